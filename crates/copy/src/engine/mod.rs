@@ -1,0 +1,208 @@
+//! Engines: ways to move byte ranges between two open files.
+//!
+//! An engine opens nothing, names nothing and sets no metadata. It either moves bytes and says how many went which
+//! way, or refuses, and then the next engine goes on at the exact byte where this one stopped.
+
+use std::ops::AddAssign;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+
+use crate::plan::EngineName;
+
+/// Moves byte ranges between two open files.
+pub trait Engine: Send {
+    /// What it can do; constant for the life of the engine.
+    fn caps(&self) -> Caps;
+
+    /// Takes a job. A synchronous engine answers `Done` and needs no `reap`.
+    fn submit(&mut self, job: Job) -> Submitted;
+
+    /// Waits until at least `min` queued jobs are done and appends their outcomes.
+    ///
+    /// # Errors
+    /// Only if the engine itself broke down; the failure of one job is in its outcome.
+    fn reap(&mut self, min: usize, done: &mut Vec<Outcome>) -> Result<(), Errno> {
+        debug_assert!(min == 0 && done.is_empty());
+        Ok(())
+    }
+}
+
+/// What an engine can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Which engine this is.
+    pub name: EngineName,
+    /// The bytes pass through memory that haul can read: zero detection and hashing are possible.
+    pub sees_bytes: bool,
+    /// Holes of the source stay holes even when a whole range is asked for.
+    pub keeps_holes: bool,
+    /// Source and destination share extents afterwards.
+    pub shares_extents: bool,
+    /// Offsets and lengths must be multiples of the block size (a range that ends at the end of the source may end anywhere).
+    pub needs_alignment: bool,
+    /// Works on pipes, sockets and terminals, where there are no offsets.
+    pub streams: bool,
+    /// Largest useful job in bytes; the caller cuts longer ranges so that progress and cancellation have a chance.
+    pub max_job: u64,
+}
+
+/// One open side of a copy.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// The open file. A job owns its descriptors, together with the other jobs of the same file.
+    pub fd: Arc<OwnedFd>,
+    /// Bytes are addressed by offset (regular files, block devices); otherwise they come and go in order.
+    pub seekable: bool,
+    /// Alignment for O_DIRECT as statx(STATX_DIOALIGN) gave it (Linux 6.1); `None` where it is unknown or unsupported.
+    pub direct: Option<DirectAlign>,
+}
+
+impl AsFd for Side {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What O_DIRECT demands, in bytes. Both are powers of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectAlign {
+    /// Alignment of buffers in memory.
+    pub memory: u32,
+    /// Alignment of offsets and lengths in the file.
+    pub offset: u32,
+}
+
+/// What to do with runs of zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zeros {
+    /// They are bytes like others.
+    Write,
+    /// Whole blocks of them (aligned, of this size in bytes) become holes: the destination reads as zeros there already.
+    Skip(u32),
+    /// The same, but the destination may hold old data there, so holes are punched.
+    Punch(u32),
+}
+
+/// A range of bytes to move.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Given back in the outcome.
+    pub id: u64,
+    /// Where the bytes come from.
+    pub source: Side,
+    /// Where they go.
+    pub dest: Side,
+    /// Offset of the first byte, in source and destination alike. Streams ignore it.
+    pub offset: u64,
+    /// Bytes to move at most. Fewer are moved only if the source ends.
+    pub len: u64,
+    /// What to do with runs of zeros; engines that do not see bytes refuse anything but `Write`.
+    pub zeros: Zeros,
+}
+
+/// The answer to a submitted job.
+#[derive(Debug)]
+pub enum Submitted {
+    /// It is done already.
+    Done(Outcome),
+    /// Its outcome will come from `reap`.
+    Queued,
+    /// There is no room: reap first, then submit it again.
+    Full(Job),
+}
+
+/// How a job went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The job's.
+    pub id: u64,
+    /// Bytes by the way they went. Their sum is what the destination gained, in order, from the job's offset on.
+    pub moved: Moved,
+    /// Why it ended.
+    pub end: End,
+}
+
+/// Why a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Everything asked for was moved.
+    Complete,
+    /// The source ended first.
+    SourceEnd,
+    /// This engine cannot go on here, another one may, from the job's offset plus `moved.total()`.
+    Refused(Refusal),
+    /// A final error (EIO, ENOSPC, EDQUOT, ENOMEM and all that no other engine could mend).
+    Failed(Failure),
+}
+
+/// Why an engine does not take a job, or stops within one. Not an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The kernel or the filesystem does not support it; the errno tells how it said so.
+    Unsupported(Errno),
+    /// Nothing was moved although the source has more: known of copy_file_range on virtual filesystems (Linux 5.3 to 5.18).
+    NoProgress,
+    /// Offset or length do not suit it.
+    Misaligned,
+    /// One of the sides has no offsets.
+    NotSeekable,
+    /// The bytes must be seen (zero detection, hashing), and it does not see them.
+    BlindToBytes,
+    /// O_DIRECT is not available on either side.
+    NoDirectIo,
+}
+
+/// A final error of one system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// Which side failed.
+    pub on: FailedOn,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+/// Which side failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailedOn {
+    /// Reading the source.
+    Read,
+    /// Writing the destination.
+    Write,
+    /// An in-kernel copy, which does not tell.
+    Copy,
+    /// Making a hole.
+    Hole,
+    /// The source was truncated while it was mapped.
+    Truncated,
+}
+
+/// Bytes by the way they went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Extents shared with the source.
+    pub cloned: u64,
+    /// Copied inside the kernel.
+    pub offloaded: u64,
+    /// Read into and written from memory of this process.
+    pub written: u64,
+    /// Holes made (or left) instead of zeros.
+    pub holes: u64,
+}
+
+impl Moved {
+    /// Bytes that the destination gained, holes included.
+    pub fn total(&self) -> u64 {
+        self.cloned + self.offloaded + self.written + self.holes
+    }
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, other: Moved) {
+        self.cloned += other.cloned;
+        self.offloaded += other.offloaded;
+        self.written += other.written;
+        self.holes += other.holes;
+    }
+}

@@ -1,0 +1,192 @@
+//! The one error type: what failed, on which path, and what the kernel said.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use haul_sys::Errno;
+
+/// One thing that went wrong, or that the user should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What was being done.
+    pub what: What,
+    /// The path it was done to.
+    pub path: PathBuf,
+    /// The second path, where [`What::template`] names one.
+    pub other: PathBuf,
+    /// Further text, where the template has a place for it.
+    pub detail: String,
+    /// What the kernel said, if it was asked.
+    pub errno: Option<Errno>,
+}
+
+impl Error {
+    /// An error about one path, without an errno.
+    pub fn new(what: What, path: impl AsRef<Path>) -> Error {
+        Error { what, path: path.as_ref().to_owned(), other: PathBuf::new(), detail: String::new(), errno: None }
+    }
+
+    /// The same with what the kernel said.
+    #[must_use]
+    pub fn errno(mut self, errno: Errno) -> Error {
+        self.errno = Some(errno);
+        self
+    }
+
+    /// The same with a second path.
+    #[must_use]
+    pub fn and(mut self, other: impl AsRef<Path>) -> Error {
+        self.other = other.as_ref().to_owned();
+        self
+    }
+
+    /// The same with further text.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Error {
+        self.detail = detail.into();
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |path: &Path| format!("{path:?}");
+        f.write_str(&self.what.fill(
+            &quoted(&self.path),
+            &self.path.display().to_string(),
+            &quoted(&self.other),
+            &self.detail,
+        ))?;
+        match self.errno {
+            Some(errno) => write!(f, ": {errno}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+macro_rules! what {
+    ($($(#[$doc:meta])* $name:ident = $template:literal,)*) => {
+        /// What was being done, or what is wrong. The words are those of GNU cp, since scripts read them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum What {
+            $($(#[$doc])* #[doc = concat!("`", $template, "`")] $name,)*
+        }
+
+        impl What {
+            /// The words of the message. `{path}` and `{other}` stand for quoted paths, `{plain}` for the path quoted
+            /// only where it must be, `{detail}` for further text.
+            pub fn template(self) -> &'static str {
+                match self {
+                    $(What::$name => $template,)*
+                }
+            }
+        }
+    };
+}
+
+what! {
+    CannotStat = "cannot stat {path}",
+    OmittingDirectory = "-r not specified; omitting directory {path}",
+    SourceTwice = "warning: source file {path} specified more than once",
+    SourceDirectoryTwice = "warning: source directory {path} specified more than once",
+    SameFile = "{path} and {other} are the same file",
+    NotReplacing = "not replacing {path}",
+    CannotOverwriteNonDirectory = "cannot overwrite non-directory {path} with directory {other}",
+    CannotOverwriteDirectory = "cannot overwrite directory {path} with non-directory",
+    JustCreated = "will not overwrite just-created {path} with {other}",
+    ThroughJustCreatedLink = "will not copy {path} through just-created symlink {other}",
+    BackupWouldDestroySource = "backing up {path} might destroy source;  {other} not copied",
+    CannotBackup = "cannot backup {path}",
+    CannotUnBackup = "cannot un-backup {path}",
+    CannotRemove = "cannot remove {path}",
+    IntoItself = "cannot copy a directory, {path}, into itself, {other}",
+    HardLinkToDirectory = "will not create hard link {path} to directory {other}",
+    CyclicLink = "cannot copy cyclic symbolic link {path}",
+    CannotCreateDirectory = "cannot create directory {path}",
+    SettingPermissions = "setting permissions for {path}",
+    PreservingPermissions = "preserving permissions for {path}",
+    ClearingPermissions = "clearing permissions for {path}",
+    PreservingTimes = "preserving times for {path}",
+    PreservingOwnership = "failed to preserve ownership for {path}",
+    ParentTimes = "failed to preserve times for {path}",
+    ParentPermissions = "failed to preserve permissions for {path}",
+    ParentAttributes = "failed to get attributes of {path}",
+    ParentMake = "cannot make directory {path}",
+    ParentNotDirectory = "{path} exists but is not a directory",
+    SettingAttribute = "setting attribute {detail} for {path}",
+    SettingAttributes = "setting attributes for {path}",
+    GettingAttribute = "getting attribute {detail} of {path}",
+    ListingAttributes = "listing attributes of {path}",
+    PreservingContext = "failed to set the security context of {path}",
+    PreservingFlags = "failed to preserve the inode flags of {path}",
+    PreservingProject = "failed to preserve the project ID of {path}",
+    CannotAccess = "cannot access {path}",
+    CannotOpen = "cannot open {path} for reading",
+    CannotFstat = "cannot fstat {path}",
+    ReplacedWhileCopied = "skipping file {path}, as it was replaced while being copied",
+    DanglingLink = "not writing through dangling symlink {path}",
+    CannotCreateRegular = "cannot create regular file {path}",
+    CannotCreateFifo = "cannot create fifo {path}",
+    CannotCreateSpecial = "cannot create special file {path}",
+    UnknownType = "{path} has unknown file type",
+    CannotReadLink = "cannot read symbolic link {path}",
+    CannotCreateLink = "cannot create symbolic link {path}",
+    CannotCreateLinkTo = "cannot create symbolic link {path} to {other}",
+    RelativeLinkElsewhere = "{plain}: can make relative symbolic links only in current directory",
+    CannotHardLink = "cannot create hard link {path} to {other}",
+    CloneFailed = "failed to clone {path} from {other}",
+    Reading = "error reading {path}",
+    Writing = "error writing {path}",
+    Copying = "error copying {path} to {other}",
+    MakingHole = "failed to make a hole in {path}",
+    Extending = "failed to extend {path}",
+    Truncating = "failed to truncate {path}",
+    Closing = "failed to close {path}",
+    TargetDirectory = "target directory {path}",
+    Target = "target {path}",
+    ParentsNeedDirectory = "with --parents, the destination must be a directory",
+    /// The source of a mapped copy shrank.
+    SourceTruncated = "{path} was truncated while it was being copied",
+    /// A chosen engine cannot do this copy.
+    EngineRefused = "cannot copy {path} to {other} with the chosen engine: {detail}",
+    /// After a failure or an interruption: the overwritten file is neither the old nor the new one.
+    Damaged = "{path} was overwritten and is now incomplete",
+    /// After a failure or an interruption: the incomplete new file could not be removed.
+    CannotRemovePartial = "cannot remove the incomplete {path}",
+    /// A directory was moved while it was being copied.
+    DirectoryMoved = "directory {path} was moved while it was being copied",
+}
+
+impl What {
+    /// The message with its places filled in.
+    pub fn fill(self, path: &str, plain: &str, other: &str, detail: &str) -> String {
+        let mut text = String::new();
+        let mut rest = self.template();
+        while let Some((before, after)) = rest.split_once('{') {
+            text.push_str(before);
+            let (place, after) = after.split_once('}').unwrap_or((after, ""));
+            text.push_str(match place {
+                "path" => path,
+                "plain" => plain,
+                "other" => other,
+                _ => detail,
+            });
+            rest = after;
+        }
+        text.push_str(rest);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brace_in_a_name_is_not_a_place() {
+        let error = Error::new(What::SameFile, "{other}").and("b");
+        assert_eq!(error.to_string(), "\"{other}\" and \"b\" are the same file");
+    }
+}

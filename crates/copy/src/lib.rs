@@ -1,0 +1,13 @@
+//! The library of haul: everything that a copy is made of, and nothing that a terminal or a process needs.
+//!
+//! It does not print, does not exit and does not read the environment. A front end fills a [`plan::Plan`], passes it
+//! to the run together with an [`events::Observer`], and gets a summary back.
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod error;
+pub mod events;
+pub mod facts;
+pub mod plan;
+pub mod run;
+pub mod stats;

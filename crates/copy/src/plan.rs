@@ -1,0 +1,330 @@
+//! What the user wants: plain data, filled by a front end, validated once, never changed afterwards.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
+
+/// One copy as the user asked for it.
+///
+/// The defaults are those of `cp SOURCE DEST` without options.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The files and directories to copy, in the order given.
+    pub sources: Vec<OsString>,
+    /// Where they go.
+    pub destination: Destination,
+    /// Copy directories and what is below them.
+    pub recursive: bool,
+    /// Which symbolic links of the source are followed.
+    pub dereference: Dereference,
+    /// Copy the contents of FIFOs and devices, not the nodes, also when recursive.
+    pub copy_contents: bool,
+    /// Make links to the source instead of copies of it.
+    pub link: LinkMode,
+    /// Create the attributes but move no data.
+    pub attributes_only: bool,
+    /// What happens to an existing destination file.
+    pub overwrite: Overwrite,
+    /// Copy only where the destination is missing or older than the source.
+    pub only_newer: bool,
+    /// Remove a destination that cannot be opened and try again (`--force`).
+    pub force: bool,
+    /// Remove each existing destination before it is opened (`--remove-destination`).
+    pub remove_destination: bool,
+    /// How an existing destination is kept under another name.
+    pub backup: Backup,
+    /// Appended to the name by simple backups.
+    pub backup_suffix: OsString,
+    /// Attributes to keep.
+    pub preserve: Preserve,
+    /// Append the whole source path to the destination directory.
+    pub parents: bool,
+    /// Remove trailing slashes from each source operand.
+    pub strip_trailing_slashes: bool,
+    /// Follow a symbolic link to a directory that already stands in the destination.
+    pub keep_directory_symlink: bool,
+    /// Do not descend into directories on other filesystems.
+    pub one_file_system: bool,
+    /// Create the target of a dangling destination link, as POSIX asks (`POSIXLY_CORRECT`).
+    pub write_through_dangling_link: bool,
+    /// When holes are made.
+    pub sparse: Sparse,
+    /// When extents are shared.
+    pub reflink: Reflink,
+    /// The SELinux context that new files get.
+    pub context: ContextRule,
+    /// How bytes are moved.
+    pub engine: EngineChoice,
+    /// Size of a read or write buffer in bytes; `None` lets each engine take its own.
+    pub buffer_size: Option<usize>,
+    /// Files copied at the same time; `None` lets haul decide.
+    pub jobs: Option<usize>,
+    /// Remove a new file that could not be copied whole.
+    pub remove_partial: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            sources: Vec::new(),
+            destination: Destination::Guess(OsString::new()),
+            recursive: false,
+            dereference: Dereference::Always,
+            copy_contents: false,
+            link: LinkMode::Copy,
+            attributes_only: false,
+            overwrite: Overwrite::Replace,
+            only_newer: false,
+            force: false,
+            remove_destination: false,
+            backup: Backup::None,
+            backup_suffix: OsString::from("~"),
+            preserve: Preserve::default(),
+            parents: false,
+            strip_trailing_slashes: false,
+            keep_directory_symlink: false,
+            one_file_system: false,
+            write_through_dangling_link: false,
+            sparse: Sparse::Auto,
+            reflink: Reflink::Auto,
+            context: ContextRule::Default,
+            engine: EngineChoice::Auto,
+            buffer_size: None,
+            jobs: None,
+            remove_partial: true,
+        }
+    }
+}
+
+/// The destination operand and how to read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// A directory if it is one, else the name of the copy (`SOURCE... DEST`).
+    Guess(OsString),
+    /// Must be a directory (`--target-directory`).
+    Directory(OsString),
+    /// The name of the copy, whatever stands there (`--no-target-directory`).
+    Exactly(OsString),
+}
+
+/// Which symbolic links of the source are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dereference {
+    /// None (`-P`).
+    Never,
+    /// Those named as operands (`-H`).
+    Operands,
+    /// All (`-L`).
+    Always,
+}
+
+/// Whether data is copied or linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkMode {
+    /// Copy.
+    Copy,
+    /// Hard links (`-l`).
+    Hard,
+    /// Symbolic links (`-s`).
+    Symbolic,
+}
+
+/// What happens to an existing destination that is not a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overwrite {
+    /// It is replaced.
+    Replace,
+    /// The user is asked (`-i`).
+    Ask,
+    /// It is left alone and this is no failure (`-n`).
+    Skip,
+    /// It is left alone without even looking whether it is the same file (`--update=none`).
+    SkipSilently,
+    /// It is left alone and this is a failure (`--update=none-fail`).
+    Refuse,
+}
+
+/// How an existing destination is kept under another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backup {
+    /// Not at all.
+    None,
+    /// `NAME` and the suffix.
+    Simple,
+    /// `NAME.~N~` if such backups exist already, else simple.
+    Existing,
+    /// `NAME.~N~`.
+    Numbered,
+}
+
+/// How much a kept attribute matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wish {
+    /// It is not kept.
+    No,
+    /// It is kept where the destination can.
+    Try,
+    /// It must be kept, else the copy fails.
+    Require,
+}
+
+/// The permission bits of new files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModeRule {
+    /// The source's bits less the umask.
+    Default,
+    /// The source's bits and ACL exactly (`--preserve=mode`).
+    Keep,
+    /// As any new file: 0666 or 0777 less the umask (`--no-preserve=mode`).
+    Discard,
+}
+
+/// Attributes to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits and ACLs.
+    pub mode: ModeRule,
+    /// User and group.
+    pub ownership: bool,
+    /// Access and modification time, in nanoseconds.
+    pub timestamps: bool,
+    /// Hard links between copied files.
+    pub links: bool,
+    /// SELinux context.
+    pub context: Wish,
+    /// Extended attributes of all namespaces.
+    pub xattr: Wish,
+    /// A failure to keep owner, mode or times fails the copy.
+    pub required: bool,
+    /// Say nothing about extended attributes that the destination cannot hold (`-a`).
+    pub quiet: bool,
+    /// Inode flags (`chattr`): append-only, immutable, no-dump and others.
+    pub flags: bool,
+    /// Project ID, for project quotas.
+    pub project: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Preserve {
+            mode: ModeRule::Default,
+            ownership: false,
+            timestamps: false,
+            links: false,
+            context: Wish::No,
+            xattr: Wish::No,
+            required: false,
+            quiet: false,
+            flags: false,
+            project: false,
+        }
+    }
+}
+
+/// When holes are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sparse {
+    /// Where the source has them.
+    Auto,
+    /// Also where the source has long enough runs of zeros.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// When extents are shared between source and copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reflink {
+    /// Where the filesystem can.
+    Auto,
+    /// Always; a copy that cannot share fails.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The SELinux (or SMACK) context of new files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContextRule {
+    /// Whatever the kernel gives them.
+    Default,
+    /// The default of the destination (`-Z`).
+    OfDestination,
+    /// This one (`--context=CTX`).
+    Fixed(OsString),
+}
+
+/// The engines by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EngineName {
+    /// One byte range, one small buffer, nothing clever: the oracle.
+    Reference,
+    /// `pread` and `pwrite` with a buffer of any size.
+    ReadWrite,
+    /// `copy_file_range`.
+    CopyRange,
+    /// `FICLONE` and `FICLONERANGE`.
+    Clone,
+    /// `splice` through a pipe.
+    Splice,
+    /// `write` straight from a mapping of the source.
+    Mapped,
+    /// `O_DIRECT` where the sides allow it.
+    Direct,
+    /// Moves nothing and says that it did: measures the overhead of the rest.
+    Null,
+}
+
+impl EngineName {
+    /// Every engine, in the order in which the documentation lists them.
+    pub const ALL: [EngineName; 8] = [
+        EngineName::Reference,
+        EngineName::ReadWrite,
+        EngineName::CopyRange,
+        EngineName::Clone,
+        EngineName::Splice,
+        EngineName::Mapped,
+        EngineName::Direct,
+        EngineName::Null,
+    ];
+
+    /// The name that users write.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EngineName::Reference => "reference",
+            EngineName::ReadWrite => "read-write",
+            EngineName::CopyRange => "copy-range",
+            EngineName::Clone => "clone",
+            EngineName::Splice => "splice",
+            EngineName::Mapped => "mapped",
+            EngineName::Direct => "direct",
+            EngineName::Null => "null",
+        }
+    }
+}
+
+impl fmt::Display for EngineName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which engine moves the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// The one that fits the facts best.
+    Auto,
+    /// This one, else the copy fails.
+    Only(EngineName),
+}
+
+impl FromStr for EngineChoice {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        if name == "auto" {
+            return Ok(EngineChoice::Auto);
+        }
+        EngineName::ALL.into_iter().find(|engine| engine.as_str() == name).map(EngineChoice::Only).ok_or(())
+    }
+}

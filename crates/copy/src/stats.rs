@@ -1,0 +1,73 @@
+//! Counters of a run. They only add, and two of them can be added together.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use crate::engine::Moved;
+use crate::plan::EngineName;
+
+/// What a run did, in numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Regular files whose data was moved (or created empty).
+    pub regular: u64,
+    /// Directories made or entered.
+    pub directories: u64,
+    /// Symbolic links made.
+    pub symbolic_links: u64,
+    /// Hard links made instead of copies.
+    pub hard_links: u64,
+    /// FIFOs, sockets and device nodes made.
+    pub special: u64,
+    /// Sources passed over because of an option (`-n`, `-u`, `-i`).
+    pub skipped: u64,
+    /// Errors reported.
+    pub errors: u64,
+    /// Warnings reported.
+    pub warnings: u64,
+    /// Bytes of all files by the way they went.
+    pub moved: Moved,
+    /// The same for each engine that moved anything.
+    pub engines: BTreeMap<EngineName, EngineStats>,
+    /// Time spent reading directories and attributes.
+    pub walk_time: Duration,
+    /// Time spent opening files and moving their data.
+    pub data_time: Duration,
+    /// Time spent on owners, modes, times and extended attributes.
+    pub metadata_time: Duration,
+}
+
+/// What one engine did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Files of which it moved at least one byte.
+    pub files: u64,
+    /// What it moved.
+    pub moved: Moved,
+    /// Times it refused, so that another engine had to go on.
+    pub refusals: u64,
+}
+
+impl AddAssign<&Stats> for Stats {
+    fn add_assign(&mut self, other: &Stats) {
+        self.regular += other.regular;
+        self.directories += other.directories;
+        self.symbolic_links += other.symbolic_links;
+        self.hard_links += other.hard_links;
+        self.special += other.special;
+        self.skipped += other.skipped;
+        self.errors += other.errors;
+        self.warnings += other.warnings;
+        self.moved += other.moved;
+        for (name, stats) in &other.engines {
+            let mine = self.engines.entry(*name).or_default();
+            mine.files += stats.files;
+            mine.moved += stats.moved;
+            mine.refusals += stats.refusals;
+        }
+        self.walk_time += other.walk_time;
+        self.data_time += other.data_time;
+        self.metadata_time += other.metadata_time;
+    }
+}

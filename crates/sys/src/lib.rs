@@ -1,0 +1,9 @@
+//! The raw Linux edge of haul.
+//!
+//! Everything that needs `unsafe`, and every system call that rustix lacks, lives here and nowhere else. The safe
+//! calls of rustix are re-exported, so that the crates above have one way down to the kernel.
+//! Functions take descriptors, never paths of more than one component, and return the count that the kernel
+//! returned: completing a short count is the caller's duty.
+
+pub use rustix;
+pub use rustix::io::Errno;
