@@ -70,7 +70,7 @@ pub struct DataReport<'a> {
     /// The destination.
     pub dest: &'a Path,
     /// Why this order of engines.
-    pub reasons: &'a [String],
+    pub reasons: &'a [&'static str],
     /// Every engine that was tried, in order.
     pub tried: &'a [Tried],
     /// How holes were looked for.

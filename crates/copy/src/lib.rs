@@ -11,3 +11,4 @@ pub mod facts;
 pub mod plan;
 pub mod run;
 pub mod stats;
+pub mod walk;

@@ -1,0 +1,146 @@
+//! Keeping an existing destination under another name.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::OFlags;
+
+use crate::plan::{Backup, Plan};
+use crate::walk::{Listing, Spot};
+
+/// Longest name of a directory entry in bytes (NAME_MAX of every filesystem of Linux but a few exotic ones).
+const NAME_MAX: usize = 255;
+
+/// Renames the entry to its backup name and returns that.
+///
+/// # Errors
+/// As rename(2); ENOENT if there was nothing to back up.
+pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno> {
+    loop {
+        let (name, numbered) = backup_name(dest, plan)?;
+        if !numbered {
+            dest.rename_to(&name)?;
+            return Ok(name);
+        }
+        match dest.rename_to_free(&name) {
+            Ok(()) => return Ok(name),
+            // Another process made this number meanwhile: look again.
+            Err(Errno::EXIST) => {}
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                dest.rename_to(&name)?;
+                return Ok(name);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// The name that a backup of the entry gets, and whether it is a numbered one.
+///
+/// # Errors
+/// What the kernel says when the directory is read.
+pub(super) fn backup_name(dest: Spot<'_>, plan: &Plan) -> Result<(OsString, bool), Errno> {
+    let base = crate::walk::without_trailing_slashes(dest.name);
+    let highest = match plan.backup {
+        Backup::None | Backup::Simple => None,
+        Backup::Existing => highest_number(dest, base)?,
+        Backup::Numbered => Some(highest_number(dest, base)?.unwrap_or_default()),
+    };
+    Ok(match highest {
+        Some(number) => (numbered_name(base, &increment(number)), true),
+        None => (simple_name(base, &plan.backup_suffix), false),
+    })
+}
+
+fn numbered_name(base: &OsStr, number: &str) -> OsString {
+    let mut name = base.to_owned();
+    name.push(format!(".~{number}~"));
+    shortened(base, name)
+}
+
+fn simple_name(base: &OsStr, suffix: &OsStr) -> OsString {
+    let mut name = base.to_owned();
+    name.push(suffix);
+    shortened(base, name)
+}
+
+/// A backup name that is too long loses the end of the original name and gets a tilde instead, as GNU does.
+fn shortened(base: &OsStr, name: OsString) -> OsString {
+    if name.len() <= NAME_MAX {
+        return name;
+    }
+    let mut bytes = base.as_bytes()[..base.len().min(NAME_MAX - 1)].to_vec();
+    bytes.push(b'~');
+    OsString::from_vec(bytes)
+}
+
+/// The highest N of existing backups `BASE.~N~`, as decimal digits; `None` if there are none.
+fn highest_number(dest: Spot<'_>, base: &OsStr) -> Result<Option<String>, Errno> {
+    let dir = match dest.beside(OsStr::new("."), dest.path).open(OFlags::RDONLY | OFlags::DIRECTORY, 0) {
+        Ok(dir) => dir,
+        // A directory that may be written but not read: the number starts anew, and a collision is noticed.
+        Err(Errno::ACCESS) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut highest: Option<String> = None;
+    let mut listing = Listing::default();
+    while let Some(listed) = listing.next(dir.as_fd())? {
+        if let Some(number) = number_of(base.as_bytes(), listed.name.as_bytes()) {
+            let higher = highest.as_deref().is_none_or(|best| (number.len(), number) > (best.len(), best));
+            if higher {
+                highest = Some(number.to_owned());
+            }
+        }
+    }
+    Ok(highest)
+}
+
+/// The digits of `BASE.~DIGITS~`; the first is not zero, so longer means greater.
+fn number_of<'a>(base: &[u8], name: &'a [u8]) -> Option<&'a str> {
+    let digits = name.strip_prefix(base)?.strip_prefix(b".~")?.strip_suffix(b"~")?;
+    let plain = digits.iter().all(u8::is_ascii_digit) && digits.first().is_some_and(|first| *first != b'0');
+    plain.then(|| std::str::from_utf8(digits).ok()).flatten()
+}
+
+/// Adds one to a decimal number of any length.
+fn increment(number: String) -> String {
+    let mut digits = number.into_bytes();
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return String::from_utf8_lossy(&digits).into_owned();
+        }
+        *digit = b'0';
+    }
+    format!("1{}", String::from_utf8_lossy(&digits))
+}
+
+/// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix.
+pub(super) fn would_destroy_source(source: Spot<'_>, source_inode: &crate::facts::Inode, dest: Spot<'_>, plan: &Plan) -> bool {
+    let base = crate::walk::last_component(dest.name);
+    let mut name = base.to_owned();
+    name.push(&plan.backup_suffix);
+    crate::walk::last_component(source.name) == name
+        && dest.beside(&name, dest.path).inode_following().is_ok_and(|backup| backup.id == source_inode.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length_are_counted_up() {
+        for (number, next) in [("", "1"), ("1", "2"), ("9", "10"), ("199", "200"), ("99999999999999999999", "100000000000000000000")] {
+            assert_eq!(increment(number.to_owned()), next);
+        }
+    }
+
+    #[test]
+    fn only_whole_numbers_without_leading_zeros_are_backups() {
+        for (name, number) in [("a.~1~", Some("1")), ("a.~10~", Some("10")), ("a.~01~", None), ("a.~~", None), ("a~", None), ("b.~1~", None), ("a.~1x~", None)] {
+            assert_eq!(number_of(b"a", name.as_bytes()), number, "{name}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What was made where, so that hard links are kept and a directory is not copied into itself.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
+
+use crate::facts::{FileId, Inode};
+use crate::walk::Spot;
+
+/// A directory of the destination. Knows the way down to it, so that it can be opened again without a path.
+#[derive(Debug)]
+pub(super) struct DestDir {
+    /// Which directory it is.
+    pub id: FileId,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Named by the user; held open for the whole run.
+    Root(OwnedFd),
+    /// Made or entered by us.
+    Below { parent: Arc<DestDir>, name: OsString },
+}
+
+impl DestDir {
+    /// The directory that holds the copies of operands.
+    pub fn root(dir: OwnedFd) -> Result<Arc<DestDir>, Errno> {
+        let id = Inode::of(dir.as_fd())?.id;
+        Ok(Arc::new(DestDir { id, place: Place::Root(dir) }))
+    }
+
+    /// A directory in this one.
+    pub fn below(self: &Arc<Self>, name: &OsStr, id: FileId) -> Arc<DestDir> {
+        Arc::new(DestDir { id, place: Place::Below { parent: Arc::clone(self), name: name.to_owned() } })
+    }
+
+    /// Opens it again, component by component from the root, since the whole path may be longer than PATH_MAX.
+    /// Fails with ESTALE if another directory stands there now.
+    fn open(&self) -> Result<OwnedFd, Errno> {
+        let mut names: Vec<&OsStr> = Vec::new();
+        let mut dir = self;
+        let root = loop {
+            match &dir.place {
+                Place::Root(root) => break root,
+                Place::Below { parent, name } => {
+                    names.push(name);
+                    dir = parent;
+                }
+            }
+        };
+        let mut current = root.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        for name in names.into_iter().rev() {
+            // A link is followed only if it was followed when the directory was entered (--keep-directory-symlink);
+            // the comparison below tells.
+            current = openat(&current, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        }
+        if Inode::of(current.as_fd())?.id == self.id { Ok(current) } else { Err(Errno::STALE) }
+    }
+}
+
+/// A file or directory that was made: the directory that holds it, and its name there.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub dir: Arc<DestDir>,
+    pub name: OsString,
+    pub path: std::path::PathBuf,
+}
+
+impl Made {
+    /// Whether this is that directory entry.
+    pub fn is_entry(&self, dir: FileId, name: &OsStr) -> bool {
+        self.dir.id == dir && self.name == name
+    }
+}
+
+/// Source identities and what was made for them. It grows with the number of files that have several names.
+#[derive(Debug, Default)]
+pub(super) struct LinkTable {
+    made: HashMap<FileId, Made>,
+}
+
+impl LinkTable {
+    /// What was made for this source before.
+    pub fn get(&self, source: FileId) -> Option<&Made> {
+        self.made.get(&source)
+    }
+
+    /// Remembers what is about to be made for this source, unless something was made for it already: then that.
+    pub fn remember(&mut self, source: FileId, made: impl FnOnce() -> Made) -> Option<Made> {
+        match self.made.entry(source) {
+            std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().clone()),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(made());
+                None
+            }
+        }
+    }
+
+    /// Forgets it: it could not be made.
+    pub fn forget(&mut self, source: FileId) {
+        self.made.remove(&source);
+    }
+}
+
+/// What a hard or symbolic link replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replaced {
+    Nothing,
+    Something,
+}
+
+/// Makes `dest` a hard link to what was made earlier.
+pub(super) fn link_to_made(earlier: &Made, dest: Spot<'_>, here: &DestDir, flags: AtFlags) -> Result<Replaced, Errno> {
+    if earlier.dir.id == here.id {
+        return hard_link(dest.beside(&earlier.name, &earlier.path), dest, flags, true);
+    }
+    let dir = earlier.dir.open()?;
+    hard_link(Spot::new(dir.as_fd(), &earlier.name, &earlier.path), dest, flags, true)
+}
+
+/// Makes `dest` a hard link to `source`. With `replace` an existing destination is replaced in one step.
+pub(super) fn hard_link(source: Spot<'_>, dest: Spot<'_>, flags: AtFlags, replace: bool) -> Result<Replaced, Errno> {
+    make_or_replace(dest, replace, |name| linkat(source.dir()?, source.name, dest.dir()?, name, flags))
+}
+
+/// Makes `dest` a symbolic link. With `replace` an existing destination is replaced in one step.
+pub(super) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: bool) -> Result<Replaced, Errno> {
+    make_or_replace(dest, replace, |name| dest.beside(name, dest.path).make_link(text))
+}
+
+fn make_or_replace(
+    dest: Spot<'_>,
+    replace: bool,
+    make: impl Fn(&OsStr) -> Result<(), Errno>,
+) -> Result<Replaced, Errno> {
+    match make(dest.name) {
+        Ok(()) => return Ok(Replaced::Nothing),
+        Err(Errno::EXIST) if replace => {}
+        Err(errno) => return Err(errno),
+    }
+    let temporary = super::temporary_name(|name| make(name))?;
+    let dir = dest.dir()?;
+    let renamed = renameat(dir, &temporary, dir, dest.name);
+    // Renaming one name of a file over another name of the same file does nothing, successfully: the temporary name
+    // must go in that case too.
+    let removed = unlinkat(dir, &temporary, AtFlags::empty());
+    renamed?;
+    match removed {
+        Ok(()) | Err(Errno::NOENT) => Ok(Replaced::Something),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,98 @@
+//! The names in a directory, in batches of bounded size.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{FileType, RawDir, SeekFrom, seek};
+
+/// Bytes read from a directory in one system call. mpiFileUtils uses 128 KiB, cpz 32 KiB; large enough that the call
+/// itself does not show, small enough for one buffer on the heap.
+const BUFFER: usize = 128 * 1024;
+
+/// Names in one batch at most. A batch is sorted by inode number, the order in which ext4 and XFS lay inodes out;
+/// sorting more at once gains little and costs memory in every directory of the path.
+const BATCH: usize = 32 * 1024;
+
+/// One name found in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: OsString,
+    /// The type, where the filesystem says so.
+    pub kind: Option<FileType>,
+}
+
+/// Reads a directory batch by batch. Holds no descriptor, so that a walk may close and reopen the directory.
+#[derive(Debug, Default)]
+pub struct Listing {
+    batch: VecDeque<Listed>,
+    cookie: u64,
+    at_end: bool,
+    moved_to_new_descriptor: bool,
+}
+
+impl Listing {
+    /// The next name, `.` and `..` left out; `None` at the end. Reads from `dir`, which must always be the same directory.
+    ///
+    /// # Errors
+    /// What getdents64(2) or lseek(2) says.
+    pub fn next(&mut self, dir: BorrowedFd<'_>) -> Result<Option<Listed>, Errno> {
+        if self.batch.is_empty() && !self.at_end {
+            self.fill(dir)?;
+        }
+        Ok(self.batch.pop_front())
+    }
+
+    /// Says that the directory was closed meanwhile: the next descriptor stands at the beginning.
+    pub fn reopened(&mut self) {
+        self.moved_to_new_descriptor = true;
+    }
+
+    fn fill(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+        if std::mem::take(&mut self.moved_to_new_descriptor) {
+            seek(dir, SeekFrom::Start(self.cookie))?;
+        }
+        let mut found: Vec<(u64, Listed)> = Vec::new();
+        let mut buffer = Box::new_uninit_slice(BUFFER);
+        while found.len() < BATCH {
+            if !self.read_once(dir, &mut buffer, &mut found)? {
+                self.at_end = true;
+                break;
+            }
+        }
+        found.sort_by_key(|(inode, _)| *inode);
+        self.batch.extend(found.into_iter().map(|(_, listed)| listed));
+        Ok(())
+    }
+
+    /// Reads one buffer full; `false` at the end of the directory.
+    fn read_once(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+        found: &mut Vec<(u64, Listed)>,
+    ) -> Result<bool, Errno> {
+        let mut entries = RawDir::new(dir, buffer);
+        let mut any = false;
+        loop {
+            // The buffer is drained to its end, so that the position of the descriptor and our cookie agree.
+            if any && entries.is_buffer_empty() {
+                return Ok(true);
+            }
+            let Some(entry) = entries.next() else { return Ok(any) };
+            let entry = entry?;
+            any = true;
+            self.cookie = entry.next_entry_cookie();
+            let name: &CStr = entry.file_name();
+            if name != c"." && name != c".." {
+                let kind = Some(entry.file_type()).filter(|kind| *kind != FileType::Unknown);
+                let name = OsStr::from_bytes(name.to_bytes()).to_owned();
+                found.push((entry.ino(), Listed { name, kind }));
+            }
+        }
+    }
+}

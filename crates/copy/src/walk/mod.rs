@@ -1,0 +1,13 @@
+//! Finding and naming files without ever resolving a path twice.
+//!
+//! The tree is walked by descriptors: a directory is opened once, by one name relative to its parent, and everything in
+//! it is addressed as (descriptor, name). Paths exist for messages only, so trees deeper than PATH_MAX are no special
+//! case, and swapping a directory for a symbolic link behind our back changes nothing.
+
+mod listing;
+mod operand;
+mod spot;
+
+pub use listing::{Listed, Listing};
+pub use operand::{Operand, last_component, without_trailing_slashes};
+pub use spot::Spot;
