@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::engine::{Moved, Refusal};
 use crate::error::Error;
 use crate::facts::Inode;
+use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
 
 /// Hears everything that happens in a run. Called from the threads that do the work.

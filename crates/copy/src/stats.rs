@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use crate::engine::Moved;
+use crate::moved::Moved;
 use crate::plan::EngineName;
 
 /// What a run did, in numbers.

@@ -3,12 +3,12 @@
 //! An engine opens nothing, names nothing and sets no metadata. It either moves bytes and says how many went which
 //! way, or refuses, and then the next engine goes on at the exact byte where this one stopped.
 
-use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
 
+pub use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
 
 /// Moves byte ranges between two open files.
@@ -137,23 +137,6 @@ pub enum End {
     Failed(Failure),
 }
 
-/// Why an engine does not take a job, or stops within one. Not an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// The kernel or the filesystem does not support it; the errno tells how it said so.
-    Unsupported(Errno),
-    /// Nothing was moved although the source has more: known of copy_file_range on virtual filesystems (Linux 5.3 to 5.18).
-    NoProgress,
-    /// Offset or length do not suit it.
-    Misaligned,
-    /// One of the sides has no offsets.
-    NotSeekable,
-    /// The bytes must be seen (zero detection, hashing), and it does not see them.
-    BlindToBytes,
-    /// O_DIRECT is not available on either side.
-    NoDirectIo,
-}
-
 /// A final error of one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
@@ -176,33 +159,4 @@ pub enum FailedOn {
     Hole,
     /// The source was truncated while it was mapped.
     Truncated,
-}
-
-/// Bytes by the way they went.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Extents shared with the source.
-    pub cloned: u64,
-    /// Copied inside the kernel.
-    pub offloaded: u64,
-    /// Read into and written from memory of this process.
-    pub written: u64,
-    /// Holes made (or left) instead of zeros.
-    pub holes: u64,
-}
-
-impl Moved {
-    /// Bytes that the destination gained, holes included.
-    pub fn total(&self) -> u64 {
-        self.cloned + self.offloaded + self.written + self.holes
-    }
-}
-
-impl AddAssign for Moved {
-    fn add_assign(&mut self, other: Moved) {
-        self.cloned += other.cloned;
-        self.offloaded += other.offloaded;
-        self.written += other.written;
-        self.holes += other.holes;
-    }
 }
