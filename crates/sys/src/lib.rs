@@ -5,5 +5,8 @@
 //! Functions take descriptors, never paths of more than one component, and return the count that the kernel
 //! returned: completing a short count is the caller's duty.
 
+pub mod inode_flags;
+pub mod object;
+
 pub use rustix;
 pub use rustix::io::Errno;
