@@ -6,7 +6,7 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
-use crate::object::{magic_link, Object, outcome};
+use crate::object::{Object, magic_link, outcome};
 
 /// Flags as in `struct fsxattr` and in `struct file_attr`; not the same bits as `FS_*_FL`.
 mod xflag {
