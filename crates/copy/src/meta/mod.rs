@@ -101,7 +101,10 @@ pub struct Request<'a> {
 
 /// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file.
 #[derive(Debug, Default)]
-pub struct PairMemory(Mutex<HashSet<(What, String, Errno, DeviceNumber, DeviceNumber)>>);
+pub struct PairMemory(Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>);
+
+/// What failed, on which attributes, and what the kernel said.
+type Cause = (What, String, Errno);
 
 impl PairMemory {
     /// An empty memory.
@@ -113,7 +116,7 @@ impl PairMemory {
         let pair = (request.source.inode.id.device(), request.dest.inode.id.device());
         // A panic elsewhere leaves the set whole.
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.insert((cause, detail.to_owned(), errno, pair.0, pair.1))
+        seen.insert(((cause, detail.to_owned(), errno), pair.0, pair.1))
     }
 }
 
