@@ -6,6 +6,8 @@
 //! returned: completing a short count is the caller's duty.
 
 pub mod inode_flags;
+#[cfg(feature = "namespaces")]
+pub mod namespace;
 pub mod object;
 
 pub use rustix;
