@@ -1,1 +1,45 @@
-fn main() {}
+//! Tasks around the code of haul. `cargo xtask help` lists them.
+#![forbid(unsafe_code)]
+
+mod layers;
+mod shell;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Usage: cargo xtask TASK
+
+  layers           who imports whom, where unsafe code is, how long files and functions are
+  help             this
+";
+
+/// Runs the task named by the arguments and turns its answer into an exit status.
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match args.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let answer = match task {
+        "layers" => no_arguments(rest).and_then(|()| layers::run()),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("no task {other:?}\n\n{HELP}")),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn no_arguments(rest: &[String]) -> shell::Result {
+    match rest.first() {
+        None => Ok(()),
+        Some(extra) => Err(format!("unexpected argument {extra:?}")),
+    }
+}
