@@ -1,14 +1,21 @@
 //! Tasks around the code of haul. `cargo xtask help` lists them.
 #![forbid(unsafe_code)]
 
+mod deny;
 mod layers;
+mod leftovers;
+mod packages;
 mod shell;
+mod test;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
+  test [--quick]   everything that CI checks: installs the Debian packages that the tests need (as root or by sudo), then
+                   format, clippy, layers, dependencies, documentation, all tests, and what the tests left behind.
+                   --quick leaves out packages, dependencies and documentation.
   layers           who imports whom, where unsafe code is, how long files and functions are
   help             this
 ";
@@ -21,6 +28,7 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let answer = match task {
+        "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
