@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod deny;
+mod dist;
 mod layers;
 mod leftovers;
 mod packages;
@@ -17,6 +18,7 @@ Usage: cargo xtask TASK
                    format, clippy, layers, dependencies, documentation, all tests, and what the tests left behind.
                    --quick leaves out packages, dependencies and documentation.
   layers           who imports whom, where unsafe code is, how long files and functions are
+  dist             a release binary, the man page, the completions and the licences in dist/
   help             this
 ";
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let answer = match task {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
+        "dist" => no_arguments(rest).and_then(|()| dist::run()),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
