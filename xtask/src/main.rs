@@ -1,6 +1,7 @@
 //! Tasks around the code of haul. `cargo xtask help` lists them.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod deny;
 mod dist;
 mod layers;
@@ -19,6 +20,9 @@ Usage: cargo xtask TASK
                    --quick leaves out packages, dependencies and documentation.
   layers           who imports whom, where unsafe code is, how long files and functions are
   dist             a release binary, the man page, the completions and the licences in dist/
+  bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
+                   one file: haul against cp, on the filesystem of the temporary directory and, as root, on
+                   ext4, XFS and btrfs in loop images; prints tables
   help             this
 ";
 
@@ -33,6 +37,9 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "dist" => no_arguments(rest).and_then(|()| dist::run()),
+        "bench" => bench::run(rest),
+        // Not for people: a process of its own for `bench`, so that the memory is free again afterwards.
+        "touch-memory" => bench::memory::touch(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

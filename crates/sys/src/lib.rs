@@ -5,5 +5,7 @@
 //! Functions take descriptors, never paths of more than one component, and return the count that the kernel
 //! returned: completing a short count is the caller's duty.
 
+pub mod child;
+
 pub use rustix;
 pub use rustix::io::Errno;
