@@ -38,8 +38,9 @@ fn main() -> ExitCode {
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "dist" => no_arguments(rest).and_then(|()| dist::run()),
         "bench" => bench::run(rest),
-        // Not for people: a process of its own for `bench`, so that the memory is free again afterwards.
+        // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
         "touch-memory" => bench::memory::touch(rest),
+        "fresh-data" => bench::limit::process(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

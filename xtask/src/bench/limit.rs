@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_sys::rustix::fs::{FallocateFlags, OFlags, fallocate, syncfs};
 
-use crate::shell::Result;
+use crate::shell::{self, Result};
 
 /// Threads, each with one request under way.
 const DEPTH: usize = 4;
@@ -17,12 +17,36 @@ const DEPTH: usize = 4;
 const REQUEST: usize = 8 << 20;
 const ALIGN: usize = 4096;
 
+/// [`fresh_data`] in a process of its own: the buffers of this one would be counted to every program that it starts.
+///
+/// # Errors
+/// When the process fails.
+pub fn measure(dir: &Path, size: u64) -> Result<Option<Duration>> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let said = shell::output(shell::command(program).arg("fresh-data").arg(dir).arg(size.to_string()))?;
+    Ok(said.trim().parse().ok().map(Duration::from_micros))
+}
+
+/// The process: prints microseconds, or a word where there is no direct I/O.
+///
+/// # Errors
+/// When the arguments are wrong or the file cannot be made or written.
+pub fn process(args: &[String]) -> Result {
+    let [dir, size] = args else { return Err("fresh-data wants a directory and a number of bytes".into()) };
+    let size = size.parse().map_err(|_| format!("{size:?} is no number"))?;
+    match fresh_data(Path::new(dir), size)? {
+        Some(time) => println!("{}", time.as_micros()),
+        None => println!("unsupported"),
+    }
+    Ok(())
+}
+
 /// Writes incompressible data with O_DIRECT into a new, preallocated file, 8 MiB at queue depth 4, until it is
 /// durable. `None` where the filesystem has no direct I/O.
 ///
 /// # Errors
 /// When the file cannot be made or written.
-pub fn fresh_data(dir: &Path, size: u64) -> Result<Option<Duration>> {
+fn fresh_data(dir: &Path, size: u64) -> Result<Option<Duration>> {
     let path = dir.join("limit");
     let direct = i32::try_from(OFlags::DIRECT.bits()).map_err(|error| error.to_string())?;
     let Ok(file) = OpenOptions::new().write(true).create_new(true).custom_flags(direct).open(&path) else {

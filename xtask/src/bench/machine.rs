@@ -21,7 +21,7 @@ pub fn describe(haul: &Path) -> Result<String> {
     let kernel = read("/proc/sys/kernel/osrelease")?;
     let first = |text: String| text.lines().next().unwrap_or_default().to_owned();
     let cp = first(shell::output(shell::command("cp").arg("--version"))?);
-    let own = shell::output(shell::command(haul).arg("--version")).map_or_else(|_| "haul".into(), first);
+    let own = shell::output(shell::command(haul).arg("--version")).map(first)?;
     let commit = shell::output(shell::command("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
     Ok(format!(
         "{}, {cores} cores, {memory} MiB, Linux {}; {own} (commit {}); {cp}",

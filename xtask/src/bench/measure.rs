@@ -83,6 +83,9 @@ pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
     if !status.success() {
         return Ok(Run::Refused(format!("{status}: {}", said.lines().next().unwrap_or_default())));
     }
+    if !dest.exists() {
+        return Err(format!("{} said that all is well, but there is no {}", program.name, dest.display()));
+    }
     if !same(source, dest)? {
         return Err(format!("{} made a WRONG COPY: {} differs", program.name, dest.display()));
     }

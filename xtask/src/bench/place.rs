@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use haul_sys::rustix::fs::statvfs;
 
@@ -102,7 +103,8 @@ impl Place {
         let made = File::create(&file).and_then(|file| file.set_len(size));
         made.map_err(|error| format!("{}: {error}", file.display()))?;
         let (program, args) = image.mkfs.split_first().ok_or("no mkfs")?;
-        shell::run(shell::command(program).args(args).arg(&file))?;
+        // mkfs.btrfs talks of its defaults even with -q, and standard output is for the tables.
+        shell::run(shell::command(program).args(args).arg(&file).stdout(Stdio::null()))?;
         let mut attach = shell::command("losetup");
         let device = shell::output(attach.args(["--find", "--show", "--direct-io=on"]).arg(&file))?;
         let device = device.trim();

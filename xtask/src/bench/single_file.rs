@@ -99,7 +99,7 @@ fn one_place(place: &Place, programs: &[Program], options: &Options, reflink: bo
         file.sync_all()
     };
     write().map_err(|error| format!("{}: {error}", source.display()))?;
-    let limit = if reflink { None } else { limit::fresh_data(&place.dir, options.size)? };
+    let limit = if reflink { None } else { limit::measure(&place.dir, options.size)? };
 
     let row = |program: &Program| Row { name: program.name.clone(), samples: Vec::new(), refused: None };
     let mut rows: Vec<Row> = programs.iter().map(row).collect();
