@@ -107,6 +107,12 @@ what! {
     CannotCreateDirectory = "cannot create directory {path}",
     SettingPermissions = "setting permissions for {path}",
     PreservingPermissions = "preserving permissions for {path}",
+    /// The ACL; cp quotes the path here in the locale's way.
+    PreservingAcl = "preserving permissions for {path}",
+    /// The mode in place of an inherited ACL; cp quotes the path here in the locale's way.
+    SettingAcl = "setting permissions for {path}",
+    /// The source's ACL; cp says no more than this, the path quoted in the locale's way.
+    ReadingAcl = "{path}",
     ClearingPermissions = "clearing permissions for {path}",
     PreservingTimes = "preserving times for {path}",
     PreservingOwnership = "failed to preserve ownership for {path}",
@@ -115,12 +121,15 @@ what! {
     ParentAttributes = "failed to get attributes of {path}",
     ParentMake = "cannot make directory {path}",
     ParentNotDirectory = "{path} exists but is not a directory",
-    SettingAttribute = "setting attribute {detail} for {path}",
+    /// `path` is the destination, `other` the attribute's name.
+    SettingAttribute = "setting attribute {other} for {path}",
     SettingAttributes = "setting attributes for {path}",
-    GettingAttribute = "getting attribute {detail} of {path}",
+    /// `path` is the source, `other` the attribute's name.
+    GettingAttribute = "getting attribute {other} of {path}",
     ListingAttributes = "listing attributes of {path}",
     PreservingContext = "failed to set the security context of {path}",
-    PreservingFlags = "failed to preserve the inode flags of {path}",
+    /// `detail` has the flags as lsattr's letters.
+    PreservingFlags = "failed to preserve the inode flags {detail} of {path}",
     PreservingProject = "failed to preserve the project ID of {path}",
     CannotAccess = "cannot access {path}",
     CannotOpen = "cannot open {path} for reading",

@@ -6,6 +6,10 @@
 //! returned: completing a short count is the caller's duty.
 
 pub mod child;
+pub mod inode_flags;
+#[cfg(feature = "namespaces")]
+pub mod namespace;
+pub mod object;
 
-pub use rustix;
 pub use rustix::io::Errno;
+pub use rustix;

@@ -1,0 +1,188 @@
+//! Metadata: what a copy keeps beside the bytes, and in which order.
+//!
+//! The order is written once, in [`finish`]: owner, extended attributes, security context, mode and ACLs, times, inode
+//! flags. Each step has its reason there. What has to come before the data is in [`before_data`].
+//!
+//! Every operation has one implementation for all kinds of file. It works on descriptors, never on a path that somebody
+//! else could change: see [`haul_sys::object`].
+//!
+//! # How the caller makes a file
+//! 1. `creation_mode` gives the mode for `open(O_CREAT | O_EXCL)`, `mkdir` or `mknod`. The umask stays in force: where
+//!    the parent directory has a default ACL, the kernel takes that in its place, and only the mode at creation gets
+//!    this right.
+//! 2. `Inode::of` the new inode is what [`Side::inode`] wants; of an existing destination, its attributes after opening.
+//! 3. A new directory is opened up for its owner by [`open_up`], after its attributes were taken.
+//! 4. [`before_data`], the data or the directory's entries, [`finish`].
+
+mod acl;
+mod context;
+mod creation;
+mod flags;
+mod mode;
+mod owner;
+mod parent;
+mod rules;
+mod xattr;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use haul_sys::Errno;
+pub use haul_sys::object::Object;
+use haul_sys::rustix::fs::{Timespec, Timestamps};
+
+pub use creation::{Creation, creation_mode, open_up};
+pub use flags::{before_data, seal};
+pub use parent::{finish_parent, parent_creation_mode};
+pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
+
+use crate::error::{Error, What};
+use crate::facts::{DeviceNumber, Inode, Kind, Time};
+use crate::plan::{ContextRule, Preserve, Wish};
+
+/// Hears of everything that could not be kept. Whether the copy failed is told by the result of the call.
+pub type Report<'a> = &'a mut dyn FnMut(Error);
+
+/// Who copies: facts about this process that decide what the kernel lets it do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The effective user ID.
+    pub user: u32,
+    /// The umask: of its bits, those of permissions.
+    pub umask: u32,
+    /// SELinux is enabled: `/sys/fs/selinux` is mounted.
+    pub selinux: bool,
+}
+
+impl Caller {
+    /// May give files away and write to what it does not own.
+    pub fn privileged(self) -> bool {
+        self.user == 0
+    }
+}
+
+/// The source or the destination.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// The inode that we hold.
+    pub object: Object<'a>,
+    /// Its attributes: of the source before its data was read, of the destination as it was found or made.
+    pub inode: &'a Inode,
+    /// The path for messages.
+    pub path: &'a Path,
+}
+
+/// One file whose metadata is to be kept.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// What to keep.
+    pub preserve: &'a Preserve,
+    /// The context that a new file gets.
+    pub context: &'a ContextRule,
+    /// Where it comes from.
+    pub source: Side<'a>,
+    /// Where it goes.
+    pub dest: Side<'a>,
+    /// We made the destination.
+    pub created: bool,
+    /// No data is copied (`--attributes-only`): then every failing attribute is worth a message.
+    pub no_data: bool,
+    /// More hard links to the destination may follow, which the flags immutable and append-only would forbid: they are
+    /// left for [`seal`].
+    pub seal_later: bool,
+    /// Who copies.
+    pub caller: Caller,
+    /// Which extended attributes are not copied.
+    pub rules: &'a XattrRules,
+    /// What was reported already.
+    pub memory: &'a PairMemory,
+}
+
+/// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file.
+#[derive(Debug, Default)]
+pub struct PairMemory(Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>);
+
+/// What failed, on which attributes, and what the kernel said.
+type Cause = (What, String, Errno);
+
+impl PairMemory {
+    /// An empty memory.
+    pub fn new() -> PairMemory {
+        PairMemory::default()
+    }
+
+    fn is_news(&self, cause: What, detail: &str, errno: Errno, request: &Request<'_>) -> bool {
+        let pair = (request.source.inode.id.device(), request.dest.inode.id.device());
+        // A panic elsewhere leaves the set whole.
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(((cause, detail.to_owned(), errno), pair.0, pair.1))
+    }
+}
+
+/// Gives the destination the metadata of the source, as far as it is to be kept.
+///
+/// Call it after the data is in place, for a directory after its entries are; nothing may be written afterwards, since a
+/// write clears the set-user-ID bit and the file capabilities. Returns false if the copy of this file failed: something
+/// that had to be kept could not be. The copied data is good all the same.
+pub fn finish(request: &Request<'_>, report: Report<'_>) -> bool {
+    let kept = keep_all(request, report);
+    let kept = if request.preserve.timestamps && kept.times_are_due {
+        set_times(request, report) && kept.all
+    } else {
+        kept.all
+    };
+    // Last of all: an immutable inode takes no further change.
+    flags::after_data(request, report) && kept
+}
+
+/// How far [`keep_all`] came.
+struct Kept {
+    /// Nothing failed that had to be kept.
+    all: bool,
+    /// The times are still to be set.
+    times_are_due: bool,
+}
+
+fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
+    let kind = request.dest.inode.kind;
+    // Who may not set the times must not change anything else either. This is known for sure only by trying; where the
+    // inode is our own and new it need not be tried. The times are set again at the end all the same: on network
+    // filesystems the later steps can move them.
+    let doubtful = !request.created || !request.caller.privileged() && request.dest.inode.user != request.caller.user;
+    if request.preserve.timestamps && doubtful && !set_times(request, report) {
+        return Kept { all: false, times_are_due: false };
+    }
+    // The owner comes first: a change of owner clears the set-user-ID bit and the file capabilities.
+    let owner = owner::keep(request, report);
+    if owner == owner::Result::Failed {
+        return Kept { all: false, times_are_due: kind != Kind::SymbolicLink };
+    }
+    // Extended attributes come before the mode, which may take away our own write permission.
+    let mut all = true;
+    if request.preserve.xattr != Wish::No && !xattr::keep(request, report) && request.preserve.xattr == Wish::Require {
+        all = false;
+        if kind != Kind::Regular {
+            return Kept { all, times_are_due: true };
+        }
+    }
+    all &= context::keep(request, report);
+    // The mode with the special bits, then the ACLs: an ACL changes the group bits of the mode.
+    if kind != Kind::SymbolicLink {
+        let special_bits = owner != owner::Result::Refused;
+        all &= mode::keep(request, special_bits, report);
+    }
+    Kept { all, times_are_due: true }
+}
+
+/// Sets both times. False if that failed and matters.
+fn set_times(request: &Request<'_>, report: Report<'_>) -> bool {
+    let Err(errno) = request.dest.object.set_times(&times_of(request.source.inode)) else { return true };
+    report(Error::new(What::PreservingTimes, request.dest.path).errno(errno));
+    !request.preserve.required
+}
+
+fn times_of(inode: &Inode) -> Timestamps {
+    let convert = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    Timestamps { last_access: convert(inode.accessed), last_modification: convert(inode.modified) }
+}

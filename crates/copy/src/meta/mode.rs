@@ -1,0 +1,114 @@
+//! Permission bits and ACLs.
+
+use haul_sys::Errno;
+
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::plan::ModeRule;
+
+use super::owner::drop_error;
+use super::{Report, Request, acl, creation_mode, xattr};
+
+/// Set-user-ID, set-group-ID and sticky bit.
+const SPECIAL: u32 = 0o7000;
+
+/// Gives the destination the permission bits that it shall have in the end. False if that failed and matters.
+///
+/// Without `special_bits` the destination could not get the source's owner, so it does not get these bits either.
+pub fn keep(request: &Request<'_>, special_bits: bool, report: Report<'_>) -> bool {
+    let dest = request.dest;
+    match request.preserve.mode {
+        ModeRule::Keep => {
+            let dropped = if special_bits { 0 } else { SPECIAL };
+            copy(request, request.source.inode.permissions & !dropped, report) || !request.preserve.required
+        }
+        // Also an ACL inherited from the parent directory goes: new files are as if it had none.
+        ModeRule::Discard if request.created => {
+            let all = if matches!(dest.inode.kind, Kind::Directory | Kind::Socket) { 0o777 } else { 0o666 };
+            let Err(errno) = acl::set_from_mode(dest.object, all & !request.caller.umask) else { return true };
+            report(Error::new(What::SettingAcl, dest.path).errno(errno));
+            false
+        }
+        ModeRule::Default | ModeRule::Discard => {
+            let Err(errno) = complete(request) else { return true };
+            report(Error::new(What::PreservingPermissions, dest.path).errno(errno));
+            !request.preserve.required
+        }
+    }
+}
+
+/// Sets exactly this mode and the source's ACLs. False if that failed.
+///
+/// As with cp, special bits of an existing destination (or the set-group-ID bit that a new directory has inherited)
+/// stay if the source has none of the three and the filesystem has ACLs.
+pub fn copy(request: &Request<'_>, mode: u32, report: Report<'_>) -> bool {
+    let (source, dest) = (request.source, request.dest);
+    let acls = match acl::read(source.object, source.inode.kind) {
+        Ok(acls) => acls,
+        Err(errno) => {
+            report(Error::new(What::ReadingAcl, source.path).errno(errno));
+            return false;
+        }
+    };
+    let result = match &acls.access {
+        Some(access) if acl::is_extended(access) => set_extended(request, mode, access),
+        _ => acl::set_from_mode(dest.object, mode),
+    };
+    if let Err(errno) = result.and_then(|()| set_default(request, &acls)) {
+        report(Error::new(What::PreservingAcl, dest.path).errno(errno));
+        return false;
+    }
+    // A filesystem without POSIX ACLs may have those of NFSv4.
+    !acls.unsupported || xattr::keep_permissions(request, report)
+}
+
+fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), Errno> {
+    let dest = request.dest.object;
+    let special = mode & SPECIAL != 0;
+    if special {
+        dest.set_mode(mode)?;
+    }
+    let result = acl::set_access(dest, access);
+    if result.is_err() && !special {
+        // The mode is better than nothing; what failed is reported with the first error.
+        drop_error(dest.set_mode(mode));
+    }
+    result
+}
+
+/// What a directory hands on. A source that has no ACLs at all says nothing about it.
+fn set_default(request: &Request<'_>, acls: &acl::Acls) -> Result<(), Errno> {
+    if request.dest.inode.kind != Kind::Directory || acls.unsupported {
+        return Ok(());
+    }
+    match acl::set_default(request.dest.object, acls.default.as_deref()) {
+        // The destination has no ACLs; that the source's own one did not fit either is known already. cp says nothing.
+        Err(errno) if acl::is_unsupported(errno) => Ok(()),
+        result => result,
+    }
+}
+
+/// Gives back the bits that were left out when the file was made, less the umask, and takes away those that were added.
+fn complete(request: &Request<'_>) -> Result<(), Errno> {
+    if !request.created {
+        return Ok(());
+    }
+    let dest = request.dest;
+    let (source, umask) = (request.source.inode.permissions, request.caller.umask);
+    let creation = creation_mode(dest.inode.kind, source, request.preserve, request.caller);
+    let omitted = creation.omitted & !umask;
+    if dest.inode.kind == Kind::Regular {
+        if omitted | creation.extra == 0 {
+            return Ok(());
+        }
+        return dest.object.set_mode(source & 0o777 & !umask);
+    }
+    // A change of owner may have cleared bits of anything but a directory.
+    let made = match dest.inode.kind {
+        Kind::Directory => dest.inode.permissions,
+        _ if omitted == 0 => return Ok(()),
+        _ => Inode::of(dest.object.fd)?.permissions,
+    };
+    let opened_up = dest.inode.kind == Kind::Directory && made & 0o700 != 0o700;
+    if opened_up || omitted & !made != 0 { dest.object.set_mode(made | omitted) } else { Ok(()) }
+}

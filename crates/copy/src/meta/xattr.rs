@@ -1,0 +1,95 @@
+//! Extended attributes of all namespaces.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_sys::Errno;
+
+use crate::error::{Error, What};
+use crate::plan::{ContextRule, Wish};
+
+use super::rules::Action;
+use super::{Report, Request, acl};
+
+/// Copies all extended attributes but those that the rules leave out, ACLs and, where it is kept for itself, the SELinux
+/// context. Attributes that the destination has and the source has not are left alone. False if one could not be
+/// copied.
+pub fn keep(request: &Request<'_>, report: Report<'_>) -> bool {
+    let apart = request.preserve.context != Wish::No || *request.context != ContextRule::Default;
+    copy(request, report, |name| {
+        request.rules.action(name) == Action::Copy && !is_acl(name) && !(apart && name == c"security.selinux")
+    })
+}
+
+/// Copies the attributes that hold permissions in ways other than a POSIX ACL: those of NFSv4. False if one could not
+/// be copied and the destination has such attributes.
+pub fn keep_permissions(request: &Request<'_>, report: Report<'_>) -> bool {
+    let mut kept = true;
+    let mut listen = |error: Error| {
+        if error.errno.is_none_or(|errno| !acl::is_unsupported(errno)) {
+            kept = false;
+            report(Error { what: What::PreservingAcl, path: request.dest.path.to_owned(), ..error });
+        }
+    };
+    copy_all(request, &mut listen, |name| request.rules.action(name) == Action::Permissions && !is_acl(name));
+    kept
+}
+
+fn is_acl(name: &CStr) -> bool {
+    name == acl::ACCESS || name == acl::DEFAULT
+}
+
+/// Whether a failure is reported: always if attributes were asked for by name or are all that is copied, else if it is
+/// not just that the filesystem has none, and never when the user wants to hear nothing (`-a`).
+pub fn worth_saying(request: &Request<'_>, wish: Wish, errno: Errno) -> bool {
+    let unsupported = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA);
+    request.no_data || wish == Wish::Require || !request.preserve.quiet && !unsupported
+}
+
+fn copy(request: &Request<'_>, report: Report<'_>, wanted: impl Fn(&CStr) -> bool) -> bool {
+    let mut listen = |error: Error| {
+        if worth_saying(request, request.preserve.xattr, error.errno.unwrap_or(Errno::IO)) {
+            report(error);
+        }
+    };
+    copy_all(request, &mut listen, wanted)
+}
+
+fn copy_all(request: &Request<'_>, report: Report<'_>, wanted: impl Fn(&CStr) -> bool) -> bool {
+    let (source, dest) = (request.source, request.dest);
+    let mut names = Vec::new();
+    match source.object.list_xattrs(&mut names) {
+        Ok(()) => {}
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return true,
+        Err(errno) => {
+            report(Error::new(What::ListingAttributes, source.path).errno(errno));
+            return false;
+        }
+    }
+    let mut copied = true;
+    let mut value = Vec::new();
+    for name in names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
+        if !wanted(name) {
+            continue;
+        }
+        let plain = OsStr::from_bytes(name.to_bytes());
+        if let Err(errno) = source.object.get_xattr(name, &mut value) {
+            report(Error::new(What::GettingAttribute, source.path).and(plain).errno(errno));
+            copied = false;
+            continue;
+        }
+        match dest.object.set_xattr(name, &value) {
+            Ok(()) => {}
+            // The filesystem has none at all: one message for the file is enough.
+            Err(Errno::OPNOTSUPP) => {
+                report(Error::new(What::SettingAttributes, dest.path).errno(Errno::OPNOTSUPP));
+                return false;
+            }
+            Err(errno) => {
+                report(Error::new(What::SettingAttribute, dest.path).and(plain).errno(errno));
+                copied = false;
+            }
+        }
+    }
+    copied
+}

@@ -1,0 +1,163 @@
+//! Owner, mode, times and extended attributes of an inode that is held by a descriptor.
+//!
+//! Nothing here names a file by a path that somebody else could change. A descriptor opened with `O_PATH` is refused by
+//! `fchmod` and by every `f*xattr` call, also by those of the `*xattrat` family with an empty path (`EBADF`, seen on
+//! 6.18). The way to such an inode is its entry in `/proc/thread-self/fd`: a magic link that leads to the inode itself,
+//! also where that is a symbolic link. (`thread-self` and not `self`, since a thread may have its own descriptors.)
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{self, AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::inode_flags::FCHMODAT2;
+
+/// An inode that we hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Object<'a> {
+    /// The descriptor: open for reading or writing, or opened with `O_PATH | O_NOFOLLOW`.
+    pub fd: BorrowedFd<'a>,
+    /// It was opened with `O_PATH`, as symbolic links, device nodes, FIFOs, sockets and unreadable directories must be.
+    pub path_only: bool,
+}
+
+impl AsFd for Object<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+    }
+}
+
+/// The magic link to a descriptor's inode.
+pub(crate) fn magic_link(object: Object<'_>) -> CString {
+    // The text has no zero byte, so the default is never used.
+    CString::new(format!("/proc/thread-self/fd/{}", object.fd.as_raw_fd())).unwrap_or_default()
+}
+
+impl Object<'_> {
+    /// Changes owner and group; `None` leaves one as it is. Never follows a symbolic link.
+    ///
+    /// # Errors
+    /// Whatever fchownat(2) says.
+    pub fn change_owner(self, user: Option<u32>, group: Option<u32>) -> Result<(), Errno> {
+        let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+        // Linux 2.6.39 takes AT_EMPTY_PATH for every kind of descriptor.
+        retry_on_intr(|| fs::chownat(self, c"", user, group, AtFlags::EMPTY_PATH))
+    }
+
+    /// Sets the lowest 12 mode bits.
+    ///
+    /// # Errors
+    /// Whatever chmod(2) says; EOPNOTSUPP for a symbolic link.
+    pub fn set_mode(self, mode: u32) -> Result<(), Errno> {
+        let mode = mode & 0o7777;
+        if !self.path_only {
+            return retry_on_intr(|| fs::fchmod(self, Mode::from_raw_mode(mode)));
+        }
+        match retry_on_intr(|| fchmodat2(self.fd, mode)) {
+            // Before 6.6.
+            Err(Errno::NOSYS) => {
+                let link = magic_link(self);
+                retry_on_intr(|| fs::chmod(&*link, Mode::from_raw_mode(mode)))
+            }
+            result => result,
+        }
+    }
+
+    /// Sets access and modification time.
+    ///
+    /// # Errors
+    /// Whatever utimensat(2) says.
+    pub fn set_times(self, times: &Timestamps) -> Result<(), Errno> {
+        if !self.path_only {
+            return retry_on_intr(|| fs::futimens(self, times));
+        }
+        match retry_on_intr(|| fs::utimensat(self, c"", times, AtFlags::EMPTY_PATH)) {
+            // Before 5.8.
+            Err(Errno::INVAL | Errno::NOENT | Errno::BADF) => {
+                let link = magic_link(self);
+                retry_on_intr(|| fs::utimensat(fs::CWD, &*link, times, AtFlags::empty()))
+            }
+            result => result,
+        }
+    }
+
+    /// Fills the buffer with the names of all extended attributes that the caller may see, each ended by a zero byte.
+    ///
+    /// # Errors
+    /// Whatever listxattr(2) says.
+    pub fn list_xattrs(self, names: &mut Vec<u8>) -> Result<(), Errno> {
+        let link = self.path_only.then(|| magic_link(self));
+        fill(names, |names| match &link {
+            None => fs::flistxattr(self, spare_capacity(names)),
+            Some(link) => fs::listxattr(&**link, spare_capacity(names)),
+        })
+    }
+
+    /// Fills the buffer with the value of an extended attribute.
+    ///
+    /// # Errors
+    /// Whatever getxattr(2) says: ENODATA where there is none, EOPNOTSUPP where the filesystem has none.
+    pub fn get_xattr(self, name: &CStr, value: &mut Vec<u8>) -> Result<(), Errno> {
+        let link = self.path_only.then(|| magic_link(self));
+        fill(value, |value| match &link {
+            None => fs::fgetxattr(self, name, spare_capacity(value)),
+            Some(link) => fs::getxattr(&**link, name, spare_capacity(value)),
+        })
+    }
+
+    /// Sets an extended attribute, new or not.
+    ///
+    /// # Errors
+    /// Whatever setxattr(2) says.
+    pub fn set_xattr(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        let link = self.path_only.then(|| magic_link(self));
+        retry_on_intr(|| match &link {
+            None => fs::fsetxattr(self, name, value, XattrFlags::empty()),
+            Some(link) => fs::setxattr(&**link, name, value, XattrFlags::empty()),
+        })
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// Whatever removexattr(2) says: ENODATA where there is none.
+    pub fn remove_xattr(self, name: &CStr) -> Result<(), Errno> {
+        let link = self.path_only.then(|| magic_link(self));
+        retry_on_intr(|| match &link {
+            None => fs::fremovexattr(self, name),
+            Some(link) => fs::removexattr(&**link, name),
+        })
+    }
+}
+
+/// Calls until the buffer is large enough. It is never empty, which would ask for the size instead.
+fn fill(buffer: &mut Vec<u8>, mut call: impl FnMut(&mut Vec<u8>) -> Result<usize, Errno>) -> Result<(), Errno> {
+    // The kernel's own limit for a value and for a list of names is 64 KiB; it answers E2BIG beyond.
+    const LARGEST: usize = 1 << 20;
+    let mut size = buffer.capacity().max(256);
+    loop {
+        buffer.clear();
+        buffer.reserve(size);
+        match call(buffer) {
+            Err(Errno::INTR) => {}
+            Err(Errno::RANGE) if size < LARGEST => size *= 4,
+            result => return result.map(drop),
+        }
+    }
+}
+
+/// `fchmodat2` with `AT_EMPTY_PATH`, since Linux 6.6.
+fn fchmodat2(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+    // SAFETY: the call reads a descriptor that lives, a string with an end, and two numbers; it writes nothing.
+    outcome(unsafe { libc::syscall(FCHMODAT2, fd.as_raw_fd(), c"".as_ptr(), mode, libc::AT_EMPTY_PATH) })
+}
+
+/// The result of a raw system call that returns nothing but success.
+pub(crate) fn outcome(result: libc::c_long) -> Result<(), Errno> {
+    if result == -1 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! What haul's tests share: filesystems to copy on, files to copy, and the comparison that decides.
+//!
+//! ```no_run
+//! use haul_testbed::{Bed, Fs, paint, assert_same_contents};
+//!
+//! let Some(bed) = Bed::new() else { return }; // not root: skipped and counted
+//! for fs in Fs::ALL {
+//!     let Some(dir) = bed.mount(fs) else { continue };
+//!     let file = std::fs::File::create_new(dir.join("a")).unwrap();
+//!     paint(&file, 0, 4097);
+//!     std::fs::copy(dir.join("a"), dir.join("b")).unwrap();
+//!     assert_same_contents(dir.join("a"), dir.join("b"));
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod bed;
+mod files;
+mod skip;
+
+pub use bed::{Bed, Fs};
+pub use files::{
+    allocated, assert_same_contents, create_painted, data_extents, first_difference, paint, painted, painted_at,
+    sparse_file,
+};
+pub use skip::skip;
+pub use tempfile::TempDir;
+
+/// A new directory on the ordinary disk, removed when dropped. Needs no privilege.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn temp_dir() -> TempDir {
+    TempDir::with_prefix("haul-").expect("cannot make a temporary directory")
+}
