@@ -10,6 +10,7 @@ pub mod events;
 pub mod facts;
 pub mod moved;
 pub mod plan;
+pub mod ranges;
 pub mod run;
 pub mod stats;
 pub mod walk;

@@ -5,6 +5,9 @@
 //! Functions take descriptors, never paths of more than one component, and return the count that the kernel
 //! returned: completing a short count is the caller's duty.
 
+mod clone;
+pub mod kernel;
+pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 
