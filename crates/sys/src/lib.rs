@@ -6,7 +6,10 @@
 //! returned: completing a short count is the caller's duty.
 
 pub mod child;
+mod clone;
 pub mod inode_flags;
+pub mod kernel;
+pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 pub mod object;
