@@ -83,7 +83,7 @@ impl Run<'_> {
             }
         };
         match Inode::of(opened.as_fd()) {
-            Ok(inode) if inode.id == subject.inode.id => Some((opened, inode)),
+            Ok(inode) if inode.is_same_file_as(&subject.inode) => Some((opened, inode)),
             Ok(_) => {
                 self.problem(Error::new(What::ReplacedWhileCopied, path));
                 None
@@ -220,7 +220,7 @@ impl Run<'_> {
             if !self.plan.remove_partial {
                 return;
             }
-            let ours = dest.inode().is_ok_and(|now| now.id == inode.id);
+            let ours = dest.inode().is_ok_and(|now| now.is_same_file_as(inode));
             if ours && let Err(errno) = dest.unlink() {
                 self.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
             }

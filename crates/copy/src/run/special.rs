@@ -84,7 +84,7 @@ impl Run<'_> {
         };
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
-            Ok((inode, source)) if inode.id == subject.inode.id => source,
+            Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,
             Ok(_) => return self.problem(Error::new(What::ReplacedWhileCopied, subject.source.path)),
             Err(errno) => return self.problem(Error::new(What::CannotStat, subject.source.path).errno(errno)),
         };

@@ -165,7 +165,7 @@ impl Run<'_> {
             contents = false;
             opened = subject.source.open(flags | OFlags::PATH, 0);
         }
-        match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.id == subject.inode.id, fd))) {
+        match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&subject.inode), fd))) {
             Ok((true, fd)) => Some((fd, contents)),
             Ok((false, _)) => {
                 self.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
@@ -270,16 +270,16 @@ fn reopen(parent: &mut Frame, child: &Frame) -> Result<(), Error> {
     if parent.dest.is_some() {
         return Ok(());
     }
-    let up = |fd: BorrowedFd<'_>, flags: OFlags, id: FileId, path: &Path| -> Result<OwnedFd, Error> {
+    let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &Path| -> Result<OwnedFd, Error> {
         let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(fd, "..", flags, Mode::empty())
             .and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)))
             .map_err(|errno| Error::new(What::CannotAccess, path).errno(errno))?;
-        if opened.0.id == id { Ok(opened.1) } else { Err(Error::new(What::DirectoryMoved, path)) }
+        if opened.0.is_same_file_as(was) { Ok(opened.1) } else { Err(Error::new(What::DirectoryMoved, path)) }
     };
     let Some((source, dest)) = child.sides() else { return Ok(()) };
-    let source = up(source, OFlags::RDONLY, parent.source_inode.id, &parent.source_path)?;
-    parent.dest = Some(up(dest, OFlags::PATH, parent.dest_inode.id, &parent.dest_path)?);
+    let source = up(source, OFlags::RDONLY, &parent.source_inode, &parent.source_path)?;
+    parent.dest = Some(up(dest, OFlags::PATH, &parent.dest_inode, &parent.dest_path)?);
     parent.source = Some(source);
     Ok(())
 }
