@@ -14,4 +14,5 @@ pub mod plan;
 pub mod ranges;
 pub mod run;
 pub mod stats;
+pub mod strategy;
 pub mod walk;

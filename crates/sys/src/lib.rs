@@ -7,6 +7,7 @@
 
 pub mod child;
 mod clone;
+mod close;
 pub mod inode_flags;
 pub mod kernel;
 pub mod map;
@@ -14,5 +15,6 @@ pub mod map;
 pub mod namespace;
 pub mod object;
 
-pub use rustix::io::Errno;
+pub use close::close;
 pub use rustix;
+pub use rustix::io::Errno;
