@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_mount_that_stays_is_an_error_and_is_freed() {
         if !shell::is_root() {
-            return; // needs to mount; the whole run says that it is not root
+            return haul_testbed::skip("mounting needs root");
         }
         let scratch = Scratch {
             path: std::env::temp_dir().join(format!("haul-left-{}", std::process::id())),
