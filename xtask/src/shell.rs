@@ -36,7 +36,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// Runs a command to its end with its output shown.
 pub fn run(command: &mut Command) -> Result {
-    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let status = command.status().map_err(|error| format!("cannot run {}: {error}", line(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command))) }
 }
 
@@ -52,7 +52,8 @@ pub fn output(command: &mut Command) -> Result<String> {
 
 /// The command as one would type it.
 pub fn line(command: &Command) -> String {
-    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    let program = Path::new(command.get_program());
+    let mut words = vec![program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
