@@ -121,11 +121,11 @@ what! {
     ParentAttributes = "failed to get attributes of {path}",
     ParentMake = "cannot make directory {path}",
     ParentNotDirectory = "{path} exists but is not a directory",
-    /// `path` is the destination, `other` the attribute's name.
-    SettingAttribute = "setting attribute {other} for {path}",
+    /// `path` is the destination, `other` the attribute's name; cp 9.1 says the name in both places.
+    SettingAttribute = "setting attribute {other} for {other}",
     SettingAttributes = "setting attributes for {path}",
-    /// `path` is the source, `other` the attribute's name.
-    GettingAttribute = "getting attribute {other} of {path}",
+    /// `path` is the source, `other` the attribute's name; cp 9.1 says the name in both places.
+    GettingAttribute = "getting attribute {other} of {other}",
     ListingAttributes = "listing attributes of {path}",
     PreservingContext = "failed to set the security context of {path}",
     /// `detail` has the flags as lsattr's letters.

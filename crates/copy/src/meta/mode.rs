@@ -76,9 +76,9 @@ fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), E
     result
 }
 
-/// What a directory hands on. A source that has no ACLs at all says nothing about it.
+/// What a directory hands on.
 fn set_default(request: &Request<'_>, acls: &acl::Acls) -> Result<(), Errno> {
-    if request.dest.inode.kind != Kind::Directory || acls.unsupported {
+    if request.dest.inode.kind != Kind::Directory {
         return Ok(());
     }
     match acl::set_default(request.dest.object, acls.default.as_deref()) {

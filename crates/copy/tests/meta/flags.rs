@@ -1,0 +1,1 @@
+//! Inode flags and project IDs, which cp does not know.

@@ -1,0 +1,5 @@
+//! Metadata of copies: what cp makes of each case is the oracle.
+
+mod as_cp;
+mod flags;
+mod scene;
