@@ -111,11 +111,7 @@ fn scene(grower: &mut Grower<'_>) {
         grower.tree(b"s2", 2, 6);
     }
     for top in [&b"f"[..], b"g"] {
-        let kind = if grower.rng.u8(..100) < 75 {
-            Kind::File(grow::contents(grower.rng))
-        } else {
-            grower.kind(top)
-        };
+        let kind = if grower.rng.u8(..100) < 75 { Kind::File(grow::contents(grower.rng)) } else { grower.kind(top) };
         let node = grower.dressed(top, kind);
         grower.add(node);
     }

@@ -128,7 +128,11 @@ fn items(
         return;
     }
     let mut field = |name: &str, left: String, right: String| add(&format!("{name}-{kind}"), path, left, right);
-    field("contents", format!("{} bytes, {}", left.size, digest(left)), format!("{} bytes, {}", right.size, digest(right)));
+    field(
+        "contents",
+        format!("{} bytes, {}", left.size, digest(left)),
+        format!("{} bytes, {}", right.size, digest(right)),
+    );
     field("mode", format!("{:o}", left.mode), format!("{:o}", right.mode));
     field("owner", format!("{}:{}", left.uid, left.gid), format!("{}:{}", right.uid, right.gid));
     field("device", format!("{:x}", left.device), format!("{:x}", right.device));

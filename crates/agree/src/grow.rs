@@ -299,7 +299,8 @@ fn attributes(rng: &mut Rng, node: &mut Node) {
     }
     if !matches!(node.kind, Kind::Symlink(_)) && rng.u8(..2) == 0 {
         let rwx = rng.u16(..8);
-        let entries = [(1, 6, NOBODY), (2, rwx, 1001), (4, 5, NOBODY), (8, 7, 1002), (0x10, 5, NOBODY), (0x20, 1, NOBODY)];
+        let entries =
+            [(1, 6, NOBODY), (2, rwx, 1001), (4, 5, NOBODY), (8, 7, 1002), (0x10, 5, NOBODY), (0x20, 1, NOBODY)];
         add("system.posix_acl_access", acl(&entries));
     }
     if directory && rng.u8(..2) == 0 {

@@ -126,7 +126,13 @@ fn work(
             let mut guard = bag.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let (bag, failures) = &mut *guard;
             let Some(differences) = verdict else {
-                if std::env::var_os("AGREE_DBG").is_some() { eprintln!("LEFT {} {:?}", case.seed, case.argv().iter().map(|w| w.escape_ascii().to_string()).collect::<Vec<_>>()); }
+                if std::env::var_os("AGREE_DBG").is_some() {
+                    eprintln!(
+                        "LEFT {} {:?}",
+                        case.seed,
+                        case.argv().iter().map(|w| w.escape_ascii().to_string()).collect::<Vec<_>>()
+                    );
+                }
                 bag.left_out += 1;
                 continue;
             };

@@ -99,11 +99,8 @@ fn write_script(case: &Case, script: &mut String) -> std::fmt::Result {
     case.nodes.iter().try_for_each(|node| create(node, script))?;
     case.nodes.iter().filter(|node| !node.is_directory()).try_for_each(|node| dress(node, script))?;
     case.nodes.iter().rev().filter(|node| node.is_directory()).try_for_each(|node| dress(node, script))?;
-    let arguments: Vec<String> = case
-        .argv()
-        .iter()
-        .map(|word| if word.starts_with(b"@/") { target(word) } else { quote(word) })
-        .collect();
+    let arguments: Vec<String> =
+        case.argv().iter().map(|word| if word.starts_with(b"@/") { target(word) } else { quote(word) }).collect();
     let environment: Vec<String> =
         case.environment.iter().map(|(name, value)| quote(format!("{name}={value}").as_bytes())).collect();
     let user = if case.unprivileged {

@@ -104,7 +104,8 @@ fn the_judge_catches_a_lost_nanosecond() {
 
 #[test]
 fn the_judge_catches_a_broken_hard_link() {
-    let deed = "deed() { [ $(stat -c %h \"$f\") -gt 1 ] && /bin/cp -a -- \"$f\" d/tmp && mv -T d/tmp \"$f\"; }; each deed";
+    let deed =
+        "deed() { [ $(stat -c %h \"$f\") -gt 1 ] && /bin/cp -a -- \"$f\" d/tmp && mv -T d/tmp \"$f\"; }; each deed";
     caught(deed, "links-f");
 }
 

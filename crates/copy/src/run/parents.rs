@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
@@ -44,8 +43,16 @@ impl Run<'_> {
                 .try_clone()
                 .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
                 .and_then(DestDir::root);
+            // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
+            let missing = parents.last().is_some_and(|parent| parent.created);
             match root {
-                Ok(root) => self.copy_below_parents(operand, bare, holder, &root, &dest_path),
+                Ok(root) => {
+                    let source = Operand::open(operand);
+                    let base = last_component(bare);
+                    let name = if base.is_empty() { OsStr::new(".") } else { base };
+                    let dest = Spot::new(holder.as_fd(), name, &dest_path);
+                    self.copy_operand(source.spot(), dest, missing, Some(&root));
+                }
                 Err(errno) => {
                     self.problem(Error::new(What::Target, target).errno(errno));
                 }
@@ -58,20 +65,6 @@ impl Run<'_> {
                 break;
             }
         }
-    }
-
-    fn copy_below_parents(
-        &mut self,
-        operand: &OsStr,
-        bare: &OsStr,
-        holder: &OwnedFd,
-        root: &Arc<DestDir>,
-        path: &Path,
-    ) {
-        let source = Operand::open(operand);
-        let base = last_component(bare);
-        let name = if base.is_empty() { OsStr::new(".") } else { base };
-        self.copy_operand(source.spot(), Spot::new(holder.as_fd(), name, path), false, Some(root));
     }
 
     /// Makes what is missing of the directories of `operand`.
