@@ -122,7 +122,8 @@ impl Run<'_> {
             dest_inode: &existing.target,
         };
         let verdict = match plan.overwrite {
-            Overwrite::SkipSilently => Verdict::Go,
+            // What is left alone need not be looked at.
+            Overwrite::Skip | Overwrite::SkipSilently => Verdict::Go,
             _ => judge(&pair, plan),
         };
         if verdict == Verdict::Refuse {

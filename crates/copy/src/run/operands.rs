@@ -152,15 +152,34 @@ fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The path of a name in a directory, for messages. Written as cp writes it: one slash, unless the directory has one.
+/// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
+/// many the directory ends in, and `/./` where an absolute path is put below the root.
 pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
-    let mut path = dir.as_bytes().to_vec();
-    let slash_between = path.last().is_some_and(|last| *last != b'/');
-    if slash_between && name.as_bytes().first() != Some(&b'/') {
-        path.push(b'/');
-    } else if !slash_between && name.as_bytes().first() == Some(&b'/') {
-        path.push(b'.');
+    let mut path = without_trailing_slashes(dir).as_bytes().to_vec();
+    match (path.last(), name.as_bytes().first()) {
+        (Some(b'/'), Some(b'/')) => path.push(b'.'),
+        (None | Some(b'/'), _) | (_, Some(b'/')) => {}
+        _ => path.push(b'/'),
     }
     path.extend_from_slice(name.as_bytes());
     PathBuf::from(OsString::from_vec(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_joined_with_one_slash() {
+        for (dir, name, path) in [
+            ("d", "n", "d/n"),
+            ("d//", "n", "d/n"),
+            ("/", "n", "/n"),
+            ("d", "/n", "d/n"),
+            ("/", "/n", "/./n"),
+            ("d", "", "d/"),
+        ] {
+            assert_eq!(joined(OsStr::new(dir), OsStr::new(name)), PathBuf::from(path), "{dir} {name}");
+        }
+    }
 }
