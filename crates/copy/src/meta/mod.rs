@@ -153,6 +153,7 @@ fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
     if request.preserve.timestamps && doubtful && !set_times(request, report) {
         return Kept { all: false, times_are_due: false };
     }
+    mode::let_attributes_in(request);
     // The owner comes first: a change of owner clears the set-user-ID bit and the file capabilities.
     let owner = owner::keep(request, report);
     if owner == owner::Result::Failed {

@@ -37,6 +37,19 @@ pub fn keep(request: &Request<'_>, special_bits: bool, report: Report<'_>) -> bo
     }
 }
 
+/// Adds the owner's write permission that extended attributes need, where the umask took it from the mode at creation.
+pub fn let_attributes_in(request: &Request<'_>) {
+    let dest = request.dest;
+    if !request.created || dest.inode.kind != Kind::Regular {
+        return;
+    }
+    let creation = creation_mode(dest.inode.kind, request.source.inode.permissions, request.preserve, request.caller);
+    if creation.extra & !dest.inode.permissions != 0 {
+        // If this fails, so will setting the attributes, and that is reported.
+        drop_error(dest.object.set_mode(dest.inode.permissions | creation.extra));
+    }
+}
+
 /// Sets exactly this mode and the source's ACLs. False if that failed.
 ///
 /// As with cp, special bits of an existing destination (or the set-group-ID bit that a new directory has inherited)
