@@ -1,1 +1,64 @@
-fn main() {}
+//! Tasks around the code of haul. `cargo xtask help` lists them.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod deny;
+mod dist;
+mod layers;
+mod leftovers;
+mod packages;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Usage: cargo xtask TASK
+
+  test [--quick]   everything that CI checks: installs the Debian packages that the tests need (as root or by sudo), then
+                   format, clippy, layers, dependencies, documentation, all tests, and what the tests left behind.
+                   --quick leaves out packages, dependencies and documentation.
+  layers           who imports whom, where unsafe code is, how long files and functions are
+  dist             a release binary, the man page, the completions and the licences in dist/
+  bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
+                   one file: haul against cp, on the filesystem of the temporary directory and, as root, on
+                   ext4, XFS and btrfs in loop images; prints tables
+  help             this
+";
+
+/// Runs the task named by the arguments and turns its answer into an exit status.
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match args.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let answer = match task {
+        "test" => test::run(rest),
+        "layers" => no_arguments(rest).and_then(|()| layers::run()),
+        "dist" => no_arguments(rest).and_then(|()| dist::run()),
+        "bench" => bench::run(rest),
+        // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
+        "touch-memory" => bench::memory::touch(rest),
+        "fresh-data" => bench::limit::process(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("no task {other:?}\n\n{HELP}")),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn no_arguments(rest: &[String]) -> shell::Result {
+    match rest.first() {
+        None => Ok(()),
+        Some(extra) => Err(format!("unexpected argument {extra:?}")),
+    }
+}

@@ -90,6 +90,8 @@ pub struct Inode {
     pub modified: Time,
     /// Last change of the inode.
     pub changed: Time,
+    /// When the inode was made, where the filesystem keeps that.
+    pub born: Option<Time>,
     /// Alignment for O_DIRECT: memory and offset in bytes; zeros where the kernel does not say (before 6.1, btrfs, tmpfs).
     pub direct: (u32, u32),
 }
@@ -101,6 +103,12 @@ impl Inode {
     /// Whatever statx(2) says.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Inode, Errno> {
         statx(fd, OsStr::new(""), AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Whether both were taken of one file. A filesystem gives the inode number of a removed file to the next one at once
+    /// (seen on ext4), so the number alone does not tell.
+    pub fn is_same_file_as(&self, other: &Inode) -> bool {
+        self.id == other.id && self.kind == other.kind && self.born == other.born
     }
 
     /// The attributes of a directory entry, of the link itself if it is one.
@@ -121,7 +129,7 @@ impl Inode {
 }
 
 fn statx(dir: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Result<Inode, Errno> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::DIOALIGN;
     fs::statx(dir, name, flags, mask).map(Inode::from)
 }
 
@@ -144,6 +152,7 @@ impl From<Statx> for Inode {
             accessed: stat.stx_atime.into(),
             modified: stat.stx_mtime.into(),
             changed: stat.stx_ctime.into(),
+            born: (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| stat.stx_btime.into()),
             direct: (stat.stx_dio_mem_align, stat.stx_dio_offset_align),
         }
     }

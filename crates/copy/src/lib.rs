@@ -11,6 +11,8 @@ pub mod facts;
 pub mod meta;
 pub mod moved;
 pub mod plan;
+pub mod ranges;
 pub mod run;
 pub mod stats;
+pub mod strategy;
 pub mod walk;

@@ -5,10 +5,16 @@
 //! Functions take descriptors, never paths of more than one component, and return the count that the kernel
 //! returned: completing a short count is the caller's duty.
 
+pub mod child;
+mod clone;
+mod close;
 pub mod inode_flags;
+pub mod kernel;
+pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 pub mod object;
 
+pub use close::close;
 pub use rustix;
 pub use rustix::io::Errno;

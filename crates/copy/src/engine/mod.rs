@@ -3,13 +3,69 @@
 //! An engine opens nothing, names nothing and sets no metadata. It either moves bytes and says how many went which
 //! way, or refuses, and then the next engine goes on at the exact byte where this one stopped.
 
+mod buffer;
+mod clone;
+mod copy_range;
+mod direct;
+mod errnos;
+pub mod hole;
+mod mapped;
+mod null;
+mod read_write;
+mod reference;
+mod splice;
+mod transfer;
+pub mod wrap;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
 
 pub use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
+
+/// Makes an engine: the list of all there are.
+pub fn make(name: EngineName, tuning: &Tuning) -> Box<dyn Engine> {
+    make_on(Arc::new(Linux), name, tuning)
+}
+
+/// Makes an engine that works on the given kernel, which tests replace.
+pub fn make_on(kernel: Arc<dyn Kernel>, name: EngineName, tuning: &Tuning) -> Box<dyn Engine> {
+    match name {
+        EngineName::Reference => Box::new(reference::Reference::new(kernel)),
+        EngineName::ReadWrite => Box::new(read_write::ReadWrite::new(kernel, tuning)),
+        EngineName::CopyRange => Box::new(copy_range::CopyRange::new(kernel)),
+        EngineName::Clone => Box::new(clone::Clone::new(kernel)),
+        EngineName::Splice => Box::new(splice::Splice::new(kernel, tuning)),
+        EngineName::Mapped => Box::new(mapped::Mapped::new(kernel, tuning)),
+        EngineName::Direct => Box::new(direct::Direct::new(kernel, tuning)),
+        EngineName::Null => Box::new(null::Null::new(kernel)),
+    }
+}
+
+/// What the user may set about an engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// Bytes moved by one pair of system calls (buffer, pipe or mapped segment); `None` takes the engine's own.
+    /// Engines round it to what they need; 0 counts as 1.
+    pub buffer_size: Option<usize>,
+}
+
+impl Tuning {
+    /// The size to use, at most what one system call moves.
+    fn buffer_size_or(&self, default: usize) -> usize {
+        self.buffer_size.unwrap_or(default).clamp(1, LARGEST_COUNT)
+    }
+}
+
+/// The most that one read(2) or write(2) moves: INT_MAX rounded down to a page.
+const LARGEST_COUNT: usize = 0x7fff_f000;
+
+/// Jobs of this many bytes take some ten milliseconds to a second: often enough for progress and cancellation, and
+/// too long for the cost of a job to show.
+const USEFUL_JOB: u64 = 64 << 20;
 
 /// Moves byte ranges between two open files.
 pub trait Engine: Send {
@@ -23,8 +79,8 @@ pub trait Engine: Send {
     ///
     /// # Errors
     /// Only if the engine itself broke down; the failure of one job is in its outcome.
-    fn reap(&mut self, min: usize, done: &mut Vec<Outcome>) -> Result<(), Errno> {
-        debug_assert!(min == 0 && done.is_empty());
+    fn reap(&mut self, _min: usize, _done: &mut Vec<Outcome>) -> Result<(), Errno> {
+        // Nothing was ever queued.
         Ok(())
     }
 }
@@ -75,11 +131,15 @@ pub struct DirectAlign {
 }
 
 /// What to do with runs of zeros.
+///
+/// A hole is a block, aligned in the file, of which every byte is zero; at both ends of a job it may be a part of one.
+/// A hole at the end is not written, so the size of the destination is for the caller to set when all is moved.
+/// A destination without offsets gets its zeros written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zeros {
     /// They are bytes like others.
     Write,
-    /// Whole blocks of them (aligned, of this size in bytes) become holes: the destination reads as zeros there already.
+    /// Blocks (of this size in bytes) become holes: the destination reads as zeros there already.
     Skip(u32),
     /// The same, but the destination may hold old data there, so holes are punched.
     Punch(u32),
@@ -96,7 +156,8 @@ pub struct Job {
     pub dest: Side,
     /// Offset of the first byte, in source and destination alike. Streams ignore it.
     pub offset: u64,
-    /// Bytes to move at most. Fewer are moved only if the source ends.
+    /// Bytes to move at most. Fewer are moved only if the source ends, which engines learn from reading, not from the
+    /// size; so `u64::MAX` means "up to the end".
     pub len: u64,
     /// What to do with runs of zeros; engines that do not see bytes refuse anything but `Write`.
     pub zeros: Zeros,
@@ -157,6 +218,6 @@ pub enum FailedOn {
     Copy,
     /// Making a hole.
     Hole,
-    /// The source was truncated while it was mapped.
+    /// The source was truncated while it was mapped; the errno is ENODATA.
     Truncated,
 }

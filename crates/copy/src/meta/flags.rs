@@ -36,7 +36,7 @@ const AFTER_DATA: [(IFlags, char); 8] = [
 /// Flags that forbid every other change.
 const SEAL: [(IFlags, char); 2] = [(IFlags::APPEND, 'a'), (IFlags::IMMUTABLE, 'i')];
 
-/// Sets what has to be there before the first byte or entry: project ID and the flags of [`BEFORE_DATA`]. False if
+/// Sets what has to be there before the first byte or entry: project ID and the flags of `BEFORE_DATA`. False if
 /// something could not be kept.
 pub fn before_data(request: &Request<'_>, report: Report<'_>) -> bool {
     let project = !request.preserve.project || keep_project(request, report);

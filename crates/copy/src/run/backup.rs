@@ -118,7 +118,12 @@ fn increment(number: String) -> String {
 }
 
 /// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix.
-pub(super) fn would_destroy_source(source: Spot<'_>, source_inode: &crate::facts::Inode, dest: Spot<'_>, plan: &Plan) -> bool {
+pub(super) fn would_destroy_source(
+    source: Spot<'_>,
+    source_inode: &crate::facts::Inode,
+    dest: Spot<'_>,
+    plan: &Plan,
+) -> bool {
     let base = crate::walk::last_component(dest.name);
     let mut name = base.to_owned();
     name.push(&plan.backup_suffix);
@@ -132,14 +137,24 @@ mod tests {
 
     #[test]
     fn numbers_of_any_length_are_counted_up() {
-        for (number, next) in [("", "1"), ("1", "2"), ("9", "10"), ("199", "200"), ("99999999999999999999", "100000000000000000000")] {
+        for (number, next) in
+            [("", "1"), ("1", "2"), ("9", "10"), ("199", "200"), ("99999999999999999999", "100000000000000000000")]
+        {
             assert_eq!(increment(number.to_owned()), next);
         }
     }
 
     #[test]
     fn only_whole_numbers_without_leading_zeros_are_backups() {
-        for (name, number) in [("a.~1~", Some("1")), ("a.~10~", Some("10")), ("a.~01~", None), ("a.~~", None), ("a~", None), ("b.~1~", None), ("a.~1x~", None)] {
+        for (name, number) in [
+            ("a.~1~", Some("1")),
+            ("a.~10~", Some("10")),
+            ("a.~01~", None),
+            ("a.~~", None),
+            ("a~", None),
+            ("b.~1~", None),
+            ("a.~1x~", None),
+        ] {
             assert_eq!(number_of(b"a", name.as_bytes()), number, "{name}");
         }
     }

@@ -115,8 +115,13 @@ pub(super) enum Replaced {
 }
 
 /// Makes `dest` a hard link to what was made earlier.
-pub(super) fn link_to_made(earlier: &Made, dest: Spot<'_>, here: &DestDir, flags: AtFlags) -> Result<Replaced, Errno> {
-    if earlier.dir.id == here.id {
+pub(super) fn link_to_made(
+    earlier: &Made,
+    dest: Spot<'_>,
+    here: Option<FileId>,
+    flags: AtFlags,
+) -> Result<Replaced, Errno> {
+    if here == Some(earlier.dir.id) {
         return hard_link(dest.beside(&earlier.name, &earlier.path), dest, flags, true);
     }
     let dir = earlier.dir.open()?;

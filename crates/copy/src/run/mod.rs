@@ -1,13 +1,40 @@
 //! A whole run: the only room that knows all the others.
 
-use std::os::fd::OwnedFd;
+mod backup;
+mod data;
+mod entry;
+mod existing;
+mod keep;
+mod links;
+mod operands;
+mod parents;
+mod partial;
+mod regular;
+mod same_file;
+mod special;
+mod tree;
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::events::{Confirm, Observer};
+use haul_sys::Errno;
+use haul_sys::rustix::fs::Mode;
+use haul_sys::rustix::process;
+
+use crate::error::Error;
+use crate::events::{Confirm, Event, Observer};
+use crate::facts::FileId;
+use crate::meta;
 use crate::plan::Plan;
 use crate::stats::Stats;
+use crate::walk::Spot;
+
+use keep::Keep;
+pub use partial::Partials;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +65,10 @@ pub struct Session<'a> {
     pub confirm: &'a dyn Confirm,
     /// Stops the run.
     pub cancel: Cancel,
+    /// Destinations that are being written, for a front end that must exit while the run is stuck in the kernel.
+    pub partials: Partials,
+    /// Which extended attributes are not copied: `/etc/xattr.conf`, or the built-in rules.
+    pub xattr_rules: meta::XattrRules,
 }
 
 /// How a run ended. The exit status is a function of this.
@@ -58,7 +89,125 @@ pub struct Summary {
 /// Errors are told to the observer, one by one, and the run goes on with the next file; the summary says whether
 /// there were any.
 pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
-    let _descriptors: Option<OwnedFd> = None;
-    let _later = (plan, session.cancel.is_cancelled());
-    Summary::default()
+    let mut run = Run::new(plan, session);
+    run.copy_operands();
+    run.seal();
+    Summary { failed: run.failed, cancelled: session.cancel.is_cancelled(), damaged: run.damaged, stats: run.stats }
+}
+
+/// The state of a run.
+struct Run<'a> {
+    plan: &'a Plan,
+    session: &'a Session<'a>,
+    stats: Stats,
+    failed: bool,
+    damaged: Vec<PathBuf>,
+    /// What was made for source files that have several names, and for directories.
+    links: links::LinkTable,
+    /// Operands seen, and destinations made for operands; only kept when there are several operands.
+    seen_sources: Option<HashSet<Entry>>,
+    made_for_operands: Option<HashSet<Entry>>,
+    /// Moves data; owns the engines.
+    mover: data::Mover,
+    /// Which extended attributes are not copied.
+    xattr_rules: meta::XattrRules,
+    /// What was said already about attributes that cannot be kept.
+    memory: meta::PairMemory,
+    /// Files whose last flags wait for their last hard link.
+    unsealed: Vec<keep::Unsealed>,
+    /// Directories of one branch kept open on each side.
+    open_levels: usize,
+    caller: meta::Caller,
+}
+
+/// A directory entry together with the file that it led to: the same name for the same file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Entry {
+    file: FileId,
+    dir: FileId,
+    name: OsString,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, session: &'a Session<'a>) -> Run<'a> {
+        // The umask can only be read by setting it. Nothing else of this process creates files at this time.
+        let umask = process::umask(Mode::empty());
+        process::umask(umask);
+        let several = plan.sources.len() > 1;
+        Run {
+            plan,
+            session,
+            stats: Stats::default(),
+            failed: false,
+            damaged: Vec::new(),
+            links: links::LinkTable::default(),
+            seen_sources: several.then(HashSet::new),
+            made_for_operands: several.then(HashSet::new),
+            mover: data::Mover::new(plan),
+            xattr_rules: session.xattr_rules.clone(),
+            memory: meta::PairMemory::new(),
+            unsealed: Vec::new(),
+            open_levels: open_levels(),
+            caller: meta::Caller {
+                user: process::geteuid().as_raw(),
+                umask: umask.as_raw_mode(),
+                selinux: haul_sys::rustix::fs::access("/sys/fs/selinux/enforce", haul_sys::rustix::fs::Access::EXISTS)
+                    .is_ok(),
+            },
+        }
+    }
+
+    /// Reports an error: the run will have failed. Always `false`, for use as a result.
+    fn problem(&mut self, error: Error) -> bool {
+        self.failed = true;
+        self.stats.errors += 1;
+        self.session.observer.event(&Event::Problem(&error));
+        false
+    }
+
+    /// Reports something that is no failure.
+    fn warning(&mut self, error: &Error) {
+        self.stats.warnings += 1;
+        self.session.observer.event(&Event::Warning(error));
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        self.session.observer.event(event);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.session.cancel.is_cancelled()
+    }
+}
+
+/// How many levels of a tree are kept open: each takes a descriptor on either side, and some must be left for the rest.
+fn open_levels() -> usize {
+    let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4).unwrap_or(usize::MAX).clamp(8, 4096)
+}
+
+/// Whether two spots are the same name in the same directory.
+fn one_entry(a: Spot<'_>, b: Spot<'_>) -> bool {
+    let name = |spot: Spot<'_>| crate::walk::last_component(spot.name).to_owned();
+    name(a) == name(b) && directory_id(a).is_some_and(|dir| Some(dir) == directory_id(b))
+}
+
+fn directory_id(spot: Spot<'_>) -> Option<FileId> {
+    crate::facts::Inode::of(spot.dir().ok()?).ok().map(|inode| inode.id)
+}
+
+/// Makes something under a random name that is free, and returns the name.
+fn temporary_name(make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<OsString, Errno> {
+    let random = RandomState::new();
+    for attempt in 0u32..10_000 {
+        let mut hasher = random.build_hasher();
+        hasher.write_u32(attempt);
+        let name = OsString::from(format!(".haul-{:016x}", hasher.finish()));
+        match make(&name) {
+            Ok(()) => return Ok(name),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EXIST)
 }

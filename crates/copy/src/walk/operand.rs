@@ -99,7 +99,9 @@ mod tests {
 
     #[test]
     fn trailing_slashes_go_but_the_root_stays() {
-        for (path, bare, last) in [("a//", "a", "a"), ("//", "/", ""), ("x/a/", "x/a", "a"), ("", "", ""), ("a", "a", "a")] {
+        for (path, bare, last) in
+            [("a//", "a", "a"), ("//", "/", ""), ("x/a/", "x/a", "a"), ("", "", ""), ("a", "a", "a")]
+        {
             assert_eq!(without_trailing_slashes(OsStr::new(path)), bare, "{path}");
             assert_eq!(last_component(OsStr::new(path)), last, "{path}");
         }

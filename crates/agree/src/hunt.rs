@@ -1,0 +1,169 @@
+//! Plays many cases and reports the smallest form of each failure.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::case::{Case, Limits};
+use crate::compare::{Difference, compare};
+use crate::shrink::shrink;
+use crate::stage::Stage;
+
+/// How long the reference may take; a case that takes longer waits for something and is left out.
+const REFERENCE_LIMIT: Duration = Duration::from_secs(2);
+/// How long the program under test may take.
+const TESTED_LIMIT: Duration = Duration::from_secs(20);
+
+/// What to play.
+#[derive(Debug, Clone)]
+pub struct Hunt {
+    /// The copier that is right by definition.
+    pub reference: PathBuf,
+    /// The copier under test.
+    pub tested: PathBuf,
+    /// Cases to play.
+    pub cases: u64,
+    /// Seed of the first case; the others follow.
+    pub seed: u64,
+    /// Different failures to look for before giving up.
+    pub failures: usize,
+    /// Seek the smallest case for each failure.
+    pub shrink: bool,
+}
+
+/// A failing case in its smallest form.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The case.
+    pub case: Case,
+    /// What differs.
+    pub differences: Vec<Difference>,
+    /// How many of the played cases failed in the same way.
+    pub count: u64,
+}
+
+/// What a hunt found.
+#[derive(Debug, Default)]
+pub struct Bag {
+    /// Cases in which both copiers could be compared.
+    pub compared: u64,
+    /// Cases left out because the reference waited for something.
+    pub left_out: u64,
+    /// Cases that failed.
+    pub failed: u64,
+    /// One of each sort.
+    pub failures: Vec<Failure>,
+}
+
+/// Plays one case with both programs; `None` when the reference did not end.
+pub fn judge(stage: &Stage, case: &Case, hunt: &Hunt) -> io::Result<Option<Vec<Difference>>> {
+    let reference = stage.play(case, &hunt.reference, REFERENCE_LIMIT)?;
+    if reference.timed_out || reference.too_deep {
+        return Ok(None);
+    }
+    let tested = stage.play(case, &hunt.tested, TESTED_LIMIT)?;
+    Ok(Some(compare(case, &reference, &tested)))
+}
+
+/// Failures with equal signatures are taken for the same bug.
+fn signature(differences: &[Difference]) -> String {
+    let mut sorts: Vec<&str> = differences.iter().map(|difference| difference.sort.as_str()).collect();
+    sorts.sort_unstable();
+    sorts.dedup();
+    sorts.join(" ")
+}
+
+/// Plays the cases on a thread per processor, below `home`.
+pub fn hunt(hunt: &Hunt, home: &Path) -> io::Result<Bag> {
+    let limits = Limits { privileged: rustix::process::geteuid().is_root() };
+    // Without a mask of its own for each thread only one can play.
+    let threads = if limits.privileged { thread::available_parallelism()?.get() } else { 1 };
+    let next = AtomicU64::new(0);
+    let enough = AtomicBool::new(false);
+    let bag = Mutex::new((Bag::default(), BTreeMap::<String, Failure>::new()));
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|index| {
+                let home = home.join(format!("thread{index}"));
+                let (next, enough, bag) = (&next, &enough, &bag);
+                // Some command lines nest directories as deep as a path can be long.
+                let builder = thread::Builder::new().stack_size(256 << 20);
+                builder.spawn_scoped(scope, move || work(hunt, limits, &home, next, enough, bag))
+            })
+            .collect::<io::Result<_>>()?;
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the judge panicked; see above")))
+        })
+    })?;
+    let (mut bag, failures) = bag.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    bag.failures = failures.into_values().collect();
+    bag.failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+    Ok(bag)
+}
+
+fn work(
+    hunt: &Hunt,
+    limits: Limits,
+    home: &Path,
+    next: &AtomicU64,
+    enough: &AtomicBool,
+    bag: &Mutex<(Bag, BTreeMap<String, Failure>)>,
+) -> io::Result<()> {
+    let stage = Stage::new(home)?;
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        if index >= hunt.cases || enough.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let case = Case::random(hunt.seed.wrapping_add(index), limits);
+        let verdict = judge(&stage, &case, hunt)
+            .map_err(|error| io::Error::new(error.kind(), format!("seed {}: {error}", case.seed)))?;
+        let unseen = {
+            let mut guard = bag.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (bag, failures) = &mut *guard;
+            let Some(differences) = verdict else {
+                if std::env::var_os("AGREE_DBG").is_some() {
+                    eprintln!(
+                        "LEFT {} {:?}",
+                        case.seed,
+                        case.argv().iter().map(|w| w.escape_ascii().to_string()).collect::<Vec<_>>()
+                    );
+                }
+                bag.left_out += 1;
+                continue;
+            };
+            bag.compared += 1;
+            if differences.is_empty() {
+                continue;
+            }
+            bag.failed += 1;
+            match failures.get_mut(&signature(&differences)) {
+                Some(failure) => {
+                    failure.count += 1;
+                    None
+                }
+                None => {
+                    let failure = Failure { case: case.clone(), differences: differences.clone(), count: 1 };
+                    failures.insert(signature(&differences), failure);
+                    enough.fetch_or(failures.len() >= hunt.failures, Ordering::Relaxed);
+                    Some(differences)
+                }
+            }
+        };
+        if let Some(differences) = unseen.filter(|_| hunt.shrink) {
+            let wanted = signature(&differences);
+            let (case, differences) = shrink(case, differences, |case| match judge(&stage, case, hunt) {
+                Ok(Some(differences)) if signature(&differences) == wanted => Some(differences),
+                _ => None,
+            });
+            let mut guard = bag.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(failure) = guard.1.get_mut(&wanted) {
+                (failure.case, failure.differences) = (case, differences);
+            }
+        }
+    }
+}

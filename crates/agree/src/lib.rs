@@ -1,0 +1,20 @@
+//! The judge: plays one command line with two copiers on two equal scenes and compares everything that can be seen.
+//!
+//! ```text
+//! seed -> Case (scene, argv, environment, user) -> Stage::play(program) x 2 -> Outcome -> compare -> differences
+//!                                                                       failing case -> shrink -> report
+//! ```
+//! Only tests use this crate. It knows nothing of how haul works: it starts programs and looks at files.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod compare;
+pub mod grow;
+pub mod hunt;
+pub mod options;
+pub mod report;
+pub mod scene;
+pub mod shrink;
+pub mod skip;
+pub mod snapshot;
+pub mod stage;

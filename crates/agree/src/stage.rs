@@ -1,0 +1,246 @@
+//! Where a case is played: a sealed-off directory per filesystem, always under the same name.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, SystemTime};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, Mode};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::case::{Case, Place, user};
+use crate::scene::{absolute, build};
+use crate::snapshot::{Snapshot, take};
+
+/// What a run did.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// `exit 0`, `signal 9`.
+    pub status: String,
+    /// The run was killed.
+    pub timed_out: bool,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+    /// The scene before the run.
+    pub before: Snapshot,
+    /// The scene after the run.
+    pub after: Snapshot,
+    /// The scene could not be looked at: its paths became too long.
+    pub too_deep: bool,
+}
+
+/// One thread's place to play. Dropped with the thread: its mounts live in the thread's own namespace.
+#[derive(Debug)]
+pub struct Stage {
+    home: PathBuf,
+    privileged: bool,
+}
+
+impl Stage {
+    /// Prepares filesystems below `home`, which must exist and belong to this thread alone.
+    ///
+    /// As root the calling thread gets a mount namespace in which only `home` can be written.
+    pub fn new(home: &Path) -> io::Result<Stage> {
+        let privileged = rustix::process::geteuid().is_root();
+        let stage = Stage { home: home.to_owned(), privileged };
+        fs::create_dir_all(home.join("disk"))?;
+        if privileged {
+            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;
+            let none = None::<&str>;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+            mount(Some(home), home, none, MsFlags::MS_BIND, none)?;
+            mount(none, "/", none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none)?;
+            fs::create_dir_all(home.join("memory"))?;
+            mount(Some("tmpfs"), &home.join("memory"), Some("tmpfs"), MsFlags::empty(), Some("size=512m"))?;
+            image(home, "xfs", &["-q"])?;
+            image(home, "btrfs", &["-q"])?;
+        }
+        Ok(stage)
+    }
+
+    fn root(&self, place: Place) -> PathBuf {
+        let name = match place {
+            Place::Memory => "memory",
+            Place::Disk => "disk",
+            Place::Xfs => "xfs",
+            Place::Btrfs => "btrfs",
+        };
+        let root = self.home.join(name);
+        if root.is_dir() { root } else { self.home.join("disk") }
+    }
+
+    /// Builds the case's scene, runs `program` on it as `cp`, and takes everything away again.
+    pub fn play(&self, case: &Case, program: &Path, limit: Duration) -> io::Result<Outcome> {
+        let root = self.root(case.place);
+        clear(&root)?;
+        let start = SystemTime::now();
+        let outer = root.join("outer");
+        let work = outer.join("work");
+        rustix::process::umask(Mode::empty());
+        fs::create_dir_all(&work)?;
+        for directory in [&outer, &work] {
+            fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+            if self.privileged {
+                std::os::unix::fs::chown(directory, Some(user(case)), Some(user(case)))?;
+            }
+        }
+        build(&work, &case.nodes)?;
+        let before = take(&outer, start)?;
+        let (status, timed_out, stdout, stderr) = self.run(case, program, &work, limit)?;
+        let (after, too_deep) = match take(&outer, start) {
+            // Longer than a path can be: made by a copier that copies its own copies.
+            Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => (Snapshot::new(), true),
+            taken => (taken?, false),
+        };
+        clear(&root)?;
+        Ok(Outcome { status, timed_out, stdout, stderr, before, after, too_deep })
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        program: &Path,
+        work: &Path,
+        limit: Duration,
+    ) -> io::Result<(String, bool, Vec<u8>, Vec<u8>)> {
+        let mut files = [memory()?, memory()?, memory()?];
+        files[0].write_all(&case.stdin)?;
+        files[0].rewind()?;
+        let mut command = Command::new(program);
+        command.arg0("cp").env_clear().env("PATH", "/usr/bin:/bin").envs(case.environment.iter().cloned());
+        for word in case.argv() {
+            let word = if word.starts_with(b"@/") { absolute(work, &word) } else { word };
+            command.arg(OsString::from_vec(word));
+        }
+        command.current_dir(work).stdin(files[0].try_clone()?).stdout(files[1].try_clone()?);
+        command.stderr(files[2].try_clone()?);
+        if self.privileged && case.unprivileged {
+            command.uid(user(case)).gid(user(case));
+        }
+        // The mask is this thread's own since it unshared CLONE_FS; without that only one thread plays.
+        rustix::process::umask(Mode::from_raw_mode(case.umask));
+        let child = command.spawn();
+        rustix::process::umask(Mode::empty());
+        let (status, timed_out) = wait(child?, limit)?;
+        let mut read = |index: usize| -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            files[index].rewind()?;
+            files[index].read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        Ok((describe(status), timed_out, read(1)?, read(2)?))
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+    }
+}
+
+fn memory() -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create("stream", MemfdFlags::CLOEXEC)?))
+}
+
+/// Waits for a child; kills it when the time is over.
+pub fn wait(mut child: Child, limit: Duration) -> io::Result<(ExitStatus, bool)> {
+    let pid = Pid::from_child(&child);
+    let handle: OwnedFd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    let ready = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit))?;
+    if ready == 0 {
+        child.kill()?;
+    }
+    Ok((child.wait()?, ready == 0))
+}
+
+/// Makes and mounts a filesystem in an image file; without its mkfs the share of cases goes to the disk.
+fn image(home: &Path, kind: &str, options: &[&str]) -> io::Result<()> {
+    let image = home.join(format!("{kind}.img"));
+    let target = home.join(kind);
+    File::create(&image)?.set_len(512 << 20)?;
+    let made = Command::new(format!("mkfs.{kind}")).args(options).arg(&image).output();
+    if !made.as_ref().is_ok_and(|output| output.status.success()) {
+        crate::skip::skip(&format!("scenes on {kind}"), &format!("mkfs.{kind}: {made:?}"));
+        return Ok(());
+    }
+    fs::create_dir_all(&target)?;
+    let mounted = Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&target).output()?;
+    if !mounted.status.success() {
+        fs::remove_dir(&target)?;
+        crate::skip::skip(&format!("scenes on {kind}"), &String::from_utf8_lossy(&mounted.stderr));
+    }
+    Ok(())
+}
+
+/// Empties a directory, mounts below it included.
+pub fn clear(root: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        if fs::symlink_metadata(&path)?.is_dir() {
+            match fs::remove_dir_all(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    unmount_below(&path)?;
+                    fs::remove_dir_all(&path)?;
+                }
+                Err(_) => {
+                    // Not root: directories without permissions keep their children.
+                    Command::new("chmod").args(["-R", "u+rwx"]).arg(&path).output()?;
+                    fs::remove_dir_all(&path)?;
+                }
+            }
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Unmounts everything below `root`, deepest first.
+fn unmount_below(root: &Path) -> io::Result<()> {
+    let table = fs::read("/proc/thread-self/mountinfo")?;
+    let mut points: Vec<PathBuf> = table
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| line.split(|&byte| byte == b' ').nth(4))
+        .map(|field| PathBuf::from(OsStr::from_bytes(&unescape(field))))
+        .filter(|point| point.starts_with(root))
+        .collect();
+    points.sort();
+    for point in points.iter().rev() {
+        umount2(point, MntFlags::MNT_DETACH)?;
+    }
+    Ok(())
+}
+
+/// Undoes the octal escapes of mountinfo.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = rest.get(1..4).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &rest[4..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}

@@ -1,0 +1,131 @@
+//! The judge itself: it accepts cp, and no copier that loses something.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use haul_agree::hunt::{Bag, Hunt, hunt};
+use haul_agree::report::report;
+
+use crate::support::{REFERENCE, room};
+
+fn play(room: &Path, tested: &Path, cases: u64, failures: usize) -> Bag {
+    let plan = Hunt {
+        reference: REFERENCE.into(),
+        tested: tested.to_owned(),
+        cases,
+        seed: 1_000_000,
+        failures,
+        shrink: false,
+    };
+    hunt(&plan, room).expect("the judge can work")
+}
+
+#[test]
+fn the_judge_finds_cp_in_agreement_with_itself() {
+    let room = room();
+    let bag = play(room.path(), Path::new(REFERENCE), 200, 3);
+    let text: String = bag.failures.iter().map(report).collect();
+    assert!(bag.failures.is_empty(), "{text}");
+    assert!(bag.compared >= 180, "only {} of 200 cases were compared", bag.compared);
+}
+
+/// A copier made of cp and a deed of sabotage; `$f` is each regular file below `d` in turn.
+fn saboteur(room: &Path, deed: &str) -> std::path::PathBuf {
+    let path = room.join("cp-wrong");
+    let script = format!(
+        "#!/bin/bash\n/bin/cp \"$@\"; rc=$?\n\
+         each() {{ find d -type f -print0 2>/dev/null | while IFS= read -r -d '' f; do \"$1\" 2>/dev/null; done; }}\n\
+         {deed}\nexit $rc\n"
+    );
+    fs::write(&path, script).expect("a script can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a script can be made executable");
+    path
+}
+
+/// Plays until the saboteur is found out and returns the sorts of differences.
+fn caught(deed: &str, expected: &str) {
+    let room = room();
+    let script = saboteur(room.path(), deed);
+    let bag = play(room.path(), &script, 400, 1);
+    let sorts: Vec<&str> =
+        bag.failures.iter().flat_map(|failure| &failure.differences).map(|found| found.sort.as_str()).collect();
+    assert!(sorts.contains(&expected), "wanted {expected}, saw {sorts:?} in {} cases", bag.compared);
+}
+
+#[test]
+fn the_judge_catches_a_wrong_exit_status() {
+    caught("[ $rc = 1 ] && rc=0", "exit");
+}
+
+#[test]
+fn the_judge_catches_a_changed_message() {
+    caught("[ $rc = 1 ] && echo more >&2", "stderr");
+}
+
+#[test]
+fn the_judge_catches_a_lost_file() {
+    caught("deed() { rm -f \"$f\"; }; each deed", "missing-f");
+}
+
+#[test]
+fn the_judge_catches_a_lost_mode_bit() {
+    caught("deed() { t=$(date +%s.%N -r \"$f\"); chmod o-r,u-s \"$f\"; }; each deed", "mode-f");
+}
+
+#[test]
+fn the_judge_catches_one_wrong_byte() {
+    let deed = "deed() { [ -s \"$f\" ] && t=$(stat -c %y \"$f\") && printf '\\001' | \
+                dd of=\"$f\" conv=notrunc status=none && touch -d \"$t\" \"$f\"; }; each deed";
+    caught(deed, "contents-f");
+}
+
+#[test]
+fn the_judge_catches_a_filled_hole() {
+    let deed = "deed() { fallocate -l $(stat -c %s \"$f\") \"$f\"; }; each deed";
+    caught(deed, "blocks-f");
+}
+
+#[test]
+fn the_judge_catches_a_lost_attribute() {
+    caught("deed() { setfattr -x user.one \"$f\"; }; each deed", "xattr-f");
+}
+
+#[test]
+fn the_judge_catches_a_lost_acl() {
+    caught("deed() { setfacl -b \"$f\" || setfattr -x system.posix_acl_access \"$f\"; }; each deed", "xattr-f");
+}
+
+#[test]
+fn the_judge_catches_a_lost_nanosecond() {
+    let deed = "deed() { t=$(stat -c %Y \"$f\"); touch -d @$t \"$f\"; }; each deed";
+    caught(deed, "mtime-f");
+}
+
+#[test]
+fn the_judge_catches_a_broken_hard_link() {
+    let deed =
+        "deed() { [ $(stat -c %h \"$f\") -gt 1 ] && /bin/cp -a -- \"$f\" d/tmp && mv -T d/tmp \"$f\"; }; each deed";
+    caught(deed, "links-f");
+}
+
+#[test]
+fn the_judge_catches_a_changed_link_target() {
+    let deed = "find d -type l -print0 2>/dev/null | while IFS= read -r -d '' f; do ln -sfn other \"$f\"; done";
+    caught(deed, "contents-l");
+}
+
+#[test]
+fn the_judge_catches_a_touched_source() {
+    caught("touch s/a s/b s/c f 2>/dev/null", "mtime-f");
+}
+
+#[test]
+fn the_judge_catches_a_wrong_owner() {
+    caught("deed() { chown -h 5:5 \"$f\"; }; each deed", "owner-f");
+}
+
+#[test]
+fn the_judge_catches_a_hang() {
+    caught("[ $rc = 0 ] && sleep 1000", "hang");
+}

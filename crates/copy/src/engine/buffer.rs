@@ -1,0 +1,44 @@
+//! A buffer aligned for direct I/O.
+
+/// Bytes in memory whose first one has an address that is a multiple of the alignment.
+#[derive(Debug)]
+pub(super) struct AlignedBuffer {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl AlignedBuffer {
+    /// `len` bytes, aligned to `align`, a power of two. The memory is taken from the system when it is touched.
+    pub(super) fn new(len: usize, align: usize) -> AlignedBuffer {
+        let memory = vec![0; len + align - 1];
+        // Plain arithmetic, since `align_offset` may decline to answer.
+        let start = memory.as_ptr().addr().wrapping_neg() & (align - 1);
+        AlignedBuffer { memory, start, len }
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
+/// Whether the bytes stand at a multiple of `align`, a power of two.
+pub(super) fn is_aligned(bytes: &[u8], align: usize) -> bool {
+    bytes.as_ptr().addr() & (align - 1) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_aligned_and_whole() {
+        for align in [1, 512, 4096, 1 << 16] {
+            for len in [1, 4096, 100_000] {
+                let mut buffer = AlignedBuffer::new(len, align);
+                assert_eq!(buffer.bytes().len(), len);
+                assert!(is_aligned(buffer.bytes(), align), "{align}");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `FICLONE` and `FICLONERANGE`: the destination shares the extents of the source.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use haul_sys::kernel::Kernel;
+
+use super::errnos::refuses_clone;
+use super::transfer::{Transfer, again, failed};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Zeros};
+use crate::plan::EngineName;
+
+/// Shares extents.
+pub(super) struct Clone {
+    kernel: Arc<dyn Kernel>,
+}
+
+impl Clone {
+    pub(super) fn new(kernel: Arc<dyn Kernel>) -> Clone {
+        Clone { kernel }
+    }
+}
+
+impl Engine for Clone {
+    fn caps(&self) -> Caps {
+        Caps {
+            name: EngineName::Clone,
+            sees_bytes: false,
+            keeps_holes: true,
+            shares_extents: true,
+            needs_alignment: true,
+            streams: false,
+            max_job: u64::MAX,
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Submitted {
+        let mut transfer = Transfer::new(&*self.kernel, &job);
+        let end = match share(&mut transfer) {
+            Ok(end) | Err(end) => end,
+        };
+        Submitted::Done(transfer.outcome(end))
+    }
+}
+
+fn share(transfer: &mut Transfer<'_>) -> Result<End, End> {
+    let (kernel, job) = (transfer.kernel, transfer.job);
+    if !job.source.seekable || !job.dest.seekable {
+        return Ok(End::Refused(Refusal::NotSeekable));
+    }
+    if job.zeros != Zeros::Write {
+        return Ok(End::Refused(Refusal::BlindToBytes));
+    }
+    let size = kernel.size(job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))?;
+    let dest_size = kernel.size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?;
+    if job.len > 0 && size <= job.offset {
+        // Nothing there to share, if the size does not lie as in /proc.
+        return Ok(match transfer.source_has_more()? {
+            true => End::Refused(Refusal::NoProgress),
+            false => End::SourceEnd,
+        });
+    }
+    if job.offset == 0 && job.len >= size && dest_size == 0 {
+        return share_file(transfer);
+    }
+    share_range(transfer, size, dest_size)
+}
+
+/// The whole file: works also where ranges would be misaligned (OpenZFS has blocks of up to 16 MiB).
+fn share_file(transfer: &mut Transfer<'_>) -> Result<End, End> {
+    let (kernel, job) = (transfer.kernel, transfer.job);
+    let shared = again(|| kernel.clone_file(job.source.as_fd(), job.dest.as_fd()));
+    let gained = kernel.size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?;
+    match shared {
+        Ok(()) => {
+            // The source may have grown since its size was asked for, and the clone has it all.
+            transfer.moved.cloned = gained.min(job.len);
+            Ok(if gained >= job.len { End::Complete } else { End::SourceEnd })
+        }
+        // Only an untouched destination may go to another engine: OpenZFS leaves a failed clone undefined.
+        Err(errno) if refuses_clone(errno) && gained == 0 => Ok(End::Refused(Refusal::Unsupported(errno))),
+        Err(errno) => Err(failed(FailedOn::Copy, errno)),
+    }
+}
+
+/// Whole blocks, and the rest of the last one if both files end there.
+fn share_range(transfer: &mut Transfer<'_>, size: u64, dest_size: u64) -> Result<End, End> {
+    let (kernel, job) = (transfer.kernel, transfer.job);
+    let block = kernel.block_size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?.max(1);
+    if job.offset % block != 0 {
+        return Ok(End::Refused(Refusal::Misaligned));
+    }
+    let end = job.offset.saturating_add(job.len).min(size);
+    // Behind a partial block the destination would lose bytes, and the kernel answers EINVAL.
+    let end = if end == size && dest_size <= end { end } else { end - end % block };
+    let len = end - job.offset;
+    if len > 0 {
+        match again(|| kernel.clone_range(job.source.as_fd(), job.dest.as_fd(), job.offset, len)) {
+            Ok(()) => transfer.moved.cloned = len,
+            Err(errno) if refuses_clone(errno) => return Ok(End::Refused(Refusal::Unsupported(errno))),
+            Err(errno) => return Err(failed(FailedOn::Copy, errno)),
+        }
+    }
+    if transfer.left() == 0 {
+        return Ok(End::Complete);
+    }
+    Ok(if transfer.source_has_more()? { End::Refused(Refusal::Misaligned) } else { End::SourceEnd })
+}

@@ -1,0 +1,73 @@
+//! `copy_file_range`: the kernel copies, a server copies, or extents are shared, as the filesystem likes.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use haul_sys::kernel::Kernel;
+
+use super::errnos::refuses_offload;
+use super::transfer::{Transfer, again, failed};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, USEFUL_JOB, Zeros};
+use crate::plan::EngineName;
+
+/// Most that is asked of one call. The kernel stops at 2,147,479,552 bytes; glibc 2.41 and 2.42 mangle counts above 2 GiB.
+const MOST: usize = 1 << 30;
+
+/// Lets the kernel copy.
+pub(super) struct CopyRange {
+    kernel: Arc<dyn Kernel>,
+}
+
+impl CopyRange {
+    pub(super) fn new(kernel: Arc<dyn Kernel>) -> CopyRange {
+        CopyRange { kernel }
+    }
+}
+
+impl Engine for CopyRange {
+    fn caps(&self) -> Caps {
+        Caps {
+            name: EngineName::CopyRange,
+            sees_bytes: false,
+            // XFS and btrfs keep them; ext4, tmpfs and overlayfs fill them (Linux 6.18).
+            keeps_holes: false,
+            // It may share (XFS, btrfs) or not (ext4): whoever must not share must not use it.
+            shares_extents: true,
+            needs_alignment: false,
+            streams: false,
+            max_job: 2 * USEFUL_JOB,
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Submitted {
+        let mut transfer = Transfer::new(&*self.kernel, &job);
+        let end = match copy(&mut transfer) {
+            Ok(end) | Err(end) => end,
+        };
+        Submitted::Done(transfer.outcome(end))
+    }
+}
+
+fn copy(transfer: &mut Transfer<'_>) -> Result<End, End> {
+    let job = transfer.job;
+    if !job.source.seekable || !job.dest.seekable {
+        return Ok(End::Refused(Refusal::NotSeekable));
+    }
+    if job.zeros != Zeros::Write {
+        return Ok(End::Refused(Refusal::BlindToBytes));
+    }
+    while transfer.left() > 0 {
+        let (at, want) = (transfer.at(), transfer.left_within(MOST));
+        let kernel = transfer.kernel;
+        match again(|| kernel.copy_file_range(job.source.as_fd(), job.dest.as_fd(), at, want)) {
+            // On virtual filesystems it moved nothing and said so without an error (Linux 5.3 to 5.18): only a read
+            // knows the end.
+            Ok(0) if transfer.source_has_more()? => return Ok(End::Refused(Refusal::NoProgress)),
+            Ok(0) => return Ok(End::SourceEnd),
+            Ok(count) => transfer.moved.offloaded += count as u64,
+            Err(errno) if refuses_offload(errno) => return Ok(End::Refused(Refusal::Unsupported(errno))),
+            Err(errno) => return Err(failed(FailedOn::Copy, errno)),
+        }
+    }
+    Ok(End::Complete)
+}

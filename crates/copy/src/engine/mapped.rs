@@ -1,0 +1,143 @@
+//! `write` straight from a mapping of the source, as Solaris cp does it: in segments of 8 MiB, small files read instead.
+//!
+//! The mapped pages are touched by the kernel alone, inside write(2), so a source that is truncated meanwhile gives a short
+//! count or EFAULT, never SIGBUS.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+use haul_sys::map::Mapping;
+use haul_sys::rustix::param::page_size;
+
+use super::errnos::refuses_map;
+use super::transfer::{Transfer, again, failed};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros};
+use crate::plan::EngineName;
+
+/// The segment of Solaris cp (MAXMAPSIZE).
+const SEGMENT: usize = 8 << 20;
+/// Files smaller than this are read: setting up a mapping costs more than copying them (SMALLFILESIZE of Solaris cp).
+const SMALL: u64 = 32 << 10;
+/// For what is read.
+const BUFFER: usize = 64 << 10;
+
+/// Maps the source, writes the destination.
+pub(super) struct Mapped {
+    kernel: Arc<dyn Kernel>,
+    segment: usize,
+    buffer: Vec<u8>,
+}
+
+impl Mapped {
+    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Mapped {
+        let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
+        Mapped { kernel, segment, buffer: vec![0; BUFFER] }
+    }
+}
+
+impl Engine for Mapped {
+    fn caps(&self) -> Caps {
+        Caps {
+            name: EngineName::Mapped,
+            sees_bytes: false,
+            keeps_holes: false,
+            shares_extents: false,
+            needs_alignment: false,
+            streams: false,
+            max_job: USEFUL_JOB.max(self.segment as u64),
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Submitted {
+        let mut transfer = Transfer::new(&*self.kernel, &job);
+        let end = match copy(&mut transfer, self.segment, &mut self.buffer) {
+            Ok(end) | Err(end) => end,
+        };
+        Submitted::Done(transfer.outcome(end))
+    }
+}
+
+fn copy(transfer: &mut Transfer<'_>, segment: usize, buffer: &mut [u8]) -> Result<End, End> {
+    let job = transfer.job;
+    if !job.source.seekable {
+        return Ok(End::Refused(Refusal::NotSeekable));
+    }
+    if job.zeros != Zeros::Write {
+        return Ok(End::Refused(Refusal::BlindToBytes));
+    }
+    while transfer.left() > 0 {
+        let size = source_size(transfer)?;
+        if size < SMALL || size <= transfer.at() {
+            // Also the end of every file, since only a read knows it.
+            return Ok(transfer.through(buffer));
+        }
+        let room = usize::try_from(size - transfer.at()).unwrap_or(usize::MAX);
+        let len = transfer.left_within(segment).min(room);
+        if let Some(refusal) = write_segment(transfer, len, buffer)? {
+            return Ok(End::Refused(refusal));
+        }
+    }
+    Ok(End::Complete)
+}
+
+fn source_size(transfer: &Transfer<'_>) -> Result<u64, End> {
+    transfer.kernel.size(transfer.job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))
+}
+
+/// Maps `len` bytes of the source and writes them.
+fn write_segment(transfer: &mut Transfer<'_>, len: usize, buffer: &mut [u8]) -> Result<Option<Refusal>, End> {
+    let (kernel, job, start) = (transfer.kernel, transfer.job, transfer.at());
+    // Mappings begin at a page; the remainder is smaller than one.
+    let before = (start % page_size() as u64) as usize;
+    let mapping = match kernel.map(job.source.as_fd(), start - before as u64, before + len) {
+        Ok(mapping) => mapping,
+        Err(errno) if refuses_map(errno) => return Ok(Some(Refusal::Unsupported(errno))),
+        Err(errno) => return Err(failed(FailedOn::Read, errno)),
+    };
+    let moved_before = transfer.moved;
+    let written = write_mapping(transfer, &mapping, before, len, buffer);
+    // The last page of a truncated file still gives zeros where the file has ended, so a full count proves nothing.
+    let size = source_size(transfer)?;
+    if size < start + len as u64 {
+        let kept = size.saturating_sub(start).min(transfer.at() - start);
+        transfer.moved = moved_before;
+        transfer.moved.written += kept;
+        return Err(failed(FailedOn::Truncated, Errno::NODATA));
+    }
+    written.map(|()| None)
+}
+
+fn write_mapping(
+    transfer: &mut Transfer<'_>,
+    mapping: &Mapping,
+    before: usize,
+    len: usize,
+    buffer: &mut [u8],
+) -> Result<(), End> {
+    let (kernel, dest) = (transfer.kernel, &transfer.job.dest);
+    let mut done = 0;
+    while done < len {
+        let to = dest.seekable.then(|| transfer.at());
+        match again(|| kernel.write_mapped(dest.as_fd(), mapping, before + done, len - done, to)) {
+            Ok(0) => return Err(failed(FailedOn::Write, Errno::NOSPC)),
+            Ok(count) => {
+                transfer.moved.written += count as u64;
+                done += count;
+            }
+            // A page is gone or cannot be read in. What read says about it is an error to report, the end, or bytes.
+            Err(Errno::FAULT) => {
+                let want = buffer.len().min(len - done).min(page_size());
+                let count = transfer.read(&mut buffer[..want])?;
+                if count == 0 {
+                    return Err(failed(FailedOn::Truncated, Errno::NODATA));
+                }
+                transfer.write(&buffer[..count])?;
+                done += count;
+            }
+            Err(errno) => return Err(failed(FailedOn::Write, errno)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! `pread` and `pwrite`, or `read` and `write` where there are no offsets, with a buffer of any size.
+
+use std::sync::Arc;
+
+use haul_sys::kernel::Kernel;
+
+use super::transfer::Transfer;
+use super::{Caps, Engine, Job, Submitted, Tuning, USEFUL_JOB};
+use crate::plan::EngineName;
+
+/// Large enough that system calls do not show, small enough to stay in the second-level cache with what it touches.
+const BUFFER: usize = 1 << 20;
+
+/// Moves bytes through a buffer; sees them, so it makes holes of zeros.
+pub(super) struct ReadWrite {
+    kernel: Arc<dyn Kernel>,
+    buffer: Vec<u8>,
+}
+
+impl ReadWrite {
+    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> ReadWrite {
+        ReadWrite { kernel, buffer: vec![0; tuning.buffer_size_or(BUFFER)] }
+    }
+}
+
+impl Engine for ReadWrite {
+    fn caps(&self) -> Caps {
+        Caps {
+            name: EngineName::ReadWrite,
+            sees_bytes: true,
+            keeps_holes: false,
+            shares_extents: false,
+            needs_alignment: false,
+            streams: true,
+            max_job: USEFUL_JOB.max(self.buffer.len() as u64),
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Submitted {
+        let mut transfer = Transfer::new(&*self.kernel, &job);
+        let end = transfer.through(&mut self.buffer);
+        Submitted::Done(transfer.outcome(end))
+    }
+}

@@ -1,0 +1,153 @@
+//! `splice`: source to pipe to destination, without a copy in memory of this process; made for streams.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+
+use super::errnos::refuses_splice;
+use super::transfer::{Transfer, again, failed};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros};
+use crate::plan::EngineName;
+
+/// The largest pipe that an ordinary user may have (/proc/sys/fs/pipe-max-size).
+const PIPE: usize = 1 << 20;
+
+/// Moves pages through a pipe of its own.
+pub(super) struct Splice {
+    kernel: Arc<dyn Kernel>,
+    size: usize,
+    /// Empty between jobs: a pipe that bytes were left in is thrown away.
+    pipe: Option<Pipe>,
+}
+
+struct Pipe {
+    out: OwnedFd,
+    into: OwnedFd,
+    size: usize,
+}
+
+impl Splice {
+    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Splice {
+        Splice { kernel, size: tuning.buffer_size_or(PIPE), pipe: None }
+    }
+}
+
+impl Engine for Splice {
+    fn caps(&self) -> Caps {
+        Caps {
+            name: EngineName::Splice,
+            sees_bytes: false,
+            keeps_holes: false,
+            shares_extents: false,
+            needs_alignment: false,
+            streams: true,
+            max_job: USEFUL_JOB,
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Submitted {
+        let mut transfer = Transfer::new(&*self.kernel, &job);
+        let end = match move_pages(&mut transfer, &mut self.pipe, self.size) {
+            Ok(end) | Err(end) => end,
+        };
+        Submitted::Done(transfer.outcome(end))
+    }
+}
+
+fn move_pages(transfer: &mut Transfer<'_>, kept: &mut Option<Pipe>, size: usize) -> Result<End, End> {
+    if transfer.job.zeros != Zeros::Write {
+        return Ok(End::Refused(Refusal::BlindToBytes));
+    }
+    // Taken out for the time of the job, so that every way out but the good ones loses the pipe and what is in it.
+    let pipe = match kept.take() {
+        Some(pipe) => pipe,
+        None => Pipe::new(transfer.kernel, size).map_err(|errno| failed(FailedOn::Copy, errno))?,
+    };
+    let end = loop {
+        if transfer.left() == 0 {
+            break End::Complete;
+        }
+        match pipe.fill(transfer)? {
+            Filled::Bytes(count) => {
+                if let Some(refusal) = pipe.empty(transfer, count)? {
+                    break End::Refused(refusal);
+                }
+            }
+            Filled::Nothing(end) => break end,
+        }
+    };
+    *kept = Some(pipe);
+    Ok(end)
+}
+
+enum Filled {
+    Bytes(usize),
+    Nothing(End),
+}
+
+impl Pipe {
+    fn new(kernel: &dyn Kernel, size: usize) -> Result<Pipe, Errno> {
+        let (out, into) = kernel.pipe()?;
+        // Refused (EPERM) to users who have many pipes already; then it stays as it is, 64 KiB as a rule.
+        let size = kernel.set_pipe_size(into.as_fd(), size).unwrap_or(1 << 16);
+        Ok(Pipe { out, into, size })
+    }
+
+    /// Moves bytes from the source into the pipe, which is empty.
+    fn fill(&self, transfer: &Transfer<'_>) -> Result<Filled, End> {
+        let source = &transfer.job.source;
+        let from = source.seekable.then(|| transfer.at());
+        let want = transfer.left_within(self.size);
+        match again(|| transfer.kernel.splice((source.as_fd(), from), (self.into.as_fd(), None), want)) {
+            Ok(0) if source.seekable && transfer.source_has_more()? => {
+                Ok(Filled::Nothing(End::Refused(Refusal::NoProgress)))
+            }
+            Ok(0) => Ok(Filled::Nothing(End::SourceEnd)),
+            Ok(count) => Ok(Filled::Bytes(count)),
+            Err(errno) if refuses_splice(errno) => Ok(Filled::Nothing(End::Refused(Refusal::Unsupported(errno)))),
+            Err(errno) => Err(failed(FailedOn::Read, errno)),
+        }
+    }
+
+    /// Moves the `count` bytes in the pipe to the destination, by writing them where splice refuses: a stream could not
+    /// give them a second time. In that case also tells why.
+    fn empty(&self, transfer: &mut Transfer<'_>, count: usize) -> Result<Option<Refusal>, End> {
+        let mut left = count;
+        while left > 0 {
+            let dest = &transfer.job.dest;
+            let to = dest.seekable.then(|| transfer.at());
+            match again(|| transfer.kernel.splice((self.out.as_fd(), None), (dest.as_fd(), to), left)) {
+                Ok(0) => return self.drain(transfer, left).map(|()| Some(Refusal::NoProgress)),
+                Ok(count) => {
+                    transfer.moved.offloaded += count as u64;
+                    left -= count;
+                }
+                Err(errno) if refuses_splice(errno) => {
+                    return self.drain(transfer, left).map(|()| Some(Refusal::Unsupported(errno)));
+                }
+                Err(errno) => return Err(failed(FailedOn::Write, errno)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn drain(&self, transfer: &mut Transfer<'_>, mut left: usize) -> Result<(), End> {
+        let mut buffer = vec![0; left.min(1 << 16)];
+        while left > 0 {
+            let want = left.min(buffer.len());
+            let kernel = transfer.kernel;
+            match again(|| kernel.read(self.out.as_fd(), &mut buffer[..want])) {
+                // Both ends are ours, and the bytes are in it.
+                Ok(0) => return Err(failed(FailedOn::Read, Errno::IO)),
+                Ok(count) => {
+                    transfer.write(&buffer[..count])?;
+                    left -= count;
+                }
+                Err(errno) => return Err(failed(FailedOn::Read, errno)),
+            }
+        }
+        Ok(())
+    }
+}

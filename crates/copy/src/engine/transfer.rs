@@ -1,0 +1,170 @@
+//! What the engines share: where a job stands, and reading and writing that completes every count.
+
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+use std::os::fd::AsFd;
+
+use super::hole::{self, Hole};
+use super::{End, FailedOn, Failure, Job, Moved, Outcome, Side, Zeros};
+
+/// A job under way.
+pub(super) struct Transfer<'a> {
+    pub(super) kernel: &'a dyn Kernel,
+    pub(super) job: &'a Job,
+    pub(super) moved: Moved,
+    hole: Hole,
+}
+
+impl<'a> Transfer<'a> {
+    pub(super) fn new(kernel: &'a dyn Kernel, job: &'a Job) -> Transfer<'a> {
+        Transfer { kernel, job, moved: Moved::default(), hole: Hole::default() }
+    }
+
+    /// The offset of the next byte.
+    pub(super) fn at(&self) -> u64 {
+        self.job.offset.saturating_add(self.moved.total())
+    }
+
+    /// Bytes still wanted.
+    pub(super) fn left(&self) -> u64 {
+        self.job.len.saturating_sub(self.moved.total())
+    }
+
+    /// Bytes still wanted, at most `most`.
+    pub(super) fn left_within(&self, most: usize) -> usize {
+        usize::try_from(self.left()).map_or(most, |left| left.min(most))
+    }
+
+    pub(super) fn outcome(&self, end: End) -> Outcome {
+        Outcome { id: self.job.id, moved: self.moved, end }
+    }
+
+    /// Zeros become holes: the block size in bytes.
+    pub(super) fn hole_block(&self) -> Option<u32> {
+        match self.job.zeros {
+            Zeros::Skip(block) | Zeros::Punch(block) if self.job.dest.seekable => Some(block.max(1)),
+            _ => None,
+        }
+    }
+
+    /// Reads the next bytes once: their number, 0 at the end of the source.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> Result<usize, End> {
+        self.read_at(buffer, self.at()).map_err(|errno| failed(FailedOn::Read, errno))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+        let source = &self.job.source;
+        again(|| match source.seekable {
+            true => self.kernel.pread(source.as_fd(), buffer, at),
+            false => self.kernel.read(source.as_fd(), buffer),
+        })
+    }
+
+    /// Reads until the buffer is full or the source ends. An error after the first byte is left to the next read.
+    pub(super) fn fill(&self, buffer: &mut [u8]) -> Result<usize, End> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_at(&mut buffer[filled..], self.at().saturating_add(filled as u64)) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(errno) if filled == 0 => return Err(failed(FailedOn::Read, errno)),
+                Err(_) => break,
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Whether the source has another byte, learnt by reading it. Only for sources with offsets: a stream would lose it.
+    pub(super) fn source_has_more(&self) -> Result<bool, End> {
+        debug_assert!(self.job.source.seekable);
+        Ok(self.read(&mut [0])? > 0)
+    }
+
+    /// Writes all the bytes. What was written before an error is counted.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let count =
+                write_some(self.kernel, &self.job.dest, rest, self.at()).map_err(|e| failed(FailedOn::Write, e))?;
+            self.moved.written += count as u64;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes that were read, zeros as the job wants them.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
+        let Some(block) = self.hole_block() else { return self.write(bytes) };
+        for run in hole::runs(bytes, self.at(), block) {
+            if run.zero {
+                self.make_hole(run.range.len() as u64)?;
+            } else {
+                self.write(&bytes[run.range])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a hole at the place where the job stands.
+    pub(super) fn make_hole(&mut self, len: u64) -> Result<(), End> {
+        let at = self.at();
+        let done = self.hole.make(self.kernel, &self.job.dest, at, len, self.job.zeros, &mut self.moved);
+        done.map_err(End::Failed)
+    }
+
+    /// Moves the rest of the job through the buffer.
+    pub(super) fn through(&mut self, buffer: &mut [u8]) -> End {
+        match self.try_through(buffer) {
+            Ok(end) | Err(end) => end,
+        }
+    }
+
+    fn try_through(&mut self, buffer: &mut [u8]) -> Result<End, End> {
+        while self.left() > 0 {
+            let want = self.want(buffer.len());
+            let buffer = &mut buffer[..want];
+            // Zeros are looked for in whole blocks, so short counts must not cut them; without that, what a stream
+            // has to give is passed on at once.
+            let count = if self.hole_block().is_some() { self.fill(buffer)? } else { self.read(buffer)? };
+            if count == 0 {
+                return Ok(End::SourceEnd);
+            }
+            self.put(&buffer[..count])?;
+        }
+        Ok(End::Complete)
+    }
+
+    /// How much to read next: the whole buffer, but ending at a block's end where zeros become holes.
+    fn want(&self, buffer: usize) -> usize {
+        let want = self.left_within(buffer);
+        let Some(block) = self.hole_block() else { return want };
+        // At most u32::MAX, so it fits.
+        let over = (self.at().saturating_add(want as u64) % u64::from(block)) as usize;
+        if over < want { want - over } else { want }
+    }
+}
+
+/// Writes some of the bytes, at the offset where there are offsets: how many, at least one.
+pub(super) fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
+    let count = again(|| match dest.seekable {
+        true => kernel.pwrite(dest.as_fd(), bytes, at),
+        false => kernel.write(dest.as_fd(), bytes),
+    })?;
+    // A write that takes nothing and names no error would be tried for ever; full devices of old did that.
+    if count == 0 { Err(Errno::NOSPC) } else { Ok(count) }
+}
+
+/// A final error.
+pub(super) fn failed(on: FailedOn, errno: Errno) -> End {
+    End::Failed(Failure { on, errno })
+}
+
+/// Repeats a call that a signal interrupted.
+pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A kernel that interrupts and stops short, as the real one may at any time.
+
+use std::sync::{Mutex, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Fd, Kernel, Linux};
+use haul_sys::map::Mapping;
+
+use super::Dice;
+
+/// Every call that moves bytes is sometimes interrupted (EINTR) and often moves fewer bytes than asked for.
+#[derive(Debug)]
+pub struct Unruly {
+    dice: Mutex<Dice>,
+    longest: u64,
+}
+
+impl Unruly {
+    /// Counts of 1 to `longest` bytes, one call in four interrupted.
+    pub fn new(seed: u64, longest: u64) -> Unruly {
+        Unruly { dice: Mutex::new(Dice(seed)), longest }
+    }
+
+    /// EINTR, or how much of `len` this call may move.
+    fn most(&self, len: usize) -> Result<usize, Errno> {
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        if dice.roll().is_multiple_of(4) {
+            return Err(Errno::INTR);
+        }
+        let most = dice.length(self.longest);
+        Ok(usize::try_from(most).map_or(len, |most| most.min(len)))
+    }
+}
+
+impl Kernel for Unruly {
+    fn read(&self, fd: Fd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let most = self.most(buffer.len())?;
+        Linux.read(fd, &mut buffer[..most])
+    }
+
+    fn write(&self, fd: Fd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        Linux.write(fd, &bytes[..self.most(bytes.len())?])
+    }
+
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let most = self.most(buffer.len())?;
+        if Linux.is_direct(fd)? {
+            // The request stays aligned; a short count is what may come back.
+            return Ok(Linux.pread(fd, buffer, offset)?.min(most));
+        }
+        Linux.pread(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        let mut most = self.most(bytes.len())?;
+        if Linux.is_direct(fd)? {
+            most = most.next_multiple_of(512).min(bytes.len());
+        }
+        Linux.pwrite(fd, &bytes[..most], offset)
+    }
+
+    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        Linux.copy_file_range(source, dest, offset, self.most(len)?)
+    }
+
+    fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+        self.most(1)?;
+        Linux.clone_file(source, dest)
+    }
+
+    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        self.most(1)?;
+        Linux.clone_range(source, dest, offset, len)
+    }
+
+    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
+        Linux.splice(source, dest, self.most(len)?)
+    }
+
+    fn write_mapped(
+        &self,
+        fd: Fd<'_>,
+        mapping: &Mapping,
+        from: usize,
+        len: usize,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
+        Linux.write_mapped(fd, mapping, from, self.most(len)?, offset)
+    }
+
+    fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        self.most(1)?;
+        Linux.punch_hole(fd, offset, len)
+    }
+
+    fn seek_data(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
+        self.most(1)?;
+        Linux.seek_data(fd, offset)
+    }
+
+    fn seek_hole(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
+        self.most(1)?;
+        Linux.seek_hole(fd, offset)
+    }
+}

@@ -1,0 +1,141 @@
+//! Which bytes to move: data and holes of a file, as SEEK_DATA and SEEK_HOLE tell them.
+//!
+//! The map is a hint. It may be wrong a moment later, and some filesystems call everything data, so:
+//! each step goes forward, nothing beyond the size first seen is named, and who copies by it must go on reading at
+//! that size, since only a read knows the end.
+
+use std::os::fd::BorrowedFd;
+
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+
+/// When the kernel contradicts itself about a place (it was punched between two calls), this many bytes from there
+/// are taken for data, up to the next multiple.
+const GRAIN: u64 = 64 << 10;
+
+/// A range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// There may be data.
+    Data {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least one.
+        len: u64,
+    },
+    /// It reads as zeros and needs no space.
+    Hole {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least one.
+        len: u64,
+    },
+}
+
+impl Extent {
+    /// The byte after its last one.
+    pub fn end(self) -> u64 {
+        let (Extent::Data { offset, len } | Extent::Hole { offset, len }) = self;
+        offset + len
+    }
+}
+
+/// The extents of a file in order, without gaps, from an offset up to the size that was seen; after an error, no more.
+///
+/// If the source shrinks meanwhile, they may end earlier. Moves the file position.
+#[derive(Debug)]
+pub struct Extents<'a> {
+    kernel: &'a dyn Kernel,
+    file: BorrowedFd<'a>,
+    at: u64,
+    size: u64,
+    /// The place of the next data, if it is known already.
+    data: Option<u64>,
+}
+
+impl<'a> Extents<'a> {
+    /// The extents of `file` from byte `from` up to byte `size`.
+    pub fn new(kernel: &'a dyn Kernel, file: BorrowedFd<'a>, from: u64, size: u64) -> Extents<'a> {
+        Extents { kernel, file, at: from, size, data: None }
+    }
+
+    fn step(&mut self) -> Result<Option<Extent>, Errno> {
+        let at = self.at;
+        let data = match self.data.take() {
+            Some(data) => data,
+            None => match seek(|| self.kernel.seek_data(self.file, at))? {
+                Found::At(data) => data,
+                Found::Unsupported => return Ok(self.data_to(self.size)),
+                Found::Nothing => {
+                    // Either a hole up to the end, or the file ends before this place by now.
+                    let end = self.kernel.size(self.file)?.min(self.size);
+                    self.size = end;
+                    return Ok(self.hole_to(end));
+                }
+            },
+        };
+        if data > at {
+            self.data = Some(data);
+            return Ok(self.hole_to(data));
+        }
+        match seek(|| self.kernel.seek_hole(self.file, at))? {
+            Found::At(hole) if hole > at => Ok(self.data_to(hole)),
+            // It has become a hole since. One piece is taken for data all the same: asking again could go on for ever.
+            Found::At(_) => Ok(self.data_to((at / GRAIN + 1).saturating_mul(GRAIN))),
+            // Beyond the end by now: a read will tell.
+            Found::Nothing | Found::Unsupported => Ok(self.data_to(self.size)),
+        }
+    }
+
+    fn data_to(&mut self, end: u64) -> Option<Extent> {
+        self.advance(end).map(|(offset, len)| Extent::Data { offset, len })
+    }
+
+    fn hole_to(&mut self, end: u64) -> Option<Extent> {
+        self.advance(end).map(|(offset, len)| Extent::Hole { offset, len })
+    }
+
+    fn advance(&mut self, end: u64) -> Option<(u64, u64)> {
+        let (offset, end) = (self.at, end.min(self.size));
+        self.at = end.max(offset);
+        (end > offset).then(|| (offset, end - offset))
+    }
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Result<Extent, Errno>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.size {
+            return None;
+        }
+        let step = self.step();
+        if step.is_err() {
+            self.size = self.at;
+        }
+        step.transpose()
+    }
+}
+
+enum Found {
+    At(u64),
+    /// No data from there to the end.
+    Nothing,
+    /// The filesystem cannot say.
+    Unsupported,
+}
+
+fn seek(mut call: impl FnMut() -> Result<u64, Errno>) -> Result<Found, Errno> {
+    loop {
+        match call() {
+            Ok(offset) => return Ok(Found::At(offset)),
+            Err(Errno::NXIO) => return Ok(Found::Nothing),
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::NOTTY) => {
+                return Ok(Found::Unsupported);
+            }
+            // An I/O error is an error: taken for the end, it would leave zeros in the copy.
+            Err(errno) => return Err(errno),
+        }
+    }
+}

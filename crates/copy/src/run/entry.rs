@@ -1,0 +1,285 @@
+//! One entry of the source, of any kind: from the first look to the finished copy.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::AtFlags;
+
+use super::Run;
+use super::existing::{Clear, Way};
+use super::links::{self, DestDir, Made};
+use super::tree::Frame;
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{FileId, Inode, Kind};
+use crate::plan::{Backup, Dereference, LinkMode};
+use crate::walk::{Spot, last_component};
+
+/// Where in the tree an entry stands.
+pub(super) struct Level<'t> {
+    /// The directory that will hold the copy, if it could be opened.
+    pub dir: Option<&'t Arc<DestDir>>,
+    /// The directories of the source on the way here, outermost first.
+    pub ancestors: &'t [Frame],
+}
+
+/// What is known across all entries of one operand.
+pub(super) struct Top {
+    /// The operand.
+    pub source: PathBuf,
+    /// Its destination.
+    pub dest: PathBuf,
+    /// The first directory that was made is remembered, to notice a copy into itself.
+    pub first_directory_made: bool,
+    /// That was noticed: the rest of the operand is left alone.
+    pub into_itself: bool,
+}
+
+/// An entry to be copied.
+pub(super) struct Subject<'a> {
+    pub source: Spot<'a>,
+    pub dest: Spot<'a>,
+    /// The source, links followed or not as the options say.
+    pub inode: Inode,
+    /// A symbolic link at the source is followed.
+    pub follow: bool,
+    /// It was named by the user, not found in a directory.
+    pub is_operand: bool,
+}
+
+/// How a visit ended.
+pub(super) enum Step {
+    /// The entry is dealt with, well or badly.
+    Done,
+    /// It is a directory whose contents come next.
+    Enter(Box<Frame>),
+}
+
+impl Run<'_> {
+    /// Copies an operand with everything below it.
+    pub(super) fn copy_operand(
+        &mut self,
+        source: Spot<'_>,
+        dest: Spot<'_>,
+        missing: bool,
+        root: Option<&Arc<DestDir>>,
+    ) {
+        // A destination whose directory cannot be opened has no root; making anything there will say why.
+        let own_root = if root.is_none() { dest_root(dest).ok() } else { None };
+        let mut top = Top {
+            source: source.path.to_owned(),
+            dest: dest.path.to_owned(),
+            first_directory_made: false,
+            into_itself: false,
+        };
+        let level = Level { dir: root.or(own_root.as_ref()), ancestors: &[] };
+        if let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) {
+            self.walk_tree(frame, &mut top);
+        }
+    }
+
+    /// Copies one entry; the contents of a directory are left to the caller.
+    pub(super) fn visit(
+        &mut self,
+        source: Spot<'_>,
+        dest: Spot<'_>,
+        missing: bool,
+        level: &Level<'_>,
+        top: &mut Top,
+    ) -> Step {
+        let Some(subject) = self.look_at_source(source, dest, level.ancestors.is_empty()) else { return Step::Done };
+        let clear = match self.clear_way(&subject, level, missing) {
+            Way::Clear(clear) => clear,
+            Way::Done | Way::Blocked => return Step::Done,
+        };
+        if self.through_just_made_link(&subject, &clear) {
+            self.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
+            return Step::Done;
+        }
+        let is_directory = subject.inode.kind == Kind::Directory;
+        if !is_directory {
+            self.announce(&subject, &clear);
+        }
+        let earlier = self.earlier_copy(&subject, level);
+        let met_before = earlier.is_some();
+        if let Some(earlier) = earlier
+            && let Some(done) = self.instead_of_copying(&earlier, &subject, level, top)
+        {
+            if !done {
+                self.put_back(&clear, dest);
+            }
+            return Step::Done;
+        }
+        let made = match subject.inode.kind {
+            Kind::Directory => match self.enter_directory(&subject, &clear, level, top) {
+                Some(frame) => return Step::Enter(frame),
+                None => false,
+            },
+            _ if self.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject),
+            _ if self.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject),
+            kind if self.copied_as_regular(kind) => self.copy_regular(&subject, &clear),
+            _ => self.make_special(&subject, &clear),
+        };
+        if made {
+            if subject.is_operand {
+                self.remember_destination(dest);
+            }
+        } else {
+            if !met_before {
+                self.links.forget(subject.inode.id);
+            }
+            self.put_back(&clear, dest);
+        }
+        Step::Done
+    }
+
+    fn look_at_source<'s>(&mut self, source: Spot<'s>, dest: Spot<'s>, is_operand: bool) -> Option<Subject<'s>> {
+        let plan = self.plan;
+        let follow = match plan.dereference {
+            Dereference::Never => false,
+            Dereference::Operands => is_operand,
+            Dereference::Always => true,
+        };
+        let inode = match if follow { source.inode_following() } else { source.inode() } {
+            Ok(inode) => inode,
+            Err(errno) => {
+                self.problem(Error::new(What::CannotStat, source.path).errno(errno));
+                return None;
+            }
+        };
+        if inode.kind == Kind::Directory && !plan.recursive {
+            self.problem(Error::new(What::OmittingDirectory, source.path));
+            return None;
+        }
+        // A file named twice is copied once; with backups the second copy is what the user asked for.
+        let once = is_operand && inode.kind != Kind::Directory && plan.backup == Backup::None;
+        if is_operand && self.operand_seen(source, &inode) && once {
+            self.warning(&Error::new(What::SourceTwice, source.path));
+            return None;
+        }
+        Some(Subject { source, dest, inode, follow, is_operand })
+    }
+
+    /// Whether writing would go through a symbolic link that this run made for an earlier operand.
+    fn through_just_made_link(&self, subject: &Subject<'_>, clear: &Clear) -> bool {
+        if !subject.is_operand || self.plan.backup != Backup::None || self.made_for_operands.is_none() {
+            return false;
+        }
+        let entry = match &clear.existing {
+            Some(existing) => Ok(existing.entry),
+            None => subject.dest.inode(),
+        };
+        entry.is_ok_and(|entry| entry.kind == Kind::SymbolicLink && self.made_for_operand(subject.dest, &entry))
+    }
+
+    fn announce(&self, subject: &Subject<'_>, clear: &Clear) {
+        let backup = clear.backup.as_ref().map(|name| subject.dest.path.with_file_name(name));
+        self.tell(&Event::Copying { source: subject.source.path, dest: subject.dest.path, backup: backup.as_deref() });
+    }
+
+    /// What was made for this source before in this run, where that matters: for directories, to notice loops; for
+    /// files of several names, to keep them one file. Remembers what is about to be made.
+    fn earlier_copy(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
+        if subject.inode.kind != Kind::Directory {
+            return self.remember_if_linked(subject, level);
+        }
+        if subject.is_operand {
+            return self.remember(subject, level);
+        }
+        self.links.get(subject.inode.id).cloned()
+    }
+
+    fn remember_if_linked(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
+        let plan = self.plan;
+        let several_names = subject.inode.links > 1
+            || plan.dereference == Dereference::Always
+            || (plan.dereference == Dereference::Operands && subject.is_operand);
+        if !self.keeps_links() || plan.link == LinkMode::Hard || !several_names {
+            return None;
+        }
+        self.remember(subject, level)
+    }
+
+    /// Remembers what is about to be made for this source, unless something was made before: then that.
+    pub(super) fn remember(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
+        let dest = subject.dest;
+        let dir = level.dir?;
+        self.links.remember(subject.inode.id, || Made {
+            dir: Arc::clone(dir),
+            name: last_component(dest.name).to_owned(),
+            path: dest.path.to_owned(),
+        })
+    }
+
+    /// The source was met before. `None`: copy it all the same; otherwise whether all is well.
+    fn instead_of_copying(
+        &mut self,
+        earlier: &Made,
+        subject: &Subject<'_>,
+        level: &Level<'_>,
+        top: &mut Top,
+    ) -> Option<bool> {
+        if subject.inode.kind != Kind::Directory {
+            return Some(self.link_to_earlier(earlier, subject, level));
+        }
+        let (source, dest) = (subject.source, subject.dest);
+        let is_entry = |spot: Spot<'_>| {
+            super::directory_id(spot).is_some_and(|dir| earlier.is_entry(dir, last_component(spot.name)))
+        };
+        if is_entry(source) {
+            self.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+            top.into_itself = true;
+            return Some(false);
+        }
+        if is_entry(dest) {
+            self.warning(&Error::new(What::SourceDirectoryTwice, &top.source));
+            return Some(true);
+        }
+        // Met again through another symbolic link: a second copy is what was asked for.
+        if self.plan.dereference == Dereference::Always || subject.follow {
+            return None;
+        }
+        self.problem(Error::new(What::HardLinkToDirectory, dest.path).and(&earlier.path));
+        Some(false)
+    }
+
+    /// Undoes a backup after a failure.
+    fn put_back(&mut self, clear: &Clear, dest: Spot<'_>) {
+        let Some(name) = &clear.backup else { return };
+        let path = dest.path.with_file_name(name);
+        let backup = dest.beside(name, &path);
+        match backup.rename_to(dest.name) {
+            Ok(()) => self.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
+            Err(errno) => {
+                self.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
+            }
+        }
+    }
+
+    fn make_hard_link_to_source(&mut self, subject: &Subject<'_>) -> bool {
+        let plan = self.plan;
+        let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+        let replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask;
+        match links::hard_link(subject.source, subject.dest, flags, replace) {
+            Ok(_) => {
+                self.stats.hard_links += 1;
+                true
+            }
+            Err(errno) => {
+                let error = Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path);
+                self.problem(error.errno(errno))
+            }
+        }
+    }
+}
+
+fn dest_root(dest: Spot<'_>) -> Result<Arc<DestDir>, Errno> {
+    let dir = dest.dir()?;
+    DestDir::root(dir.try_clone_to_owned().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?)
+}
+
+/// The identities on the way to an entry.
+pub(super) fn is_ancestor(ancestors: &[Frame], id: FileId) -> bool {
+    ancestors.iter().any(|frame| frame.source_inode.id == id)
+}

@@ -1,0 +1,299 @@
+//! What to do about a destination that exists already.
+
+use std::ffi::OsString;
+
+use haul_sys::Errno;
+
+use super::Run;
+use super::backup;
+use super::entry::{Level, Subject};
+use super::links;
+use super::same_file::{Pair, Verdict, judge};
+use crate::error::{Error, What};
+use crate::events::{Event, Question};
+use crate::facts::{Inode, Kind};
+use crate::plan::{Backup, Dereference, LinkMode, Overwrite};
+use crate::walk::{Spot, last_component};
+
+/// A destination as it was found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Existing {
+    /// The entry itself.
+    pub entry: Inode,
+    /// What the copy would act on: the entry, or what it leads to.
+    pub target: Inode,
+}
+
+/// What was found at the destination.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "one of it lives at a time, on the stack")]
+pub(super) enum Found {
+    Nothing,
+    Something(Existing),
+    /// A loop of symbolic links, which `--force` will remove.
+    Loop,
+}
+
+/// Whether and how the copy goes on.
+#[expect(clippy::large_enum_variant, reason = "one of it lives at a time, on the stack")]
+pub(super) enum Way {
+    /// The entry is dealt with.
+    Done,
+    /// It failed, and was reported.
+    Blocked,
+    /// Go on.
+    Clear(Clear),
+}
+
+/// The destination when the copy begins.
+#[derive(Debug, Default)]
+pub(super) struct Clear {
+    /// It has to be made.
+    pub new: bool,
+    /// What stands there, if it is to be written into.
+    pub existing: Option<Existing>,
+    /// Where the old one went.
+    pub backup: Option<OsString>,
+}
+
+impl Run<'_> {
+    /// Looks at the destination and makes way for the copy.
+    pub(super) fn clear_way(&mut self, subject: &Subject<'_>, level: &Level<'_>, missing: bool) -> Way {
+        let found = if missing { Ok(Found::Nothing) } else { self.look(subject) };
+        match found {
+            Err(errno) => {
+                self.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
+                Way::Blocked
+            }
+            Ok(Found::Nothing) => Way::Clear(Clear { new: true, ..Clear::default() }),
+            Ok(Found::Loop) => Way::Clear(Clear::default()),
+            Ok(Found::Something(existing)) => self.decide(subject, level, existing),
+        }
+    }
+
+    /// Regular files can be written through a symbolic link, so for them what the link leads to counts; other files
+    /// cannot, nor can what is going to be removed or linked.
+    fn look(&self, subject: &Subject<'_>) -> Result<Found, Errno> {
+        let plan = self.plan;
+        let entry = match subject.dest.inode() {
+            Ok(entry) => entry,
+            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            Err(Errno::LOOP) if plan.force => return Ok(Found::Loop),
+            Err(errno) => return Err(errno),
+        };
+        let itself = Found::Something(Existing { entry, target: entry });
+        if entry.kind != Kind::SymbolicLink {
+            return Ok(itself);
+        }
+        if self.acts_on_entry(subject) {
+            if plan.keep_directory_symlink && subject.inode.kind == Kind::Directory {
+                let target = subject.dest.inode_following();
+                if let Ok(target) = target
+                    && target.kind == Kind::Directory
+                {
+                    return Ok(Found::Something(Existing { entry, target }));
+                }
+            }
+            return Ok(itself);
+        }
+        match subject.dest.inode_following() {
+            Ok(target) => Ok(Found::Something(Existing { entry, target })),
+            Err(Errno::NOENT) => Ok(Found::Nothing),
+            Err(Errno::LOOP) if plan.force => Ok(Found::Loop),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn acts_on_entry(&self, subject: &Subject<'_>) -> bool {
+        let plan = self.plan;
+        !self.copied_as_regular(subject.inode.kind)
+            || plan.link != LinkMode::Copy
+            || plan.backup != Backup::None
+            || plan.remove_destination
+    }
+
+    /// The checks and options that concern an existing destination, in cp's order.
+    fn decide(&mut self, subject: &Subject<'_>, level: &Level<'_>, existing: Existing) -> Way {
+        let plan = self.plan;
+        let pair = Pair {
+            source: subject.source,
+            source_inode: &subject.inode,
+            dest: subject.dest,
+            dest_inode: &existing.target,
+        };
+        let verdict = match plan.overwrite {
+            // What is left alone need not be looked at.
+            Overwrite::Skip | Overwrite::SkipSilently => Verdict::Go,
+            _ => judge(&pair, plan),
+        };
+        if verdict == Verdict::Refuse {
+            self.problem(Error::new(What::SameFile, subject.source.path).and(subject.dest.path));
+            return Way::Blocked;
+        }
+        if subject.inode.kind != Kind::Directory
+            && let Some(way) = self.keep_old_one(subject, level, &existing)
+        {
+            return way;
+        }
+        if verdict == Verdict::Nothing {
+            return Way::Done;
+        }
+        if let Some(error) = self.unsuitable(subject, &existing) {
+            self.problem(error);
+            return Way::Blocked;
+        }
+        self.remove_or_back_up(subject, existing)
+    }
+
+    /// `--update`, `-n` and `-i`: reasons to leave the destination as it is.
+    fn keep_old_one(&mut self, subject: &Subject<'_>, level: &Level<'_>, existing: &Existing) -> Option<Way> {
+        let plan = self.plan;
+        if plan.only_newer && !self.is_newer(&subject.inode, &existing.target) {
+            self.skip(subject.dest);
+            return Some(self.link_instead_of_skipping(subject, level));
+        }
+        let keep = match plan.overwrite {
+            Overwrite::Replace => false,
+            Overwrite::Skip | Overwrite::SkipSilently => true,
+            Overwrite::Refuse => {
+                self.problem(Error::new(What::NotReplacing, subject.dest.path));
+                return Some(Way::Blocked);
+            }
+            Overwrite::Ask => !self.ask(subject.dest, &existing.target),
+        };
+        if keep {
+            self.skip(subject.dest);
+        }
+        keep.then_some(Way::Done)
+    }
+
+    fn skip(&mut self, dest: Spot<'_>) {
+        self.stats.skipped += 1;
+        self.tell(&Event::Skipped(dest.path));
+    }
+
+    fn ask(&self, dest: Spot<'_>, inode: &Inode) -> bool {
+        let writable = inode.kind == Kind::SymbolicLink || self.caller.privileged() || may_write(dest);
+        let replaces = self.plan.remove_destination || self.plan.force;
+        self.session.confirm.overwrite(&Question { dest: dest.path, inode, writable, replaces })
+    }
+
+    /// A file that is up to date may still have another name in the source that was copied before: then the two names
+    /// at the destination become one file too.
+    fn link_instead_of_skipping(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Way {
+        match self.remember(subject, level) {
+            Some(earlier) => match self.link_to_earlier(&earlier, subject, level) {
+                true => Way::Done,
+                false => Way::Blocked,
+            },
+            None => Way::Done,
+        }
+    }
+
+    fn is_newer(&self, source: &Inode, dest: &Inode) -> bool {
+        source.modified > dest.modified
+    }
+
+    /// Types that cannot replace each other, and files that this very run made.
+    fn unsuitable(&self, subject: &Subject<'_>, existing: &Existing) -> Option<Error> {
+        let (source, dest) = (subject.source.path, subject.dest.path);
+        let from_directory = subject.inode.kind == Kind::Directory;
+        if existing.target.kind == Kind::Directory {
+            return (!from_directory).then(|| Error::new(What::CannotOverwriteDirectory, dest).and(source));
+        }
+        if from_directory {
+            return Some(Error::new(What::CannotOverwriteNonDirectory, dest).and(source));
+        }
+        if subject.is_operand
+            && self.plan.backup != Backup::Numbered
+            && self.made_for_operand(subject.dest, &existing.target)
+        {
+            return Some(Error::new(What::JustCreated, dest).and(source));
+        }
+        None
+    }
+
+    fn remove_or_back_up(&mut self, subject: &Subject<'_>, existing: Existing) -> Way {
+        let plan = self.plan;
+        let dest = subject.dest;
+        let is_directory = existing.target.kind == Kind::Directory;
+        let dots = matches!(last_component(dest.path.as_os_str()).to_str(), Some("." | ".."));
+        if plan.backup != Backup::None && !dots && !is_directory {
+            return self.back_up(subject);
+        }
+        let must_go = plan.remove_destination
+            || (!plan.attributes_only
+                && ((self.keeps_links() && existing.target.links > 1)
+                    || (plan.dereference == Dereference::Never && subject.inode.kind != Kind::Regular)));
+        if is_directory || !must_go {
+            return Way::Clear(Clear { new: false, existing: Some(existing), backup: None });
+        }
+        if !self.remove(dest) {
+            return Way::Blocked;
+        }
+        Way::Clear(Clear { new: true, ..Clear::default() })
+    }
+
+    fn back_up(&mut self, subject: &Subject<'_>) -> Way {
+        let plan = self.plan;
+        let (source, dest) = (subject.source, subject.dest);
+        if plan.backup != Backup::Numbered && backup::would_destroy_source(source, &subject.inode, dest, plan) {
+            self.problem(Error::new(What::BackupWouldDestroySource, dest.path).and(source.path));
+            return Way::Blocked;
+        }
+        match backup::move_aside(dest, plan) {
+            Ok(name) => Way::Clear(Clear { new: true, existing: None, backup: Some(name) }),
+            Err(Errno::NOENT) => Way::Clear(Clear { new: true, ..Clear::default() }),
+            Err(errno) => {
+                self.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
+                Way::Blocked
+            }
+        }
+    }
+
+    /// Removes an existing destination that is not a directory.
+    pub(super) fn remove(&mut self, dest: Spot<'_>) -> bool {
+        match dest.unlink() {
+            Ok(()) | Err(Errno::NOENT) => {
+                self.tell(&Event::Removed(dest.path));
+                true
+            }
+            Err(errno) => self.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
+        }
+    }
+
+    /// Whether a file of this kind is copied by its contents, into a regular file.
+    pub(super) fn copied_as_regular(&self, kind: Kind) -> bool {
+        let contents = !self.plan.recursive || self.plan.copy_contents;
+        kind == Kind::Regular || (contents && kind != Kind::Directory && kind != Kind::SymbolicLink)
+    }
+
+    /// Whether hard links between source files become hard links between copies.
+    pub(super) fn keeps_links(&self) -> bool {
+        self.plan.preserve.links
+    }
+
+    /// Makes `dest` a name of what was made before for another name of the source.
+    pub(super) fn link_to_earlier(&mut self, earlier: &links::Made, subject: &Subject<'_>, level: &Level<'_>) -> bool {
+        use haul_sys::rustix::fs::AtFlags;
+        let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+        let here = level.dir.map(|dir| dir.id);
+        match links::link_to_made(earlier, subject.dest, here, flags) {
+            Ok(replaced) => {
+                if replaced == links::Replaced::Something {
+                    self.tell(&Event::Removed(subject.dest.path));
+                }
+                self.stats.hard_links += 1;
+                true
+            }
+            Err(errno) => {
+                self.problem(Error::new(What::CannotHardLink, subject.dest.path).and(&earlier.path).errno(errno))
+            }
+        }
+    }
+}
+
+fn may_write(dest: Spot<'_>) -> bool {
+    use haul_sys::rustix::fs::{Access, AtFlags, accessat};
+    dest.dir().and_then(|dir| accessat(dir, dest.name, Access::WRITE_OK, AtFlags::EACCESS)).is_ok()
+}

@@ -1,0 +1,185 @@
+//! From the operands of the command to single copies.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::links::DestDir;
+use super::{Entry, Run, backup};
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::plan::{Backup, Destination};
+use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
+
+impl Run<'_> {
+    /// Copies all operands.
+    pub(super) fn copy_operands(&mut self) {
+        let plan = self.plan;
+        match &plan.destination {
+            Destination::Directory(path) => match open_directory(path) {
+                Ok(dir) => self.copy_into(path, dir),
+                Err(errno) => {
+                    self.problem(Error::new(What::TargetDirectory, path).errno(errno));
+                }
+            },
+            Destination::Exactly(path) => self.copy_to(path, false),
+            Destination::Guess(path) => match open_directory(path) {
+                Ok(dir) => self.copy_into(path, dir),
+                Err(errno) if plan.sources.len() > 1 => {
+                    self.problem(Error::new(What::Target, path).errno(errno));
+                }
+                Err(errno) => self.copy_to(path, errno == Errno::NOENT),
+            },
+        }
+    }
+
+    /// One source, one name.
+    fn copy_to(&mut self, path: &OsStr, missing: bool) {
+        let plan = self.plan;
+        let [source] = plan.sources.as_slice() else { return };
+        if plan.parents {
+            self.problem(Error::new(What::ParentsNeedDirectory, path));
+            return;
+        }
+        let stripped = self.strip(source);
+        let source = Operand::open(stripped);
+        let dest = Operand::open(path);
+        if plan.force && plan.backup != Backup::None && stripped == path && !missing {
+            // cp --force --backup NAME NAME makes a backup of NAME.
+            if dest.spot().inode_following().is_ok_and(|inode| inode.kind == Kind::Regular) {
+                self.copy_to_backup(&source, &dest);
+                return;
+            }
+        }
+        self.copy_operand(source.spot(), dest.spot(), missing, None);
+    }
+
+    fn copy_to_backup(&mut self, source: &Operand, dest: &Operand) {
+        match backup::backup_name(dest.spot(), self.plan) {
+            Ok((name, _)) => {
+                let path = dest.path().with_file_name(&name);
+                let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
+                let mut inner = Run::new(&plan, self.session);
+                inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
+                self.failed |= inner.failed;
+                self.damaged.append(&mut inner.damaged);
+                self.stats += &inner.stats;
+            }
+            Err(errno) => {
+                self.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
+            }
+        }
+    }
+
+    /// All sources into one directory.
+    fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
+        let plan = self.plan;
+        let root =
+            match dir.try_clone().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)).and_then(DestDir::root) {
+                Ok(root) => root,
+                Err(errno) => {
+                    self.problem(Error::new(What::Target, target).errno(errno));
+                    return;
+                }
+            };
+        for operand in &plan.sources {
+            if self.cancelled() {
+                return;
+            }
+            let operand = self.strip(operand);
+            if plan.parents {
+                self.copy_with_parents(target, &dir, operand);
+            } else {
+                self.copy_below(target, &dir, &root, operand);
+            }
+        }
+    }
+
+    fn copy_below(&mut self, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
+        let source = Operand::open(operand);
+        let base = last_component(operand);
+        // A copy of `x/..` goes into the directory itself, not into its parent.
+        let (name, path) = match base.as_bytes() {
+            b".." => (OsStr::new("."), PathBuf::from(target)),
+            b"" => (OsStr::new("."), joined(target, base)),
+            _ => (base, joined(target, base)),
+        };
+        let dest = Spot::new(dir.as_fd(), name, &path);
+        self.copy_operand(source.spot(), dest, false, Some(root));
+    }
+
+    /// The operand as it is used: with `--strip-trailing-slashes` without them.
+    fn strip<'o>(&self, operand: &'o OsStr) -> &'o OsStr {
+        if self.plan.strip_trailing_slashes { without_trailing_slashes(operand) } else { operand }
+    }
+
+    /// Whether this operand was seen before; remembers it.
+    pub(super) fn operand_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
+        let Some(entry) = entry_of(spot, inode) else { return false };
+        self.seen_sources.as_mut().is_some_and(|seen| !seen.insert(entry))
+    }
+
+    /// Whether this destination was made for an operand before.
+    pub(super) fn made_for_operand(&self, spot: Spot<'_>, inode: &Inode) -> bool {
+        let seen: Option<&HashSet<Entry>> = self.made_for_operands.as_ref();
+        seen.is_some_and(|seen| entry_of(spot, inode).is_some_and(|entry| seen.contains(&entry)))
+    }
+
+    /// Remembers that this destination was made for an operand.
+    pub(super) fn remember_destination(&mut self, spot: Spot<'_>) {
+        if self.made_for_operands.is_none() {
+            return;
+        }
+        let Ok(inode) = spot.inode() else { return };
+        if let (Some(entry), Some(made)) = (entry_of(spot, &inode), self.made_for_operands.as_mut()) {
+            made.insert(entry);
+        }
+    }
+}
+
+fn entry_of(spot: Spot<'_>, inode: &Inode) -> Option<Entry> {
+    let dir = super::directory_id(spot)?;
+    Some(Entry { file: inode.id, dir, name: last_component(spot.name).to_owned() })
+}
+
+fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
+/// many the directory ends in, and `/./` where an absolute path is put below the root.
+pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
+    let mut path = without_trailing_slashes(dir).as_bytes().to_vec();
+    match (path.last(), name.as_bytes().first()) {
+        (Some(b'/'), Some(b'/')) => path.push(b'.'),
+        (None | Some(b'/'), _) | (_, Some(b'/')) => {}
+        _ => path.push(b'/'),
+    }
+    path.extend_from_slice(name.as_bytes());
+    PathBuf::from(OsString::from_vec(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_joined_with_one_slash() {
+        for (dir, name, path) in [
+            ("d", "n", "d/n"),
+            ("d//", "n", "d/n"),
+            ("/", "n", "/n"),
+            ("d", "/n", "d/n"),
+            ("/", "/n", "/./n"),
+            ("d", "", "d/"),
+        ] {
+            assert_eq!(joined(OsStr::new(dir), OsStr::new(name)), PathBuf::from(path), "{dir} {name}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! `--parents`: the directories of the source path are made below the destination, and get the attributes of the
+//! source's directories when the copy is done.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::links::DestDir;
+use super::operands::joined;
+use super::{Keep, Run};
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{Inode, Kind};
+use crate::meta::{self, Object};
+use crate::plan::ModeRule;
+use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
+
+/// One directory of the source path and its counterpart.
+struct Parent {
+    source: OwnedFd,
+    source_inode: Inode,
+    source_path: PathBuf,
+    dest: OwnedFd,
+    dest_inode: Inode,
+    dest_path: PathBuf,
+    created: bool,
+}
+
+impl Run<'_> {
+    /// Copies an operand to the same path below `dir`.
+    pub(super) fn copy_with_parents(&mut self, target: &OsStr, dir: &OwnedFd, operand: &OsStr) {
+        let bare = without_trailing_slashes(operand);
+        let dest_path = joined(target, bare);
+        let mut parents = Vec::new();
+        let made = self.make_parents(target, dir, bare, &mut parents);
+        if made {
+            let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest);
+            let root = holder
+                .try_clone()
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+                .and_then(DestDir::root);
+            // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
+            let missing = parents.last().is_some_and(|parent| parent.created);
+            match root {
+                Ok(root) => {
+                    let source = Operand::open(operand);
+                    let base = last_component(bare);
+                    let name = if base.is_empty() { OsStr::new(".") } else { base };
+                    let dest = Spot::new(holder.as_fd(), name, &dest_path);
+                    self.copy_operand(source.spot(), dest, missing, Some(&root));
+                }
+                Err(errno) => {
+                    self.problem(Error::new(What::Target, target).errno(errno));
+                }
+            }
+        }
+        // GNU cp leaves the directories alone if all were there already.
+        let any_made = parents.iter().any(|parent| parent.created);
+        for parent in parents.iter().rev().filter(|_| any_made) {
+            if !self.finish_parent(parent) {
+                break;
+            }
+        }
+    }
+
+    /// Makes what is missing of the directories of `operand`.
+    fn make_parents(&mut self, target: &OsStr, dir: &OwnedFd, operand: &OsStr, parents: &mut Vec<Parent>) -> bool {
+        let components = directories_of(operand);
+        let mut source_path: Vec<u8> = Vec::new();
+        if operand.as_bytes().first() == Some(&b'/') {
+            source_path.push(b'/');
+        }
+        let mut source: Option<OwnedFd> = None;
+        for (index, name) in components.iter().enumerate() {
+            if index > 0 {
+                source_path.push(b'/');
+            }
+            source_path.extend_from_slice(name.as_bytes());
+            let shown = PathBuf::from(OsStr::from_bytes(&source_path));
+            let opened = match &source {
+                Some(above) => open_dir(above, name),
+                None if operand.as_bytes().first() == Some(&b'/') => {
+                    openat(CWD, "/", DIRECTORY, Mode::empty()).and_then(|root| open_dir(&root, name))
+                }
+                None => openat(CWD, *name, DIRECTORY, Mode::empty()),
+            };
+            let holder = parents.last().map_or(dir, |parent| &parent.dest);
+            match self.make_parent(opened, &shown, holder, name, &joined(target, OsStr::from_bytes(&source_path))) {
+                Some(parent) => {
+                    source = parent.source.try_clone().ok();
+                    parents.push(parent);
+                }
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn make_parent(
+        &mut self,
+        source: Result<OwnedFd, Errno>,
+        source_path: &Path,
+        holder: &OwnedFd,
+        name: &OsStr,
+        dest_path: &Path,
+    ) -> Option<Parent> {
+        let attributes = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+        let (source_inode, source) = match attributes {
+            Ok(attributes) => attributes,
+            Err(errno) => {
+                self.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
+                return None;
+            }
+        };
+        let dest = Spot::new(holder.as_fd(), name, dest_path);
+        let created = match dest.inode_following() {
+            Ok(inode) if inode.kind == Kind::Directory => false,
+            Ok(_) => {
+                self.problem(Error::new(What::ParentNotDirectory, dest_path));
+                return None;
+            }
+            Err(_) => {
+                let creation = meta::parent_creation_mode(source_inode.permissions, &self.plan.preserve);
+                if let Err(errno) = dest.make_dir(creation.mode) {
+                    self.problem(Error::new(What::ParentMake, dest_path).errno(errno));
+                    return None;
+                }
+                self.tell(&Event::ParentMade { source: source_path, dest: dest_path });
+                true
+            }
+        };
+        let no_follow = if created { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let opened =
+            dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+        let (dest_inode, dest_fd) = match opened {
+            Ok(opened) => opened,
+            Err(errno) => {
+                self.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
+                return None;
+            }
+        };
+        if created && !self.make_usable(&dest_fd, &dest_inode, dest_path) {
+            return None;
+        }
+        Some(Parent {
+            source,
+            source_inode,
+            source_path: source_path.to_owned(),
+            dest: dest_fd,
+            dest_inode,
+            dest_path: dest_path.to_owned(),
+            created,
+        })
+    }
+
+    /// Owner, mode and times of a parent directory. Extended attributes are not kept for these (nor does GNU cp).
+    fn finish_parent(&mut self, parent: &Parent) -> bool {
+        let preserve = &self.plan.preserve;
+        let asked = preserve.ownership || preserve.timestamps || preserve.mode == ModeRule::Keep;
+        if !parent.created && !asked {
+            return true;
+        }
+        let mut problems = Vec::new();
+        let kept = meta::finish_parent(&self.request(&parent.keep()), &mut |error| problems.push(error));
+        self.report_attributes(problems, kept);
+        kept
+    }
+}
+
+impl Parent {
+    fn keep(&self) -> Keep<'_> {
+        Keep {
+            source: Object { fd: self.source.as_fd(), path_only: true },
+            source_inode: &self.source_inode,
+            source_path: &self.source_path,
+            dest: Object { fd: self.dest.as_fd(), path_only: true },
+            dest_inode: &self.dest_inode,
+            dest_path: &self.dest_path,
+            created: self.created,
+        }
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn open_dir(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(above, name, DIRECTORY, Mode::empty())
+}
+
+/// The components of a path but for the last.
+fn directories_of(path: &OsStr) -> Vec<&OsStr> {
+    let mut names: Vec<&OsStr> =
+        path.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes).collect();
+    names.pop();
+    names
+}

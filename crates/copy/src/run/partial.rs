@@ -1,0 +1,79 @@
+//! The destination that is being written, so that a half copy can be removed from another thread.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::facts::FileId;
+use crate::walk::Spot;
+
+/// Destinations that are not whole yet.
+#[derive(Debug, Clone, Default)]
+pub struct Partials(Arc<Mutex<Vec<Partial>>>);
+
+#[derive(Debug)]
+struct Partial {
+    dir: OwnedFd,
+    name: OsString,
+    path: PathBuf,
+    file: FileId,
+    created: bool,
+}
+
+impl Partials {
+    /// Notes that this file is being written. Returns what [`Partials::done`] wants.
+    pub(super) fn begin(&self, dest: Spot<'_>, file: FileId, created: bool) -> Option<FileId> {
+        let dir = dest.dir().ok()?.try_clone_to_owned().ok()?;
+        let partial = Partial { dir, name: dest.name.to_owned(), path: dest.path.to_owned(), file, created };
+        self.lock().push(partial);
+        Some(file)
+    }
+
+    /// It is whole, or was removed.
+    pub(super) fn done(&self, file: Option<FileId>) {
+        if let Some(file) = file {
+            self.lock().retain(|partial| partial.file != file);
+        }
+    }
+
+    /// Removes the new files that are not whole and returns the overwritten ones that are damaged.
+    ///
+    /// For the moment before a process exits while its copying thread is stuck in the kernel. A file that cannot be
+    /// removed counts as damaged.
+    pub fn remove_all(&self) -> Vec<PathBuf> {
+        let mut damaged = Vec::new();
+        for partial in self.lock().drain(..) {
+            let spot = Spot::new(partial.dir.as_fd(), &partial.name, &partial.path);
+            let ours = spot.inode().is_ok_and(|inode| inode.id == partial.file);
+            let removed = partial.created && ours && spot.unlink().is_ok();
+            if ours && !removed {
+                damaged.push(partial.path);
+            }
+        }
+        damaged
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Partial>> {
+        // A panic while the list was held cannot have left it inconsistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Below this size a copy takes less time than a signal needs to be noticed: nobody waits for it.
+const LONG: u64 = 4 << 20;
+
+impl Partials {
+    /// As [`Partials::begin`], for copies that may take long: large files, and sources whose size nobody knows.
+    pub(super) fn begin_if_long(
+        &self,
+        dest: Spot<'_>,
+        dest_inode: &crate::facts::Inode,
+        source: &crate::facts::Inode,
+        created: bool,
+    ) -> Option<FileId> {
+        let long = source.size >= LONG || source.kind != crate::facts::Kind::Regular;
+        let regular = dest_inode.kind == crate::facts::Kind::Regular;
+        if long && regular { self.begin(dest, dest_inode.id, created) } else { None }
+    }
+}

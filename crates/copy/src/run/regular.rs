@@ -1,0 +1,232 @@
+//! Regular files: open both sides, move the data, set the attributes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{OFlags, ftruncate};
+
+use super::data::{Broken, DataJob};
+use super::entry::Subject;
+use super::existing::Clear;
+use super::{Keep, Run};
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::meta::{self, Object};
+use crate::plan::Reflink;
+use crate::walk::Spot;
+
+/// An open destination.
+struct Opened {
+    fd: OwnedFd,
+    inode: Inode,
+    created: bool,
+}
+
+impl Run<'_> {
+    /// Copies the contents and attributes of a file into a regular file, or whatever stands at the destination.
+    pub(super) fn copy_regular(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
+        let started = Instant::now();
+        let Some((source, source_inode)) = self.open_regular_source(subject) else { return false };
+        let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
+        let source = Arc::new(source);
+        let Opened { fd, inode, created } = dest;
+        let fd = Arc::new(fd);
+        let keep = Keep {
+            source: Object { fd: source.as_fd(), path_only: false },
+            source_inode: &source_inode,
+            source_path: subject.source.path,
+            dest: Object { fd: fd.as_fd(), path_only: false },
+            dest_inode: &inode,
+            dest_path: subject.dest.path,
+            created,
+        };
+        if created {
+            self.prepare_attributes(&keep);
+        }
+        let whole = self.plan.attributes_only || self.fill(subject, &source, &source_inode, &fd, &inode, created);
+        self.stats.data_time += started.elapsed();
+        if !whole {
+            return false;
+        }
+        self.stats.regular += 1;
+        let started = Instant::now();
+        let kept = self.keep_attributes_of_file(&keep);
+        self.stats.metadata_time += started.elapsed();
+        // No engine holds a job now, so this is the last reference and the close is a real one.
+        let closed = match Arc::try_unwrap(fd) {
+            Ok(fd) => haul_sys::close(fd),
+            Err(_still_shared) => Ok(()),
+        };
+        match closed {
+            Ok(()) => kept,
+            Err(errno) => self.problem(Error::new(What::Closing, subject.dest.path).errno(errno)),
+        }
+    }
+
+    fn open_regular_source(&mut self, subject: &Subject<'_>) -> Option<(OwnedFd, Inode)> {
+        let path = subject.source.path;
+        let mut flags = OFlags::RDONLY;
+        if !subject.follow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        if subject.inode.kind == Kind::Regular {
+            // If it was replaced by a FIFO meanwhile, opening must not wait for a writer.
+            flags |= OFlags::NONBLOCK;
+        }
+        let opened = match subject.source.open(flags, 0) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                self.problem(Error::new(What::CannotOpen, path).errno(errno));
+                return None;
+            }
+        };
+        match Inode::of(opened.as_fd()) {
+            Ok(inode) if inode.is_same_file_as(&subject.inode) => Some((opened, inode)),
+            Ok(_) => {
+                self.problem(Error::new(What::ReplacedWhileCopied, path));
+                None
+            }
+            Err(errno) => {
+                self.problem(Error::new(What::CannotFstat, path).errno(errno));
+                None
+            }
+        }
+    }
+
+    fn open_regular_destination(
+        &mut self,
+        subject: &Subject<'_>,
+        clear: &Clear,
+        source_inode: &Inode,
+    ) -> Option<Opened> {
+        let dest = subject.dest;
+        let opened = if clear.new {
+            self.create(subject, source_inode)
+        } else {
+            match self.open_existing(subject, clear) {
+                Err(Errno::NOENT) => self.create(subject, source_inode),
+                Err(_) if self.plan.force => {
+                    if !self.remove(dest) {
+                        return None;
+                    }
+                    self.create(subject, source_inode)
+                }
+                opened => opened.map_err(|errno| Error::new(What::CannotCreateRegular, dest.path).errno(errno)),
+            }
+        };
+        let (fd, created) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.problem(error);
+                return None;
+            }
+        };
+        let inode = match Inode::of(fd.as_fd()) {
+            Ok(inode) => inode,
+            Err(errno) => {
+                self.problem(Error::new(What::CannotFstat, dest.path).errno(errno));
+                return None;
+            }
+        };
+        if inode.id == source_inode.id && inode.kind == Kind::Regular {
+            // The names were checked before; this is what they lead to now. Nothing has been written yet.
+            self.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
+            return None;
+        }
+        Some(Opened { fd, inode, created })
+    }
+
+    /// Opens what stands there, without truncating it: first it must be known that it is not the source.
+    fn open_existing(&self, subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, bool), Errno> {
+        let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
+        let no_follow = if was_link { OFlags::empty() } else { OFlags::NOFOLLOW };
+        Ok((subject.dest.open(OFlags::WRONLY | no_follow, 0)?, false))
+    }
+
+    fn create(&self, subject: &Subject<'_>, source_inode: &Inode) -> Result<(OwnedFd, bool), Error> {
+        let dest = subject.dest;
+        let creation = meta::creation_mode(Kind::Regular, source_inode.permissions, &self.plan.preserve, self.caller);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let errno = match dest.open(flags, creation.mode) {
+            Ok(opened) => return Ok((opened, true)),
+            Err(errno) => errno,
+        };
+        let error = Error::new(What::CannotCreateRegular, dest.path);
+        if errno == Errno::EXIST && dest.read_link().is_ok() {
+            if !self.plan.write_through_dangling_link {
+                return Err(Error::new(What::DanglingLink, dest.path));
+            }
+            return match dest.open(OFlags::WRONLY | OFlags::CREATE, creation.mode) {
+                Ok(opened) => Ok((opened, true)),
+                Err(errno) => Err(error.errno(errno)),
+            };
+        }
+        // A name that ends in a slash cannot be a file's; EISDIR would sound as if there were a directory.
+        let slash = dest.name.as_encoded_bytes().last() == Some(&b'/');
+        Err(error.errno(if errno == Errno::ISDIR && slash { Errno::NOTDIR } else { errno }))
+    }
+
+    /// Moves the data; on failure cleans up and reports.
+    fn fill(
+        &mut self,
+        subject: &Subject<'_>,
+        source: &Arc<OwnedFd>,
+        source_inode: &Inode,
+        dest: &Arc<OwnedFd>,
+        dest_inode: &Inode,
+        created: bool,
+    ) -> bool {
+        let old_contents = !created && dest_inode.kind == Kind::Regular;
+        // Extents are shared first and the rest cut off afterwards, so that a refusal leaves the old contents alone.
+        let keep_until_shared = self.plan.reflink == Reflink::Always;
+        if old_contents
+            && !keep_until_shared
+            && let Err(errno) = ftruncate(dest, 0)
+        {
+            return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+        }
+        let guard = self.session.partials.begin_if_long(subject.dest, dest_inode, source_inode, created);
+        let job = DataJob {
+            source: Arc::clone(source),
+            dest: Arc::clone(dest),
+            source_inode,
+            dest_inode,
+            source_path: subject.source.path,
+            dest_path: subject.dest.path,
+            old_contents: old_contents && keep_until_shared,
+        };
+        let result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
+        let whole = match result {
+            Ok(()) => true,
+            Err(broken) => {
+                self.give_up(subject.dest, dest_inode, created, broken);
+                false
+            }
+        };
+        self.session.partials.done(guard);
+        whole
+    }
+
+    /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.
+    fn give_up(&mut self, dest: Spot<'_>, inode: &Inode, created: bool, broken: Broken) {
+        if let Some(error) = broken.error {
+            self.problem(error);
+        } else {
+            self.failed = true;
+        }
+        if created && inode.kind == Kind::Regular {
+            if !self.plan.remove_partial {
+                return;
+            }
+            let ours = dest.inode().is_ok_and(|now| now.is_same_file_as(inode));
+            if ours && let Err(errno) = dest.unlink() {
+                self.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
+            }
+        } else if inode.kind == Kind::Regular && broken.touched {
+            self.damaged.push(dest.path.to_owned());
+            self.warning(&Error::new(What::Damaged, dest.path));
+        }
+    }
+}

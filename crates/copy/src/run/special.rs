@@ -1,0 +1,118 @@
+//! Everything that is neither a directory nor has data: symbolic links, FIFOs, sockets and device nodes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{FileType, OFlags};
+
+use super::entry::Subject;
+use super::existing::Clear;
+use super::links;
+use super::{Keep, Run};
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::meta::{self, Object};
+use crate::walk::Spot;
+
+impl Run<'_> {
+    /// Makes a symbolic link that leads to the source (`-s`).
+    pub(super) fn make_symbolic_link_to_source(&mut self, subject: &Subject<'_>) -> bool {
+        let (source, dest) = (subject.source, subject.dest);
+        let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
+        if !absolute && !in_current_directory(dest) {
+            return self.problem(Error::new(What::RelativeLinkElsewhere, dest.path));
+        }
+        match links::symbolic_link(source.path.as_os_str(), dest, self.plan.force) {
+            Ok(_) => {
+                self.stats.symbolic_links += 1;
+                self.finish_special(subject, true)
+            }
+            Err(errno) => self.problem(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno)),
+        }
+    }
+
+    /// Makes the node that the source is.
+    pub(super) fn make_special(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
+        let (source, dest) = (subject.source, subject.dest);
+        let kind = match subject.inode.kind {
+            Kind::SymbolicLink => return self.copy_symbolic_link(subject, clear),
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Socket,
+            Kind::CharacterDevice => FileType::CharacterDevice,
+            Kind::BlockDevice => FileType::BlockDevice,
+            Kind::Regular | Kind::Directory | Kind::Unknown => {
+                return self.problem(Error::new(What::UnknownType, source.path));
+            }
+        };
+        let creation =
+            meta::creation_mode(subject.inode.kind, subject.inode.permissions, &self.plan.preserve, self.caller);
+        match dest.make_node(kind, creation.mode, subject.inode.node) {
+            Ok(()) => {
+                self.stats.special += 1;
+                self.finish_special(subject, clear.new)
+            }
+            Err(errno) => {
+                let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
+                self.problem(Error::new(what, dest.path).errno(errno))
+            }
+        }
+    }
+
+    fn copy_symbolic_link(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
+        let (source, dest) = (subject.source, subject.dest);
+        let text = match source.read_link() {
+            Ok(text) => text,
+            Err(errno) => return self.problem(Error::new(What::CannotReadLink, source.path).errno(errno)),
+        };
+        match links::symbolic_link(&text, dest, self.plan.force) {
+            Ok(_) => {}
+            // With -u a link that leads to the same place already is as new as can be.
+            Err(Errno::EXIST)
+                if self.plan.only_newer && !clear.new && dest.read_link().is_ok_and(|old| old == text) => {}
+            Err(errno) => return self.problem(Error::new(What::CannotCreateLink, dest.path).errno(errno)),
+        }
+        self.stats.symbolic_links += 1;
+        self.finish_special(subject, clear.new)
+    }
+
+    /// Attributes of a node or link that was just made.
+    fn finish_special(&mut self, subject: &Subject<'_>, created: bool) -> bool {
+        let dest = match held(subject.dest.open_path()) {
+            Ok(dest) => dest,
+            Err(errno) => return self.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno)),
+        };
+        let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
+            Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,
+            Ok(_) => return self.problem(Error::new(What::ReplacedWhileCopied, subject.source.path)),
+            Err(errno) => return self.problem(Error::new(What::CannotStat, subject.source.path).errno(errno)),
+        };
+        self.keep_attributes(&Keep {
+            source: Object { fd: source.as_fd(), path_only: true },
+            source_inode: &subject.inode,
+            source_path: subject.source.path,
+            dest: Object { fd: dest.1.as_fd(), path_only: true },
+            dest_inode: &dest.0,
+            dest_path: subject.dest.path,
+            created,
+        })
+    }
+}
+
+fn held(opened: Result<OwnedFd, Errno>) -> Result<(Inode, OwnedFd), Errno> {
+    let fd = opened?;
+    Ok((Inode::of(fd.as_fd())?, fd))
+}
+
+/// Whether the destination's directory is the current one: only there a relative link leads where the source path does.
+fn in_current_directory(dest: Spot<'_>) -> bool {
+    let path = dest.path.as_os_str().as_bytes();
+    !path.contains(&b'/') || same_as_current(dest)
+}
+
+fn same_as_current(dest: Spot<'_>) -> bool {
+    use haul_sys::rustix::fs::CWD;
+    let current = Inode::at(CWD, std::ffi::OsStr::new("."));
+    current.is_ok_and(|current| super::directory_id(dest) == Some(current.id))
+}

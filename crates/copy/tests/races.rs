@@ -1,0 +1,219 @@
+//! What happens when somebody else changes the trees while they are copied.
+//!
+//! Every attack is made at a moment that is certain: from the observer, between two steps of the run.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use haul_copy::events::Event;
+use haul_copy::plan::{Dereference, Destination, Plan};
+use haul_copy::run::Cancel;
+use haul_testbed::{create_painted, temp_dir};
+use support::copy;
+
+fn tree(source: &Path, dest: &Path) -> Plan {
+    Plan { dereference: Dereference::Never, recursive: true, ..file(source, dest) }
+}
+
+fn file(source: &Path, dest: &Path) -> Plan {
+    Plan { sources: vec![source.into()], destination: Destination::Exactly(dest.into()), ..Plan::default() }
+}
+
+/// A folder with a secret outside of the trees.
+struct Scene {
+    _dir: haul_testbed::TempDir,
+    source: PathBuf,
+    dest: PathBuf,
+    victim: PathBuf,
+}
+
+fn scene() -> Scene {
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name);
+    let scene = Scene { source: path("source"), dest: path("dest"), victim: path("victim"), _dir: dir };
+    fs::create_dir_all(scene.source.join("sub")).unwrap();
+    fs::write(scene.source.join("sub/file"), "harmless").unwrap();
+    fs::create_dir(&scene.victim).unwrap();
+    fs::write(scene.victim.join("file"), "secret").unwrap();
+    scene
+}
+
+fn is_copying(event: &Event<'_>, path: &Path) -> bool {
+    matches!(event, Event::Copying { source, .. } if *source == path)
+}
+
+fn contains_secret(dir: &Path) -> bool {
+    fs::read_dir(dir).unwrap().map(Result::unwrap).any(|entry| {
+        let kind = entry.file_type().unwrap();
+        (kind.is_dir() && contains_secret(&entry.path()))
+            || (kind.is_file() && fs::read(entry.path()).unwrap() == b"secret")
+    })
+}
+
+#[test]
+fn a_source_directory_swapped_for_a_link_is_not_entered() {
+    let s = scene();
+    let sub = s.source.join("sub");
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &sub) {
+            fs::rename(&sub, s.source.with_file_name("aside")).unwrap();
+            symlink(&s.victim, &sub).unwrap();
+        }
+    });
+    assert!(summary.failed && problems.len() == 1, "{problems:?}");
+    assert!(!contains_secret(&s.dest));
+}
+
+#[test]
+fn a_source_file_swapped_for_a_link_is_not_read() {
+    let s = scene();
+    let file = s.source.join("sub/file");
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::remove_file(&file).unwrap();
+            symlink(s.victim.join("file"), &file).unwrap();
+        }
+    });
+    assert!(summary.failed && problems.len() == 1, "{problems:?}");
+    assert!(!contains_secret(&s.dest));
+}
+
+#[test]
+fn a_source_file_swapped_for_another_file_is_skipped() {
+    let s = scene();
+    let file = s.source.join("sub/file");
+    let (_, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::hard_link(s.victim.join("file"), s.source.join("new")).unwrap();
+            fs::rename(s.source.join("new"), &file).unwrap();
+        }
+    });
+    assert!(problems.len() == 1 && problems[0].contains("replaced while being copied"), "{problems:?}");
+    assert!(!contains_secret(&s.dest));
+}
+
+#[test]
+fn a_new_destination_directory_swapped_for_a_link_is_not_written_into() {
+    let s = scene();
+    let (file, sub) = (s.source.join("sub/file"), s.dest.join("sub"));
+    let (_, _) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::rename(&sub, s.dest.join("aside")).unwrap();
+            symlink(&s.victim, &sub).unwrap();
+        }
+    });
+    assert_eq!(fs::read(s.victim.join("file")).unwrap(), b"secret");
+    assert_eq!(fs::read_dir(&s.victim).unwrap().count(), 1);
+    assert_eq!(fs::read(s.dest.join("aside/file")).unwrap(), b"harmless");
+}
+
+#[test]
+fn an_existing_destination_file_swapped_for_a_link_is_not_written_through() {
+    let s = scene();
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
+    let (file, old) = (s.source.join("sub/file"), s.dest.join("sub/file"));
+    fs::write(&old, "old").unwrap();
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::remove_file(&old).unwrap();
+            symlink(s.victim.join("file"), &old).unwrap();
+        }
+    });
+    assert!(summary.failed && problems.len() == 1, "{problems:?}");
+    assert_eq!(fs::read(s.victim.join("file")).unwrap(), b"secret");
+}
+
+#[test]
+fn a_new_destination_file_is_not_made_through_a_link() {
+    let s = scene();
+    let (file, new) = (s.source.join("sub/file"), s.dest.join("sub/file"));
+    let (summary, _) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            symlink(s.victim.join("file"), &new).unwrap();
+        }
+    });
+    assert!(summary.failed);
+    assert_eq!(fs::read(s.victim.join("file")).unwrap(), b"secret");
+}
+
+#[test]
+fn a_destination_that_became_the_source_is_not_truncated() {
+    let s = scene();
+    let (source, dest) = (s.source.join("sub/file"), s.victim.join("file"));
+    let (summary, problems) = copy(&file(&source, &dest), &Cancel::default(), |event| {
+        if is_copying(event, &source) {
+            fs::remove_file(&dest).unwrap();
+            fs::hard_link(&source, &dest).unwrap();
+        }
+    });
+    assert!(summary.failed && problems[0].contains("same file"), "{problems:?}");
+    assert_eq!(fs::read(&source).unwrap(), b"harmless");
+}
+
+#[test]
+fn a_source_that_became_a_fifo_does_not_block() {
+    let s = scene();
+    let file = s.source.join("sub/file");
+    let (summary, _) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::remove_file(&file).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        }
+    });
+    assert!(summary.failed);
+}
+
+#[test]
+fn a_cancelled_copy_leaves_no_new_file() {
+    let s = scene();
+    let big = s.source.join("big");
+    create_painted(&big, 300 << 20);
+    let cancel = Cancel::default();
+    let (summary, problems) = copy(&file(&big, &s.dest), &cancel, |event| {
+        if matches!(event, Event::Progress(_)) {
+            cancel.cancel();
+        }
+    });
+    assert!(summary.cancelled && summary.damaged.is_empty() && problems.is_empty(), "{problems:?}");
+    assert!(!s.dest.exists());
+}
+
+#[test]
+fn a_cancelled_overwrite_is_named() {
+    let s = scene();
+    let big = s.source.join("big");
+    create_painted(&big, 300 << 20);
+    fs::write(&s.dest, "old").unwrap();
+    let cancel = Cancel::default();
+    let (summary, _) = copy(&file(&big, &s.dest), &cancel, |event| {
+        if matches!(event, Event::Progress(_)) {
+            cancel.cancel();
+        }
+    });
+    assert_eq!((summary.cancelled, summary.damaged), (true, vec![s.dest.clone()]));
+    assert!(s.dest.exists());
+}
+
+#[test]
+fn a_source_that_shrinks_or_grows_meanwhile_is_copied_to_its_end() {
+    for new_len in [100 << 20, 400 << 20] {
+        let s = scene();
+        let big = s.source.join("big");
+        create_painted(&big, 300 << 20);
+        let mut once = true;
+        let (summary, problems) = copy(&file(&big, &s.dest), &Cancel::default(), |event| {
+            if matches!(event, Event::Progress(_)) && std::mem::take(&mut once) {
+                fs::File::options().write(true).open(&big).unwrap().set_len(new_len).unwrap();
+            }
+        });
+        assert!(!summary.failed, "{problems:?}");
+        // What was moved before the source shrank stays; what it grew by is copied too.
+        assert!(fs::metadata(&s.dest).unwrap().size() >= new_len.min(100 << 20));
+        if new_len > 300 << 20 {
+            haul_testbed::assert_same_contents(&big, &s.dest);
+        }
+    }
+}

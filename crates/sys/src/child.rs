@@ -1,0 +1,80 @@
+//! Waiting for a child process together with what it used.
+
+use std::mem::MaybeUninit;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// How a child ended and what it cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The wait status, as `ExitStatusExt::from_raw` takes it.
+    pub status: i32,
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel on the child's behalf. Kernel threads (writeback, loop devices) are not in it.
+    pub system: Duration,
+    /// Largest resident set in KiB. Never below that of the parent at the time of exec, which Linux counts in.
+    pub max_rss_kib: u64,
+}
+
+/// Waits for a child and reaps it. Take its pipes out and read them to their ends before: a child that writes into
+/// a full pipe never ends.
+///
+/// # Errors
+/// `ECHILD` if it was waited for already.
+pub fn wait(child: Child) -> Result<Ended, Errno> {
+    let pid = i32::try_from(child.id()).map_err(|_| Errno::SRCH)?;
+    drop(child); // closes its pipes; neither waits nor kills
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are to live, writable objects of the types that wait4 fills.
+        let answer = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
+        if answer == pid {
+            break;
+        }
+        let errno = std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+        if errno != Errno::INTR {
+            return Err(errno);
+        }
+    }
+    // SAFETY: wait4 succeeded and filled it; it was zeroed before, and all-zero is a valid rusage.
+    let usage = unsafe { usage.assume_init() };
+    Ok(Ended {
+        status,
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+    })
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    // The kernel never gives negative CPU times.
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
+        + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_reaped_with_its_status_and_memory() {
+        let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let ended = wait(child).unwrap();
+        assert_eq!(ExitStatus::from_raw(ended.status).code(), Some(7));
+        assert!(ended.max_rss_kib > 0);
+    }
+
+    #[test]
+    fn a_child_that_was_waited_for_is_an_error() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(wait(child), Err(Errno::CHILD));
+    }
+}

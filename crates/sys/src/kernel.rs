@@ -1,0 +1,148 @@
+//! The system calls that move bytes, behind one trait: the seam at which tests make the kernel short-spoken.
+//!
+//! [`Linux`] is the kernel itself. A test implements [`Kernel`], overrides what it wants to go wrong (a short count,
+//! EINTR, a source truncated between two calls) and hands the rest on.
+
+use std::fmt::Debug;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use crate::clone;
+use crate::map::Mapping;
+
+/// A descriptor, borrowed.
+pub type Fd<'a> = BorrowedFd<'a>;
+
+/// The calls that move bytes. Each method is one system call, and its count is the kernel's: it may be short.
+///
+/// # Errors
+/// Every method gives the errno of its system call, EINTR included.
+#[allow(clippy::missing_errors_doc)] // said once, above
+pub trait Kernel: Debug + Send + Sync {
+    /// read(2): the number of bytes read, 0 at the end.
+    fn read(&self, fd: Fd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::read(fd, buffer)
+    }
+
+    /// write(2).
+    fn write(&self, fd: Fd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        rustix::io::write(fd, bytes)
+    }
+
+    /// pread(2): the number of bytes read, 0 at the end.
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::pread(fd, buffer, offset)
+    }
+
+    /// pwrite(2).
+    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::pwrite(fd, bytes, offset)
+    }
+
+    /// copy_file_range(2) at the same offset on both sides. One call moves at most 2,147,479,552 bytes.
+    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        let (mut from, mut to) = (offset, offset);
+        rustix::fs::copy_file_range(source, Some(&mut from), dest, Some(&mut to), len)
+    }
+
+    /// FICLONE: the whole source becomes the whole destination, sharing its extents.
+    fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+        rustix::fs::ioctl_ficlone(dest, source)
+    }
+
+    /// FICLONERANGE at the same offset on both sides.
+    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        clone::clone_range(source, dest, offset, len)
+    }
+
+    /// pipe2(2) with close-on-exec: the end to read from, then the end to write to.
+    fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+    }
+
+    /// F_SETPIPE_SZ: the size in bytes that the pipe has now.
+    fn set_pipe_size(&self, pipe: Fd<'_>, size: usize) -> Result<usize, Errno> {
+        rustix::pipe::fcntl_setpipe_size(pipe, size)
+    }
+
+    /// splice(2). A side with an offset is a file, the other one a pipe or stream.
+    fn splice(
+        &self,
+        (source, source_offset): (Fd<'_>, Option<u64>),
+        (dest, dest_offset): (Fd<'_>, Option<u64>),
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let (mut from, mut to) = (source_offset, dest_offset);
+        rustix::pipe::splice(source, from.as_mut(), dest, to.as_mut(), len, SpliceFlags::empty())
+    }
+
+    /// Maps a range of a file, shared and read-only; see [`Mapping`].
+    fn map(&self, fd: Fd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        Mapping::new(fd, offset, len)
+    }
+
+    /// write(2) or pwrite(2), the latter if there is an offset, straight from a mapping: `len` bytes from its byte `from`.
+    /// EFAULT means that a page of the mapped file is gone or unreadable.
+    fn write_mapped(
+        &self,
+        fd: Fd<'_>,
+        mapping: &Mapping,
+        from: usize,
+        len: usize,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
+        mapping.write_to(fd, from, len, offset)
+    }
+
+    /// fallocate(2) with PUNCH_HOLE and KEEP_SIZE.
+    fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)
+    }
+
+    /// lseek(2) with SEEK_DATA. Moves the file position.
+    fn seek_data(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
+        rustix::fs::seek(fd, SeekFrom::Data(offset))
+    }
+
+    /// lseek(2) with SEEK_HOLE. Moves the file position.
+    fn seek_hole(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
+        rustix::fs::seek(fd, SeekFrom::Hole(offset))
+    }
+
+    /// The size in bytes of a file (fstat) or block device (SEEK_END, which moves the file position). A hint, as ever.
+    fn size(&self, fd: Fd<'_>) -> Result<u64, Errno> {
+        let stat = rustix::fs::fstat(fd)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+            return rustix::fs::seek(fd, SeekFrom::End(0));
+        }
+        // The kernel's loff_t is never negative here.
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// The block size of the filesystem in bytes (fstatfs).
+    fn block_size(&self, fd: Fd<'_>) -> Result<u64, Errno> {
+        let stat = rustix::fs::fstatfs(fd)?;
+        Ok(u64::try_from(stat.f_bsize).unwrap_or(0))
+    }
+
+    /// Whether O_DIRECT is on (F_GETFL).
+    fn is_direct(&self, fd: Fd<'_>) -> Result<bool, Errno> {
+        Ok(rustix::fs::fcntl_getfl(fd)?.contains(OFlags::DIRECT))
+    }
+
+    /// Turns O_DIRECT on or off (F_SETFL) for all descriptors of this open file; EINVAL where the filesystem has none.
+    fn set_direct(&self, fd: Fd<'_>, on: bool) -> Result<(), Errno> {
+        let mut flags = rustix::fs::fcntl_getfl(fd)?;
+        flags.set(OFlags::DIRECT, on);
+        rustix::fs::fcntl_setfl(fd, flags)
+    }
+}
+
+/// The kernel that this process runs on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Linux;
+
+impl Kernel for Linux {}

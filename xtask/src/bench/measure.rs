@@ -1,0 +1,171 @@
+//! One timed run.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use haul_sys::child;
+use haul_sys::rustix::fs::{Advice, fadvise, syncfs};
+
+use super::machine;
+use crate::shell::{self, Result};
+
+const BUFFER: usize = 1 << 20;
+
+/// What one run cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// From before the program starts until it has ended.
+    pub returned: Duration,
+    /// The same and a sync of the destination's filesystem.
+    pub durable: Duration,
+    /// CPU time of the program, user and system.
+    pub cpu: Duration,
+    /// Largest resident set in KiB.
+    pub max_rss_kib: u64,
+    /// Other programs used more than 5% of one core meanwhile.
+    pub disturbed: bool,
+}
+
+/// A program with its arguments, to which source and destination are added.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its name in the tables.
+    pub name: String,
+    /// The words of the command.
+    pub words: Vec<OsString>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Run {
+    /// The copy is right.
+    Measured(Sample),
+    /// The program said that it will not or cannot; its first words.
+    Refused(String),
+}
+
+/// Copies `source` to `dest` with one program and measures it; then compares the two.
+///
+/// # Errors
+/// When the machinery fails, or the copy differs from the source although the program was content.
+pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
+    let place = dest.parent().unwrap_or(dest);
+    let place = File::open(place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let sync = || syncfs(&place).map_err(|error| format!("syncfs: {error}"));
+    let size = fs::metadata(source).map_err(|error| format!("{}: {error}", source.display()))?.len();
+    // The destination's pages and as much again, then the source, which must be in memory as well.
+    super::memory::warm(size.saturating_mul(2))?;
+    read_through(source)?;
+    sync()?;
+
+    let mut words = program.words.iter();
+    let mut command = shell::command(words.next().ok_or("a program without a name")?);
+    command.args(words).arg(source).arg(dest).stdout(Stdio::null()).stderr(Stdio::piped());
+    let load = machine::user_time()?;
+    let start = Instant::now();
+    let mut process = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.name))?;
+    let mut said = String::new();
+    if let Some(mut stderr) = process.stderr.take() {
+        // Ends when the program does.
+        stderr.read_to_string(&mut said).map_err(|error| format!("{}: {error}", program.name))?;
+    }
+    let ended = child::wait(process).map_err(|error| format!("cannot wait for {}: {error}", program.name))?;
+    let returned = start.elapsed();
+    sync()?;
+    let durable = start.elapsed();
+    let load = machine::user_time()?.saturating_sub(load);
+    let status = ExitStatus::from_raw(ended.status);
+    if !status.success() {
+        return Ok(Run::Refused(format!("{status}: {}", said.lines().next().unwrap_or_default())));
+    }
+    if !dest.exists() {
+        return Err(format!("{} said that all is well, but there is no {}", program.name, dest.display()));
+    }
+    if !same(source, dest)? {
+        return Err(format!("{} made a WRONG COPY: {} differs", program.name, dest.display()));
+    }
+    drop_from_cache(dest)?;
+    let other = load.saturating_sub(ended.user);
+    Ok(Run::Measured(Sample {
+        returned,
+        durable,
+        cpu: ended.user + ended.system,
+        max_rss_kib: ended.max_rss_kib,
+        // The kernel counts in hundredths of a second, so less than three of them prove nothing.
+        disturbed: other > (durable / 20).max(Duration::from_millis(30)),
+    }))
+}
+
+/// Reads a file to its end, so that it is in the page cache.
+fn read_through(path: &Path) -> Result {
+    let mut file = open(path)?;
+    let mut buffer = vec![0; BUFFER];
+    while fill(&mut file, &mut buffer, path)? > 0 {}
+    Ok(())
+}
+
+/// Old copies must not fill the memory. The source stays: other runs need it.
+fn drop_from_cache(path: &Path) -> Result {
+    fadvise(open(path)?, 0, None, Advice::DontNeed).map_err(|error| format!("fadvise: {error}"))
+}
+
+/// Whether two files hold the same bytes.
+pub fn same(one: &Path, two: &Path) -> Result<bool> {
+    let (mut first, mut second) = (open(one)?, open(two)?);
+    let (mut left, mut right) = (vec![0; BUFFER], vec![0; BUFFER]);
+    loop {
+        let (count, other) = (fill(&mut first, &mut left, one)?, fill(&mut second, &mut right, two)?);
+        if count != other || left[..count] != right[..other] {
+            return Ok(false);
+        }
+        if count == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8], path: &Path) -> Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_short_or_differs_in_one_byte_is_not_the_same() {
+        let dir = std::env::temp_dir().join(format!("haul-xtask-same-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            fs::write(dir.join(name), bytes).unwrap();
+            dir.join(name)
+        };
+        let mut bytes = vec![7_u8; BUFFER + 10];
+        let (one, equal) = (write("one", &bytes), write("equal", &bytes));
+        let short = write("short", &bytes[..BUFFER]);
+        bytes[BUFFER + 9] = 8;
+        let other = write("other", &bytes);
+        let answers = [&equal, &short, &other].map(|two| same(&one, two).unwrap());
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(answers, [true, false, false]);
+    }
+}

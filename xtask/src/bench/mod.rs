@@ -1,0 +1,101 @@
+//! `cargo xtask bench`: times haul against other programs, by the rules that keep one from being fooled.
+//!
+//! * every copy is compared with its source;
+//! * memory is touched right before each timed run, since a virtual machine gives free pages back to its host;
+//! * the order of the programs rotates, and each run has a new destination, removed at the end of the place;
+//! * durable time is a figure of its own; other load on the machine is counted and marked.
+
+pub mod limit;
+pub mod machine;
+pub mod measure;
+pub mod memory;
+pub mod place;
+pub mod report;
+mod single_file;
+
+use crate::shell::Result;
+
+/// Runs the benchmark named by the first argument.
+///
+/// # Errors
+/// When there is no such benchmark, or a copy failed or was wrong.
+pub fn run(args: &[String]) -> Result {
+    match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
+        Some(("single-file", rest)) => single_file::run(&Options::parse(rest)?),
+        Some((other, _)) => Err(format!("no benchmark {other:?}; there is: single-file")),
+        None => Err("which benchmark? There is: single-file".into()),
+    }
+}
+
+/// What all benchmarks take.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a file.
+    pub size: u64,
+    /// Timed runs of each program at each place.
+    pub runs: usize,
+    /// Engines of haul to time beside its own choice.
+    pub engines: Vec<String>,
+    /// Places by name; empty for all.
+    pub places: Vec<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Options> {
+        let mut options = Options { size: 1 << 30, runs: 5, engines: Vec::new(), places: Vec::new() };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (name, value) = match arg.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (arg.as_str(), args.next().cloned().ok_or(format!("{arg} needs a value"))?),
+            };
+            let list = || value.split(',').map(str::to_owned).collect();
+            match name {
+                "--size" => options.size = parse_size(&value)?,
+                "--runs" => options.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
+                "--engine" => options.engines = list(),
+                "--place" => options.places = list(),
+                other => return Err(format!("unknown option {other:?}; there are --size, --runs, --engine, --place")),
+            }
+        }
+        if options.runs == 0 || options.size == 0 {
+            return Err("there is nothing to measure in 0 runs or 0 bytes".into());
+        }
+        Ok(options)
+    }
+}
+
+/// `64K`, `256M`, `1G` or plain bytes.
+fn parse_size(text: &str) -> Result<u64> {
+    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) if text.ends_with('K') => (digits, 10),
+        Some(digits) if text.ends_with('M') => (digits, 20),
+        Some(digits) => (digits, 30),
+        None => (text, 0),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number.and_then(|number| number.checked_mul(1 << shift)).ok_or(format!("{text:?} is no size (like 256M or 1G)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options> {
+        Options::parse(&args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_taken_with_and_without_equals_sign() {
+        let options = parse(&["--size", "64M", "--runs=3", "--engine=mapped,direct"]).unwrap();
+        assert_eq!((options.size, options.runs), (64 << 20, 3));
+        assert_eq!(options.engines, ["mapped", "direct"]);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for args in [&["--size", "x"][..], &["--size"], &["--runs", "0"], &["--size", "99999999999G"], &["--what=1"]] {
+            assert!(parse(args).is_err(), "{args:?}");
+        }
+    }
+}

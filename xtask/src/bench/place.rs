@@ -1,0 +1,151 @@
+//! Where copies are timed: a real filesystem, and others in loop images.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use haul_sys::rustix::fs::statvfs;
+
+use crate::shell::{self, Result};
+
+/// Set in the process that has a mount namespace of its own.
+const NAMESPACE: &str = "HAUL_BENCH_NAMESPACE";
+
+/// A filesystem to make in an image.
+#[derive(Debug, Clone, Copy)]
+pub struct Image {
+    /// Its name in `--place` and in the tables.
+    pub name: &'static str,
+    /// The command that makes it; the device is added.
+    pub mkfs: &'static [&'static str],
+    /// Files can share extents there.
+    pub reflink: bool,
+}
+
+/// Every filesystem that can be made.
+pub const IMAGES: &[Image] = &[
+    Image { name: "ext4", mkfs: &["mkfs.ext4", "-q", "-F"], reflink: false },
+    Image { name: "xfs-data", mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0"], reflink: false },
+    Image { name: "xfs-reflink", mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], reflink: true },
+    Image { name: "btrfs-reflink", mkfs: &["mkfs.btrfs", "-q", "-f"], reflink: true },
+];
+
+/// The name of the place on the filesystem of the temporary directory.
+pub const TEMPORARY: &str = "tmpdir";
+
+/// A directory on some filesystem, empty at first.
+pub struct Place {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// What it is, for the table's title.
+    pub title: String,
+    mounted: bool,
+}
+
+/// Starts this program again in a private mount namespace, if it is root and not in one yet. Then nothing that is
+/// mounted outlives the process, however it ends, and the loop devices go with the mounts.
+///
+/// # Errors
+/// When the new process cannot be started; otherwise it returns only where there is nothing to do.
+pub fn enter_namespace() -> Result {
+    if !shell::is_root() || std::env::var_os(NAMESPACE).is_some() {
+        return Ok(());
+    }
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = shell::command("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]).arg(program).args(std::env::args_os().skip(1));
+    Err(format!("cannot run unshare: {}", command.env(NAMESPACE, "1").exec()))
+}
+
+impl Place {
+    /// A directory in the temporary directory's own filesystem.
+    ///
+    /// # Errors
+    /// When it cannot be made or has not `space` bytes free.
+    pub fn temporary(space: u64) -> Result<Place> {
+        let dir = scratch(TEMPORARY)?;
+        let source = shell::output(shell::command("findmnt").args(["-n", "-o", "FSTYPE,SOURCE", "--target"]).arg(&dir));
+        let title = format!("{TEMPORARY}: {}", source?.split_whitespace().collect::<Vec<_>>().join(" on "));
+        let place = Place { dir, title, mounted: false };
+        match need(&place.dir, space) {
+            Ok(()) => Ok(place),
+            Err(why) => {
+                place.remove()?;
+                Err(why)
+            }
+        }
+    }
+
+    /// A new filesystem in an image with room for `space` bytes. The image has no name once it is attached, and the
+    /// loop device detaches itself when the filesystem is unmounted.
+    ///
+    /// # Errors
+    /// When it cannot be made or mounted.
+    pub fn image(image: &Image, space: u64) -> Result<Place> {
+        let dir = scratch(image.name)?;
+        let mut place = Place { title: format!("{}: in a loop image, direct I/O", image.name), dir, mounted: false };
+        match place.make(image, space) {
+            Ok(()) => Ok(place),
+            Err(why) => {
+                place.remove()?;
+                Err(why)
+            }
+        }
+    }
+
+    fn make(&mut self, image: &Image, space: u64) -> Result {
+        need(&self.dir, space)?;
+        let file = self.dir.join("image");
+        // Filesystems need room for themselves: btrfs keeps metadata twice, XFS refuses less than 300 MiB.
+        let size = (space + space / 8).max(512 << 20);
+        let made = File::create(&file).and_then(|file| file.set_len(size));
+        made.map_err(|error| format!("{}: {error}", file.display()))?;
+        let (program, args) = image.mkfs.split_first().ok_or("no mkfs")?;
+        // mkfs.btrfs talks of its defaults even with -q, and standard output is for the tables.
+        shell::run(shell::command(program).args(args).arg(&file).stdout(Stdio::null()))?;
+        let mut attach = shell::command("losetup");
+        let device = shell::output(attach.args(["--find", "--show", "--direct-io=on"]).arg(&file))?;
+        let device = device.trim();
+        // The device holds the file from now on; without a name it goes when the device goes.
+        fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let mounted = shell::run(shell::command("mount").arg(device).arg(&self.dir));
+        // Detaches at once if the mount failed, and with the unmount otherwise.
+        shell::run(shell::command("losetup").args(["--detach", device]))?;
+        mounted?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    /// Removes everything.
+    ///
+    /// # Errors
+    /// When something resists.
+    pub fn remove(self) -> Result {
+        if self.mounted {
+            shell::run(shell::command("umount").arg(&self.dir))?;
+        }
+        fs::remove_dir_all(&self.dir).map_err(|error| format!("cannot remove {}: {error}", self.dir.display()))
+    }
+}
+
+fn scratch(name: &str) -> Result<PathBuf> {
+    let dir = std::env::temp_dir().join(format!("haul-bench-{}-{name}", std::process::id()));
+    fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    Ok(dir)
+}
+
+fn need(dir: &Path, space: u64) -> Result {
+    let free = statvfs(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let free = free.f_bavail.saturating_mul(free.f_frsize);
+    if free > space + space / 4 {
+        return Ok(());
+    }
+    let name = dir.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
+    Err(format!(
+        "{name} needs {} MiB, {} MiB are free; use --size, --runs or TMPDIR",
+        (space + space / 4) >> 20,
+        free >> 20
+    ))
+}

@@ -1,0 +1,135 @@
+//! Medians and tables.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::measure::Sample;
+
+/// All runs of one program at one place.
+pub struct Row {
+    /// The program.
+    pub name: String,
+    /// Its good runs.
+    pub samples: Vec<Sample>,
+    /// What it said if it would not copy.
+    pub refused: Option<String>,
+}
+
+/// Median, smallest and largest of some figures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    /// Of some figures; `None` if there are none.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        let (min, max) = (*figures.first()?, *figures.last()?);
+        let middle = figures.len() / 2;
+        let median =
+            if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) };
+        Some(Spread { median, min, max })
+    }
+
+    fn seconds(self) -> String {
+        format!("{} ({}-{})", seconds(self.median), seconds(self.min), seconds(self.max))
+    }
+}
+
+impl Row {
+    /// Time until the program ended, in seconds.
+    pub fn returned(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(|sample| sample.returned.as_secs_f64()))
+    }
+
+    /// Time until the copy was durable, in seconds.
+    pub fn durable(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(|sample| sample.durable.as_secs_f64()))
+    }
+}
+
+/// A Markdown table. Ratios are of medians, against the first row: below 1 is faster than it.
+pub fn table(title: &str, rows: &[Row], limit: Option<Duration>) -> String {
+    let mut text = format!("### {title}\n");
+    let base = rows.first().map_or("?", |row| row.name.as_str());
+    let mut line = |words: String| writeln!(text, "{words}").unwrap_or_default(); // writing to a String cannot fail
+    line(format!("| program | n | returned s | durable s | CPU s | RSS MiB | returned / {base} | durable / {base} |"));
+    line("|---|---|---|---|---|---|---|---|".into());
+    let first = rows.first().and_then(|row| Some((row.returned()?.median, row.durable()?.median)));
+    for row in rows {
+        let (Some(returned), Some(durable)) = (row.returned(), row.durable()) else {
+            line(format!("| {} | 0 | {} | | | | | |", row.name, row.refused.as_deref().unwrap_or("no runs")));
+            continue;
+        };
+        let cpu = Spread::of(row.samples.iter().map(|sample| sample.cpu.as_secs_f64()));
+        let memory = row.samples.iter().map(|sample| sample.max_rss_kib).max().unwrap_or(0).div_ceil(1024);
+        let disturbed = row.samples.iter().filter(|sample| sample.disturbed).count();
+        let ratio =
+            |own: f64, other: Option<f64>| other.map_or_else(|| "?".into(), |other| format!("{:.2}", own / other));
+        line(format!(
+            "| {}{} | {} | {} | {} | {} | {memory} | {} | {} |",
+            row.name,
+            if disturbed > 0 { format!(" ({disturbed} disturbed)") } else { String::new() },
+            row.samples.len(),
+            returned.seconds(),
+            durable.seconds(),
+            cpu.map_or_else(String::new, |cpu| seconds(cpu.median)),
+            ratio(returned.median, first.map(|(returned, _)| returned)),
+            ratio(durable.median, first.map(|(_, durable)| durable)),
+        ));
+    }
+    if let Some(limit) = limit {
+        let limit = seconds(limit.as_secs_f64());
+        line(format!("| limit: fresh data, O_DIRECT, 8 MiB, depth 4 | 1 | | {limit} | | | | |"));
+    }
+    text
+}
+
+/// Three digits that matter.
+fn seconds(time: f64) -> String {
+    match time {
+        time if time < 0.1 => format!("{time:.4}"),
+        time if time < 10.0 => format!("{time:.2}"),
+        time => format!("{time:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(returned: u64, durable: u64) -> Sample {
+        let (returned, durable) = (Duration::from_millis(returned), Duration::from_millis(durable));
+        Sample { returned, durable, cpu: returned, max_rss_kib: 2048, disturbed: false }
+    }
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_both_middles() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).map(|spread| spread.median), Some(2.5));
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn ratios_are_of_medians_against_the_first_row() {
+        let row = |name: &str, samples: Vec<Sample>| Row { name: name.into(), samples, refused: None };
+        let rows = [
+            row("cp", vec![sample(900, 2000), sample(1000, 2000), sample(9000, 9000)]),
+            row("haul", vec![sample(500, 1500)]),
+        ];
+        let text = table("place", &rows, None);
+        assert!(text.contains("| cp | 3 | 1.00 (0.90-9.00) | 2.00 (2.00-9.00) | 1.00 | 2 | 1.00 | 1.00 |"), "{text}");
+        assert!(text.contains("| haul | 1 | 0.50 (0.50-0.50) | 1.50 (1.50-1.50) | 0.50 | 2 | 0.50 | 0.75 |"), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_refuses_has_a_row_that_says_why() {
+        let rows = [Row { name: "x".into(), samples: vec![], refused: Some("exit status: 1: no".into()) }];
+        assert!(table("place", &rows, None).contains("| x | 0 | exit status: 1: no |"));
+    }
+}

@@ -1,0 +1,124 @@
+//! `cargo xtask bench single-file`: one file of incompressible data, haul against cp.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::measure::{self, Program, Run};
+use super::place::{self, Image, Place};
+use super::report::{self, Row};
+use super::{Options, limit, machine};
+use crate::shell::{self, Result};
+
+/// Times all programs at all places and prints a table for each.
+///
+/// # Errors
+/// When cp or haul's own choice fails anywhere, or any copy is wrong. An engine may refuse.
+pub fn run(options: &Options) -> Result {
+    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
+    place::enter_namespace()?;
+    let haul = shell::target().join("release/haul");
+    let programs = programs(&haul, &options.engines);
+    let wanted = |name: &str| options.places.is_empty() || options.places.iter().any(|place| place == name);
+    let images: Vec<&Image> = place::IMAGES.iter().filter(|image| wanted(image.name)).collect();
+    if let Some(unknown) = options.places.iter().find(|name| !known(name)) {
+        return Err(format!("no place {unknown:?}; there are: {}", place_names().join(", ")));
+    }
+    let copies = (options.runs * programs.len()) as u64;
+    // The source, a copy for each run, and the file of the limit.
+    let data = options.size.saturating_mul(copies + 2);
+
+    println!("One file of {} MiB, warm, {} runs, order rotating.", options.size >> 20, options.runs);
+    println!("{}.", machine::describe(&haul)?);
+    println!("A disturbed run had other load on the machine. RSS is never below that of the measuring program.\n");
+    let mut slower = Vec::new();
+    let mut measure = |place: Place, reflink: bool| -> Result {
+        let answer = one_place(&place, &programs, options, reflink);
+        let title = place.title.clone();
+        place.remove()?;
+        if !answer? {
+            slower.push(title);
+        }
+        Ok(())
+    };
+    if wanted(place::TEMPORARY) {
+        measure(Place::temporary(data)?, false)?;
+    }
+    if !shell::is_root() && !images.is_empty() {
+        println!(
+            "Not measured, since this is not root: {}.",
+            images.iter().map(|i| i.name).collect::<Vec<_>>().join(", ")
+        );
+        return Ok(());
+    }
+    for image in images {
+        let space = if image.reflink {
+            options.size.saturating_mul(3 + options.engines.len() as u64 * options.runs as u64)
+        } else {
+            data
+        };
+        measure(Place::image(image, space)?, image.reflink)?;
+    }
+    match slower.len() {
+        0 => println!("haul returned at least as early as cp everywhere (ratio of medians at most 1.00)."),
+        _ => println!("haul returned later than cp (ratio of medians above 1.00): {}.", slower.join("; ")),
+    }
+    Ok(())
+}
+
+fn known(name: &str) -> bool {
+    place_names().contains(&name)
+}
+
+fn place_names() -> Vec<&'static str> {
+    let mut names = vec![place::TEMPORARY];
+    names.extend(place::IMAGES.iter().map(|image| image.name));
+    names
+}
+
+/// cp first, as the others are compared with it; then haul's own choice, then the engines asked for.
+fn programs(haul: &Path, engines: &[String]) -> Vec<Program> {
+    let mut programs = vec![
+        Program { name: "cp".into(), words: vec!["cp".into()] },
+        Program { name: "haul".into(), words: vec![haul.into()] },
+    ];
+    programs.extend(engines.iter().map(|engine| Program {
+        name: format!("haul --engine={engine}"),
+        words: vec![haul.into(), format!("--engine={engine}").into()],
+    }));
+    programs
+}
+
+/// Measures and prints; whether haul returned at least as early as cp.
+fn one_place(place: &Place, programs: &[Program], options: &Options, reflink: bool) -> Result<bool> {
+    eprintln!("{} ...", place.title);
+    let source = place.dir.join("source");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&source)?;
+        io::copy(&mut File::open("/dev/urandom")?.take(options.size), &mut file)?;
+        file.sync_all()
+    };
+    write().map_err(|error| format!("{}: {error}", source.display()))?;
+    let limit = if reflink { None } else { limit::measure(&place.dir, options.size)? };
+
+    let row = |program: &Program| Row { name: program.name.clone(), samples: Vec::new(), refused: None };
+    let mut rows: Vec<Row> = programs.iter().map(row).collect();
+    for round in 0..options.runs {
+        for turn in 0..programs.len() {
+            let which = (round + turn) % programs.len();
+            let dest = place.dir.join(format!("copy-{which}-{round}"));
+            match measure::run(&programs[which], &source, &dest)? {
+                Run::Measured(sample) => rows[which].samples.push(sample),
+                Run::Refused(why) => rows[which].refused = Some(why),
+            }
+        }
+    }
+    println!("{}", report::table(&place.title, &rows, limit));
+    if let Some(row) = rows.iter().take(2).find(|row| row.refused.is_some()) {
+        return Err(format!("{} failed: {}", row.name, row.refused.as_deref().unwrap_or_default()));
+    }
+    // Removed only now: ext4 is slow for a while after a large file was deleted.
+    fs::remove_file(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    let medians: Vec<f64> = rows.iter().filter_map(|row| Some(row.returned()?.median)).collect();
+    Ok(medians.len() >= 2 && medians[1] <= medians[0])
+}

@@ -1,0 +1,100 @@
+//! `cargo xtask layers`: the house plan, checked.
+//!
+//! * crates: front ends -> haul-copy -> haul-guest, haul-sys; front ends never import each other
+//! * `unsafe` only in crates/sys, and every other crate forbids it
+//! * rooms of crates/copy/src: imports go down, never up or sideways
+//! * the libraries neither print, nor exit, nor read the environment
+//! * files of at most 700 lines, functions of at most 80
+
+mod crates;
+mod paths;
+mod rooms;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::shell::{self, Result};
+use source::Source;
+
+/// One breach of the plan.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    file: String,
+    line: usize,
+    why: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.why)
+    }
+}
+
+/// Checks and prints, as a task of its own.
+///
+/// # Errors
+/// When there are violations.
+pub fn run() -> Result {
+    check().map(|summary| println!("{summary}"))
+}
+
+/// Checks the whole workspace and prints each violation.
+///
+/// # Errors
+/// When there are violations; the message is their number.
+pub fn check() -> Result<String> {
+    let root = shell::root();
+    let mut found = crates::check_manifests(root)?;
+    let mut sources = Vec::new();
+    for file in rust_files(root)? {
+        let text = fs::read_to_string(root.join(&file)).map_err(|error| format!("{}: {error}", file.display()))?;
+        sources.push(Source::parse(&file.to_string_lossy(), &text)?);
+    }
+    let count = sources.len();
+    found.extend(judge(&sources));
+    found.sort();
+    found.dedup();
+    for violation in &found {
+        println!("{violation}");
+    }
+    match found.len() {
+        0 => Ok(format!("{count} files keep the plan")),
+        many => Err(format!("{many} violations of the house plan")),
+    }
+}
+
+/// All rules that look at sources.
+fn judge(sources: &[Source]) -> Vec<Violation> {
+    let mut found: Vec<Violation> = sources.iter().flat_map(Source::check).collect();
+    found.extend(sources.iter().flat_map(crates::check_paths));
+    found.extend(rooms::check(sources));
+    found
+}
+
+/// Every Rust file of the workspace, relative to its root.
+fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut dirs: Vec<PathBuf> = ["crates", "xtask", "tests", "fuzz"].iter().map(|dir| root.join(dir)).collect();
+    dirs.retain(|dir| dir.is_dir());
+    while let Some(dir) = dirs.pop() {
+        let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+        for entry in fs::read_dir(&dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            if entry.file_type().map_err(failed)?.is_dir() {
+                if entry.file_name() != "target" {
+                    dirs.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path.strip_prefix(root).map_err(|error| error.to_string())?.to_owned());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

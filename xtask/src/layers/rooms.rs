@@ -1,0 +1,106 @@
+//! The rooms of crates/copy/src and who may import from whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Violation;
+use super::source::Source;
+
+/// The rooms from the bottom to the top. A file imports from rooms further down only, or from its own.
+const LEVELS: &[&[&str]] = &[
+    &["plan", "manifest", "facts", "moved", "stats", "events", "error"],
+    &["walk", "engine", "meta", "verify", "ranges", "journal"],
+    &["strategy"],
+    &["run"],
+    &["lib"],
+];
+
+/// The rooms of plain data at the bottom describe one another, so they may import sideways, but never in a circle.
+const DATA: usize = 0;
+
+fn level(room: &str) -> Option<usize> {
+    LEVELS.iter().position(|rooms| rooms.contains(&room))
+}
+
+/// One import within the crate.
+struct Import<'a> {
+    from: &'a str,
+    to: String,
+    source: &'a Source,
+    line: usize,
+}
+
+/// Checks every file of crates/copy/src.
+pub fn check(sources: &[Source]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut sideways = Vec::new();
+    for source in sources.iter().filter(|source| !source.is_test) {
+        let Some(from) = source.file.strip_prefix("crates/copy/src/").map(room_of_file) else { continue };
+        if level(from).is_none() {
+            let rooms = LEVELS.concat().join(", ");
+            found.push(source.violation(1, format!("{from} is not a room of the house plan; those are {rooms}")));
+            continue;
+        }
+        for path in source.paths(false) {
+            if path.path.first().is_some_and(|first| first.starts_with("haul_")) {
+                continue;
+            }
+            let to = path.path.first().filter(|first| level(first).is_some()).map_or("lib", String::as_str).to_owned();
+            let import = Import { from, to, source, line: path.line };
+            match objection(&import) {
+                Some(why) => found.push(source.violation(import.line, why)),
+                None if level(from) == Some(DATA) && import.to != from => sideways.push(import),
+                None => {}
+            }
+        }
+    }
+    found.extend(circles(&sideways));
+    found
+}
+
+/// `engine/direct.rs` stands in the room `engine`.
+fn room_of_file(file: &str) -> &str {
+    file.split(['/', '.']).next().unwrap_or(file)
+}
+
+fn objection(import: &Import<'_>) -> Option<String> {
+    let (from, to) = (import.from, import.to.as_str());
+    let (above, below) = (level(from)?, level(to)?);
+    if from == to || below < above || (above == below && above == DATA) {
+        None
+    } else if to == "lib" {
+        Some(format!("{from} imports from the root of the crate, which stands above it; name the room"))
+    } else if above == below {
+        Some(format!("{from} imports sideways from {to}; what both need belongs below, what joins them above"))
+    } else {
+        Some(format!("{from} imports upwards from {to}"))
+    }
+}
+
+/// Every import that closes a circle among the rooms of data.
+fn circles(imports: &[Import<'_>]) -> Vec<Violation> {
+    let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for import in imports {
+        edges.entry(import.from).or_default().insert(&import.to);
+    }
+    let reaches = |start: &str, goal: &str| {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![start];
+        while let Some(room) = next.pop() {
+            if room == goal {
+                return true;
+            }
+            if seen.insert(room) {
+                next.extend(edges.get(room).into_iter().flatten());
+            }
+        }
+        false
+    };
+    imports
+        .iter()
+        .filter(|import| reaches(&import.to, import.from))
+        .map(|import| {
+            let why = format!("{} imports {} and, perhaps by others, the other way round", import.from, import.to);
+            import.source.violation(import.line, why)
+        })
+        .collect()
+}

@@ -1,0 +1,198 @@
+//! One Rust file and the rules that need no other file.
+
+use std::str::FromStr;
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+use super::Violation;
+use super::paths::{self, Found};
+
+/// Lines of a file at most, tests beside the code included.
+pub const FILE_LINES: usize = 700;
+/// Lines of a function at most, from `fn` to the closing brace.
+pub const FUNCTION_LINES: usize = 80;
+
+/// Crates whose code may not talk to the process around it (rule 9 of the house).
+const LIBRARIES: &[&str] = &["copy", "guest", "sys"];
+
+/// One file, parsed.
+pub struct Source {
+    /// Relative to the root of the workspace.
+    pub file: String,
+    /// The whole file is test code: it stands in `tests/` or `benches/`, or is a `tests.rs`.
+    pub is_test: bool,
+    lines: usize,
+    tokens: TokenStream,
+    syntax: syn::File,
+}
+
+impl Source {
+    /// Parses a file.
+    ///
+    /// # Errors
+    /// When it is not Rust.
+    pub fn parse(file: &str, text: &str) -> Result<Source, String> {
+        let wrong = |line: usize, error: &dyn std::fmt::Display| format!("{file}:{line}: {error}");
+        let syntax = syn::parse_file(text).map_err(|error| wrong(error.span().start().line, &error))?;
+        let tokens = TokenStream::from_str(text).map_err(|error| wrong(error.span().start().line, &error))?;
+        let in_tests = file.split('/').any(|part| matches!(part, "tests" | "benches" | "tests.rs"));
+        Ok(Source { file: file.to_owned(), is_test: in_tests, lines: text.lines().count(), tokens, syntax })
+    }
+
+    /// The folder of the crate, for files of `crates/`.
+    pub fn crate_folder(&self) -> Option<&str> {
+        self.file.strip_prefix("crates/")?.split('/').next()
+    }
+
+    /// Paths that lead out of their module.
+    pub fn paths(&self, with_tests: bool) -> Vec<Found> {
+        paths::find(self.tokens.clone(), &self.module(), with_tests)
+    }
+
+    /// A violation in this file.
+    pub fn violation(&self, line: usize, why: impl Into<String>) -> Violation {
+        Violation { file: self.file.clone(), line, why: why.into() }
+    }
+
+    /// All rules for one file.
+    pub fn check(&self) -> Vec<Violation> {
+        let mut found = self.unsafe_code();
+        found.extend(self.lengths());
+        found.extend(self.surroundings());
+        found
+    }
+
+    /// The module that the file is, from the root of its crate.
+    fn module(&self) -> Vec<String> {
+        let inside = self.file.split_once("/src/").map_or("", |(_, inside)| inside);
+        let stem = inside.strip_suffix(".rs").unwrap_or(inside);
+        let mut module: Vec<String> = stem.split('/').map(str::to_owned).collect();
+        if module.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main" | "")) {
+            module.pop();
+        }
+        module
+    }
+
+    fn unsafe_code(&self) -> Vec<Violation> {
+        if self.file.starts_with("crates/sys/") {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        each_token(self.tokens.clone(), &mut |token, _| {
+            if is_word(token, "unsafe") {
+                found.push(self.violation(token.span().start().line, "unsafe code outside crates/sys"));
+            }
+        });
+        let is_root = self.file.ends_with("/src/lib.rs") || self.file.ends_with("/src/main.rs");
+        if is_root && !self.syntax.attrs.iter().any(forbids_unsafe) {
+            found.push(self.violation(1, "the crate does not say #![forbid(unsafe_code)]"));
+        }
+        found
+    }
+
+    fn lengths(&self) -> Vec<Violation> {
+        if self.is_test {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        if self.lines > FILE_LINES {
+            let why = format!("the file has {} lines; {FILE_LINES} are the limit", self.lines);
+            found.push(self.violation(FILE_LINES + 1, why));
+        }
+        let mut functions = Functions(Vec::new());
+        functions.visit_file(&self.syntax);
+        for (name, line, lines) in functions.0 {
+            if lines > FUNCTION_LINES {
+                found
+                    .push(self.violation(line, format!("fn {name} has {lines} lines; {FUNCTION_LINES} are the limit")));
+            }
+        }
+        found
+    }
+
+    fn surroundings(&self) -> Vec<Violation> {
+        if self.is_test || !self.crate_folder().is_some_and(|folder| LIBRARIES.contains(&folder)) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        each_token(paths::without_tests(self.tokens.clone()), &mut |token, next| {
+            let TokenTree::Ident(word) = token else { return };
+            let word = word.to_string();
+            let is = |index: usize, wanted: &str| next.get(index).is_some_and(|token| token.to_string() == wanted);
+            let path = is(0, ":") && is(1, ":");
+            let why = match word.as_str() {
+                "print" | "println" | "eprint" | "eprintln" | "dbg" if is(0, "!") => "prints",
+                "std" if path && is(2, "env") => "reads the environment",
+                "process" if path && (is(2, "exit") || is(2, "abort")) => "ends the process",
+                _ => return,
+            };
+            found.push(self.violation(token.span().start().line, format!("the library {why}; that is for front ends")));
+        });
+        found
+    }
+}
+
+fn forbids_unsafe(attribute: &syn::Attribute) -> bool {
+    let tokens = match &attribute.meta {
+        syn::Meta::List(list) if list.path.is_ident("forbid") => list.tokens.clone(),
+        _ => return false,
+    };
+    tokens.into_iter().any(|token| is_word(&token, "unsafe_code"))
+}
+
+fn is_word(token: &TokenTree, wanted: &str) -> bool {
+    matches!(token, TokenTree::Ident(word) if word == wanted)
+}
+
+/// Calls `look` with each token and those that follow it in the same group.
+fn each_token(tokens: TokenStream, look: &mut dyn FnMut(&TokenTree, &[TokenTree])) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (at, token) in tokens.iter().enumerate() {
+        look(token, &tokens[at + 1..]);
+        if let TokenTree::Group(group) = token {
+            each_token(group.stream(), look);
+        }
+    }
+}
+
+/// Name, first line and length in lines of each function that is no test.
+struct Functions(Vec<(String, usize, usize)>);
+
+impl Functions {
+    fn add(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        let first = signature.fn_token.span().start().line;
+        let last = block.brace_token.span.close().end().line;
+        self.0.push((signature.ident.to_string(), first, last - first + 1));
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.add(&item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.add(&item.sig, &item.block);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if let Some(block) = &item.default {
+            self.add(&item.sig, block);
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        let of_tests = item.attrs.iter().any(|attribute| {
+            attribute.path().is_ident("cfg")
+                && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+        });
+        if !of_tests {
+            visit::visit_item_mod(self, item);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Good and bad snippets for each rule.
+
+use super::source::{FILE_LINES, FUNCTION_LINES, Source};
+use super::{Violation, crates, judge};
+
+fn violations(files: &[(&str, &str)]) -> Vec<String> {
+    let sources: Vec<Source> = files.iter().map(|(file, text)| Source::parse(file, text).unwrap()).collect();
+    judge(&sources).iter().map(Violation::to_string).collect()
+}
+
+#[track_caller]
+fn good(file: &str, text: &str) {
+    assert_eq!(violations(&[(file, text)]), [""; 0]);
+}
+
+#[track_caller]
+fn bad(file: &str, text: &str, line: usize, why: &str) {
+    let found = violations(&[(file, text)]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with(&format!("{file}:{line}: ")), "{found:?}");
+    assert!(found[0].contains(why), "{found:?}");
+}
+
+#[test]
+fn imports_from_rooms_below_are_fine() {
+    good("crates/copy/src/engine/direct.rs", "use crate::plan::Plan;\nuse super::Job;\nuse haul_sys::Errno;");
+    good("crates/copy/src/strategy.rs", "use crate::{facts::Inode, engine::{Job, Side}};");
+    good("crates/copy/src/run/mod.rs", "mod files;\nuse self::files::F;\nuse crate::strategy::choose;");
+    good("crates/copy/src/run/files.rs", "use super::Session;\nuse super::super::walk::Entry;");
+    good("crates/copy/src/events.rs", "use crate::error::Error;");
+}
+
+#[test]
+fn imports_upwards_are_found() {
+    bad("crates/copy/src/plan.rs", "\nuse crate::engine::Job;", 2, "plan imports upwards from engine");
+    bad("crates/copy/src/engine/mod.rs", "use crate::run::Cancel;", 1, "upwards from run");
+    bad("crates/copy/src/engine/wrap/throttle.rs", "use super::super::super::run::Cancel;", 1, "upwards from run");
+    bad("crates/copy/src/strategy.rs", "use super::run::Cancel;", 1, "upwards from run");
+}
+
+#[test]
+fn imports_sideways_are_found() {
+    bad("crates/copy/src/meta/mod.rs", "use crate::walk::Entry;", 1, "meta imports sideways from walk");
+}
+
+#[test]
+fn imports_from_the_root_of_the_crate_are_found() {
+    bad("crates/copy/src/plan.rs", "use crate::Plan;", 1, "root of the crate");
+    bad("crates/copy/src/plan.rs", "use crate::*;", 1, "root of the crate");
+}
+
+#[test]
+fn one_bad_branch_of_a_use_tree_is_found_at_its_line() {
+    let text = "use crate::{\n    plan::Plan,\n    run::{Cancel, Session},\n    error::Error,\n};";
+    let found = violations(&[("crates/copy/src/walk/mod.rs", text)]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|line| line.starts_with("crates/copy/src/walk/mod.rs:3: walk imports upwards")));
+}
+
+#[test]
+fn paths_in_bodies_types_and_macros_are_found() {
+    bad("crates/copy/src/facts.rs", "fn f() {\n    crate::engine::go();\n}", 2, "upwards from engine");
+    bad("crates/copy/src/facts.rs", "struct S(\ncrate::walk::Entry);", 2, "upwards from walk");
+    bad("crates/copy/src/facts.rs", "fn f() {\n    assert!(crate::run::ok(),\n \"\");\n}", 2, "upwards from run");
+    bad("crates/copy/src/facts.rs", "macro_rules! m {\n    () => { $crate::meta::X };\n}", 2, "upwards from meta");
+}
+
+#[test]
+fn paths_in_inline_modules_are_resolved() {
+    good("crates/copy/src/meta/mod.rs", "mod inner {\n    use super::Other;\n    use super::super::plan::Plan;\n}");
+    bad("crates/copy/src/meta/mod.rs", "mod inner {\n    use super::super::walk::Entry;\n}", 2, "sideways from walk");
+}
+
+#[test]
+fn scopes_comments_and_strings_are_no_imports() {
+    good(
+        "crates/copy/src/plan.rs",
+        "//! See [`crate::run`].\npub(in crate::run) struct S;\npub(crate) fn f() -> &'static str { \"crate::run\" }",
+    );
+}
+
+#[test]
+fn unit_tests_may_import_from_anywhere_in_the_crate() {
+    good("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests {\n    use crate::run::run;\n}");
+    good("crates/copy/src/plan.rs", "#[cfg(test)]\nuse crate::run::run;\nuse crate::error::Error;");
+    bad(
+        "crates/copy/src/plan.rs",
+        "#[cfg(test)]\nuse crate::run::run;\nuse crate::walk::Entry;",
+        3,
+        "upwards from walk",
+    );
+}
+
+#[test]
+fn data_rooms_may_not_import_in_a_circle() {
+    let events = ("crates/copy/src/events.rs", "use crate::error::Error;");
+    let error = ("crates/copy/src/error.rs", "use crate::facts::Inode;");
+    assert_eq!(violations(&[events, error]), [""; 0]);
+    let facts = ("crates/copy/src/facts.rs", "use crate::events::Event;");
+    assert_eq!(violations(&[events, error, facts]).len(), 3);
+}
+
+#[test]
+fn an_unknown_room_is_found() {
+    bad("crates/copy/src/misc.rs", "fn f() {}", 1, "misc is not a room");
+}
+
+#[test]
+fn front_ends_do_not_import_each_other() {
+    bad("crates/lab/src/probe.rs", "\nuse haul_mpi::x;", 2, "crate lab may not import crate mpi");
+    good("crates/lab/src/probe.rs", "use haul_copy::plan::Plan;");
+}
+
+#[test]
+fn guest_and_sys_import_nothing_of_ours() {
+    bad("crates/guest/src/gpt.rs", "use haul_sys::Errno;", 1, "it may import nothing of ours");
+    bad("crates/sys/src/child.rs", "fn f() { haul_copy::run::run() }", 1, "crate sys may not import crate copy");
+}
+
+#[test]
+fn tests_keep_the_graph_of_crates_too() {
+    bad("crates/copy/tests/all.rs", "use haul_lab::x;", 1, "crate copy may not import crate lab");
+    good("crates/copy/tests/all.rs", "use haul_copy::run::run;\nuse haul_sys::Errno;");
+}
+
+#[test]
+fn manifests_obey_the_same_graph() {
+    assert!(crates::objection("copy", "haul", false).is_some());
+    assert!(crates::objection("guest", "haul-sys", true).is_some());
+    assert!(crates::objection("new", "haul-sys", false).is_some());
+    assert!(crates::objection("cli", "haul-copy", false).is_none());
+    assert!(crates::objection("guest", "rustix", false).is_none());
+}
+
+#[test]
+fn crates_for_tests_are_for_tests_only() {
+    assert!(crates::objection("copy", "haul-testbed", true).is_none());
+    assert!(crates::objection("copy", "haul-testbed", false).is_some());
+    assert!(crates::objection("testbed", "haul-sys", false).is_none());
+}
+
+#[test]
+fn unsafe_code_outside_sys_is_found() {
+    bad("crates/cli/src/a.rs", "fn f() {\n    unsafe { g() }\n}", 2, "unsafe code outside crates/sys");
+    bad("crates/cli/src/a.rs", "macro_rules! m {\n    () => { unsafe { g() } };\n}", 2, "unsafe code");
+    bad("crates/cli/tests/a.rs", "unsafe fn g() {}", 1, "unsafe code");
+    good("crates/sys/src/a.rs", "fn f() { unsafe { g() } }");
+    good("crates/cli/src/a.rs", "// unsafe\nconst A: &str = \"unsafe\";");
+}
+
+#[test]
+fn a_crate_must_forbid_unsafe_code() {
+    bad("crates/lab/src/main.rs", "fn main() {}", 1, "forbid(unsafe_code)");
+    good("crates/lab/src/main.rs", "#![forbid(unsafe_code)]\nfn main() {}");
+}
+
+#[test]
+fn a_library_keeps_to_itself() {
+    bad("crates/copy/src/plan.rs", "fn f() {\n    println!(\"x\");\n}", 2, "prints");
+    bad("crates/copy/src/plan.rs", "use std::env;", 1, "environment");
+    bad("crates/sys/src/x.rs", "fn f() { std::process::exit(1) }", 1, "ends the process");
+    good("crates/cli/src/x.rs", "fn f() { println!(); std::process::exit(1) }");
+    good("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests { fn f() { println!(); } }");
+}
+
+#[test]
+fn a_long_file_is_found() {
+    good("crates/cli/src/a.rs", &"\n".repeat(FILE_LINES));
+    bad("crates/cli/src/a.rs", &"\n".repeat(FILE_LINES + 1), FILE_LINES + 1, "701 lines");
+    good("crates/cli/tests/a.rs", &"\n".repeat(FILE_LINES + 1));
+}
+
+#[test]
+fn a_long_function_is_found() {
+    let function = |lines: usize| format!("\nfn long() {{{}}}", "\n".repeat(lines - 1));
+    good("crates/cli/src/a.rs", &function(FUNCTION_LINES));
+    bad("crates/cli/src/a.rs", &function(FUNCTION_LINES + 1), 2, "fn long has 81 lines");
+    let method = format!("impl S {{ {} }}", function(FUNCTION_LINES + 1));
+    bad("crates/cli/src/a.rs", &method, 2, "fn long");
+    good("crates/cli/src/a.rs", &format!("#[cfg(test)]\nmod tests {{ {} }}", function(FUNCTION_LINES + 1)));
+}

@@ -1,0 +1,79 @@
+//! The Debian packages that the tests need. The list is here and nowhere else.
+
+use std::process::Command;
+
+use crate::shell::{self, Result};
+
+/// A package, a program by which to see that it is there, and what the tests want it for.
+struct Package {
+    name: &'static str,
+    program: &'static str,
+    reason: &'static str,
+}
+
+const fn package(name: &'static str, program: &'static str, reason: &'static str) -> Package {
+    Package { name, program, reason }
+}
+
+const PACKAGES: &[Package] = &[
+    package("e2fsprogs", "mkfs.ext4", "ext4 in loop images; chattr and lsattr for inode flags"),
+    package("xfsprogs", "mkfs.xfs", "XFS in loop images, with and without reflink; xfs_io for extents"),
+    package("btrfs-progs", "mkfs.btrfs", "btrfs in loop images"),
+    package("mount", "losetup", "loop devices and mounting"),
+    package(
+        "util-linux",
+        "unshare",
+        "private mount namespaces; prlimit, setpriv, script (a terminal for the progress bar)",
+    ),
+    package("acl", "setfacl", "ACLs to keep, and getfacl to compare them"),
+    package("attr", "setfattr", "extended attributes to keep, and getfattr to compare them"),
+    package("libcap2-bin", "setcap", "file capabilities to keep"),
+    package("rsync", "rsync", "compares trees by checksum, an opinion that is not haul's"),
+    package("diffutils", "diff", "the second opinion on contents"),
+    package("strace", "strace", "asserts which system calls a copy makes"),
+    package("bash", "bash", "loads its completion file"),
+    package("zsh", "zsh", "loads its completion file"),
+    package("fish", "fish", "loads its completion file"),
+    package("man-db", "man", "renders the man page and warns of its faults"),
+];
+
+/// Installs what is missing, as root or by sudo; says what it found.
+///
+/// # Errors
+/// When something is missing and cannot be installed; the message is the command that would.
+pub fn install() -> Result<String> {
+    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !shell::has(package.program)).collect();
+    if missing.is_empty() {
+        return Ok(format!("{} packages, all there", PACKAGES.len()));
+    }
+    for package in &missing {
+        println!("missing: {} ({})", package.name, package.reason);
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    if !shell::has("apt-get") {
+        return Err(format!("this is no Debian; please install what provides: {}", names.join(" ")));
+    }
+    shell::run(apt_get()?.arg("update"))?;
+    shell::run(apt_get()?.args(["install", "--yes", "--no-install-recommends"]).args(&names))?;
+    match missing.iter().find(|package| !shell::has(package.program)) {
+        None => Ok(format!("{} packages, installed {}", PACKAGES.len(), names.join(" "))),
+        Some(package) => Err(format!("package {} is installed but there is no {}", package.name, package.program)),
+    }
+}
+
+fn apt_get() -> Result<Command> {
+    let quiet = ["--quiet", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120"];
+    if shell::is_root() {
+        let mut command = shell::command("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(quiet);
+        return Ok(command);
+    }
+    if !shell::has("sudo") {
+        return Err(
+            "packages are missing, and this is neither root nor is there sudo; run `cargo xtask test` as root".into()
+        );
+    }
+    let mut command = shell::command("sudo");
+    command.args(["--non-interactive", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(quiet);
+    Ok(command)
+}

@@ -1,0 +1,78 @@
+//! Running programs and finding things.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a task gives back; the error is a message for people.
+pub type Result<T = ()> = std::result::Result<T, String>;
+
+/// The root of the workspace.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that runs this task, working in the root of the workspace.
+pub fn cargo() -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A program in the root of the workspace, without standard input and with the system's directories in its path.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).stdin(Stdio::null()).env("PATH", search_path());
+    command
+}
+
+/// Runs a command to its end with its output shown.
+pub fn run(command: &mut Command) -> Result {
+    let status = command.status().map_err(|error| format!("cannot run {}: {error}", line(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command))) }
+}
+
+/// Runs a command and gives its standard output, which must be text.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cannot run {}: {error}", line(command)))?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", line(command), output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", line(command)))
+}
+
+/// The command as one would type it.
+pub fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut words = vec![program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.join(" ")
+}
+
+/// Whether a program is there, also in the directories that only root has in its path.
+pub fn has(program: &str) -> bool {
+    let path = search_path();
+    std::env::split_paths(&path).any(|dir| {
+        dir.join(program).metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    haul_sys::rustix::process::geteuid().is_root()
+}
+
+fn search_path() -> std::ffi::OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/local/sbin:/usr/sbin:/sbin");
+    path
+}
