@@ -1,8 +1,8 @@
 //! Inode flags (`chattr`) and project IDs.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
@@ -71,8 +71,8 @@ impl Object<'_> {
     /// # Errors
     /// ENOTTY or EOPNOTSUPP where the filesystem has none, ENOSYS for a device node or symbolic link before 6.17.
     pub fn inode_flags(self) -> Result<u32, Errno> {
-        if !self.path_only {
-            return ioctl_getflags(self).map(|flags| flags.bits());
+        if let Some(opened) = self.for_ioctl() {
+            return ioctl_getflags(&opened).map(|flags| flags.bits());
         }
         let attributes = file_getattr(self)?;
         let set = SAME.iter().filter(|(bit, _)| attributes.flags & u64::from(*bit) != 0);
@@ -85,8 +85,8 @@ impl Object<'_> {
     /// As for reading; EPERM without the capability that some flags need; EOPNOTSUPP or EINVAL for a flag that does not
     /// fit the filesystem or the file.
     pub fn set_inode_flags(self, flags: u32) -> Result<(), Errno> {
-        if !self.path_only {
-            return ioctl_setflags(self, IFlags::from_bits_retain(flags));
+        if let Some(opened) = self.for_ioctl() {
+            return ioctl_setflags(&opened, IFlags::from_bits_retain(flags));
         }
         let mut attributes = file_getattr(self)?;
         for (bit, flag) in SAME {
@@ -103,12 +103,12 @@ impl Object<'_> {
     /// # Errors
     /// ENOTTY or EOPNOTSUPP where the filesystem has none, ENOSYS for a device node or symbolic link before 6.17.
     pub fn project(self) -> Result<Project, Errno> {
-        let (id, flags) = if self.path_only {
+        let (id, flags) = if let Some(opened) = self.for_ioctl() {
+            let attributes = get_fsxattr(opened.as_fd())?;
+            (attributes.project, u64::from(attributes.flags))
+        } else {
             let attributes = file_getattr(self)?;
             (attributes.project, attributes.flags)
-        } else {
-            let attributes = get_fsxattr(self.as_fd())?;
-            (attributes.project, u64::from(attributes.flags))
         };
         Ok(Project { id, inherited: flags & u64::from(xflag::PROJECT_INHERIT) != 0 })
     }
@@ -119,17 +119,42 @@ impl Object<'_> {
     /// As for reading; EPERM or EINVAL outside the first user namespace; EOPNOTSUPP on ext4 without the feature.
     pub fn set_project(self, project: Project) -> Result<(), Errno> {
         let inherit = if project.inherited { xflag::PROJECT_INHERIT } else { 0 };
-        if self.path_only {
+        let Some(opened) = self.for_ioctl() else {
             let mut attributes = file_getattr(self)?;
             attributes.project = project.id;
             attributes.flags = attributes.flags & !u64::from(xflag::PROJECT_INHERIT) | u64::from(inherit);
             return file_setattr(self, &attributes);
-        }
-        let mut attributes = get_fsxattr(self.as_fd())?;
+        };
+        let mut attributes = get_fsxattr(opened.as_fd())?;
         attributes.project = project.id;
         attributes.flags = attributes.flags & !xflag::PROJECT_INHERIT | inherit;
         // SAFETY: the kernel reads a struct fsxattr for this opcode, which has the size that the opcode says.
-        unsafe { ioctl(self, Setter::<SET, FsXattr>::new(attributes)) }
+        unsafe { ioctl(&opened, Setter::<SET, FsXattr>::new(attributes)) }
+    }
+
+    /// A descriptor that takes an ioctl. One opened with `O_PATH` does not; a directory is opened again through it,
+    /// which no other file is: that may block or wake a device. (`file_getattr` would do for a directory as well, but
+    /// not before 6.17, and it has no bits for what only btrfs or ext4 know.)
+    fn for_ioctl(&self) -> Option<Opened<'_>> {
+        if !self.path_only {
+            return Some(Opened::Borrowed(self.fd));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        open(&*magic_link(*self), flags, Mode::empty()).ok().map(Opened::Owned)
+    }
+}
+
+enum Opened<'a> {
+    Borrowed(BorrowedFd<'a>),
+    Owned(OwnedFd),
+}
+
+impl AsFd for Opened<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Opened::Borrowed(fd) => *fd,
+            Opened::Owned(fd) => fd.as_fd(),
+        }
     }
 }
 

@@ -57,10 +57,7 @@ impl Object<'_> {
         }
         match retry_on_intr(|| fchmodat2(self.fd, mode)) {
             // Before 6.6.
-            Err(Errno::NOSYS) => {
-                let link = magic_link(self);
-                retry_on_intr(|| fs::chmod(&*link, Mode::from_raw_mode(mode)))
-            }
+            Err(Errno::NOSYS) => self.set_mode_by_link(mode),
             result => result,
         }
     }
@@ -75,12 +72,19 @@ impl Object<'_> {
         }
         match retry_on_intr(|| fs::utimensat(self, c"", times, AtFlags::EMPTY_PATH)) {
             // Before 5.8.
-            Err(Errno::INVAL | Errno::NOENT | Errno::BADF) => {
-                let link = magic_link(self);
-                retry_on_intr(|| fs::utimensat(fs::CWD, &*link, times, AtFlags::empty()))
-            }
+            Err(Errno::INVAL | Errno::NOENT | Errno::BADF) => self.set_times_by_link(times),
             result => result,
         }
+    }
+
+    fn set_mode_by_link(self, mode: u32) -> Result<(), Errno> {
+        let link = magic_link(self);
+        retry_on_intr(|| fs::chmod(&*link, Mode::from_raw_mode(mode)))
+    }
+
+    fn set_times_by_link(self, times: &Timestamps) -> Result<(), Errno> {
+        let link = magic_link(self);
+        retry_on_intr(|| fs::utimensat(fs::CWD, &*link, times, AtFlags::empty()))
     }
 
     /// Fills the buffer with the names of all extended attributes that the caller may see, each ended by a zero byte.
@@ -160,4 +164,74 @@ pub(crate) fn outcome(result: libc::c_long) -> Result<(), Errno> {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::path::PathBuf;
+
+    use rustix::fs::{CWD, FileType, OFlags, Statx, StatxFlags, Timespec};
+
+    use super::*;
+
+    /// A FIFO and a symbolic link to it, held with `O_PATH`; the names are gone.
+    fn made(name: &str) -> (OwnedFd, OwnedFd) {
+        let path =
+            |kind| -> PathBuf { std::env::temp_dir().join(format!("haul-{name}-{}-{kind}", std::process::id())) };
+        let hold = |path| fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
+        let (fifo, link) = (path("fifo"), path("link"));
+        fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        std::os::unix::fs::symlink(&fifo, &link).unwrap();
+        let held = (hold(&fifo), hold(&link));
+        std::fs::remove_file(fifo).unwrap();
+        std::fs::remove_file(link).unwrap();
+        held
+    }
+
+    fn stat(fd: &OwnedFd) -> Statx {
+        fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).unwrap()
+    }
+
+    #[test]
+    fn old_kernels_set_the_mode_by_the_magic_link() {
+        let (fifo, link) = made("mode");
+        Object { fd: fifo.as_fd(), path_only: true }.set_mode_by_link(0o4751).unwrap();
+        assert_eq!(u32::from(stat(&fifo).stx_mode) & 0o7777, 0o4751);
+        // The link itself has no mode, and what it leads to is left alone.
+        assert_eq!(Object { fd: link.as_fd(), path_only: true }.set_mode_by_link(0o600), Err(Errno::OPNOTSUPP));
+    }
+
+    #[test]
+    fn old_kernels_set_the_times_by_the_magic_link() {
+        let (fifo, link) = made("times");
+        let time = |seconds| Timespec { tv_sec: seconds, tv_nsec: 999_999_999 };
+        for (fd, seconds) in [(&fifo, 5), (&link, 7)] {
+            let times = Timestamps { last_access: time(seconds), last_modification: time(-seconds) };
+            Object { fd: fd.as_fd(), path_only: true }.set_times_by_link(&times).unwrap();
+        }
+        for (fd, seconds) in [(&fifo, 5), (&link, 7)] {
+            let stat = stat(fd);
+            assert_eq!((stat.stx_atime.tv_sec, stat.stx_atime.tv_nsec), (seconds, 999_999_999));
+            assert_eq!((stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec), (-seconds, 999_999_999));
+        }
+    }
+
+    #[test]
+    fn large_lists_and_values_make_the_buffer_grow() {
+        let mut wanted = 0;
+        let mut buffer = Vec::new();
+        let result = fill(&mut buffer, |buffer| {
+            wanted += 1;
+            if buffer.capacity() < 60_000 {
+                return Err(Errno::RANGE);
+            }
+            buffer.resize(60_000, 1);
+            Ok(60_000)
+        });
+        assert_eq!((result, buffer.len()), (Ok(()), 60_000));
+        assert!(wanted > 1);
+        assert_eq!(fill(&mut buffer, |_| Err(Errno::RANGE)), Err(Errno::RANGE));
+        assert_eq!(fill(&mut buffer, |_| Err(Errno::NODATA)), Err(Errno::NODATA));
+    }
 }

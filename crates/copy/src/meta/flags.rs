@@ -61,6 +61,9 @@ fn has_none(errno: Errno) -> bool {
 }
 
 fn keep_flags(request: &Request<'_>, kept: &[(IFlags, char)], report: Report<'_>) -> bool {
+    if request.links_to_source() {
+        return true;
+    }
     let (source, dest) = (request.source, request.dest);
     let mask = kept.iter().fold(0, |mask, (flag, _)| mask | flag.bits());
     let wanted = match source.object.inode_flags() {
@@ -104,6 +107,9 @@ fn set_flags(object: Object<'_>, current: u32, wanted: u32, kept: &[(IFlags, cha
 }
 
 fn keep_project(request: &Request<'_>, report: Report<'_>) -> bool {
+    if request.links_to_source() {
+        return true;
+    }
     let (source, dest) = (request.source, request.dest);
     let wanted = match source.object.project() {
         Ok(project) => Project { inherited: project.inherited && dest.inode.kind == Kind::Directory, ..project },

@@ -99,6 +99,14 @@ pub struct Request<'a> {
     pub memory: &'a PairMemory,
 }
 
+impl Request<'_> {
+    /// The destination is a symbolic link to the source (`-s`). It has times of its own, but keeping the owner or the
+    /// flags of another kind of file makes no sense; cp leaves them alone.
+    fn links_to_source(&self) -> bool {
+        self.dest.inode.kind == Kind::SymbolicLink && self.source.inode.kind != Kind::SymbolicLink
+    }
+}
+
 /// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file.
 #[derive(Debug, Default)]
 pub struct PairMemory(Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>);

@@ -24,7 +24,10 @@ pub enum Result {
 /// Gives the destination the source's owner and group.
 pub fn keep(request: &Request<'_>, report: Report<'_>) -> Result {
     let (source, dest) = (request.source.inode, request.dest.inode);
-    if !request.preserve.ownership || (source.user, source.group) == (dest.user, dest.group) {
+    if !request.preserve.ownership
+        || request.links_to_source()
+        || (source.user, source.group) == (dest.user, dest.group)
+    {
         return Result::Kept;
     }
     // Between the change of owner and the change of mode, the new owner's file would have the old file's permissions.

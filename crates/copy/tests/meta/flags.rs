@@ -37,7 +37,8 @@ fn held<T>(path: &Path, path_only: bool, act: impl FnOnce(Object<'_>) -> T) -> T
 /// Copies once; success and messages.
 fn try_copy(source: &Path, dest: &Path, options: &Options, memory: &PairMemory) -> (bool, Vec<String>) {
     let mut messages = Vec::new();
-    let done = copy(source, dest, options, false, memory, &mut |error| messages.push(words(&error, dest)));
+    // Directories are held with O_PATH in a run, other files are not.
+    let done = copy(source, dest, options, source.is_dir(), memory, &mut |error| messages.push(words(&error, dest)));
     (done, messages)
 }
 

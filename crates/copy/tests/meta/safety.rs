@@ -81,6 +81,34 @@ fn what_replaces_the_destination_is_left_alone() {
     }
 }
 
+/// A link to the source is not the source: it gets times, not the owner.
+#[test]
+fn a_symbolic_link_to_the_source_is_as_cp_makes_it() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(root) = bed.mount(Fs::Ext4) else { return };
+    shell(&root, "echo data > source; chown 1234:4321 source; chattr +d source; setfattr -n user.a -v 1 source");
+    let source = below(&root, "source");
+    set_times(&source, (1_000_000_000, 1), (900_000_000, 2));
+    for flags in ["-s", "-s -p", "-s -a", "-s --preserve=all"] {
+        let options = Options { flags: Vec::new(), ..Options::of(flags.trim_start_matches("-s")) };
+        let mut cp = Command::new("/bin/cp");
+        let done =
+            cp.env("LC_ALL", "C").args(flags.split(' ')).args([&source, &below(&root, "of-cp")]).output().unwrap();
+        let expected = (
+            done.status.success(),
+            String::from_utf8(done.stderr).unwrap().lines().map(|line| line.replace("/bin/cp: ", "")).collect(),
+        );
+        symlink(&source, below(&root, "of-haul")).unwrap();
+        let mut options = options;
+        options.preserve.flags = true;
+        let dest = below(&root, "of-haul");
+        assert_eq!(finish_held((&source, &dest), &options, true, || {}, false), expected, "{flags}");
+        let times = options.preserve.timestamps;
+        assert_eq!(describe(&dest, times), describe(&below(&root, "of-cp"), times), "{flags}");
+        shell(&root, "rm of-cp of-haul");
+    }
+}
+
 /// Also one that stands there already: cp changes it if a directory below it had to be made.
 #[test]
 fn directories_of_parents_are_as_cp_makes_them() {
