@@ -4,6 +4,10 @@
 //! or repeat one.
 #![forbid(unsafe_code)]
 
+mod bad_input;
+mod deep;
 mod judge;
+mod odd_files;
 mod property;
+mod same_file;
 mod support;
