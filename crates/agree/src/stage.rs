@@ -267,7 +267,9 @@ pub fn clear(root: &Path) -> io::Result<()> {
         if fs::symlink_metadata(&path)?.is_dir() {
             match fs::remove_dir_all(&path) {
                 Ok(()) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::ReadOnlyFilesystem) => {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::ReadOnlyFilesystem) =>
+                {
                     unmount_below(&path)?;
                     fs::remove_dir_all(&path)?;
                 }

@@ -230,7 +230,8 @@ fn a_dangling_destination_link_is_written_through_only_for_posix() {
             symlink("nowhere", work.join("dangling"))?;
             symlink("nowhere", work.join("d/f"))
         };
-        for argv in [&["f", "dangling"][..], &["f", "d"], &["-f", "f", "dangling"], &["--remove-destination", "f", "d"]] {
+        for argv in [&["f", "dangling"][..], &["f", "d"], &["-f", "f", "dangling"], &["--remove-destination", "f", "d"]]
+        {
             place.agree(&scene, &Call::new(argv));
             let mut call = Call::new(argv);
             call.environment.push(("POSIXLY_CORRECT".to_owned(), "1".to_owned()));

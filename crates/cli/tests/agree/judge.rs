@@ -10,8 +10,7 @@ use haul_agree::report::report;
 use crate::support::{REFERENCE, room};
 
 fn play(room: &Path, tested: &Path, seed: u64, cases: u64, failures: usize) -> Bag {
-    let plan =
-        Hunt { reference: REFERENCE.into(), tested: tested.to_owned(), cases, seed, failures, shrink: false };
+    let plan = Hunt { reference: REFERENCE.into(), tested: tested.to_owned(), cases, seed, failures, shrink: false };
     hunt(&plan, room).expect("the judge can work")
 }
 

@@ -48,7 +48,12 @@ fn files_of_proc_and_sys_are_copied_to_their_last_byte() {
                     let copy = directory.join(Path::new(source).file_name().expect("a name"));
                     let wanted = fs::read(source).expect("was readable a moment ago");
                     let found = fs::read(&copy).unwrap_or_else(|error| panic!("{options} {source}: {error}: {said}"));
-                    assert!(found == wanted, "{options} {source} to {target}: {} of {} bytes", found.len(), wanted.len());
+                    assert!(
+                        found == wanted,
+                        "{options} {source} to {target}: {} of {} bytes",
+                        found.len(),
+                        wanted.len()
+                    );
                 }
                 fs::remove_dir_all(&directory).expect("the directory can be removed");
             }
@@ -109,7 +114,10 @@ fn files(root: &Path) -> io::Result<BTreeMap<String, u64>> {
             if entry.file_type()?.is_dir() {
                 left.push(entry.path());
             } else {
-                found.insert(entry.path().strip_prefix(root).unwrap_or(&entry.path()).display().to_string(), entry.metadata()?.ino());
+                found.insert(
+                    entry.path().strip_prefix(root).unwrap_or(&entry.path()).display().to_string(),
+                    entry.metadata()?.ino(),
+                );
             }
         }
     }
@@ -134,8 +142,7 @@ fn equal_inode_numbers_on_two_filesystems_do_not_lose_a_file() {
             let wanted = files(&from).expect("a listing");
             let collides = wanted.values().any(|&other| other == ino)
                 || files(&to).expect("a listing").values().any(|number| wanted.values().any(|other| other == number));
-            let run =
-                std::process::Command::new(&place.cp).args(["-a", "s"]).arg(&target).current_dir(&from).output();
+            let run = std::process::Command::new(&place.cp).args(["-a", "s"]).arg(&target).current_dir(&from).output();
             let run = run.expect("starts");
             assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
             let found = files(&target).expect("a listing");
@@ -191,9 +198,8 @@ fn fifos_and_sockets_are_recreated_and_never_opened() {
 #[test]
 fn the_contents_of_a_device_are_copied_when_asked() {
     sealed("--copy-contents", |place| {
-        let scene = |work: &Path| {
-            build(work, &[Node::new(b"s", Kind::Directory), Node::new(b"s/null", Kind::Character(1, 3))])
-        };
+        let scene =
+            |work: &Path| build(work, &[Node::new(b"s", Kind::Directory), Node::new(b"s/null", Kind::Character(1, 3))]);
         let done = place.agree(&scene, &Call::new(&["-r", "--copy-contents", "s", "d"]));
         assert_eq!((done.after[&b"work/d/null"[..]].kind, done.after[&b"work/d/null"[..]].size), ('f', 0));
         let single = place.play(Place::Memory, &scene, &Call::new(&["s/null", "copy"]));

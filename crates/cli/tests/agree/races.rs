@@ -55,7 +55,9 @@ fn texts(root: &Path) -> Vec<(PathBuf, String)> {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => left.push(entry.path()),
-                Ok(kind) if kind.is_file() => found.push((entry.path(), fs::read_to_string(entry.path()).unwrap_or_default())),
+                Ok(kind) if kind.is_file() => {
+                    found.push((entry.path(), fs::read_to_string(entry.path()).unwrap_or_default()))
+                }
                 _ => {}
             }
         }
@@ -63,7 +65,12 @@ fn texts(root: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-fn under_attack(name: &str, scene: impl Fn(&Path) + Sync, swapped: [&str; 2], round: impl Fn(&Path, &Path, &Mutex<()>) + Sync) {
+fn under_attack(
+    name: &str,
+    scene: impl Fn(&Path) + Sync,
+    swapped: [&str; 2],
+    round: impl Fn(&Path, &Path, &Mutex<()>) + Sync,
+) {
     sealed(name, |place| {
         let room = place.room.join("attack");
         fs::create_dir(&room).expect("a directory");
