@@ -95,7 +95,7 @@ fn fallback(program: &Program, dir: &Path) -> Result<bool> {
         return Ok(false);
     };
     let (source, dest) = (dir.join("small"), dir.join(format!("small-{engine}")));
-    fs::write(&source, [b'x'; 1 << 20]).map_err(|error| format!("{}: {error}", source.display()))?;
+    fs::write(&source, vec![b'x'; 1 << 20]).map_err(|error| format!("{}: {error}", source.display()))?;
     let mut words = program.words.iter();
     let mut command = shell::command(words.next().ok_or("a program without a name")?);
     command.args(words).arg("--explain").arg(&source).arg(&dest);
