@@ -18,8 +18,10 @@ pub fn parent_creation_mode(source_permissions: u32, preserve: &Preserve) -> Cre
     Creation { mode: wanted & !omitted, omitted, extra: 0 }
 }
 
-/// Gives such a directory, made or found, the metadata that cp gives it: times, owner, mode, in words of its own.
-/// Call it for the innermost directory first, after everything was copied. False if it failed.
+/// Gives such a directory the metadata that cp gives it: times, owner, mode, in words of its own. False if it failed.
+///
+/// As cp does it: if the innermost directory was there, none of them is touched; else all are, also those found. Call
+/// it after everything was copied, the innermost first.
 pub fn finish_parent(request: &Request<'_>, report: Report<'_>) -> bool {
     let (source, dest) = (request.source, request.dest);
     if request.preserve.timestamps

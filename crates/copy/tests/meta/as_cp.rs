@@ -7,7 +7,9 @@ use std::process::Command;
 
 use haul_testbed::{Bed, Fs};
 
-use crate::scene::{NOBODY, Options, Outcome, as_user, below, describe, run, set_times, shell, with_cp, with_haul};
+use crate::scene::{
+    NOBODY, Options, Outcome, as_user, below, describe, replicate, run, set_times, shell, with_cp, with_haul,
+};
 
 const OPTIONS: [&str; 19] = [
     "",
@@ -97,15 +99,15 @@ const FOUND_DIRECTORIES: [&str; 4] = [
 fn compare(
     source: &Path,
     parent: &Path,
-    found: Option<&str>,
+    found: Option<&Path>,
     options: &Options,
     who: (u32, u32),
     path_only: bool,
 ) -> Option<String> {
     let (expected, actual) = (below(parent, "of-cp"), below(parent, "of-haul"));
     if let Some(found) = found {
-        shell(parent, &found.replace('X', "of-cp"));
-        shell(parent, &found.replace('X', "of-haul"));
+        replicate(found, &expected);
+        replicate(found, &actual);
     }
     let complete = |outcome: Outcome, dest: &Path| {
         // Times that could not be set are those of the copying.
@@ -165,6 +167,19 @@ fn make_parents(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Makes what may stand at the destination.
+fn make_found(directory: &Path) -> Vec<PathBuf> {
+    let lines = FOUND_FILES.iter().chain(&FOUND_DIRECTORIES);
+    lines
+        .zip(0..)
+        .map(|(line, number)| {
+            let name = format!("found-{number}");
+            shell(directory, &line.replace('X', &name));
+            below(directory, &name)
+        })
+        .collect()
+}
+
 /// Everything on one filesystem for one user.
 fn compare_all(fs: Fs, who: (u32, u32), options: &[&'static str]) {
     let Some(bed) = Bed::new() else { return };
@@ -172,6 +187,7 @@ fn compare_all(fs: Fs, who: (u32, u32), options: &[&'static str]) {
     let devices: &[_] = if who.0 == 0 { &DEVICES } else { &[] };
     let sources = make_sources(&root, &[&SOURCES[..], devices].concat());
     let parents = make_parents(&root);
+    let found = make_found(&root);
     let mut differences = Vec::new();
     for options in options.iter().copied().map(Options::of) {
         for source in &sources {
@@ -182,12 +198,9 @@ fn compare_all(fs: Fs, who: (u32, u32), options: &[&'static str]) {
                 }
             }
             let kind = fs::symlink_metadata(source).unwrap().file_type();
-            let found: &[&str] = match () {
-                () if kind.is_file() => &FOUND_FILES,
-                () if kind.is_dir() => &FOUND_DIRECTORIES,
-                () => &[],
-            };
-            for found in found {
+            for found in
+                found.iter().filter(|found| kind.is_file() && found.is_file() || kind.is_dir() && found.is_dir())
+            {
                 differences.extend(compare(source, &parents[0], Some(found), &options, who, false));
             }
         }

@@ -2,4 +2,5 @@
 
 mod as_cp;
 mod flags;
+mod safety;
 mod scene;

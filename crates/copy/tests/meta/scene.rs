@@ -1,11 +1,11 @@
 //! What the tests share: one file copied with the library's metadata code, by hand and by cp, and what became of it.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -289,6 +289,23 @@ fn xattrs(path: &Path) -> Vec<(String, Vec<u8>)> {
         .collect();
     all.sort();
     all
+}
+
+/// Makes another file or directory like this one, but for times.
+pub fn replicate(template: &Path, path: &Path) {
+    let stat = fs::metadata(template).unwrap();
+    if stat.is_dir() { fs::create_dir(path) } else { fs::copy(template, path).map(drop) }.unwrap();
+    chown(path, Some(stat.uid()), Some(stat.gid())).unwrap();
+    // The special bits, then the ACL, which is among the attributes.
+    fs::set_permissions(path, stat.permissions()).unwrap();
+    let held = open(path, OFlags::RDONLY, Mode::empty()).unwrap();
+    for (name, value) in xattrs(template) {
+        // XFS shows its ACLs a second time.
+        if !name.starts_with("trusted.SGI_") {
+            Object { fd: held.as_fd(), path_only: false }.set_xattr(&CString::new(name).unwrap(), &value).unwrap();
+        }
+    }
+    assert_eq!(describe(path, false), describe(template, false));
 }
 
 /// Sets both times of a file, also of a symbolic link: seconds and nanoseconds.
