@@ -2,14 +2,15 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use haul_copy::error::{Error, What};
-use haul_copy::plan::Plan;
+use haul_copy::meta::XattrRules;
+use haul_copy::plan::{Plan, Wish};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,6 +22,9 @@ use crate::record::Record;
 use crate::report::Report;
 use crate::watch::{self, Caught};
 use crate::words;
+
+/// Which extended attributes are not copied: libattr's file.
+const XATTR_RULES: &str = "/etc/xattr.conf";
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
@@ -85,7 +89,7 @@ impl Command {
             // Without the thread signals have their default effect, and the copy is as good as any.
             Err(_) => Caught::default(),
         };
-        let session = Session { observer: &*self.report, confirm: &*self.report, cancel, partials };
+        let session = Session { observer: &*self.report, confirm: &*self.report, cancel, partials, xattr_rules: self.xattr_rules() };
         let summary = run::run(&self.plan, &session);
         name_damaged(&self.report, &summary.damaged);
         let output_failed = !self.report.finish();
@@ -107,6 +111,19 @@ impl Command {
             std::process::exit(128 + signal);
         });
         watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), cancel, abandon)
+    }
+
+    /// The rules of the system for extended attributes, read only if they are needed.
+    fn xattr_rules(&self) -> XattrRules {
+        if self.plan.preserve.xattr == Wish::No {
+            return XattrRules::default();
+        }
+        // Where the file cannot be read, other programs take their built-in rules, too.
+        let Ok(text) = std::fs::read(XATTR_RULES) else { return XattrRules::default() };
+        XattrRules::parse(&text).unwrap_or_else(|line| {
+            self.report.complain(format!("warning: {XATTR_RULES}: {line}; built-in rules are used").as_bytes());
+            XattrRules::default()
+        })
     }
 
     fn end_by(&self, signal: i32) {
