@@ -171,7 +171,10 @@ fn fits_double_quotes(pieces: &[Piece<'_>]) -> bool {
 
 fn in_single_quotes(pieces: &[Piece<'_>]) -> Vec<u8> {
     let mut quoted = vec![b'\''];
-    let mut escaping = false;
+    // GNU looks at a name with an apostrophe twice, and the second time believes that it is still behind the escape
+    // that the name ends with. The words are compared byte for byte, so haul does the same.
+    let has_apostrophe = pieces.iter().any(|piece| matches!(piece, Piece::Apostrophe));
+    let mut escaping = has_apostrophe && matches!(pieces.last(), Some(Piece::Escaped(_)));
     for piece in pieces {
         match piece {
             Piece::Plain(character) => {
