@@ -380,8 +380,7 @@ pub const FLAGS: &[Flag] = &[
         short: "f",
         long: "force",
         help: "remove a destination that cannot be opened, and try again",
-        details: "Has no effect with -n. With -l and -s, and for links of the source, an existing destination is \
-                  removed first.",
+        details: "Has no effect with -n. With -l and -s an existing destination is removed first.",
         ..Flag::new(Id::Force, Destination)
     },
     Flag {

@@ -177,7 +177,7 @@ mod tests {
             ("--deb", Id::Debug),
             ("--k", Id::KeepDirectorySymlink),
             ("--b", Id::Backup),
-            ("--bu", Id::BufferSize),
+            ("--bu=1", Id::BufferSize),
             ("--pa", Id::Parents),
             ("--path", Id::Parents),
             ("--pro", Id::Progress),

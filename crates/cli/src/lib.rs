@@ -8,6 +8,7 @@ pub mod app;
 pub mod argmatch;
 pub mod exit;
 pub mod flags;
+pub mod generate;
 
 pub mod getopt;
 pub mod help;
