@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::case::Case;
 use crate::snapshot::{Item, Snapshot};
 use crate::stage::Outcome;
 
@@ -28,7 +27,7 @@ impl fmt::Display for Difference {
 }
 
 /// Compares what the reference did with what the program under test did.
-pub fn compare(case: &Case, reference: &Outcome, tested: &Outcome) -> Vec<Difference> {
+pub fn compare(reference: &Outcome, tested: &Outcome) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut add = |sort: &str, path: &[u8], left: String, right: String| {
         let known = found.iter().any(|other: &Difference| other.sort == sort && other.path == path);
@@ -59,7 +58,7 @@ pub fn compare(case: &Case, reference: &Outcome, tested: &Outcome) -> Vec<Differ
     let stubs = stubs(reference, tested);
     for (path, left) in &reference.after {
         match tested.after.get(path) {
-            Some(right) => items(case, path, left, right, reference, &stubs, &mut add),
+            Some(right) => items(path, left, right, reference, &stubs, &mut add),
             None if stubs.contains(path) => {}
             None => add(&format!("missing-{}", left.kind), path, describe(left), "nothing".to_owned()),
         }
@@ -114,7 +113,6 @@ fn stubs(reference: &Outcome, tested: &Outcome) -> Vec<Vec<u8>> {
 }
 
 fn items(
-    case: &Case,
     path: &[u8],
     left: &Item,
     right: &Item,
@@ -146,16 +144,15 @@ fn items(
         });
     }
     field("xattr", attributes(&left.xattrs), attributes(&right.xattrs));
-    if let Some(problem) = blocks(case, left, right) {
+    if let Some(problem) = blocks(reference.fills_holes, left, right) {
         field("blocks", left.blocks.to_string(), format!("{} ({problem})", right.blocks));
     }
 }
 
 /// Allocation must not be larger than the reference's where that has holes, and be whole for `--sparse=never`.
-fn blocks(case: &Case, left: &Item, right: &Item) -> Option<&'static str> {
+fn blocks(never: bool, left: &Item, right: &Item) -> Option<&'static str> {
     /// Blocks that hold the extent list count too, and depend on the order of writing.
     const SLACK: u64 = 16;
-    let never = case.argv().iter().any(|word| word.starts_with(b"--sparse=n"));
     let whole = |item: &Item| item.blocks * 512 >= item.size;
     if left.kind != 'f' {
         None

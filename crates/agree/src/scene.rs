@@ -138,7 +138,7 @@ fn create(root: &Path, node: &Node) -> io::Result<()> {
         Kind::Directory => fs::create_dir(&path)?,
         Kind::MountPoint => {
             fs::create_dir(&path)?;
-            mount_tmpfs(&path)?;
+            mount_tmpfs(&path, "64m")?;
         }
         Kind::Symlink(target) => std::os::unix::fs::symlink(OsStr::from_bytes(&absolute(root, target)), &path)?,
         Kind::HardLink(first) => fs::hard_link(below(root, first), &path)?,
@@ -152,9 +152,9 @@ fn create(root: &Path, node: &Node) -> io::Result<()> {
 }
 
 /// Mounts a small tmpfs; needs a private mount namespace, or the mount outlives the test.
-pub fn mount_tmpfs(path: &Path) -> io::Result<()> {
-    let options = Some("mode=0755,size=64m");
-    nix::mount::mount(Some("tmpfs"), path, Some("tmpfs"), nix::mount::MsFlags::empty(), options)?;
+pub fn mount_tmpfs(path: &Path, size: &str) -> io::Result<()> {
+    let options = Some(format!("mode=0755,size={size}"));
+    nix::mount::mount(Some("tmpfs"), path, Some("tmpfs"), nix::mount::MsFlags::empty(), options.as_deref())?;
     Ok(())
 }
 

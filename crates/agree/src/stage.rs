@@ -38,6 +38,58 @@ pub struct Outcome {
     pub after: Snapshot,
     /// The scene could not be looked at: its paths became too long.
     pub too_deep: bool,
+    /// Holes had to be filled.
+    pub fills_holes: bool,
+}
+
+/// One command line and all that goes with it.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    /// Words after the program's name; `@/` at the start of one stands for the scene.
+    pub argv: Vec<Vec<u8>>,
+    /// The whole environment but `PATH`.
+    pub environment: Vec<(String, String)>,
+    /// The file mode creation mask.
+    pub umask: u32,
+    /// The user to become; 0 stays.
+    pub user: u32,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    /// A command that starts the copier, such as `prlimit --fsize=1`.
+    pub starter: Vec<String>,
+    /// Where standard output goes, if not into the outcome.
+    pub stdout: Option<PathBuf>,
+}
+
+impl Call {
+    /// A call of root in the C locale.
+    pub fn new(argv: &[&str]) -> Call {
+        let argv = argv.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let environment = vec![("LC_ALL".to_owned(), "C".to_owned())];
+        Call { argv, environment, umask: 0o022, ..Call::default() }
+    }
+
+    fn command(&self, program: &Path, work: &Path) -> Command {
+        let mut command = match self.starter.split_first() {
+            None => {
+                let mut command = Command::new(program);
+                command.arg0("cp");
+                command
+            }
+            Some((starter, options)) => {
+                let mut command = Command::new(starter);
+                command.args(options).args(["bash", "-c", "exec -a cp \"$0\" \"$@\""]).arg(program);
+                command
+            }
+        };
+        command.env_clear().env("PATH", "/usr/bin:/bin").envs(self.environment.iter().cloned());
+        for word in &self.argv {
+            let word = if word.starts_with(b"@/") { absolute(work, word) } else { word.clone() };
+            command.arg(OsString::from_vec(word));
+        }
+        command.current_dir(work);
+        command
+    }
 }
 
 /// One thread's place to play. Dropped with the thread: its mounts live in the thread's own namespace.
@@ -48,10 +100,11 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Prepares filesystems below `home`, which must exist and belong to this thread alone.
+    /// Prepares filesystems below `home`, which must exist and belong to this thread alone; with `images` XFS and
+    /// btrfs too.
     ///
     /// As root the calling thread gets a mount namespace in which only `home` can be written.
-    pub fn new(home: &Path) -> io::Result<Stage> {
+    pub fn new(home: &Path, images: bool) -> io::Result<Stage> {
         let privileged = rustix::process::geteuid().is_root();
         let stage = Stage { home: home.to_owned(), privileged };
         fs::create_dir_all(home.join("disk"))?;
@@ -63,6 +116,8 @@ impl Stage {
             mount(none, "/", none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none)?;
             fs::create_dir_all(home.join("memory"))?;
             mount(Some("tmpfs"), &home.join("memory"), Some("tmpfs"), MsFlags::empty(), Some("size=512m"))?;
+        }
+        if privileged && images {
             image(home, "xfs", &["-q"])?;
             image(home, "btrfs", &["-q"])?;
         }
@@ -82,7 +137,27 @@ impl Stage {
 
     /// Builds the case's scene, runs `program` on it as `cp`, and takes everything away again.
     pub fn play(&self, case: &Case, program: &Path, limit: Duration) -> io::Result<Outcome> {
-        let root = self.root(case.place);
+        let call = Call {
+            argv: case.argv(),
+            environment: case.environment.clone(),
+            umask: case.umask,
+            user: user(case),
+            stdin: case.stdin.clone(),
+            ..Call::default()
+        };
+        self.perform(case.place, &|work| build(work, &case.nodes), &call, program, limit)
+    }
+
+    /// Lets `scene` fill an empty directory, runs `program` there as `cp`, and takes everything away again.
+    pub fn perform(
+        &self,
+        place: Place,
+        scene: &dyn Fn(&Path) -> io::Result<()>,
+        call: &Call,
+        program: &Path,
+        limit: Duration,
+    ) -> io::Result<Outcome> {
+        let root = self.root(place);
         clear(&root)?;
         let start = SystemTime::now();
         let outer = root.join("outer");
@@ -92,44 +167,43 @@ impl Stage {
         for directory in [&outer, &work] {
             fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
             if self.privileged {
-                std::os::unix::fs::chown(directory, Some(user(case)), Some(user(case)))?;
+                std::os::unix::fs::chown(directory, Some(call.user), Some(call.user))?;
             }
         }
-        build(&work, &case.nodes)?;
+        scene(&work)?;
         let before = take(&outer, start)?;
-        let (status, timed_out, stdout, stderr) = self.run(case, program, &work, limit)?;
+        let (status, timed_out, stdout, stderr) = self.run(call, program, &work, limit)?;
         let (after, too_deep) = match take(&outer, start) {
             // Longer than a path can be: made by a copier that copies its own copies.
             Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => (Snapshot::new(), true),
             taken => (taken?, false),
         };
         clear(&root)?;
-        Ok(Outcome { status, timed_out, stdout, stderr, before, after, too_deep })
+        let fills_holes = call.argv.iter().any(|word| word.starts_with(b"--sparse=n"));
+        Ok(Outcome { status, timed_out, stdout, stderr, before, after, too_deep, fills_holes })
     }
 
     fn run(
         &self,
-        case: &Case,
+        call: &Call,
         program: &Path,
         work: &Path,
         limit: Duration,
     ) -> io::Result<(String, bool, Vec<u8>, Vec<u8>)> {
         let mut files = [memory()?, memory()?, memory()?];
-        files[0].write_all(&case.stdin)?;
+        files[0].write_all(&call.stdin)?;
         files[0].rewind()?;
-        let mut command = Command::new(program);
-        command.arg0("cp").env_clear().env("PATH", "/usr/bin:/bin").envs(case.environment.iter().cloned());
-        for word in case.argv() {
-            let word = if word.starts_with(b"@/") { absolute(work, &word) } else { word };
-            command.arg(OsString::from_vec(word));
-        }
-        command.current_dir(work).stdin(files[0].try_clone()?).stdout(files[1].try_clone()?);
-        command.stderr(files[2].try_clone()?);
-        if self.privileged && case.unprivileged {
-            command.uid(user(case)).gid(user(case));
+        let mut command = call.command(program, work);
+        command.stdin(files[0].try_clone()?).stderr(files[2].try_clone()?);
+        match &call.stdout {
+            Some(path) => command.stdout(File::options().write(true).open(path)?),
+            None => command.stdout(files[1].try_clone()?),
+        };
+        if self.privileged && call.user != 0 {
+            command.uid(call.user).gid(call.user);
         }
         // The mask is this thread's own since it unshared CLONE_FS; without that only one thread plays.
-        rustix::process::umask(Mode::from_raw_mode(case.umask));
+        rustix::process::umask(Mode::from_raw_mode(call.umask));
         let child = command.spawn();
         rustix::process::umask(Mode::empty());
         let (status, timed_out) = wait(child?, limit)?;
@@ -143,7 +217,8 @@ impl Stage {
     }
 }
 
-fn describe(status: ExitStatus) -> String {
+/// `exit 0` or `signal 9`.
+pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit {code}"),
         (None, signal) => format!("signal {}", signal.unwrap_or_default()),
@@ -192,7 +267,9 @@ pub fn clear(root: &Path) -> io::Result<()> {
         if fs::symlink_metadata(&path)?.is_dir() {
             match fs::remove_dir_all(&path) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::ReadOnlyFilesystem) =>
+                {
                     unmount_below(&path)?;
                     fs::remove_dir_all(&path)?;
                 }

@@ -1,4 +1,8 @@
 //! The commands `haul` and, by that name, `cp`.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    haul::app::main()
+}

@@ -10,10 +10,12 @@ mod clone;
 mod close;
 pub mod inode_flags;
 pub mod kernel;
+pub mod locale;
 pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 pub mod object;
+pub mod process_state;
 
 pub use close::close;
 pub use rustix;

@@ -89,6 +89,21 @@ fn programs(haul: &Path, engines: &[String]) -> Vec<Program> {
     programs
 }
 
+/// Whether an engine that was asked for leaves this place's files to another one: then its row is not about it.
+fn fallback(program: &Program, dir: &Path) -> Result<bool> {
+    let Some(engine) = program.words.iter().find_map(|word| word.to_str()?.strip_prefix("--engine=")) else {
+        return Ok(false);
+    };
+    let (source, dest) = (dir.join("small"), dir.join(format!("small-{engine}")));
+    fs::write(&source, vec![b'x'; 1 << 20]).map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut words = program.words.iter();
+    let mut command = shell::command(words.next().ok_or("a program without a name")?);
+    command.args(words).arg("--explain").arg(&source).arg(&dest);
+    let output = command.output().map_err(|error| format!("cannot run {}: {error}", program.name))?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok(String::from_utf8_lossy(&said).contains(&format!("{engine}: refused")))
+}
+
 /// Measures and prints; whether haul returned at least as early as cp.
 fn one_place(place: &Place, programs: &[Program], options: &Options, reflink: bool) -> Result<bool> {
     eprintln!("{} ...", place.title);
@@ -101,8 +116,12 @@ fn one_place(place: &Place, programs: &[Program], options: &Options, reflink: bo
     write().map_err(|error| format!("{}: {error}", source.display()))?;
     let limit = if reflink { None } else { limit::measure(&place.dir, options.size)? };
 
-    let row = |program: &Program| Row { name: program.name.clone(), samples: Vec::new(), refused: None };
-    let mut rows: Vec<Row> = programs.iter().map(row).collect();
+    let mut rows = Vec::new();
+    for program in programs {
+        let fell_back = fallback(program, &place.dir)?;
+        let name = format!("{}{}", program.name, if fell_back { " (refused, fell back)" } else { "" });
+        rows.push(Row { name, samples: Vec::new(), refused: None });
+    }
     for round in 0..options.runs {
         for turn in 0..programs.len() {
             let which = (round + turn) % programs.len();

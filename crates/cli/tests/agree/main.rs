@@ -4,6 +4,15 @@
 //! or repeat one.
 #![forbid(unsafe_code)]
 
+mod bad_input;
+mod changing;
+mod deep;
+mod equals;
 mod judge;
+mod odd_files;
+mod output;
 mod property;
+mod races;
+mod same_file;
+mod signals;
 mod support;

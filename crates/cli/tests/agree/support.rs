@@ -1,16 +1,27 @@
 //! What the tests share.
 
 use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use haul_agree::case::Place;
+use haul_agree::compare::compare;
+use haul_agree::skip::skip;
+use haul_agree::stage::{Call, Outcome, Stage};
 use tempfile::TempDir;
 
 /// The copier that is right by definition.
 pub const REFERENCE: &str = "/bin/cp";
 
+/// Nothing here takes longer unless it hangs.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
 /// A directory for one test, reachable by every user.
 pub fn room() -> TempDir {
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let permissions = fs::Permissions::from_mode(0o755);
     tempfile::Builder::new().prefix("haul-agree-").permissions(permissions).tempdir().expect("a temporary directory")
 }
 
@@ -23,11 +34,99 @@ pub fn haul() -> PathBuf {
 pub fn haul_as_cp(room: &Path) -> PathBuf {
     let link = room.join("cp");
     // A copy, not a link: the build directory may be closed to other users.
-    std::fs::copy(haul(), &link).expect("the program under test can be copied");
+    fs::copy(haul(), &link).expect("the program under test can be copied");
     link
 }
 
 /// A number from the environment.
 pub fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+/// A sealed-off place: root in a mount namespace where only [`Sealed::room`] can be written.
+pub struct Sealed {
+    /// A directory on disk, reachable by every user.
+    pub room: PathBuf,
+    /// The program under test by the name `cp`.
+    pub cp: PathBuf,
+    /// The program under test by its own name.
+    pub haul: PathBuf,
+    stage: Stage,
+}
+
+/// Runs a test in a place of its own; without root it is skipped, visibly.
+pub fn sealed(name: &str, test: impl FnOnce(&Sealed) + Send) {
+    if !rustix::process::geteuid().is_root() {
+        skip(name, "needs root for mounts, owners and devices");
+        return;
+    }
+    let room = room();
+    let cp = haul_as_cp(room.path());
+    let haul = room.path().join("haul");
+    fs::copy(&cp, &haul).expect("the program under test can be copied");
+    // The thread takes the namespace, and with it the mounts, to its grave.
+    let result = std::thread::scope(|scope| {
+        let run = || {
+            let stage = Stage::new(room.path(), false).expect("a stage");
+            test(&Sealed { room: room.path().to_owned(), cp: cp.clone(), haul: haul.clone(), stage });
+        };
+        scope.spawn(run).join()
+    });
+    // Deep trees are too much for `TempDir`; what is left is seen by the check on the next line.
+    let removed = std::process::Command::new("rm").arg("-rf").arg(room.path()).status();
+    assert!(removed.is_ok_and(|status| status.success()), "the test's files can be removed");
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+impl Sealed {
+    /// Plays a call with `cp` and with haul, each on a scene of its own that `scene` built.
+    pub fn both(&self, scene: &dyn Fn(&Path) -> io::Result<()>, call: &Call) -> (Outcome, Outcome) {
+        let play = |program: &Path| {
+            self.stage.perform(Place::Memory, scene, call, program, LIMIT).expect("the scene can be played")
+        };
+        (play(Path::new(REFERENCE)), play(&self.cp))
+    }
+
+    /// Plays a call with haul alone.
+    pub fn play(&self, place: Place, scene: &dyn Fn(&Path) -> io::Result<()>, call: &Call) -> Outcome {
+        self.stage.perform(place, scene, call, &self.cp, LIMIT).expect("the scene can be played")
+    }
+
+    /// Asserts that haul does what `cp` does and returns what that was.
+    #[track_caller]
+    pub fn agree(&self, scene: &dyn Fn(&Path) -> io::Result<()>, call: &Call) -> Outcome {
+        let (reference, tested) = self.both(scene, call);
+        assert!(!reference.timed_out, "cp itself hangs");
+        let differences = compare(&reference, &tested);
+        let text: String = differences.iter().map(|difference| format!("{difference}\n")).collect();
+        let argv: Vec<_> = call.argv.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        assert!(differences.is_empty(), "cp {}\n{text}", argv.join(" "));
+        tested
+    }
+}
+
+/// What a run said on standard error.
+pub fn stderr(outcome: &Outcome) -> String {
+    String::from_utf8_lossy(&outcome.stderr).into_owned()
+}
+
+/// Whether a path below the scene exists after the run.
+pub fn exists(outcome: &Outcome, path: &str) -> bool {
+    outcome.after.contains_key(format!("work/{path}").as_bytes())
+}
+
+/// Makes directories and files: a name with a slash at its end is a directory, a file contains its name.
+pub fn lay(work: &Path, names: &[&str]) -> io::Result<()> {
+    for name in names {
+        let path = work.join(name);
+        if name.ends_with('/') {
+            fs::create_dir_all(path)?;
+        } else {
+            fs::create_dir_all(path.parent().unwrap_or(work))?;
+            fs::write(path, name)?;
+        }
+    }
+    Ok(())
 }

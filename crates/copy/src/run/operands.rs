@@ -28,19 +28,19 @@ impl Run<'_> {
                     self.problem(Error::new(What::TargetDirectory, path).errno(errno));
                 }
             },
-            Destination::Exactly(path) => self.copy_to(path, false),
+            Destination::Exactly(path) => self.copy_to(path),
             Destination::Guess(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
                     self.problem(Error::new(What::Target, path).errno(errno));
                 }
-                Err(errno) => self.copy_to(path, errno == Errno::NOENT),
+                Err(_) => self.copy_to(path),
             },
         }
     }
 
     /// One source, one name.
-    fn copy_to(&mut self, path: &OsStr, missing: bool) {
+    fn copy_to(&mut self, path: &OsStr) {
         let plan = self.plan;
         let [source] = plan.sources.as_slice() else { return };
         if plan.parents {
@@ -50,14 +50,14 @@ impl Run<'_> {
         let stripped = self.strip(source);
         let source = Operand::open(stripped);
         let dest = Operand::open(path);
-        if plan.force && plan.backup != Backup::None && stripped == path && !missing {
+        if plan.force && plan.backup != Backup::None && stripped == path {
             // cp --force --backup NAME NAME makes a backup of NAME.
             if dest.spot().inode_following().is_ok_and(|inode| inode.kind == Kind::Regular) {
                 self.copy_to_backup(&source, &dest);
                 return;
             }
         }
-        self.copy_operand(source.spot(), dest.spot(), missing, None);
+        self.copy_operand(source.spot(), dest.spot(), false, None);
     }
 
     fn copy_to_backup(&mut self, source: &Operand, dest: &Operand) {
@@ -106,7 +106,7 @@ impl Run<'_> {
         let base = last_component(operand);
         // A copy of `x/..` goes into the directory itself, not into its parent.
         let (name, path) = match base.as_bytes() {
-            b".." => (OsStr::new("."), PathBuf::from(target)),
+            b".." => (OsStr::new("."), joined(target, OsStr::new("."))),
             b"" => (OsStr::new("."), joined(target, base)),
             _ => (base, joined(target, base)),
         };

@@ -1,0 +1,161 @@
+//! The command from start to end.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use haul_copy::error::{Error, What};
+use haul_copy::meta::XattrRules;
+use haul_copy::plan::{Plan, Wish};
+use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_sys::process_state::{self, Usage};
+use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::exit;
+use crate::help;
+use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use crate::record::Record;
+use crate::report::Report;
+use crate::watch::{self, Caught};
+use crate::words;
+
+/// Which extended attributes are not copied: libattr's file.
+const XATTR_RULES: &str = "/etc/xattr.conf";
+
+/// Runs the command with the arguments of this process.
+pub fn main() -> ExitCode {
+    let started = Instant::now();
+    let mut arguments = env::args_os();
+    let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
+    let persona = Persona::of(&name);
+    process_state::restore_sigpipe();
+    process_state::ignore_sigxfsz();
+    let mut report = Report::new(name.clone().into_vec());
+    let wanted = {
+        let mut warn = |message: &[u8]| report.complain(message);
+        parse(arguments, persona, &Environment::of_process(), report.quoter(), &mut warn)
+    };
+    let (plan, show) = match wanted {
+        Ok(Wanted::Copy(plan, show)) => (plan, show),
+        Ok(Wanted::Help) => return print(&report, help::help(&name).as_bytes()),
+        Ok(Wanted::Version) => return print(&report, help::version(persona).as_bytes()),
+        Err(complaint) => {
+            report.complain(&complaint.message);
+            if complaint.hint {
+                report.hint();
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    let with_progress = match show.progress {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => report.screen().err_is_terminal(),
+    };
+    report.configure(show, plan.reflink, with_progress);
+    raise_descriptor_limit();
+    let run = Command { report: Arc::new(report), plan: Arc::from(plan), persona };
+    run.copy(started, show, &name)
+}
+
+fn print(report: &Report, text: &[u8]) -> ExitCode {
+    report.screen().print(text);
+    if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A deep tree keeps two descriptors open for each level: all that the system allows may be used.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // A run with fewer descriptors copies the same files, only slower.
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+}
+
+struct Command {
+    report: Arc<Report>,
+    plan: Arc<Plan>,
+    persona: Persona,
+}
+
+impl Command {
+    fn copy(&self, started: Instant, show: Show, name: &OsString) -> ExitCode {
+        let cancel = Cancel::default();
+        let partials = Partials::default();
+        let caught = match self.start_watching(&cancel, &partials) {
+            Ok(caught) => caught,
+            // Without the thread signals have their default effect, and the copy is as good as any.
+            Err(_) => Caught::default(),
+        };
+        let session = Session { observer: &*self.report, confirm: &*self.report, cancel, partials, xattr_rules: self.xattr_rules() };
+        let summary = run::run(&self.plan, &session);
+        name_damaged(&self.report, &summary.damaged);
+        let output_failed = !self.report.finish();
+        let signal = caught.signal();
+        let status = exit::status(&summary, signal, output_failed);
+        self.print_stats(show, name, &summary, started, status);
+        if let Some(signal) = signal.filter(|_| summary.cancelled) {
+            self.end_by(signal);
+        }
+        ExitCode::from(status)
+    }
+
+    fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
+        let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.persona);
+        let abandon = Box::new(move |signal| {
+            name_damaged(&report, &partials.remove_all());
+            report.finish();
+            end_by(signal, persona);
+            std::process::exit(128 + signal);
+        });
+        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), cancel, abandon)
+    }
+
+    /// The rules of the system for extended attributes, read only if they are needed.
+    fn xattr_rules(&self) -> XattrRules {
+        if self.plan.preserve.xattr == Wish::No {
+            return XattrRules::default();
+        }
+        // Where the file cannot be read, other programs take their built-in rules, too.
+        let Ok(text) = std::fs::read(XATTR_RULES) else { return XattrRules::default() };
+        XattrRules::parse(&text).unwrap_or_else(|line| {
+            self.report.complain(format!("warning: {XATTR_RULES}: {line}; built-in rules are used").as_bytes());
+            XattrRules::default()
+        })
+    }
+
+    fn end_by(&self, signal: i32) {
+        end_by(signal, self.persona);
+    }
+
+    fn print_stats(&self, show: Show, name: &OsString, summary: &Summary, started: Instant, status: u8) {
+        let Some(format) = show.stats else { return };
+        let name = name.to_string_lossy().into_owned();
+        let record = Record::new(name, summary, Usage::of_process(), started.elapsed(), i32::from(status));
+        let text = match format {
+            StatsFormat::Text => record.text(summary),
+            StatsFormat::Json => match record.json() {
+                Ok(line) => line + "\n",
+                Err(error) => return self.report.complain(error.to_string().as_bytes()),
+            },
+        };
+        self.report.screen().complain(text.as_bytes());
+    }
+}
+
+/// Called as `cp`, a command that a signal stops ends by that signal, as GNU cp does: a shell then ends its loop, too.
+fn end_by(signal: i32, persona: Persona) {
+    if persona == Persona::Cp {
+        // If it fails, the caller exits with the status that a shell shows for this signal.
+        signal_hook::low_level::emulate_default_handler(signal).ok();
+    }
+}
+
+fn name_damaged(report: &Report, damaged: &[PathBuf]) {
+    for path in damaged {
+        let error = Error::new(What::Damaged, path);
+        report.complain(&words::message(&error, report.quoter()));
+    }
+}

@@ -1,0 +1,607 @@
+//! Every option as data: the parser, `--help`, the man page and the completions of the shells all read this table.
+
+/// What an option is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each stands for the option of its name, which the table describes")]
+pub enum Id {
+    Archive,
+    AttributesOnly,
+    Backup,
+    BufferSize,
+    Context,
+    CopyContents,
+    Debug,
+    Dereference,
+    DereferenceOperands,
+    Engine,
+    Explain,
+    Force,
+    Help,
+    Interactive,
+    Jobs,
+    KeepDirectorySymlink,
+    Link,
+    NoClobber,
+    NoDereference,
+    NoDereferenceKeepLinks,
+    NoPreserve,
+    NoTargetDirectory,
+    OneFileSystem,
+    Parents,
+    Preserve,
+    Progress,
+    Recursive,
+    Reflink,
+    RemoveDestination,
+    Sparse,
+    Stats,
+    StripTrailingSlashes,
+    Suffix,
+    SymbolicLink,
+    TargetDirectory,
+    Update,
+    Verbose,
+    Version,
+}
+
+/// Whether an option takes an argument, and what that is called in the documentation.
+///
+/// As in GNU cp, the short form takes one only where it is required: `-b` is `--backup` without CONTROL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    /// It takes none.
+    None,
+    /// `--option=ARG`, `--option ARG`, `-oARG` or `-o ARG`.
+    Required(&'static str),
+    /// `--option` or `--option=ARG`.
+    Optional(&'static str),
+}
+
+/// Since when cp has an option. An abbreviation is looked up in the oldest generation that knows it, so that new
+/// options never take a shorthand away from a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// GNU cp 9.1 and older.
+    Cp,
+    /// GNU cp 9.2 to 9.9.
+    LaterCp,
+    /// haul only.
+    Haul,
+}
+
+/// The headings of `--help` and the man page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Category {
+    /// What is copied.
+    Source,
+    /// Where to, and what happens to what is there.
+    Destination,
+    /// What the copies keep of the originals.
+    Attributes,
+    /// How bytes are moved.
+    Data,
+    /// What the user sees.
+    Output,
+}
+
+impl Category {
+    /// In the order of the documentation.
+    pub const ALL: [Category; 5] =
+        [Category::Source, Category::Destination, Category::Attributes, Category::Data, Category::Output];
+
+    /// The heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Category::Source => "What to copy",
+            Category::Destination => "Where to, and what happens to existing files",
+            Category::Attributes => "What the copies keep",
+            Category::Data => "How bytes are moved",
+            Category::Output => "What is shown",
+        }
+    }
+}
+
+/// One of the words that an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The word.
+    pub name: &'static str,
+    /// Another word for the same.
+    pub synonym: Option<&'static str>,
+    /// What it means.
+    pub help: &'static str,
+    /// Words that cp does not know are neither abbreviated nor listed in its messages.
+    pub origin: Origin,
+}
+
+/// What an argument may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// Anything.
+    Any,
+    /// The name of a directory.
+    Directory,
+    /// One of these words.
+    One(&'static [Choice]),
+    /// A list of these words with commas between them.
+    List(&'static [Choice]),
+}
+
+impl Values {
+    /// The words, if there are any.
+    pub fn choices(self) -> &'static [Choice] {
+        match self {
+            Values::One(choices) | Values::List(choices) => choices,
+            Values::Any | Values::Directory => &[],
+        }
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// What it is.
+    pub id: Id,
+    /// Letters after one dash; the first is the one in the documentation.
+    pub short: &'static str,
+    /// Name after two dashes; empty if it has none.
+    pub long: &'static str,
+    /// Whether it takes an argument.
+    pub argument: Argument,
+    /// What the argument may be.
+    pub values: Values,
+    /// Since when cp has it.
+    pub origin: Origin,
+    /// Its heading in the documentation.
+    pub category: Category,
+    /// One line for `--help` and completions.
+    pub help: &'static str,
+    /// Sentences for the man page.
+    pub details: &'static str,
+}
+
+const fn choice(name: &'static str, help: &'static str) -> Choice {
+    Choice { name, synonym: None, help, origin: Origin::Cp }
+}
+
+const fn either(name: &'static str, synonym: &'static str, help: &'static str) -> Choice {
+    Choice { name, synonym: Some(synonym), help, origin: Origin::Cp }
+}
+
+const fn own(name: &'static str, help: &'static str) -> Choice {
+    Choice { name, synonym: None, help, origin: Origin::Haul }
+}
+
+/// The arguments of `--backup`, in the order of GNU's messages.
+pub const BACKUPS: &[Choice] = &[
+    either("none", "off", "make no backups, even if --backup is given"),
+    either("simple", "never", "always make simple backups"),
+    either("existing", "nil", "numbered if numbered backups exist already, else simple"),
+    either("numbered", "t", "always make numbered backups"),
+];
+
+/// The arguments of `--preserve` and `--no-preserve`, in the order of GNU's messages.
+pub const ATTRIBUTES: &[Choice] = &[
+    choice("mode", "permission bits and access control lists"),
+    choice("timestamps", "access and modification times, to the nanosecond"),
+    choice("ownership", "user and group"),
+    choice("links", "hard links between the files copied"),
+    choice("context", "SELinux security context"),
+    choice("xattr", "extended attributes of all namespaces"),
+    choice("all", "all of the above"),
+    own("flags", "inode flags as chattr sets them (not part of all)"),
+    own("project", "project ID, for project quotas (not part of all)"),
+];
+
+/// The arguments of `--reflink`, in the order of GNU's messages.
+pub const REFLINKS: &[Choice] = &[
+    choice("auto", "share extents where the filesystem can"),
+    choice("always", "fail where extents cannot be shared"),
+    choice("never", "make a copy of every byte"),
+];
+
+/// The arguments of `--sparse`, in the order of GNU's messages.
+pub const SPARSES: &[Choice] = &[
+    choice("never", "make no holes"),
+    choice("auto", "make holes where the source has them"),
+    choice("always", "make holes also where the source has runs of zeros"),
+];
+
+/// The arguments of `--update`, in the order of GNU's messages.
+pub const UPDATES: &[Choice] = &[
+    choice("all", "replace every existing file"),
+    choice("none", "replace no existing file"),
+    choice("none-fail", "replace no existing file, and fail if there is one"),
+    choice("older", "replace existing files that are older than their source"),
+];
+
+/// The arguments of `--engine`.
+pub const ENGINES: &[Choice] = &[
+    own("auto", "the one that fits the files and filesystems best"),
+    own("reference", "one small buffer, nothing clever: the one that the others are compared with"),
+    own("read-write", "read and write with a buffer of any size"),
+    own("copy-range", "copy_file_range, inside the kernel or the file server"),
+    own("clone", "share extents with FICLONE and FICLONERANGE"),
+    own("splice", "splice through a pipe"),
+    own("mapped", "write straight from 8 MiB mappings of the source"),
+    own("direct", "O_DIRECT, past the page cache, where the sides allow it"),
+    own("null", "move nothing: measures the overhead of the rest"),
+];
+
+/// The arguments of `--progress`.
+pub const PROGRESSES: &[Choice] = &[
+    own("auto", "when standard error is a terminal"),
+    own("always", "also when it is not"),
+    own("never", "not at all"),
+];
+
+/// The arguments of `--stats`.
+pub const STATS: &[Choice] = &[own("text", "for people"), own("json", "one versioned record for programs")];
+
+/// The long names of GNU cp 9.1 in the order in which its messages list them. `path` is an old name of `parents` that
+/// is no longer documented.
+pub const CP_ORDER: [&str; 29] = [
+    "archive",
+    "attributes-only",
+    "backup",
+    "copy-contents",
+    "dereference",
+    "force",
+    "interactive",
+    "link",
+    "no-clobber",
+    "no-dereference",
+    "no-preserve",
+    "no-target-directory",
+    "one-file-system",
+    "parents",
+    "path",
+    "preserve",
+    "recursive",
+    "remove-destination",
+    "sparse",
+    "reflink",
+    "strip-trailing-slashes",
+    "suffix",
+    "symbolic-link",
+    "target-directory",
+    "update",
+    "verbose",
+    "context",
+    "help",
+    "version",
+];
+
+/// The option of a name in full, hidden ones included.
+pub fn by_long_name(name: &str) -> Option<&'static Flag> {
+    let name = if name == "path" { "parents" } else { name };
+    FLAGS.iter().find(|flag| !flag.long.is_empty() && flag.long == name)
+}
+
+/// The option of a letter.
+pub fn by_letter(letter: u8) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.short.bytes().any(|own| own == letter))
+}
+
+/// The option of an identity. Every identity has one, which a test makes sure of.
+pub fn by_id(id: Id) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.id == id)
+}
+
+impl Flag {
+    /// An option of cp, without argument, that `..` can change.
+    const fn new(id: Id, category: Category) -> Flag {
+        Flag {
+            id,
+            short: "",
+            long: "",
+            argument: Argument::None,
+            values: Values::Any,
+            origin: Origin::Cp,
+            category,
+            help: "",
+            details: "",
+        }
+    }
+}
+
+use Argument::{Optional, Required};
+use Category::{Attributes, Data, Destination, Output, Source};
+
+/// All options, in the order of the documentation within their categories.
+pub const FLAGS: &[Flag] = &[
+    Flag {
+        short: "Rr",
+        long: "recursive",
+        help: "copy directories and everything below them",
+        details: "Unless -H or -L says otherwise, symbolic links are then copied as links, and devices, FIFOs and \
+                  sockets are made anew.",
+        ..Flag::new(Id::Recursive, Source)
+    },
+    Flag {
+        short: "P",
+        long: "no-dereference",
+        help: "copy symbolic links as links",
+        details: "The default with -R.",
+        ..Flag::new(Id::NoDereference, Source)
+    },
+    Flag {
+        short: "L",
+        long: "dereference",
+        help: "copy what symbolic links lead to",
+        details: "The default without -R, and with -l.",
+        ..Flag::new(Id::Dereference, Source)
+    },
+    Flag {
+        short: "H",
+        help: "follow symbolic links named as SOURCE, and only those",
+        ..Flag::new(Id::DereferenceOperands, Source)
+    },
+    Flag {
+        long: "copy-contents",
+        help: "read FIFOs and devices when recursive, do not make nodes",
+        details: "A FIFO that nobody writes to blocks the copy, and some devices never end.",
+        ..Flag::new(Id::CopyContents, Source)
+    },
+    Flag {
+        short: "x",
+        long: "one-file-system",
+        help: "do not enter directories on other filesystems",
+        details: "The directory that is the mount point is made, but stays empty.",
+        ..Flag::new(Id::OneFileSystem, Source)
+    },
+    Flag {
+        long: "parents",
+        help: "append the whole path of SOURCE to DIRECTORY",
+        details: "Directories that are missing on the way are made. The destination must be a directory.",
+        ..Flag::new(Id::Parents, Source)
+    },
+    Flag {
+        long: "strip-trailing-slashes",
+        help: "remove slashes from the end of each SOURCE",
+        details: "So a symbolic link to a directory is a link even if a slash was typed after its name.",
+        ..Flag::new(Id::StripTrailingSlashes, Source)
+    },
+    Flag {
+        short: "t",
+        long: "target-directory",
+        argument: Required("DIRECTORY"),
+        values: Values::Directory,
+        help: "copy each SOURCE into DIRECTORY",
+        ..Flag::new(Id::TargetDirectory, Destination)
+    },
+    Flag {
+        short: "T",
+        long: "no-target-directory",
+        help: "take DEST for the name of the copy, even if it is a directory",
+        ..Flag::new(Id::NoTargetDirectory, Destination)
+    },
+    Flag {
+        short: "f",
+        long: "force",
+        help: "remove a destination that cannot be opened, and try again",
+        details: "Has no effect with -n. With -l and -s an existing destination is removed first.",
+        ..Flag::new(Id::Force, Destination)
+    },
+    Flag {
+        short: "i",
+        long: "interactive",
+        help: "ask before a file is replaced; overrides an earlier -n",
+        ..Flag::new(Id::Interactive, Destination)
+    },
+    Flag {
+        short: "n",
+        long: "no-clobber",
+        help: "replace no file, silently; overrides -u and an earlier -i",
+        ..Flag::new(Id::NoClobber, Destination)
+    },
+    Flag {
+        short: "u",
+        long: "update",
+        argument: Optional("UPDATE"),
+        values: Values::One(UPDATES),
+        help: "replace only files older than SOURCE, or as UPDATE says",
+        details: "Without UPDATE, and always as -u, older is meant. Times are compared to the nanosecond.",
+        ..Flag::new(Id::Update, Destination)
+    },
+    Flag {
+        long: "remove-destination",
+        help: "remove each existing file before the copy is made",
+        details: "In contrast to -f, which tries to open it first.",
+        ..Flag::new(Id::RemoveDestination, Destination)
+    },
+    Flag {
+        short: "b",
+        long: "backup",
+        argument: Optional("CONTROL"),
+        values: Values::One(BACKUPS),
+        help: "keep each replaced file under another name",
+        details: "Without CONTROL the environment variable VERSION_CONTROL decides, and without that, existing. \
+                  With -f, and with SOURCE and DEST the same name of a regular file, a backup of it is made.",
+        ..Flag::new(Id::Backup, Destination)
+    },
+    Flag {
+        short: "S",
+        long: "suffix",
+        argument: Required("SUFFIX"),
+        help: "end of the name of simple backups; implies --backup",
+        details: "Without it SIMPLE_BACKUP_SUFFIX, and without that a tilde. A suffix with a directory in it is ignored.",
+        ..Flag::new(Id::Suffix, Destination)
+    },
+    Flag {
+        long: "keep-directory-symlink",
+        origin: Origin::LaterCp,
+        help: "copy into directories that existing symbolic links lead to",
+        details: "Without it a symbolic link is never replaced by a directory, nor followed, when recursive.",
+        ..Flag::new(Id::KeepDirectorySymlink, Destination)
+    },
+    Flag {
+        short: "l",
+        long: "link",
+        help: "make hard links to the sources instead of copies",
+        ..Flag::new(Id::Link, Destination)
+    },
+    Flag {
+        short: "s",
+        long: "symbolic-link",
+        help: "make symbolic links to the sources instead of copies",
+        details: "Each SOURCE must be absolute, unless the links are made in the current directory.",
+        ..Flag::new(Id::SymbolicLink, Destination)
+    },
+    Flag {
+        short: "a",
+        long: "archive",
+        help: "same as -dR --preserve=all",
+        details: "Extended attributes that the destination cannot hold are left out without a word.",
+        ..Flag::new(Id::Archive, Attributes)
+    },
+    Flag {
+        short: "d",
+        help: "same as --no-dereference --preserve=links",
+        ..Flag::new(Id::NoDereferenceKeepLinks, Attributes)
+    },
+    Flag {
+        short: "p",
+        long: "preserve",
+        argument: Optional("LIST"),
+        values: Values::List(ATTRIBUTES),
+        help: "keep these attributes; mode,ownership,timestamps by default",
+        details: "What cannot be kept although it was asked for by name makes the command fail, after the copy was made.",
+        ..Flag::new(Id::Preserve, Attributes)
+    },
+    Flag {
+        long: "no-preserve",
+        argument: Required("LIST"),
+        values: Values::List(ATTRIBUTES),
+        help: "do not keep these attributes",
+        details: "Without mode, copies get the permissions of any new file.",
+        ..Flag::new(Id::NoPreserve, Attributes)
+    },
+    Flag {
+        long: "attributes-only",
+        help: "keep attributes, but leave the data of DEST as it is",
+        ..Flag::new(Id::AttributesOnly, Attributes)
+    },
+    Flag {
+        short: "Z",
+        long: "context",
+        argument: Optional("CTX"),
+        help: "set the security context to the default, or to CTX",
+        details: "The default is that of the destination's place. Ignored without SELinux or SMACK.",
+        ..Flag::new(Id::Context, Attributes)
+    },
+    Flag {
+        long: "reflink",
+        argument: Optional("WHEN"),
+        values: Values::One(REFLINKS),
+        help: "when to share extents with the source; auto by default",
+        details: "Without WHEN, always is meant. Shared extents are copied when either file is changed. Two files that \
+                  share extents are lost together if the medium fails there.",
+        ..Flag::new(Id::Reflink, Data)
+    },
+    Flag {
+        long: "sparse",
+        argument: Required("WHEN"),
+        values: Values::One(SPARSES),
+        help: "when to make holes; auto by default",
+        ..Flag::new(Id::Sparse, Data)
+    },
+    Flag {
+        long: "engine",
+        argument: Required("NAME"),
+        values: Values::One(ENGINES),
+        origin: Origin::Haul,
+        help: "move bytes this way, and fail where it is not possible",
+        ..Flag::new(Id::Engine, Data)
+    },
+    Flag {
+        long: "buffer-size",
+        argument: Required("SIZE"),
+        origin: Origin::Haul,
+        help: "size of a read or write buffer in bytes",
+        details: "K, M and G (or KiB, MiB, GiB) after the number multiply it by powers of 1024; KB, MB and GB by \
+                  powers of 1000. At most 1G.",
+        ..Flag::new(Id::BufferSize, Data)
+    },
+    Flag {
+        long: "jobs",
+        argument: Required("N"),
+        origin: Origin::Haul,
+        help: "copy at most N files at the same time",
+        ..Flag::new(Id::Jobs, Data)
+    },
+    Flag {
+        short: "v",
+        long: "verbose",
+        help: "name each file as it is copied",
+        ..Flag::new(Id::Verbose, Output)
+    },
+    Flag {
+        long: "debug",
+        origin: Origin::LaterCp,
+        help: "say how each file was copied, in cp's words; implies -v",
+        ..Flag::new(Id::Debug, Output)
+    },
+    Flag {
+        long: "explain",
+        origin: Origin::Haul,
+        help: "say for each file what was tried, what was used and why",
+        ..Flag::new(Id::Explain, Output)
+    },
+    Flag {
+        long: "progress",
+        argument: Optional("WHEN"),
+        values: Values::One(PROGRESSES),
+        origin: Origin::Haul,
+        help: "when to show a progress bar, after one second",
+        details: "Called as haul the default is auto, called as cp it is never; without WHEN, auto is meant.",
+        ..Flag::new(Id::Progress, Output)
+    },
+    Flag {
+        long: "stats",
+        argument: Optional("FORMAT"),
+        values: Values::One(STATS),
+        origin: Origin::Haul,
+        help: "print totals on standard error at the end",
+        details: "Without FORMAT, text is meant. The fields of the JSON record are described in docs/stats.md.",
+        ..Flag::new(Id::Stats, Output)
+    },
+    Flag { long: "help", help: "print this text and exit", ..Flag::new(Id::Help, Output) },
+    Flag { long: "version", help: "print the version and exit", ..Flag::new(Id::Version, Output) },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_copy::plan::EngineName;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_table_has_cps_long_options_and_no_others_of_that_age() {
+        let ours: HashSet<&str> =
+            FLAGS.iter().filter(|f| f.origin == Origin::Cp && !f.long.is_empty()).map(|f| f.long).collect();
+        let mut cps: HashSet<&str> = CP_ORDER.into();
+        assert!(cps.remove("path"));
+        assert_eq!(ours, cps);
+    }
+
+    #[test]
+    fn no_name_is_taken_twice() {
+        let mut seen = HashSet::new();
+        for flag in FLAGS {
+            assert!(seen.insert(format!("{:?}", flag.id)));
+            assert!(!(flag.short.is_empty() && flag.long.is_empty()));
+            assert!(flag.long.is_empty() || seen.insert(format!("--{}", flag.long)), "--{}", flag.long);
+            for letter in flag.short.chars() {
+                assert!(seen.insert(format!("-{letter}")), "-{letter}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_engine_can_be_chosen() {
+        let names: Vec<&str> = ENGINES.iter().map(|choice| choice.name).collect();
+        let engines = std::iter::once("auto").chain(EngineName::ALL.iter().map(|engine| engine.as_str()));
+        assert_eq!(names, engines.collect::<Vec<_>>());
+    }
+}

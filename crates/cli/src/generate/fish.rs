@@ -1,0 +1,48 @@
+//! The completion for fish.
+
+use super::{NOTE, words};
+use crate::flags::{Argument, FLAGS, Flag, Values};
+
+/// The script.
+pub(super) fn completion() -> String {
+    let lines: Vec<String> = FLAGS.iter().flat_map(lines).collect();
+    format!("# fish completion for haul. {NOTE}\n\n{}\n", lines.join("\n"))
+}
+
+fn lines(flag: &Flag) -> Vec<String> {
+    let help = flag.help.replace('\'', "\\'");
+    let required = matches!(flag.argument, Argument::Required(_));
+    let line = |form: String, with_argument: bool| {
+        let argument = if with_argument { arguments(flag) } else { String::new() };
+        format!("complete -c haul {form}{argument} -d '{help}'")
+    };
+    let mut lines: Vec<String> = Vec::new();
+    let mut letters = flag.short.chars();
+    // A letter and a name that take the same argument are one completion.
+    if let (Some(letter), true) = (letters.clone().next(), !flag.long.is_empty() && !is_optional(flag)) {
+        lines.push(line(format!("-s {letter} -l {}", flag.long), required));
+        letters.next();
+    } else if !flag.long.is_empty() {
+        lines.push(line(format!("-l {}", flag.long), true));
+    }
+    lines.extend(letters.map(|letter| line(format!("-s {letter}"), required)));
+    lines
+}
+
+fn is_optional(flag: &Flag) -> bool {
+    matches!(flag.argument, Argument::Optional(_))
+}
+
+fn arguments(flag: &Flag) -> String {
+    let required = if matches!(flag.argument, Argument::Required(_)) { " -r" } else { "" };
+    match flag.values {
+        _ if flag.argument == Argument::None => String::new(),
+        Values::Any => format!("{required} -f"),
+        Values::Directory => format!("{required} -f -a '(__fish_complete_directories)'"),
+        Values::List(_) => format!("{required} -f -a '(__fish_append , {})'", words(flag).join(" ")),
+        Values::One(choices) => {
+            let words = choices.iter().map(|choice| format!("{}\\t\"{}\"", choice.name, choice.help));
+            format!("{required} -f -a '{}'", words.collect::<Vec<_>>().join(" "))
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The man page, in the language of man(7).
+
+use super::NOTE;
+use crate::flags::{Argument, Category, FLAGS, Flag};
+
+/// The day of the last change that readers of the page should know of.
+const DATE: &str = "2026-11-21";
+
+/// The page.
+pub(super) fn page() -> String {
+    let mut page = format!(
+        ".\\\" {NOTE}\n.TH HAUL 1 {DATE} \"haul {}\" \"User Commands\"\n{HEAD}",
+        env!("CARGO_PKG_VERSION")
+    );
+    for category in Category::ALL {
+        page.push_str(&format!(".SS {}\n", escaped(category.title())));
+        for flag in FLAGS.iter().filter(|flag| flag.category == category) {
+            page.push_str(&entry(flag));
+        }
+    }
+    page + TAIL
+}
+
+const HEAD: &str = r#".SH NAME
+haul \- copy files and directories the fastest way that is right
+.SH SYNOPSIS
+.B haul
+.RI [ OPTION ]...\&
+.RB [ \-T ]
+.I SOURCE DEST
+.br
+.B haul
+.RI [ OPTION ]...\&
+.IR SOURCE ...\&
+.I DIRECTORY
+.br
+.B haul
+.RI [ OPTION ]...\&
+.B \-t
+.I DIRECTORY SOURCE\fR...
+.SH DESCRIPTION
+.B haul
+copies
+.I SOURCE
+to
+.IR DEST ,
+or each
+.I SOURCE
+into
+.IR DIRECTORY .
+It takes the options of GNU
+.BR cp (1)
+with the same meaning, and prints the same messages; linked to the name
+.B cp
+it replaces that command.
+.PP
+For each file it picks the fastest way that both filesystems allow: extents shared between source and copy, a copy
+inside the kernel or the file server, or reading and writing.
+.B \-\-explain
+tells which way was taken, and why.
+.PP
+A new file that could not be copied whole is removed again.
+A file that was being overwritten when the copy failed is named, since it is neither the old nor the new one.
+.SH OPTIONS
+Arguments that a long option requires are required by its letter, too.
+An optional argument can be given to the long form only.
+Long options can be abbreviated as long as they are unambiguous.
+"#;
+
+const TAIL: &str = r#".SH EXIT STATUS
+.TP
+.B 0
+Everything was copied.
+.TP
+.B 1
+Something was not, or standard output could not be written.
+Other files were copied all the same.
+.TP
+.BR 129 ", " 130 ", " 143
+SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.
+Called as
+.BR cp ,
+the command ends by the signal itself.
+.SH ENVIRONMENT
+.TP
+.B VERSION_CONTROL
+What
+.B \-\-backup
+means without an argument.
+.TP
+.B SIMPLE_BACKUP_SUFFIX
+What is appended to the names of simple backups, unless
+.B \-\-suffix
+is given.
+.TP
+.B POSIXLY_CORRECT
+If set, the first operand ends the options, and a copy may be written through a dangling symbolic link.
+.TP
+.BR LC_ALL ", " LC_CTYPE ", " LANG
+Which characters of names can be shown as they are.
+.SH FILES
+.TP
+.I /etc/xattr.conf
+Which extended attributes are not copied.
+.SH EXAMPLES
+.TP
+Copy a tree with everything that can be kept, and show totals at the end:
+.B haul \-a \-\-stats /srv/data /mnt/backup
+.TP
+Copy only what is newer, and say how each file was copied:
+.B haul \-au \-\-explain project/ /mnt/backup/project
+.TP
+Make a copy that shares its blocks with the original, or none:
+.B haul \-\-reflink=always disk.img snapshot.img
+.SH SEE ALSO
+.BR cp (1),
+.BR copy_file_range (2),
+.BR ioctl_ficlone (2)
+"#;
+
+fn entry(flag: &Flag) -> String {
+    let mut text = format!(".TP\n{}\n{}\n", spelling(flag), styled(&sentence(flag.help)));
+    if !flag.details.is_empty() {
+        text.push_str(&format!("{}\n", styled(flag.details)));
+    }
+    let choices = flag.values.choices();
+    // The words of --no-preserve are those of --preserve.
+    if !choices.is_empty() && flag.id != crate::flags::Id::NoPreserve {
+        text.push_str(".RS\n");
+        for choice in choices {
+            let synonym = choice.synonym.map(|synonym| format!(", \\fB{}\\fR", escaped(synonym))).unwrap_or_default();
+            let name = format!("\\fB{}\\fR{synonym}", escaped(choice.name));
+            text.push_str(&format!(".TP 14\n{name}\n{}\n", styled(&sentence(choice.help))));
+        }
+        text.push_str(".RE\n");
+    }
+    text
+}
+
+fn spelling(flag: &Flag) -> String {
+    let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("\\fB\\-{letter}\\fR")).collect();
+    if !flag.long.is_empty() {
+        let argument = match flag.argument {
+            Argument::None => String::new(),
+            Argument::Required(name) => format!("=\\fI{name}\\fR"),
+            Argument::Optional(name) => format!("[=\\fI{name}\\fR]"),
+        };
+        forms.push(format!("\\fB\\-\\-{}\\fR{argument}", escaped(flag.long)));
+    }
+    forms.join(", ")
+}
+
+/// A description as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    // Words of code are left as they are.
+    match letters.next() {
+        Some(first) if !text.starts_with("copy_file_range") => format!("{}{}.", first.to_uppercase(), letters.as_str()),
+        _ => format!("{text}."),
+    }
+}
+
+/// Text with its options in bold and its arguments in italics.
+fn styled(text: &str) -> String {
+    let words: Vec<String> = text.split(' ').map(styled_word).collect();
+    // A sentence begins a line: roff sets the space between sentences.
+    words.join(" ").replace(". ", ".\n")
+}
+
+fn styled_word(word: &str) -> String {
+    let core = word.trim_matches(|letter: char| ",.;:()".contains(letter));
+    let is_option = core.starts_with('-') && core.len() > 1;
+    let is_argument = ["SOURCE", "DEST"].contains(&core)
+        || FLAGS.iter().any(|flag| match flag.argument {
+            Argument::Required(name) | Argument::Optional(name) => name == core,
+            Argument::None => false,
+        });
+    let font = match (is_option, is_argument) {
+        (true, _) => "\\fB",
+        (_, true) => "\\fI",
+        _ => return escaped(word),
+    };
+    // What was trimmed is around the core.
+    let (before, after) = word.split_once(core).unwrap_or(("", ""));
+    format!("{}{font}{}\\fR{}", escaped(before), escaped(core), escaped(after))
+}
+
+/// Text in which nothing has a meaning for roff.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}

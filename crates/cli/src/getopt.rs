@@ -1,0 +1,197 @@
+//! Reads a command line as getopt_long(3) of glibc does, down to the words of its messages.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::flags::{self, Argument, CP_ORDER, FLAGS, Flag, Origin};
+
+/// An option as it was found on the command line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which one.
+    pub flag: &'static Flag,
+    /// Its argument.
+    pub value: Option<OsString>,
+}
+
+/// Takes a command line apart, option by option.
+pub struct Parser {
+    rest: VecDeque<OsString>,
+    /// Letters behind one dash that are still to be read.
+    letters: VecDeque<u8>,
+    operands: Vec<OsString>,
+    /// POSIXLY_CORRECT: the first operand ends the options.
+    posix: bool,
+}
+
+impl Parser {
+    /// A parser for the arguments after the program's name.
+    pub fn new(arguments: impl IntoIterator<Item = OsString>, posix: bool) -> Parser {
+        Parser { rest: arguments.into_iter().collect(), letters: VecDeque::new(), operands: Vec::new(), posix }
+    }
+
+    /// The next option. `None` after the last one: then [`Parser::into_operands`] has the rest.
+    ///
+    /// # Errors
+    /// The message, without the program's name.
+    pub fn next_option(&mut self) -> Result<Option<Found>, Vec<u8>> {
+        loop {
+            if let Some(letter) = self.letters.pop_front() {
+                return self.short(letter).map(Some);
+            }
+            let Some(argument) = self.rest.pop_front() else { return Ok(None) };
+            match argument.as_bytes() {
+                b"--" => {
+                    self.operands.extend(self.rest.drain(..));
+                    return Ok(None);
+                }
+                [b'-', b'-', long @ ..] => return self.long(long).map(Some),
+                [b'-', letters @ ..] if !letters.is_empty() => self.letters.extend(letters),
+                _ => {
+                    self.operands.push(argument);
+                    if self.posix {
+                        self.operands.extend(self.rest.drain(..));
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is not an option.
+    pub fn into_operands(self) -> Vec<OsString> {
+        self.operands
+    }
+
+    fn short(&mut self, letter: u8) -> Result<Found, Vec<u8>> {
+        let complain = |text: &str| [text.as_bytes(), b" -- '", &[letter], b"'"].concat();
+        let flag = flags::by_letter(letter).ok_or_else(|| complain("invalid option"))?;
+        let Argument::Required(_) = flag.argument else { return Ok(Found { flag, value: None }) };
+        let value = if self.letters.is_empty() {
+            self.rest.pop_front().ok_or_else(|| complain("option requires an argument"))?
+        } else {
+            OsString::from_vec(self.letters.drain(..).collect())
+        };
+        Ok(Found { flag, value: Some(value) })
+    }
+
+    fn long(&mut self, text: &[u8]) -> Result<Found, Vec<u8>> {
+        let (name, value) = match text.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&text[..at], Some(OsStr::from_bytes(&text[at + 1..]).to_owned())),
+            None => (text, None),
+        };
+        let (full, flag) = match candidates(name).as_slice() {
+            [] => return Err([b"unrecognized option '--", text, b"'"].concat()),
+            [one] => *one,
+            several => return Err(ambiguous(text, several)),
+        };
+        let complain = |what: &str| format!("option '--{full}' {what}").into_bytes();
+        let value = match (flag.argument, value) {
+            (Argument::None, Some(_)) => return Err(complain("doesn't allow an argument")),
+            (Argument::Required(_), None) => {
+                Some(self.rest.pop_front().ok_or_else(|| complain("requires an argument"))?)
+            }
+            (_, value) => value,
+        };
+        Ok(Found { flag, value })
+    }
+}
+
+fn ambiguous(text: &[u8], possibilities: &[(&str, &Flag)]) -> Vec<u8> {
+    let mut message = [b"option '--", text, b"' is ambiguous; possibilities:"].concat();
+    for (name, _) in possibilities {
+        message.extend_from_slice(format!(" '--{name}'").as_bytes());
+    }
+    message
+}
+
+/// The options that a name or an abbreviation may mean: of the oldest generation that knows it.
+fn candidates(name: &[u8]) -> Vec<(&'static str, &'static Flag)> {
+    let known = |long: &'static str| flags::by_long_name(long).map(|flag| (long, flag));
+    let cp = CP_ORDER.into_iter().filter_map(known).collect::<Vec<_>>();
+    let of = |origin| FLAGS.iter().filter(move |flag| flag.origin == origin && !flag.long.is_empty());
+    let named = |origin| of(origin).map(|flag| (flag.long, flag)).collect::<Vec<_>>();
+    let generations = [cp, named(Origin::LaterCp), named(Origin::Haul)];
+    let exact = generations.iter().flatten().find(|(long, _)| long.as_bytes() == name);
+    if let Some(found) = exact {
+        return vec![*found];
+    }
+    for generation in &generations {
+        let mut matches = generation.iter().filter(|(long, _)| long.as_bytes().starts_with(name)).copied();
+        let Some(first) = matches.next() else { continue };
+        // Another name of the first match makes nothing ambiguous, and is not listed.
+        return std::iter::once(first).chain(matches.filter(|(_, flag)| flag.id != first.1.id)).collect();
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::Id;
+
+    fn parse(arguments: &[&str], posix: bool) -> (Vec<(Id, Option<String>)>, Vec<String>, Option<String>) {
+        let mut parser = Parser::new(arguments.iter().map(OsString::from), posix);
+        let text = |value: OsString| value.into_string().expect("the tests pass UTF-8");
+        let mut found = Vec::new();
+        let error = loop {
+            match parser.next_option() {
+                Ok(Some(option)) => found.push((option.flag.id, option.value.map(text))),
+                Ok(None) => break None,
+                Err(message) => break Some(String::from_utf8_lossy(&message).into_owned()),
+            }
+        };
+        (found, parser.into_operands().into_iter().map(text).collect(), error)
+    }
+
+    #[test]
+    fn options_may_stand_after_operands_unless_posix_is_asked_for() {
+        let (found, operands, _) = parse(&["a", "-v", "b", "--", "-x"], false);
+        assert_eq!((found, operands), (vec![(Id::Verbose, None)], vec!["a".into(), "b".into(), "-x".into()]));
+        let (found, operands, _) = parse(&["-f", "a", "-v", "b"], true);
+        assert_eq!((found, operands), (vec![(Id::Force, None)], vec!["a".into(), "-v".into(), "b".into()]));
+    }
+
+    #[test]
+    fn letters_are_bundled_and_the_rest_is_an_argument() {
+        let (found, ..) = parse(&["-abtDIR", "-t", "-v", "-S", "x"], false);
+        let directory = |name: &str| (Id::TargetDirectory, Some(name.to_owned()));
+        assert_eq!(
+            found,
+            [
+                (Id::Archive, None),
+                (Id::Backup, None),
+                directory("DIR"),
+                directory("-v"),
+                (Id::Suffix, Some("x".to_owned()))
+            ]
+        );
+    }
+
+    #[test]
+    fn a_new_option_takes_no_abbreviation_from_an_older_one() {
+        for (short, id) in [
+            ("--d", Id::Dereference),
+            ("--de", Id::Dereference),
+            ("--deb", Id::Debug),
+            ("--k", Id::KeepDirectorySymlink),
+            ("--b", Id::Backup),
+            ("--bu=1", Id::BufferSize),
+            ("--pa", Id::Parents),
+            ("--path", Id::Parents),
+            ("--pro", Id::Progress),
+            ("--sta", Id::Stats),
+            ("--ex", Id::Explain),
+        ] {
+            assert_eq!(parse(&[short], false).0.first().map(|found| found.0), Some(id), "{short}");
+        }
+        assert_eq!(parse(&["--sp=auto"], false).0, [(Id::Sparse, Some("auto".to_owned()))]);
+    }
+
+    #[test]
+    fn an_abbreviation_of_several_own_options_is_ambiguous() {
+        let message = "option '--e' is ambiguous; possibilities: '--engine' '--explain'";
+        assert_eq!(parse(&["--e"], false).2.as_deref(), Some(message));
+    }
+}

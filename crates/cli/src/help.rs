@@ -1,0 +1,106 @@
+//! The text of `--help` and `--version`.
+
+use std::ffi::OsStr;
+
+use crate::flags::{Argument, Category, FLAGS, Flag};
+use crate::options::Persona;
+
+/// The column in which the descriptions of `--help` begin.
+const COLUMN: usize = 32;
+
+/// How the options of a flag are written, as `-S, --suffix=SUFFIX`.
+pub fn spelling(flag: &Flag) -> String {
+    let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("-{letter}")).collect();
+    match (flag.argument, flag.long) {
+        (Argument::Required(name), "") => forms.push(name.to_owned()),
+        (_, "") => {}
+        (Argument::None, long) => forms.push(format!("--{long}")),
+        (Argument::Required(name), long) => forms.push(format!("--{long}={name}")),
+        (Argument::Optional(name), long) => forms.push(format!("--{long}[={name}]")),
+    }
+    forms.join(", ")
+}
+
+/// The text of `--help` under this name.
+pub fn help(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let mut text = format!(
+        "Usage: {name} [OPTION]... [-T] SOURCE DEST\n  \
+           or:  {name} [OPTION]... SOURCE... DIRECTORY\n  \
+           or:  {name} [OPTION]... -t DIRECTORY SOURCE...\n\
+         Copy SOURCE to DEST, or each SOURCE into DIRECTORY.\n"
+    );
+    for category in Category::ALL {
+        text.push_str(&format!("\n{}:\n", category.title()));
+        for flag in FLAGS.iter().filter(|flag| flag.category == category) {
+            text.push_str(&entry(flag));
+        }
+    }
+    text.push_str(&words());
+    text
+}
+
+fn entry(flag: &Flag) -> String {
+    let indent = if flag.short.is_empty() { "      " } else { "  " };
+    let option = format!("{indent}{}", spelling(flag));
+    let gap = if option.len() + 2 > COLUMN { format!("\n{}", " ".repeat(COLUMN)) } else { String::new() };
+    if gap.is_empty() { format!("{option:<COLUMN$}{}\n", flag.help) } else { format!("{option}{gap}{}\n", flag.help) }
+}
+
+/// The words that options take.
+fn words() -> String {
+    let mut text = String::from("\nWords that options take:\n");
+    for flag in FLAGS.iter().filter(|flag| !flag.values.choices().is_empty()) {
+        let names = flag.values.choices().iter().map(|choice| match choice.synonym {
+            Some(synonym) => format!("{} ({synonym})", choice.name),
+            None => choice.name.to_owned(),
+        });
+        let names: Vec<String> = names.collect();
+        text.push_str(&wrapped(&format!("--{}", flag.long), &names));
+    }
+    text
+}
+
+/// A label and words separated by commas, in lines of less than 80 columns.
+fn wrapped(label: &str, words: &[String]) -> String {
+    const INDENT: usize = 17;
+    let mut text = String::new();
+    let mut line = format!("  {label:<width$}", width = INDENT - 2);
+    for (index, word) in words.iter().enumerate() {
+        let separator = if index + 1 < words.len() { ", " } else { "" };
+        if line.len() + word.len() + separator.len() > 79 {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(INDENT);
+        }
+        line.push_str(word);
+        line.push_str(separator);
+    }
+    text + &line + "\n"
+}
+
+/// The text of `--version`.
+pub fn version(persona: Persona) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let name = match persona {
+        Persona::Cp => format!("cp (haul) {version}"),
+        Persona::Haul => format!("haul {version}"),
+    };
+    format!("{name}\nLicense: MIT OR Apache-2.0\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_option_once_in_80_columns() {
+        let text = help(OsStr::new("haul"));
+        for flag in FLAGS {
+            assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&spelling(flag))).count(), 1, "{flag:?}");
+        }
+        for line in text.lines() {
+            assert!(line.len() < 100, "{line}");
+        }
+    }
+}

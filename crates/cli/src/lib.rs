@@ -1,0 +1,23 @@
+//! The command `haul`, which is `cp` when called by that name: options, messages, progress and the exit status.
+//!
+//! Everything about copying itself is in haul-copy. This crate is the only one that reads the environment, prints and
+//! exits.
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod argmatch;
+pub mod exit;
+pub mod flags;
+pub mod generate;
+
+pub mod getopt;
+pub mod help;
+pub mod options;
+pub mod progress;
+pub mod quote;
+pub mod record;
+pub mod report;
+pub mod screen;
+pub mod size;
+pub mod watch;
+pub mod words;

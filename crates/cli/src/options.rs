@@ -1,0 +1,570 @@
+//! From the command line to a plan: what each option means, alone and with the others.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haul_copy::plan::{
+    Backup, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan, Reflink, Sparse,
+    Wish,
+};
+use haul_sys::rustix::fs::statfs;
+
+use crate::argmatch::choose;
+use crate::flags::{self, Choice, Flag, Id};
+use crate::getopt::{Found, Parser};
+use crate::quote::Quoter;
+use crate::size::parse_size;
+
+/// What the command was called as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persona {
+    /// `cp`: a drop-in, with cp's defaults.
+    Cp,
+    /// Any other name.
+    Haul,
+}
+
+impl Persona {
+    /// That of a program's name, which may be a path.
+    pub fn of(name: &OsStr) -> Persona {
+        if Path::new(name).file_name() == Some(OsStr::new("cp")) { Persona::Cp } else { Persona::Haul }
+    }
+}
+
+/// A security module that labels files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// None.
+    None,
+    /// SELinux.
+    Selinux,
+    /// SMACK.
+    Smack,
+}
+
+impl Security {
+    /// The one that this machine runs.
+    pub fn of_machine() -> Security {
+        const SELINUX_MAGIC: u32 = 0xf97c_ff8c;
+        const SMACK_MAGIC: u32 = 0x4341_5d53;
+        // Only 32 bits of the type are defined, and its sign depends on the architecture.
+        let mounted = |path: &str, magic: u32| statfs(path).is_ok_and(|fs| fs.f_type as u32 == magic);
+        if mounted("/sys/fs/selinux", SELINUX_MAGIC) && Path::new("/etc/selinux/config").exists() {
+            Security::Selinux
+        } else if mounted("/sys/fs/smackfs", SMACK_MAGIC) {
+            Security::Smack
+        } else {
+            Security::None
+        }
+    }
+}
+
+/// What the process got from outside besides its arguments.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// POSIXLY_CORRECT is set.
+    pub posixly_correct: bool,
+    /// VERSION_CONTROL.
+    pub version_control: Option<OsString>,
+    /// SIMPLE_BACKUP_SUFFIX.
+    pub backup_suffix: Option<OsString>,
+    /// The security module; asked for only when an option needs it.
+    pub security: fn() -> Security,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_process() -> Environment {
+        Environment {
+            posixly_correct: env::var_os("POSIXLY_CORRECT").is_some(),
+            version_control: env::var_os("VERSION_CONTROL"),
+            backup_suffix: env::var_os("SIMPLE_BACKUP_SUFFIX"),
+            security: Security::of_machine,
+        }
+    }
+}
+
+/// When something optional is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How totals are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatsFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What the user wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Show {
+    /// Each file as it is copied.
+    pub verbose: bool,
+    /// How each file was copied, as GNU cp says it.
+    pub debug: bool,
+    /// How each file was copied, and why.
+    pub explain: bool,
+    /// The progress bar.
+    pub progress: When,
+    /// Totals at the end.
+    pub stats: Option<StatsFormat>,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// A copy.
+    Copy(Box<Plan>, Show),
+    /// `--help`.
+    Help,
+    /// `--version`.
+    Version,
+}
+
+/// Why a command line cannot be obeyed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// The message, without the program's name.
+    pub message: Vec<u8>,
+    /// The user is told about `--help`.
+    pub hint: bool,
+}
+
+fn misuse(message: impl Into<Vec<u8>>) -> Complaint {
+    Complaint { message: message.into(), hint: true }
+}
+
+fn fatal(message: impl Into<Vec<u8>>) -> Complaint {
+    Complaint { message: message.into(), hint: false }
+}
+
+/// Reads a command line (without the program's name). `warn` gets messages that stop nothing.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    persona: Persona,
+    environment: &Environment,
+    quoter: &Quoter,
+    warn: &mut dyn FnMut(&[u8]),
+) -> Result<Wanted, Complaint> {
+    let mut parser = Parser::new(arguments, environment.posixly_correct);
+    let mut draft = Draft::new(persona, environment, quoter, warn);
+    while let Some(found) = parser.next_option().map_err(misuse)? {
+        match found.flag.id {
+            Id::Help => return Ok(Wanted::Help),
+            Id::Version => return Ok(Wanted::Version),
+            _ => draft.apply(found)?,
+        }
+    }
+    draft.settle()?;
+    draft.operands(parser.into_operands())?;
+    Ok(Wanted::Copy(Box::new(draft.plan), draft.show))
+}
+
+/// A plan while the options are read. What depends on several options, whatever their order, waits in fields of its own.
+struct Draft<'a> {
+    plan: Plan,
+    show: Show,
+    persona: Persona,
+    environment: &'a Environment,
+    quoter: &'a Quoter,
+    warn: &'a mut dyn FnMut(&[u8]),
+    security: Option<Security>,
+    backups: bool,
+    backup_control: Option<OsString>,
+    backup_suffix: Option<OsString>,
+    dereference: Option<Dereference>,
+    hard_links: bool,
+    symbolic_links: bool,
+    overwrite: Option<Overwrite>,
+    no_clobber: bool,
+    keep_context: bool,
+    require_context: bool,
+    keep_xattr: bool,
+    require_xattr: bool,
+    target_directory: Option<OsString>,
+    no_target_directory: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn new(
+        persona: Persona,
+        environment: &'a Environment,
+        quoter: &'a Quoter,
+        warn: &'a mut dyn FnMut(&[u8]),
+    ) -> Draft<'a> {
+        let progress = if persona == Persona::Cp { When::Never } else { When::Auto };
+        Draft {
+            plan: Plan { write_through_dangling_link: environment.posixly_correct, ..Plan::default() },
+            show: Show { verbose: false, debug: false, explain: false, progress, stats: None },
+            persona,
+            environment,
+            quoter,
+            warn,
+            security: None,
+            backups: false,
+            backup_control: None,
+            backup_suffix: environment.backup_suffix.clone(),
+            dereference: None,
+            hard_links: false,
+            symbolic_links: false,
+            overwrite: None,
+            no_clobber: false,
+            keep_context: false,
+            require_context: false,
+            keep_xattr: false,
+            require_xattr: false,
+            target_directory: None,
+            no_target_directory: false,
+        }
+    }
+
+    fn security(&mut self) -> Security {
+        *self.security.get_or_insert_with(self.environment.security)
+    }
+
+    fn has_selinux(&mut self) -> bool {
+        self.security() == Security::Selinux
+    }
+
+    fn apply(&mut self, Found { flag, value }: Found) -> Result<(), Complaint> {
+        let value = value.as_deref();
+        let plan = &mut self.plan;
+        match flag.id {
+            Id::Archive => self.archive(),
+            Id::AttributesOnly => plan.attributes_only = true,
+            Id::Backup => {
+                self.backups = true;
+                self.backup_control = value.map(OsStr::to_owned).or(self.backup_control.take());
+            }
+            Id::Suffix => {
+                self.backups = true;
+                self.backup_suffix = value.map(OsStr::to_owned);
+            }
+            Id::CopyContents => plan.copy_contents = true,
+            Id::NoDereferenceKeepLinks => {
+                plan.preserve.links = true;
+                self.dereference = Some(Dereference::Never);
+            }
+            Id::Dereference => self.dereference = Some(Dereference::Always),
+            Id::DereferenceOperands => self.dereference = Some(Dereference::Operands),
+            Id::NoDereference => self.dereference = Some(Dereference::Never),
+            Id::Force => plan.force = true,
+            Id::Interactive | Id::NoClobber | Id::Update => self.overwriting(flag, value)?,
+            Id::Link => self.hard_links = true,
+            Id::SymbolicLink => self.symbolic_links = true,
+            Id::KeepDirectorySymlink => plan.keep_directory_symlink = true,
+            Id::OneFileSystem => plan.one_file_system = true,
+            Id::Parents => plan.parents = true,
+            Id::Recursive => plan.recursive = true,
+            Id::RemoveDestination => plan.remove_destination = true,
+            Id::StripTrailingSlashes => plan.strip_trailing_slashes = true,
+            Id::Preserve => self.preserve(flag, value)?,
+            Id::NoPreserve => self.attributes(flag, value.unwrap_or_default(), false)?,
+            Id::Context => self.context(value),
+            Id::Reflink | Id::Sparse | Id::Engine | Id::BufferSize | Id::Jobs => self.data(flag, value)?,
+            Id::TargetDirectory if self.target_directory.is_some() => {
+                return Err(fatal("multiple target directories specified"));
+            }
+            Id::TargetDirectory => self.target_directory = value.map(OsStr::to_owned),
+            Id::NoTargetDirectory => self.no_target_directory = true,
+            Id::Verbose => self.show.verbose = true,
+            Id::Debug => (self.show.debug, self.show.verbose) = (true, true),
+            Id::Explain => self.show.explain = true,
+            Id::Progress | Id::Stats => self.showing(flag, value)?,
+            // These end the reading before.
+            Id::Help | Id::Version => {}
+        }
+        Ok(())
+    }
+
+    /// The choice that an argument means, for options that take one word.
+    fn choice(&self, flag: &Flag, word: &OsStr) -> Result<&'static str, Complaint> {
+        self.choose(&format!("--{}", flag.long), word, flag.values.choices())
+    }
+
+    fn choose(&self, context: &str, word: &OsStr, choices: &'static [Choice]) -> Result<&'static str, Complaint> {
+        let with_own = self.persona == Persona::Haul;
+        choose(context, word, choices, self.quoter, with_own).map(|choice| choice.name).map_err(misuse)
+    }
+
+    fn archive(&mut self) {
+        self.dereference = Some(Dereference::Never);
+        self.plan.recursive = true;
+        self.plan.preserve.links = true;
+        self.plan.preserve.quiet = true;
+        self.keep_mode_owner_and_times();
+        self.keep_context |= self.has_selinux();
+        self.keep_xattr = true;
+    }
+
+    fn keep_mode_owner_and_times(&mut self) {
+        let preserve = &mut self.plan.preserve;
+        preserve.mode = ModeRule::Keep;
+        preserve.ownership = true;
+        preserve.timestamps = true;
+        preserve.required = true;
+    }
+
+    fn preserve(&mut self, flag: &Flag, list: Option<&OsStr>) -> Result<(), Complaint> {
+        match list {
+            None => self.keep_mode_owner_and_times(),
+            Some(list) => {
+                self.attributes(flag, list, true)?;
+                self.plan.preserve.required = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The list of `--preserve` (`keep`) or `--no-preserve`.
+    fn attributes(&mut self, flag: &Flag, list: &OsStr, keep: bool) -> Result<(), Complaint> {
+        for word in list.as_bytes().split(|byte| *byte == b',') {
+            let name = self.choice(flag, OsStr::from_bytes(word))?;
+            let preserve = &mut self.plan.preserve;
+            let mode = if keep { ModeRule::Keep } else { ModeRule::Discard };
+            match name {
+                "mode" => preserve.mode = mode,
+                "timestamps" => preserve.timestamps = keep,
+                "ownership" => preserve.ownership = keep,
+                "links" => preserve.links = keep,
+                "context" => (self.keep_context, self.require_context) = (keep, keep),
+                "xattr" => (self.keep_xattr, self.require_xattr) = (keep, keep),
+                "flags" => preserve.flags = keep,
+                "project" => preserve.project = keep,
+                _ => {
+                    preserve.mode = mode;
+                    preserve.timestamps = keep;
+                    preserve.ownership = keep;
+                    preserve.links = keep;
+                    self.keep_xattr = keep;
+                    if self.has_selinux() {
+                        self.keep_context = keep;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `-i`, `-n` and `--update`.
+    fn overwriting(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
+        let unspecified = matches!(self.overwrite, None | Some(Overwrite::Ask));
+        match flag.id {
+            // It overrides -n, but not --update=none and --update=none-fail.
+            Id::Interactive if self.no_clobber || unspecified => {
+                self.no_clobber = false;
+                self.overwrite = Some(Overwrite::Ask);
+            }
+            Id::NoClobber => {
+                self.no_clobber = true;
+                self.overwrite = Some(Overwrite::Skip);
+            }
+            Id::Update => {
+                let update = value.map_or(Ok("older"), |word| self.choice(flag, word))?;
+                self.plan.only_newer = update == "older";
+                match update {
+                    _ if self.no_clobber => {}
+                    "none" => self.overwrite = Some(Overwrite::SkipSilently),
+                    "none-fail" => self.overwrite = Some(Overwrite::Refuse),
+                    _ if !unspecified => self.overwrite = None,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn context(&mut self, context: Option<&OsStr>) {
+        match (context, self.security()) {
+            (Some(context), Security::Selinux | Security::Smack) => {
+                self.plan.context = ContextRule::Fixed(context.to_owned());
+            }
+            (Some(_), Security::None) => {
+                (self.warn)(b"warning: ignoring --context; it requires an SELinux-enabled kernel");
+            }
+            (None, Security::Selinux) => self.plan.context = ContextRule::OfDestination,
+            (None, _) => {}
+        }
+    }
+
+    fn data(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
+        let word = value.unwrap_or(OsStr::new("always"));
+        match flag.id {
+            Id::Reflink => {
+                self.plan.reflink = match self.choice(flag, word)? {
+                    "always" => Reflink::Always,
+                    "never" => Reflink::Never,
+                    _ => Reflink::Auto,
+                };
+            }
+            Id::Sparse => {
+                self.plan.sparse = match self.choice(flag, word)? {
+                    "always" => Sparse::Always,
+                    "never" => Sparse::Never,
+                    _ => Sparse::Auto,
+                };
+            }
+            Id::Engine => {
+                let name = self.choice(flag, word)?;
+                self.plan.engine = name.parse().unwrap_or(EngineChoice::Auto);
+            }
+            Id::BufferSize => self.plan.buffer_size = Some(self.number(flag, word, 1 << 30)?),
+            _ => self.plan.jobs = Some(self.number(flag, word, 65536)?),
+        }
+        Ok(())
+    }
+
+    /// A number from 1 to `most`.
+    fn number(&self, flag: &Flag, word: &OsStr, most: u64) -> Result<usize, Complaint> {
+        let quoted = self.quoter.always(word.as_bytes());
+        let about = |before: &str, after: &str| {
+            let argument = format!("{before}--{} argument ", flag.long).into_bytes();
+            fatal([argument, quoted.clone(), after.as_bytes().to_vec()].concat())
+        };
+        match parse_size(word.as_bytes()) {
+            Some(0) | None => Err(about("invalid ", "")),
+            Some(number) if number > most => Err(about("", " too large")),
+            Some(number) => usize::try_from(number).map_err(|_| about("", " too large")),
+        }
+    }
+
+    fn showing(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
+        let choice = value.map(|word| self.choice(flag, word)).transpose()?;
+        match (flag.id, choice) {
+            (Id::Progress, Some("always")) => self.show.progress = When::Always,
+            (Id::Progress, Some("never")) => self.show.progress = When::Never,
+            (Id::Progress, _) => self.show.progress = When::Auto,
+            (_, Some("json")) => self.show.stats = Some(StatsFormat::Json),
+            _ => self.show.stats = Some(StatsFormat::Text),
+        }
+        Ok(())
+    }
+
+    /// Settles what the options mean together, in the order of GNU's checks.
+    fn settle(&mut self) -> Result<(), Complaint> {
+        if self.hard_links && self.symbolic_links {
+            return Err(misuse("cannot make both hard and symbolic links"));
+        }
+        self.plan.overwrite = self.overwrite.unwrap_or(Overwrite::Replace);
+        match self.plan.overwrite {
+            Overwrite::Skip if self.backups => {
+                return Err(misuse("options --backup and --no-clobber are mutually exclusive"));
+            }
+            Overwrite::SkipSilently | Overwrite::Refuse if self.backups => {
+                return Err(misuse("--backup is mutually exclusive with -n or --update=none-fail"));
+            }
+            Overwrite::Skip => self.plan.only_newer = false,
+            _ => {}
+        }
+        if self.plan.reflink == Reflink::Always && self.plan.sparse != Sparse::Auto {
+            return Err(misuse("--reflink can be used only with --sparse=auto"));
+        }
+        self.plan.backup = self.backup()?;
+        if let Some(suffix) = self.backup_suffix.take().filter(|suffix| is_suffix(suffix.as_bytes())) {
+            self.plan.backup_suffix = suffix;
+        }
+        self.plan.link = match (self.hard_links, self.symbolic_links) {
+            (true, _) => LinkMode::Hard,
+            (_, true) => LinkMode::Symbolic,
+            _ => LinkMode::Copy,
+        };
+        self.plan.remove_destination |= self.plan.force && self.plan.link != LinkMode::Copy;
+        self.plan.dereference = self.dereference.unwrap_or(if self.plan.recursive && !self.hard_links {
+            Dereference::Never
+        } else {
+            Dereference::Always
+        });
+        self.labels()
+    }
+
+    fn backup(&self) -> Result<Backup, Complaint> {
+        if !self.backups {
+            return Ok(Backup::None);
+        }
+        let given = |word: &Option<OsString>| word.clone().filter(|word| !word.is_empty());
+        let word = match (given(&self.backup_control), given(&self.environment.version_control)) {
+            (Some(word), _) => self.choose("backup type", &word, flags::BACKUPS)?,
+            (None, Some(word)) => self.choose("$VERSION_CONTROL", &word, flags::BACKUPS)?,
+            (None, None) => "existing",
+        };
+        Ok(match word {
+            "none" => Backup::None,
+            "simple" => Backup::Simple,
+            "numbered" => Backup::Numbered,
+            _ => Backup::Existing,
+        })
+    }
+
+    /// Extended attributes and security contexts: what is wished for, and whether it can be had.
+    fn labels(&mut self) -> Result<(), Complaint> {
+        let sets_context = self.plan.context != ContextRule::Default;
+        if sets_context && !self.require_context {
+            self.keep_context = false;
+        }
+        if sets_context && self.keep_context {
+            return Err(fatal("cannot set target context and preserve it"));
+        }
+        if self.require_context && !self.has_selinux() {
+            return Err(fatal("cannot preserve security context without an SELinux-enabled kernel"));
+        }
+        let wish = |keep, require| match (keep, require) {
+            (false, _) => Wish::No,
+            (true, false) => Wish::Try,
+            (true, true) => Wish::Require,
+        };
+        self.plan.preserve.context = wish(self.keep_context, self.require_context);
+        self.plan.preserve.xattr = wish(self.keep_xattr, self.require_xattr);
+        Ok(())
+    }
+
+    fn operands(&mut self, mut operands: Vec<OsString>) -> Result<(), Complaint> {
+        let quoted = |operand: &OsStr| self.quoter.always(operand.as_bytes());
+        let about = |text: &str, operand: &OsStr| misuse([text.as_bytes(), b" ", &quoted(operand)].concat());
+        match operands.as_slice() {
+            [] => return Err(misuse("missing file operand")),
+            [only] if self.target_directory.is_none() => {
+                return Err(about("missing destination file operand after", only));
+            }
+            _ if self.no_target_directory && self.target_directory.is_some() => {
+                return Err(fatal("cannot combine --target-directory (-t) and --no-target-directory (-T)"));
+            }
+            [_, _, extra, ..] if self.no_target_directory => return Err(about("extra operand", extra)),
+            _ => {}
+        }
+        self.plan.destination = match self.target_directory.take() {
+            Some(directory) => Destination::Directory(directory),
+            None => {
+                // There are two operands at least, else the complaint above.
+                let last = operands.pop().unwrap_or_default();
+                if self.no_target_directory { Destination::Exactly(last) } else { Destination::Guess(last) }
+            }
+        };
+        self.plan.sources = operands;
+        Ok(())
+    }
+}
+
+/// Whether a backup suffix names no directory: then it is heeded. Slashes at its end do no harm.
+fn is_suffix(suffix: &[u8]) -> bool {
+    let end = suffix.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    end > 0 && !suffix[..end].contains(&b'/')
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

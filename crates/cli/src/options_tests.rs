@@ -1,0 +1,319 @@
+//! What command lines mean. What they are refused for is compared with the system's cp in tests/command_line.rs.
+
+use super::*;
+use haul_copy::plan::{EngineName, Preserve};
+
+fn environment() -> Environment {
+    Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }
+}
+
+fn parse_as(persona: Persona, environment: &Environment, line: &str) -> Result<Wanted, Complaint> {
+    let arguments = line.split_whitespace().map(OsString::from);
+    parse(arguments, persona, environment, &Quoter::from_environment(), &mut |_| {})
+}
+
+fn parsed(line: &str) -> (Plan, Show) {
+    parsed_in(&environment(), line)
+}
+
+fn parsed_in(environment: &Environment, line: &str) -> (Plan, Show) {
+    match parse_as(Persona::Haul, environment, line) {
+        Ok(Wanted::Copy(plan, show)) => (*plan, show),
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// The plan for these options.
+fn plan(options: &str) -> Plan {
+    parsed(&format!("{options} a b")).0
+}
+
+fn refused(line: &str) -> String {
+    match parse_as(Persona::Haul, &environment(), line) {
+        Err(complaint) => String::from_utf8_lossy(&complaint.message).into_owned(),
+        Ok(other) => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn without_options_the_plan_is_the_default() {
+    let (plan, show) = parsed("a b");
+    let expected = Plan {
+        sources: vec!["a".into()],
+        destination: Destination::Guess("b".into()),
+        ..Plan::default()
+    };
+    assert_eq!(format!("{plan:?}"), format!("{expected:?}"));
+    let quiet = Show { verbose: false, debug: false, explain: false, progress: When::Auto, stats: None };
+    assert_eq!(show, quiet);
+}
+
+#[test]
+fn the_destination_is_where_the_options_say() {
+    let directory = |name: &str| Destination::Directory(name.into());
+    assert_eq!(parsed("-t d a b").0.destination, directory("d"));
+    assert_eq!(parsed("a -td").0.destination, directory("d"));
+    assert_eq!(parsed("-T a b").0.destination, Destination::Exactly("b".into()));
+    let plan = parsed("a b c").0;
+    assert_eq!(plan.destination, Destination::Guess("c".into()));
+    assert_eq!(plan.sources, ["a", "b"]);
+}
+
+#[test]
+fn links_are_followed_by_the_last_word_on_it_or_by_default() {
+    use Dereference::{Always, Never, Operands};
+    for (options, expected) in [
+        ("", Always),
+        ("-r", Never),
+        ("-R -l", Always),
+        ("-l", Always),
+        ("-s", Always),
+        ("-rL", Always),
+        ("-rH", Operands),
+        ("-P", Never),
+        ("-LP", Never),
+        ("-PL", Always),
+        ("-d", Never),
+        ("-a", Never),
+        ("-aL", Always),
+        ("-La", Never),
+        ("-aH", Operands),
+    ] {
+        assert_eq!(plan(options).dereference, expected, "{options}");
+    }
+}
+
+#[test]
+fn the_last_of_i_n_and_u_decides_but_n_beats_u() {
+    use Overwrite::{Ask, Refuse, Replace, Skip, SkipSilently};
+    for (options, overwrite, only_newer) in [
+        ("", Replace, false),
+        ("-i", Ask, false),
+        ("-n", Skip, false),
+        ("-i -n", Skip, false),
+        ("-n -i", Ask, false),
+        ("-u", Replace, true),
+        ("-u -i", Ask, true),
+        ("-i -u", Ask, true),
+        ("-u -n", Skip, false),
+        ("-n -u", Skip, false),
+        ("-u -n -i", Ask, true),
+        ("--update", Replace, true),
+        ("--update=older", Replace, true),
+        ("--update=all", Replace, false),
+        ("-u --update=all", Replace, false),
+        ("--update=none", SkipSilently, false),
+        ("--update=none-fail", Refuse, false),
+        ("--update=none --update=all", Replace, false),
+        ("--update=none -u", Replace, true),
+        ("--update=none -i", SkipSilently, false),
+        ("--update=none-fail -n", Skip, false),
+        ("-n --update=none-fail", Skip, false),
+        ("-u --update=none", SkipSilently, false),
+    ] {
+        let plan = plan(options);
+        assert_eq!((plan.overwrite, plan.only_newer), (overwrite, only_newer), "{options}");
+    }
+}
+
+#[test]
+fn backups_and_keeping_old_files_exclude_each_other() {
+    for line in ["-b --update=none a b", "--backup=none --update=none-fail a b", "-S x --update=none a b"] {
+        assert_eq!(refused(line), "--backup is mutually exclusive with -n or --update=none-fail", "{line}");
+    }
+}
+
+#[test]
+fn backups_are_made_as_options_and_environment_say() {
+    let with = |control: &str, suffix: &str| Environment {
+        version_control: Some(control.into()),
+        backup_suffix: Some(suffix.into()),
+        ..environment()
+    };
+    for (environment, options, backup, suffix) in [
+        (environment(), "", Backup::None, "~"),
+        (environment(), "-b", Backup::Existing, "~"),
+        (environment(), "--backup", Backup::Existing, "~"),
+        (environment(), "--backup=t", Backup::Numbered, "~"),
+        (environment(), "--backup=numb", Backup::Numbered, "~"),
+        (environment(), "--backup=simple", Backup::Simple, "~"),
+        (environment(), "--backup=never", Backup::Simple, "~"),
+        (environment(), "--backup=off", Backup::None, "~"),
+        (environment(), "--backup=t -b", Backup::Numbered, "~"),
+        (environment(), "-S .old", Backup::Existing, ".old"),
+        (environment(), "-b --suffix=a/b", Backup::Existing, "~"),
+        (environment(), "-b --suffix=/b", Backup::Existing, "~"),
+        (environment(), "-b --suffix=b/", Backup::Existing, "b/"),
+        (environment(), "-b --suffix=", Backup::Existing, "~"),
+        (with("numbered", ".x"), "", Backup::None, ".x"),
+        (with("numbered", ".x"), "-b", Backup::Numbered, ".x"),
+        (with("numbered", ".x"), "--backup=simple", Backup::Simple, ".x"),
+        (with("numbered", ".x"), "--backup= -S .y", Backup::Numbered, ".y"),
+        (with("", ""), "-b", Backup::Existing, "~"),
+        // Not looked at, so not complained about.
+        (with("nonsense", "a/b"), "", Backup::None, "~"),
+    ] {
+        let plan = parsed_in(&environment, &format!("{options} a b")).0;
+        assert_eq!((plan.backup, plan.backup_suffix), (backup, suffix.into()), "{options}");
+    }
+}
+
+#[test]
+fn attributes_are_kept_as_the_options_say_in_their_order() {
+    let none = Preserve::default();
+    let common = Preserve { mode: ModeRule::Keep, ownership: true, timestamps: true, required: true, ..none };
+    let all = Preserve { links: true, xattr: Wish::Try, ..common };
+    for (options, expected) in [
+        ("-p", common),
+        ("--preserve", common),
+        ("--preserve=mode", Preserve { mode: ModeRule::Keep, required: true, ..none }),
+        ("--preserve=time,own", Preserve { timestamps: true, ownership: true, required: true, ..none }),
+        ("--preserve=all", all),
+        ("-a", Preserve { quiet: true, ..all }),
+        ("-d", Preserve { links: true, ..none }),
+        ("--preserve=xattr", Preserve { xattr: Wish::Require, required: true, ..none }),
+        ("-a --preserve=xattr", Preserve { xattr: Wish::Require, quiet: true, ..all }),
+        ("--preserve=xattr -a", Preserve { xattr: Wish::Require, quiet: true, ..all }),
+        ("-a --no-preserve=xattr", Preserve { xattr: Wish::No, quiet: true, ..all }),
+        ("--no-preserve=mode", Preserve { mode: ModeRule::Discard, ..none }),
+        ("-p --no-preserve=mode", Preserve { mode: ModeRule::Discard, ..common }),
+        ("--no-preserve=mode -p", common),
+        ("-a --no-preserve=all", Preserve { mode: ModeRule::Discard, required: true, quiet: true, ..none }),
+        ("--preserve=flags", Preserve { flags: true, required: true, ..none }),
+        ("--preserve=project,flags", Preserve { flags: true, project: true, required: true, ..none }),
+        ("--preserve=flags --no-preserve=flags", Preserve { required: true, ..none }),
+    ] {
+        assert_eq!(plan(options).preserve, expected, "{options}");
+    }
+    assert!(plan("-a").recursive);
+}
+
+#[test]
+fn contexts_are_kept_or_set_where_there_is_selinux() {
+    let selinux = Environment { security: || Security::Selinux, ..environment() };
+    let fixed = || ContextRule::Fixed("x".into());
+    for (options, wish, rule) in [
+        ("", Wish::No, ContextRule::Default),
+        ("-a", Wish::Try, ContextRule::Default),
+        ("--preserve=all", Wish::Try, ContextRule::Default),
+        ("--preserve=context", Wish::Require, ContextRule::Default),
+        ("-Z", Wish::No, ContextRule::OfDestination),
+        ("--context", Wish::No, ContextRule::OfDestination),
+        ("--context=x", Wish::No, fixed()),
+        ("-aZ", Wish::No, ContextRule::OfDestination),
+        ("-a --context=x", Wish::No, fixed()),
+    ] {
+        let plan = parsed_in(&selinux, &format!("{options} a b")).0;
+        assert_eq!((plan.preserve.context, &plan.context), (wish, &rule), "{options}");
+    }
+    let both = parse_as(Persona::Cp, &selinux, "-Z --preserve=context a b");
+    assert_eq!(both.expect_err("they contradict").message, b"cannot set target context and preserve it");
+    assert_eq!(plan("-Z").context, ContextRule::Default);
+    let smack = Environment { security: || Security::Smack, ..environment() };
+    assert_eq!(parsed_in(&smack, "--context=x a b").0.context, fixed());
+    assert_eq!(parsed_in(&smack, "-Z a b").0.context, ContextRule::Default);
+}
+
+#[test]
+fn links_instead_of_copies_replace_when_forced() {
+    for (options, link, remove) in [
+        ("-l", LinkMode::Hard, false),
+        ("-s", LinkMode::Symbolic, false),
+        ("-lf", LinkMode::Hard, true),
+        ("-fs", LinkMode::Symbolic, true),
+        ("-f", LinkMode::Copy, false),
+        ("--remove-destination", LinkMode::Copy, true),
+    ] {
+        let plan = plan(options);
+        assert_eq!((plan.link, plan.remove_destination), (link, remove), "{options}");
+    }
+}
+
+#[test]
+fn switches_turn_on_what_they_are_named_after() {
+    type Switch = (&'static str, fn(&Plan) -> bool);
+    let switches: [Switch; 9] = [
+        ("--attributes-only", |plan| plan.attributes_only),
+        ("--copy-contents", |plan| plan.copy_contents),
+        ("-f", |plan| plan.force),
+        ("--keep-directory-symlink", |plan| plan.keep_directory_symlink),
+        ("-x", |plan| plan.one_file_system),
+        ("--parents", |plan| plan.parents),
+        ("--path", |plan| plan.parents),
+        ("-R", |plan| plan.recursive),
+        ("--strip-trailing-slashes", |plan| plan.strip_trailing_slashes),
+    ];
+    for (option, is_on) in switches {
+        assert!(is_on(&plan(option)), "{option}");
+        assert!(!is_on(&plan("")), "{option}");
+    }
+}
+
+#[test]
+fn posixly_correct_writes_through_dangling_links() {
+    let posix = Environment { posixly_correct: true, ..environment() };
+    assert!(parsed_in(&posix, "a b").0.write_through_dangling_link);
+}
+
+#[test]
+fn data_goes_the_way_that_is_asked_for() {
+    assert_eq!(plan("--reflink").reflink, Reflink::Always);
+    assert_eq!(plan("--reflink=auto").reflink, Reflink::Auto);
+    assert_eq!(plan("--reflink=never").reflink, Reflink::Never);
+    assert_eq!(plan("--sparse=always").sparse, Sparse::Always);
+    assert_eq!(plan("--sparse=n").sparse, Sparse::Never);
+    assert_eq!(plan("--engine=auto").engine, EngineChoice::Auto);
+    for engine in EngineName::ALL {
+        assert_eq!(plan(&format!("--engine={engine}")).engine, EngineChoice::Only(engine));
+    }
+    assert_eq!(plan("--engine=spl").engine, EngineChoice::Only(EngineName::Splice));
+    assert_eq!(plan("--buffer-size=8M").buffer_size, Some(8 << 20));
+    assert_eq!(plan("--jobs=3").jobs, Some(3));
+    for (option, message) in [
+        ("--buffer-size=x", "invalid --buffer-size argument 'x'"),
+        ("--buffer-size=0", "invalid --buffer-size argument '0'"),
+        ("--buffer-size=2G", "--buffer-size argument '2G' too large"),
+        ("--jobs=0", "invalid --jobs argument '0'"),
+        ("--jobs=-1", "invalid --jobs argument '-1'"),
+    ] {
+        assert_eq!(refused(&format!("{option} a b")), message);
+    }
+}
+
+#[test]
+fn what_is_shown_depends_on_options_and_name() {
+    let show = |options: &str| parsed(&format!("{options} a b")).1;
+    assert!(show("-v").verbose);
+    assert!(show("--debug").verbose && show("--debug").debug);
+    assert!(show("--explain").explain && !show("--explain").verbose);
+    assert_eq!(show("--progress=never").progress, When::Never);
+    assert_eq!(show("--progress=always").progress, When::Always);
+    assert_eq!(show("--stats").stats, Some(StatsFormat::Text));
+    assert_eq!(show("--stats=json").stats, Some(StatsFormat::Json));
+    let as_cp = |line: &str| match parse_as(Persona::Cp, &environment(), line) {
+        Ok(Wanted::Copy(_, show)) => show.progress,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(as_cp("a b"), When::Never);
+    assert_eq!(as_cp("--progress a b"), When::Auto);
+}
+
+#[test]
+fn help_and_version_end_the_reading() {
+    assert!(matches!(parse_as(Persona::Haul, &environment(), "--help --bogus"), Ok(Wanted::Help)));
+    assert!(matches!(parse_as(Persona::Haul, &environment(), "-l -s --vers"), Ok(Wanted::Version)));
+    assert_eq!(refused("--bogus --help"), "unrecognized option '--bogus'");
+}
+
+#[test]
+fn a_path_that_ends_in_cp_is_cp() {
+    for (name, persona) in [
+        ("cp", Persona::Cp),
+        ("/usr/bin/cp", Persona::Cp),
+        ("haul", Persona::Haul),
+        ("./cpx", Persona::Haul),
+        ("cp/haul", Persona::Haul),
+    ] {
+        assert_eq!(Persona::of(OsStr::new(name)), persona, "{name}");
+    }
+}

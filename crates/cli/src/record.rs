@@ -1,0 +1,236 @@
+//! Totals at the end of a run: a table for people, or one record of JSON for programs (docs/stats.md).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use haul_copy::moved::Moved;
+use haul_copy::run::Summary;
+use haul_copy::stats::{EngineStats, Stats};
+use haul_sys::process_state::Usage;
+use serde::Serialize;
+
+use crate::size::human_size;
+use crate::words::ways;
+
+/// The version of the record: raised when a field changes its meaning or goes. New fields do not raise it.
+const VERSION: u32 = 1;
+
+/// What a run did, in the order of the fields of the JSON record.
+#[derive(Debug, Serialize)]
+pub struct Record {
+    record: &'static str,
+    version: u32,
+    program: String,
+    exit_status: i32,
+    cancelled: bool,
+    errors: u64,
+    warnings: u64,
+    damaged: usize,
+    wall_seconds: f64,
+    user_seconds: f64,
+    system_seconds: f64,
+    walk_seconds: f64,
+    data_seconds: f64,
+    metadata_seconds: f64,
+    peak_memory_bytes: u64,
+    files: Files,
+    bytes: Bytes,
+    engines: BTreeMap<&'static str, Engine>,
+}
+
+#[derive(Debug, Serialize)]
+struct Files {
+    regular: u64,
+    directories: u64,
+    symbolic_links: u64,
+    hard_links: u64,
+    special: u64,
+    skipped: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Bytes {
+    total: u64,
+    shared: u64,
+    offloaded: u64,
+    written: u64,
+    holes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Engine {
+    files: u64,
+    refusals: u64,
+    bytes: Bytes,
+}
+
+impl From<Moved> for Bytes {
+    fn from(moved: Moved) -> Bytes {
+        Bytes {
+            total: moved.total(),
+            shared: moved.cloned,
+            offloaded: moved.offloaded,
+            written: moved.written,
+            holes: moved.holes,
+        }
+    }
+}
+
+impl From<&EngineStats> for Engine {
+    fn from(stats: &EngineStats) -> Engine {
+        Engine { files: stats.files, refusals: stats.refusals, bytes: stats.moved.into() }
+    }
+}
+
+impl Record {
+    /// The record of a run that took so long and ends with this status.
+    pub fn new(program: String, summary: &Summary, usage: Usage, wall: Duration, exit_status: i32) -> Record {
+        let stats = &summary.stats;
+        Record {
+            record: "haul-stats",
+            version: VERSION,
+            program,
+            exit_status,
+            cancelled: summary.cancelled,
+            errors: stats.errors,
+            warnings: stats.warnings,
+            damaged: summary.damaged.len(),
+            wall_seconds: wall.as_secs_f64(),
+            user_seconds: usage.user.as_secs_f64(),
+            system_seconds: usage.system.as_secs_f64(),
+            walk_seconds: stats.walk_time.as_secs_f64(),
+            data_seconds: stats.data_time.as_secs_f64(),
+            metadata_seconds: stats.metadata_time.as_secs_f64(),
+            peak_memory_bytes: usage.peak_memory,
+            files: files(stats),
+            bytes: stats.moved.into(),
+            engines: stats.engines.iter().map(|(name, engine)| (name.as_str(), engine.into())).collect(),
+        }
+    }
+
+    /// One line.
+    ///
+    /// # Errors
+    /// None that a record of numbers and plain words can cause.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// Several lines, without the last line break.
+    pub fn text(&self, summary: &Summary) -> String {
+        let stats = &summary.stats;
+        let mut text = String::new();
+        let mut line = |label: &str, value: String| {
+            // Writing to a String cannot fail.
+            writeln!(text, "{label:<11}{value}").ok();
+        };
+        line("files", kinds(&self.files));
+        line("bytes", format!("{} ({}){}", self.bytes.total, human_size(self.bytes.total), parted(&stats.moved)));
+        for (name, engine) in &stats.engines {
+            let refusals = if engine.refusals > 0 { format!(", {} refusals", engine.refusals) } else { String::new() };
+            let files = format!("{} files", engine.files);
+            line(&format!("  {name}"), format!(" {files}{}{refusals}", parted(&engine.moved)));
+        }
+        let rate = self.bytes.total as f64 / self.wall_seconds.max(1e-9);
+        line("time", format!("{:.3} s ({}/s)", self.wall_seconds, human_size(rate as u64)));
+        line(
+            "  spent",
+            format!(
+                "{:.3} s walking, {:.3} s on data, {:.3} s on metadata",
+                self.walk_seconds, self.data_seconds, self.metadata_seconds
+            ),
+        );
+        line("CPU", format!("{:.3} s user, {:.3} s system", self.user_seconds, self.system_seconds));
+        line("memory", format!("{} at most", human_size(self.peak_memory_bytes)));
+        let cancelled = if self.cancelled { ", stopped before the end" } else { "" };
+        line("status", format!("{}: {} errors, {} warnings{cancelled}", self.exit_status, self.errors, self.warnings));
+        text
+    }
+}
+
+fn files(stats: &Stats) -> Files {
+    Files {
+        regular: stats.regular,
+        directories: stats.directories,
+        symbolic_links: stats.symbolic_links,
+        hard_links: stats.hard_links,
+        special: stats.special,
+        skipped: stats.skipped,
+    }
+}
+
+fn kinds(files: &Files) -> String {
+    let kinds = [
+        (files.regular, "regular"),
+        (files.directories, "directories"),
+        (files.symbolic_links, "symbolic links"),
+        (files.hard_links, "hard links"),
+        (files.special, "special"),
+        (files.skipped, "skipped"),
+    ];
+    let used: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
+    if used.is_empty() { "none".to_owned() } else { used.join(", ") }
+}
+
+fn parted(moved: &Moved) -> String {
+    let ways = ways(moved);
+    if ways.is_empty() { ways } else { format!(": {ways}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_copy::plan::EngineName;
+
+    fn summary() -> Summary {
+        let moved = Moved { written: 4096, holes: 1024, ..Moved::default() };
+        let mut stats = Stats { regular: 3, errors: 1, moved, walk_time: Duration::from_millis(1500), ..Stats::default() };
+        stats.engines.insert(EngineName::ReadWrite, EngineStats { files: 2, moved, refusals: 1 });
+        Summary { failed: true, stats, ..Summary::default() }
+    }
+
+    fn usage() -> Usage {
+        Usage { user: Duration::from_millis(250), system: Duration::from_secs(1), peak_memory: 8 << 20 }
+    }
+
+    #[test]
+    fn the_json_record_has_every_documented_field() {
+        let summary = summary();
+        let record = Record::new("haul".into(), &summary, usage(), Duration::from_secs(2), 1);
+        let json: serde_json::Value =
+            serde_json::from_str(&record.json().expect("serializes")).expect("what was printed is JSON");
+        for (field, value) in [
+            ("/record", "\"haul-stats\""),
+            ("/version", "1"),
+            ("/program", "\"haul\""),
+            ("/exit_status", "1"),
+            ("/errors", "1"),
+            ("/wall_seconds", "2.0"),
+            ("/user_seconds", "0.25"),
+            ("/walk_seconds", "1.5"),
+            ("/peak_memory_bytes", "8388608"),
+            ("/files/regular", "3"),
+            ("/bytes/total", "5120"),
+            ("/bytes/holes", "1024"),
+            ("/engines/read-write/refusals", "1"),
+            ("/engines/read-write/bytes/written", "4096"),
+        ] {
+            assert_eq!(json.pointer(field).map(ToString::to_string).as_deref(), Some(value), "{field}");
+        }
+        let documented = include_str!("../../../docs/stats.md");
+        for field in json.as_object().expect("an object").keys() {
+            assert!(documented.contains(&format!("`{field}`")), "{field} is not in docs/stats.md");
+        }
+    }
+
+    #[test]
+    fn the_text_names_only_what_there_was() {
+        let summary = summary();
+        let text = Record::new("haul".into(), &summary, usage(), Duration::from_secs(2), 1).text(&summary);
+        assert!(text.contains("files      3 regular\n"), "{text}");
+        assert!(text.contains("read-write 2 files: 4.0 KiB read and written, 1.0 KiB of holes, 1 refusals"), "{text}");
+        assert!(!text.contains("directories"), "{text}");
+    }
+}

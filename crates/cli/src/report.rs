@@ -1,0 +1,169 @@
+//! Turns what a run tells into what the user sees.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use haul_copy::events::{Confirm, Event, Observer, Question};
+use haul_copy::plan::Reflink;
+use haul_sys::Errno;
+use haul_sys::rustix::{io, stdio};
+
+use crate::options::Show;
+use crate::progress::Progress;
+use crate::quote::Quoter;
+use crate::screen::Screen;
+use crate::words;
+
+/// Prints messages under the program's name.
+pub struct Report {
+    name: Vec<u8>,
+    quoter: Quoter,
+    screen: Mutex<Screen>,
+    show: Option<Show>,
+    reflink: Reflink,
+    progress: Option<Progress>,
+}
+
+impl Report {
+    /// Before the command line is understood: messages only.
+    pub fn new(name: Vec<u8>) -> Report {
+        Report {
+            name,
+            quoter: Quoter::from_environment(),
+            screen: Mutex::new(Screen::of_process()),
+            show: None,
+            reflink: Reflink::Auto,
+            progress: None,
+        }
+    }
+
+    /// What the user wants to see besides messages. `with_progress`: so much that the run has to be watched.
+    pub fn configure(&mut self, show: Show, reflink: Reflink, with_progress: bool) {
+        self.show = Some(show);
+        self.reflink = reflink;
+        self.progress = with_progress.then(Progress::default);
+    }
+
+    /// How names are quoted.
+    pub fn quoter(&self) -> &Quoter {
+        &self.quoter
+    }
+
+    /// How far the run is, if anybody wants to know.
+    pub fn progress(&self) -> Option<&Progress> {
+        self.progress.as_ref()
+    }
+
+    /// The output streams. Held only while something is written.
+    pub fn screen(&self) -> MutexGuard<'_, Screen> {
+        // A panic while it was held can have cost some output, no more.
+        self.screen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints a message on standard error.
+    pub fn complain(&self, message: &[u8]) {
+        let text = [&self.name[..], b": ", message, b"\n"].concat();
+        self.screen().complain(&text);
+    }
+
+    /// Tells the user where to read how the command is used.
+    pub fn hint(&self) {
+        let text = [b"Try '", &self.name[..], b" --help' for more information.\n"].concat();
+        self.screen().complain(&text);
+    }
+
+    /// Ends all output. Failures to write standard output are reported here; then it is `false`.
+    pub fn finish(&self) -> bool {
+        let result = self.screen().finish();
+        let Err(errno) = result else { return true };
+        self.complain(format!("write error: {}", words::strerror(errno)).as_bytes());
+        false
+    }
+
+    fn line(&self, text: &[u8]) {
+        self.screen().print(&[text, b"\n"].concat());
+    }
+}
+
+impl Observer for Report {
+    fn event(&self, event: &Event<'_>) {
+        let verbose = self.show.is_some_and(|show| show.verbose);
+        let quoted = |path: &Path| self.quoter.always(path.as_os_str().as_bytes());
+        if let Some(progress) = &self.progress {
+            watch(progress, event);
+        }
+        match event {
+            Event::Problem(error) | Event::Warning(error) => {
+                self.complain(&words::message(error, &self.quoter));
+                if words::is_misuse(error) {
+                    self.hint();
+                }
+            }
+            Event::Copying { source, dest, backup } if verbose => {
+                let mut line = words::arrow(source, dest, &self.quoter);
+                if let Some(backup) = backup {
+                    line.extend([&b" (backup: "[..], &quoted(backup), b")"].concat());
+                }
+                self.line(&line);
+            }
+            Event::Removed(path) if verbose => self.line(&[b"removed ", &quoted(path)[..]].concat()),
+            Event::UnBackedUp { backup, dest } if verbose => {
+                self.line(&[&words::arrow(backup, dest, &self.quoter)[..], b" (unbackup)"].concat());
+            }
+            // GNU cp does not quote these.
+            Event::ParentMade { source, dest } if verbose => {
+                self.line(&[source.as_os_str().as_bytes(), b" -> ", dest.as_os_str().as_bytes()].concat());
+            }
+            Event::Skipped(path) if self.show.is_some_and(|show| show.debug) => {
+                self.line(&[b"skipped ", &quoted(path)[..]].concat());
+            }
+            Event::DataDone(report) => {
+                if self.show.is_some_and(|show| show.debug) {
+                    self.screen().print(words::debug_line(report, self.reflink).as_bytes());
+                }
+                if self.show.is_some_and(|show| show.explain) {
+                    self.screen().print(&words::explanation(report, &self.quoter));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn watch(progress: &Progress, event: &Event<'_>) {
+    match event {
+        Event::Copying { source, .. } => {
+            progress.add_entry();
+            progress.set_current(source);
+        }
+        Event::Skipped(_) => progress.add_entry(),
+        Event::Progress(moved) => progress.add_bytes(moved.total()),
+        _ => {}
+    }
+}
+
+impl Confirm for Report {
+    fn overwrite(&self, question: &Question<'_>) -> bool {
+        let text = [&self.name[..], b": ", &words::question(question, &self.quoter)].concat();
+        // Held until the answer is there, so that no bar is drawn over the question.
+        let mut screen = self.screen();
+        screen.flush();
+        screen.complain(&text);
+        words::means_yes(&answer())
+    }
+}
+
+/// One line of standard input, read byte by byte so that the next reader gets the rest.
+fn answer() -> Vec<u8> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        match io::read(stdio::stdin(), &mut byte) {
+            Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
+            Err(Errno::INTR) => {}
+            // The end of the line, of the input, or of the terminal: what was read so far is the answer.
+            _ => return line,
+        }
+    }
+}

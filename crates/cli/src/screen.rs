@@ -1,0 +1,115 @@
+//! The two output streams, so that messages, file names and the progress bar do not get into each other's way.
+
+use std::io::IsTerminal;
+use std::os::fd::BorrowedFd;
+
+use haul_sys::process_state::stdout_was_closed;
+use haul_sys::rustix::{io, stdio};
+
+use haul_sys::Errno;
+
+/// Output waits in memory until there is this much of it, in bytes, unless a terminal shows it.
+const BUFFER: usize = 64 << 10;
+
+/// Clears the line that the cursor is in.
+const CLEAR: &[u8] = b"\r\x1b[K";
+
+/// Standard output and standard error.
+#[derive(Debug)]
+pub struct Screen {
+    waiting: Vec<u8>,
+    failed: Option<Errno>,
+    out_is_terminal: bool,
+    err_is_terminal: bool,
+    bar_is_shown: bool,
+    closed: bool,
+}
+
+impl Screen {
+    /// Those of this process.
+    pub fn of_process() -> Screen {
+        Screen {
+            waiting: Vec::new(),
+            failed: None,
+            out_is_terminal: std::io::stdout().is_terminal(),
+            err_is_terminal: std::io::stderr().is_terminal(),
+            bar_is_shown: false,
+            closed: false,
+        }
+    }
+
+    /// Whether somebody watches standard error.
+    pub fn err_is_terminal(&self) -> bool {
+        self.err_is_terminal
+    }
+
+    /// Prints on standard output. A failure is kept for [`Screen::finish`], as a copy goes on when nobody listens.
+    pub fn print(&mut self, text: &[u8]) {
+        self.waiting.extend_from_slice(text);
+        if self.out_is_terminal {
+            self.hide_bar();
+        }
+        if self.out_is_terminal || self.waiting.len() >= BUFFER {
+            self.flush();
+        }
+    }
+
+    /// Prints a message on standard error at once.
+    pub fn complain(&mut self, message: &[u8]) {
+        self.hide_bar();
+        // There is nobody left to tell that nothing can be told.
+        write_all(stdio::stderr(), message).ok();
+    }
+
+    /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own.
+    pub fn show_bar(&mut self, bar: &[u8]) {
+        if self.closed {
+            return;
+        }
+        let text = if self.err_is_terminal { [CLEAR, bar].concat() } else { [bar, b"\n"].concat() };
+        self.bar_is_shown = self.err_is_terminal;
+        // The bar is no part of the result.
+        write_all(stdio::stderr(), &text).ok();
+    }
+
+    fn hide_bar(&mut self) {
+        if std::mem::take(&mut self.bar_is_shown) {
+            write_all(stdio::stderr(), CLEAR).ok();
+        }
+    }
+
+    /// Writes what waits.
+    pub fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let result = if stdout_was_closed() { Err(Errno::BADF) } else { write_all(stdio::stdout(), &self.waiting) };
+        self.waiting.clear();
+        if let Err(errno) = result {
+            self.failed.get_or_insert(errno);
+        }
+    }
+
+    /// Hides the bar for good and writes what waits.
+    ///
+    /// # Errors
+    /// The first failure of any write to standard output.
+    pub fn finish(&mut self) -> Result<(), Errno> {
+        self.closed = true;
+        self.hide_bar();
+        self.flush();
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
+fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match io::write(stream, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

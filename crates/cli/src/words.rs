@@ -1,0 +1,181 @@
+//! The words of messages: what the library reports, in GNU's sentences.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haul_copy::error::{Error, What};
+use haul_copy::events::{DataReport, HoleSearch, Question, Tried};
+use haul_copy::moved::{Moved, Refusal};
+use haul_copy::plan::{EngineName, Reflink};
+use haul_sys::Errno;
+
+use crate::quote::Quoter;
+use crate::size::human_size;
+
+/// The C library's text for an errno.
+pub fn strerror(errno: Errno) -> String {
+    let code = errno.raw_os_error();
+    let text = std::io::Error::from_raw_os_error(code).to_string();
+    text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned()
+}
+
+/// A message of the library, without the program's name and the end of the line.
+pub fn message(error: &Error, quoter: &Quoter) -> Vec<u8> {
+    let mut text = fill(error, quoter);
+    if let Some(errno) = error.errno {
+        text.extend(b": ");
+        text.extend(strerror(errno).as_bytes());
+    }
+    text
+}
+
+fn fill(error: &Error, quoter: &Quoter) -> Vec<u8> {
+    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let mut text = Vec::new();
+    let mut rest = error.what.template();
+    while let Some((before, after)) = rest.split_once('{') {
+        text.extend(before.as_bytes());
+        let (place, after) = after.split_once('}').unwrap_or((after, ""));
+        text.extend(match place {
+            "path" => quoter.always(&bytes(&error.path)),
+            "plain" => quoter.if_needed(&bytes(&error.path)),
+            "other" => quoter.always(&bytes(&error.other)),
+            _ => error.detail.as_bytes().to_vec(),
+        });
+        rest = after;
+    }
+    text.extend(rest.as_bytes());
+    text
+}
+
+/// Whether a message is followed by a hint to `--help`, since the command line is at fault.
+pub fn is_misuse(error: &Error) -> bool {
+    error.what == What::ParentsNeedDirectory
+}
+
+/// `'a' -> 'b'`.
+pub fn arrow(source: &Path, dest: &Path, quoter: &Quoter) -> Vec<u8> {
+    let quoted = |path: &Path| quoter.always(path.as_os_str().as_bytes());
+    [quoted(source), b" -> ".to_vec(), quoted(dest)].concat()
+}
+
+/// What is asked before a file is replaced.
+pub fn question(question: &Question<'_>, quoter: &Quoter) -> Vec<u8> {
+    let dest = quoter.always(question.dest.as_os_str().as_bytes());
+    let mode = question.inode.permissions;
+    let letters = permission_letters(mode);
+    let (before, after) = match (question.writable, question.replaces) {
+        (true, _) => ("overwrite ", "? ".to_owned()),
+        (false, true) => ("replace ", format!(", overriding mode {mode:04o} ({letters})? ")),
+        (false, false) => ("unwritable ", format!(" (mode {mode:04o}, {letters}); try anyway? ")),
+    };
+    [before.as_bytes(), &dest, after.as_bytes()].concat()
+}
+
+/// Permission bits as ls shows them, without the type: `rwxr-xr-x`.
+fn permission_letters(mode: u32) -> String {
+    let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
+    let mut letters = String::new();
+    for (index, (bit, with_execute, without)) in special.into_iter().enumerate() {
+        let bits = mode >> (6 - 3 * index);
+        letters.push(if bits & 4 != 0 { 'r' } else { '-' });
+        letters.push(if bits & 2 != 0 { 'w' } else { '-' });
+        letters.push(match (mode & bit != 0, bits & 1 != 0) {
+            (true, true) => with_execute,
+            (true, false) => without,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    letters
+}
+
+/// The line of `--debug`, in the words of GNU cp 9.2 and later.
+pub fn debug_line(report: &DataReport<'_>, reflink: Reflink) -> String {
+    let tried = |engine| report.tried.iter().find(|tried| tried.engine == engine);
+    let outcome = |tried: Option<&Tried>, moved: bool| match tried {
+        Some(_) if moved => Some("yes"),
+        Some(Tried { refused: Some(_), .. }) => Some("unsupported"),
+        _ => None,
+    };
+    let cloned = report.moved.cloned > 0;
+    let clone = tried(EngineName::Clone);
+    let range = tried(EngineName::CopyRange);
+    let offload = outcome(range, range.is_some_and(|tried| tried.moved.total() > 0));
+    let avoided = if report.moved.written > 0 { "avoided" } else { "unknown" };
+    let reflink = match outcome(clone, cloned) {
+        Some(outcome) => outcome,
+        None if cloned => "yes",
+        None if reflink == Reflink::Never => "no",
+        None => "unknown",
+    };
+    let sparse = match report.holes {
+        HoleSearch::None if cloned => "unknown",
+        HoleSearch::None => "no",
+        HoleSearch::Seek => "SEEK_HOLE",
+        HoleSearch::Zeros => "zeros",
+        HoleSearch::SeekAndZeros => "SEEK_HOLE + zeros",
+    };
+    format!("copy offload: {}, reflink: {reflink}, sparse detection: {sparse}\n", offload.unwrap_or(avoided))
+}
+
+/// The lines of `--explain` for one file.
+pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
+    let mut text = arrow(report.source, report.dest, quoter);
+    let seconds = report.time.as_secs_f64();
+    text.extend(format!(": {} in {seconds:.6} s", human_size(report.moved.total())).as_bytes());
+    text.push(b'\n');
+    for tried in report.tried {
+        text.extend(format!("  {}: {}\n", tried.engine, tried_words(tried)).as_bytes());
+    }
+    let holes = match report.holes {
+        HoleSearch::None => "not looked for",
+        HoleSearch::Seek => "looked for with SEEK_HOLE",
+        HoleSearch::Zeros => "looked for as runs of zeros",
+        HoleSearch::SeekAndZeros => "looked for with SEEK_HOLE and as runs of zeros",
+    };
+    text.extend(format!("  holes: {holes}\n").as_bytes());
+    for reason in report.reasons {
+        text.extend(format!("  because {reason}\n").as_bytes());
+    }
+    text
+}
+
+fn tried_words(tried: &Tried) -> String {
+    let moved = ways(&tried.moved);
+    match (tried.refused, moved.is_empty()) {
+        (None, true) => "nothing to move".to_owned(),
+        (None, false) => moved,
+        (Some(refusal), true) => format!("refused: {}", refusal_words(refusal)),
+        (Some(refusal), false) => format!("{moved}, then refused: {}", refusal_words(refusal)),
+    }
+}
+
+/// The bytes of each way that has any.
+pub fn ways(moved: &Moved) -> String {
+    let ways = [
+        (moved.cloned, "shared"),
+        (moved.offloaded, "copied in the kernel"),
+        (moved.written, "read and written"),
+        (moved.holes, "of holes"),
+    ];
+    let used = ways.iter().filter(|(bytes, _)| *bytes > 0);
+    used.map(|(bytes, way)| format!("{} {way}", human_size(*bytes))).collect::<Vec<_>>().join(", ")
+}
+
+fn refusal_words(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Unsupported(errno) => format!("not supported here ({})", strerror(errno)),
+        Refusal::NoProgress => "moved nothing although there is more".to_owned(),
+        Refusal::Misaligned => "offset or length does not suit it".to_owned(),
+        Refusal::NotSeekable => "one of the files has no offsets".to_owned(),
+        Refusal::BlindToBytes => "the bytes must be looked at, and it does not see them".to_owned(),
+        Refusal::NoDirectIo => "direct I/O is not possible on either side".to_owned(),
+    }
+}
+
+/// Whether an answer to a question means yes, in the C locale.
+pub fn means_yes(answer: &[u8]) -> bool {
+    matches!(answer.first(), Some(b'y' | b'Y'))
+}
+

@@ -1,0 +1,136 @@
+//! The committed man page and completions are those that the table of options gives, and their readers accept them.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use haul_testbed::skip;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../generated")
+}
+
+/// Runs a program; `None` if it is not installed.
+fn run(program: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program).args(arguments).env("MANWIDTH", "100").env("LC_ALL", "C.UTF-8").output() {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skip(format!("{program} is not installed"));
+            None
+        }
+        Err(error) => panic!("{program}: {error}"),
+    }
+}
+
+/// Accepted without a word.
+fn accepts(program: &str, arguments: &[&str]) {
+    if let Some(output) = run(program, arguments) {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{program} {arguments:?}: {said}");
+    }
+}
+
+/// The files as they are made from the table, whatever is committed.
+struct Fresh(haul_testbed::TempDir);
+
+impl Fresh {
+    fn new() -> Fresh {
+        let dir = haul_testbed::temp_dir();
+        for (name, text) in haul::generate::files() {
+            fs::write(dir.path().join(name), text).expect("the file can be written");
+        }
+        Fresh(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("temporary names are ASCII").to_owned()
+    }
+}
+
+#[test]
+fn the_committed_files_are_up_to_date() {
+    let regenerate = std::env::var_os("HAUL_REGENERATE").is_some_and(|value| value == "1");
+    for (name, text) in haul::generate::files() {
+        let path = folder().join(name);
+        if regenerate {
+            fs::create_dir_all(folder()).expect("the folder can be made");
+            fs::write(&path, &text).expect("the file can be written");
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == text, "generated/{name} is stale: run HAUL_REGENERATE=1 cargo test -p haul --test generated");
+    }
+}
+
+#[test]
+fn man_renders_the_page_without_warnings() {
+    let fresh = Fresh::new();
+    accepts("man", &["--warnings=w", "--local-file", &fresh.path("haul.1")]);
+}
+
+#[test]
+fn mandoc_has_no_complaint_about_the_page() {
+    let fresh = Fresh::new();
+    if let Some(output) = run("mandoc", &["-Tlint", "-Wwarning", &fresh.path("haul.1")]) {
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn the_shells_accept_their_completions() {
+    let fresh = Fresh::new();
+    accepts("bash", &["-n", &fresh.path("haul.bash")]);
+    accepts("zsh", &["-n", &fresh.path("_haul")]);
+    accepts("fish", &["--no-execute", &fresh.path("haul.fish")]);
+}
+
+/// What bash offers for the words; the last one is being typed.
+fn bash_offers(fresh: &Fresh, words: &[&str]) -> Option<Vec<String>> {
+    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let script = format!(
+        "compopt() {{ :; }}; source {}; COMP_WORDS=({}); COMP_CWORD={}; _haul; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        fresh.path("haul.bash"),
+        words.join(" "),
+        words.len() - 1
+    );
+    let output = run("bash", &["-c", &script])?;
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+#[test]
+fn bash_completes_options_and_their_words() {
+    let fresh = Fresh::new();
+    for (words, offered) in [
+        (&["haul", "--ref"][..], &["--reflink", "--reflink="][..]),
+        (&["haul", "--sp"], &["--sparse="]),
+        (&["haul", "--sparse", "="], &["never", "auto", "always"]),
+        (&["haul", "--sparse", "=", "a"], &["auto", "always"]),
+        (&["haul", "--engine", "=", "r"], &["reference", "read-write"]),
+        (&["haul", "--preserve", "=", "mode,t"], &["mode,timestamps"]),
+        (&["haul", "--", "--sp"], &[]),
+        (&["haul", "a"], &[]),
+    ] {
+        let Some(offers) = bash_offers(&fresh, words) else { return };
+        assert_eq!(offers, offered, "{words:?}");
+    }
+}
+
+#[test]
+fn fish_completes_options_and_their_words() {
+    let fresh = Fresh::new();
+    for (line, offered) in [
+        ("haul --refl", &["--reflink", "--reflink="][..]),
+        ("haul --sparse=a", &["--sparse=always", "--sparse=auto"]),
+        ("haul --reflink=n", &["--reflink=never"]),
+        ("haul --preserve=mode,t", &["--preserve=mode,timestamps"]),
+    ] {
+        let script = format!("source {}; complete -C '{line}'", fresh.path("haul.fish"));
+        let Some(output) = run("fish", &["--no-config", "-c", &script]) else { return };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut offers: Vec<&str> = text.lines().filter_map(|line| line.split('\t').next()).collect();
+        offers.sort_unstable();
+        assert_eq!(offers, offered, "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,79 @@
+# bash completion for haul. Made from the table of options in crates/cli/src/flags.rs; do not edit.
+
+# Completes the argument of option $1 that begins with $2.
+_haul_value() {
+    local option=$1 value=$2 head=
+    case $option in
+        --target-directory|-t)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$value") ;;
+        --update)
+            mapfile -t COMPREPLY < <(compgen -W 'all none none-fail older' -- "$value") ;;
+        --backup)
+            mapfile -t COMPREPLY < <(compgen -W 'none simple existing numbered' -- "$value") ;;
+        --suffix|-S)
+            COMPREPLY=() ;;
+        --preserve)
+            [[ $value == *,* ]] && head=${value%,*},
+            compopt -o nospace
+            mapfile -t COMPREPLY < <(compgen -P "$head" -W 'mode timestamps ownership links context xattr all flags project' -- "${value##*,}") ;;
+        --no-preserve)
+            [[ $value == *,* ]] && head=${value%,*},
+            compopt -o nospace
+            mapfile -t COMPREPLY < <(compgen -P "$head" -W 'mode timestamps ownership links context xattr all flags project' -- "${value##*,}") ;;
+        --context)
+            COMPREPLY=() ;;
+        --reflink)
+            mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
+        --sparse)
+            mapfile -t COMPREPLY < <(compgen -W 'never auto always' -- "$value") ;;
+        --engine)
+            mapfile -t COMPREPLY < <(compgen -W 'auto reference read-write copy-range clone splice mapped direct null' -- "$value") ;;
+        --buffer-size)
+            COMPREPLY=() ;;
+        --jobs)
+            COMPREPLY=() ;;
+        --progress)
+            mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
+        --stats)
+            mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$value") ;;
+        *) return 1 ;;
+    esac
+}
+
+_haul_options=(
+    -R -r --recursive -P --no-dereference -L
+    --dereference -H --copy-contents -x --one-file-system --parents
+    --strip-trailing-slashes -t --target-directory= -T --no-target-directory -f
+    --force -i --interactive -n --no-clobber -u
+    --update --update= --remove-destination -b --backup --backup=
+    -S --suffix= --keep-directory-symlink -l --link -s
+    --symbolic-link -a --archive -d -p --preserve
+    --preserve= --no-preserve= --attributes-only -Z --context --context=
+    --reflink --reflink= --sparse= --engine= --buffer-size= --jobs=
+    -v --verbose --debug --explain --progress --progress=
+    --stats --stats= --help --version
+)
+
+_haul() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev= before= i
+    ((COMP_CWORD >= 1)) && prev=${COMP_WORDS[COMP_CWORD - 1]}
+    ((COMP_CWORD >= 2)) && before=${COMP_WORDS[COMP_CWORD - 2]}
+    COMPREPLY=()
+    # bash takes `=` for a word of its own.
+    if [[ $cur == = && $prev == --* ]]; then
+        _haul_value "$prev" "" && return
+    elif [[ $prev == = && $before == --* ]]; then
+        _haul_value "$before" "$cur" && return
+    elif [[ $prev == -[tS] ]]; then
+        _haul_value "$prev" "$cur" && return
+    fi
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        [[ ${COMP_WORDS[i]} == -- ]] && return
+    done
+    if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "${_haul_options[*]}" -- "$cur")
+        [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+    fi
+}
+
+complete -o bashdefault -o default -F _haul haul
