@@ -47,7 +47,7 @@ const SOURCES: [(&str, &str); 24] = [
     ("own", "echo data > own; chown 65534:65534 own; chmod 4577 own; setfattr -n user.a -v 1 own"),
     ("acl", "echo data > acl; setfacl -m u:1234:rwx,g:4321:r acl; setfattr -n user.b -v 22 acl"),
     ("set-id-acl", "echo data > set-id-acl; chmod 4751 set-id-acl; setfacl -m u:1234:--x set-id-acl"),
-    ("capable", "echo data > capable; chmod 755 capable; setcap cap_net_raw+ep capable; chgrp 4321 capable"),
+    ("capable", "echo data > capable; chmod 755 capable; chgrp 4321 capable; setcap cap_net_raw+ep capable"),
     ("trusted", "echo data > trusted; setfattr -n trusted.t -v x trusted; setfattr -n user.Beagle.x -v y trusted"),
     ("empty-value", "echo data > empty-value; setfattr -n user.none empty-value"),
     ("directory", "mkdir directory; chmod 775 directory"),
