@@ -72,7 +72,7 @@ fn one_unreadable_file_among_twenty_is_named_and_the_others_are_copied() {
                 fs::set_permissions(path, PermissionsExt::from_mode(if index == 7 { 0 } else { 0o644 }))?;
             }
             lay(work, &["s/closed/x", "s/open/y"])?;
-            fs::set_permissions(work.join("s/closed"), PermissionsExt::from_mode(0))?;
+            fs::set_permissions(work.join("s/closed"), PermissionsExt::from_mode(0o0))?;
             Ok(())
         };
         for options in ["-r", "-a"] {
