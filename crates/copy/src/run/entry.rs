@@ -30,9 +30,7 @@ pub(super) struct Top {
     pub source: PathBuf,
     /// Its destination.
     pub dest: PathBuf,
-    /// The first directory that was made is remembered, to notice a copy into itself.
-    pub first_directory_made: bool,
-    /// That was noticed: the rest of the operand is left alone.
+    /// The operand is being copied into itself: the rest of it is left alone.
     pub into_itself: bool,
 }
 
@@ -67,12 +65,7 @@ impl Run<'_> {
     ) {
         // A destination whose directory cannot be opened has no root; making anything there will say why.
         let own_root = if root.is_none() { dest_root(dest).ok() } else { None };
-        let mut top = Top {
-            source: source.path.to_owned(),
-            dest: dest.path.to_owned(),
-            first_directory_made: false,
-            into_itself: false,
-        };
+        let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
         let level = Level { dir: root.or(own_root.as_ref()), ancestors: &[] };
         if let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) {
             self.walk_tree(frame, &mut top);
@@ -112,7 +105,7 @@ impl Run<'_> {
             return Step::Done;
         }
         let made = match subject.inode.kind {
-            Kind::Directory => match self.enter_directory(&subject, &clear, level, top) {
+            Kind::Directory => match self.enter_directory(&subject, &clear, level) {
                 Some(frame) => return Step::Enter(frame),
                 None => false,
             },

@@ -69,7 +69,6 @@ impl Run<'_> {
         subject: &Subject<'_>,
         clear: &Clear,
         level: &Level<'_>,
-        top: &mut Top,
     ) -> Option<Box<Frame>> {
         let (source, dest) = (subject.source, subject.dest);
         if is_ancestor(level.ancestors, subject.inode.id) {
@@ -97,8 +96,8 @@ impl Run<'_> {
         }
         let dir = level.dir?.below(last_component(dest.name), dest_inode.id);
         if created {
-            if !top.first_directory_made {
-                top.first_directory_made = true;
+            // Below a directory that we made, everything is ours already.
+            if !level.ancestors.last().is_some_and(|above| above.created) {
                 self.remember_made_directory(&dest_inode, dest, level);
             }
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
