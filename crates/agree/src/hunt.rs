@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::case::{Case, Limits};
 use crate::compare::{Difference, compare};
 use crate::shrink::shrink;
-use crate::stage::Stage;
+use crate::stage::{Call, Stage};
 
 /// How long the reference may take; a case that takes longer waits for something and is left out.
 const REFERENCE_LIMIT: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ pub fn judge(stage: &Stage, case: &Case, hunt: &Hunt) -> io::Result<Option<Vec<D
         return Ok(None);
     }
     let tested = stage.play(case, &hunt.tested, TESTED_LIMIT)?;
-    Ok(Some(compare(&reference, &tested)))
+    Ok(Some(compare(&Call::of(case), &reference, &tested)))
 }
 
 /// Failures with equal signatures are taken for the same bug.

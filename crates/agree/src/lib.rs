@@ -7,6 +7,7 @@
 //! Only tests use this crate. It knows nothing of how haul works: it starts programs and looks at files.
 #![forbid(unsafe_code)]
 
+pub mod agreed;
 pub mod case;
 pub mod compare;
 pub mod grow;

@@ -69,6 +69,18 @@ impl Call {
         Call { argv, environment, umask: 0o022, ..Call::default() }
     }
 
+    /// The call of a case.
+    pub fn of(case: &Case) -> Call {
+        Call {
+            argv: case.argv(),
+            environment: case.environment.clone(),
+            umask: case.umask,
+            user: user(case),
+            stdin: case.stdin.clone(),
+            ..Call::default()
+        }
+    }
+
     fn command(&self, program: &Path, work: &Path) -> Command {
         let mut command = match self.starter.split_first() {
             None => {
@@ -137,15 +149,7 @@ impl Stage {
 
     /// Builds the case's scene, runs `program` on it as `cp`, and takes everything away again.
     pub fn play(&self, case: &Case, program: &Path, limit: Duration) -> io::Result<Outcome> {
-        let call = Call {
-            argv: case.argv(),
-            environment: case.environment.clone(),
-            umask: case.umask,
-            user: user(case),
-            stdin: case.stdin.clone(),
-            ..Call::default()
-        };
-        self.perform(case.place, &|work| build(work, &case.nodes), &call, program, limit)
+        self.perform(case.place, &|work| build(work, &case.nodes), &Call::of(case), program, limit)
     }
 
     /// Lets `scene` fill an empty directory, runs `program` there as `cp`, and takes everything away again.

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use haul_agree::case::Place;
+use haul_agree::snapshot::Snapshot;
 use haul_agree::stage::Call;
 
 use crate::support::{lay, sealed};
@@ -100,7 +102,7 @@ fn a_file_copied_to_itself_under_another_name_survives_and_the_answer_is_that_of
                         options.split(' ').filter(|word| !word.is_empty()).chain([source, destination]).collect();
                     let call = Call { stdin: b"y\n".to_vec(), ..Call::new(&argv) };
                     let done = place.agree(scene, &call);
-                    let digests = |files: &haul_agree::snapshot::Snapshot| {
+                    let digests = |files: &Snapshot| {
                         files.values().filter(|item| item.kind == 'f').map(|item| item.contents.clone()).max()
                     };
                     assert_eq!(digests(&done.before), digests(&done.after), "{name}: {argv:?} lost the contents");
@@ -117,6 +119,23 @@ fn a_backup_never_replaces_the_source() {
         let calls = [&["-b", "a~", "a"][..], &["--backup=simple", "a~", "a"], &["--backup=existing", "d/a~", "d/a"]];
         for argv in calls.into_iter().chain([&["-b", "a", "a~", "d"][..], &["-b", "d/a~", "."]]) {
             place.agree(&scene, &Call::new(argv));
+        }
+    });
+}
+
+#[test]
+fn a_simple_backup_stands_beside_the_file_it_saves() {
+    sealed("simple backup", |place| {
+        let scene = |work: &Path| lay(work, &["f", "s/x/f", "d/f", "d/s/x/f"]);
+        for control in ["simple", "never"] {
+            let backup = format!("--backup={control}");
+            let done = place.play(Place::Memory, &scene, &Call::new(&["-r", &backup, "f", "s", "d"]));
+            assert_eq!(done.status, "exit 0");
+            let contents = |files: &Snapshot, path: &str| files[format!("work/{path}").as_bytes()].contents.clone();
+            for path in ["d/f", "d/s/x/f"] {
+                assert_eq!(contents(&done.after, &format!("{path}~")), contents(&done.before, path), "{path}");
+            }
+            assert_eq!(done.after.len(), done.before.len() + 2);
         }
     });
 }

@@ -99,7 +99,7 @@ impl Sealed {
     pub fn agree(&self, scene: &dyn Fn(&Path) -> io::Result<()>, call: &Call) -> Outcome {
         let (reference, tested) = self.both(scene, call);
         assert!(!reference.timed_out, "cp itself hangs");
-        let differences = compare(&reference, &tested);
+        let differences = compare(call, &reference, &tested);
         let text: String = differences.iter().map(|difference| format!("{difference}\n")).collect();
         let argv: Vec<_> = call.argv.iter().map(|word| String::from_utf8_lossy(word)).collect();
         assert!(differences.is_empty(), "cp {}\n{text}", argv.join(" "));
