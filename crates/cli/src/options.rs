@@ -483,7 +483,6 @@ impl<'a> Draft<'a> {
             (_, true) => LinkMode::Symbolic,
             _ => LinkMode::Copy,
         };
-        self.plan.remove_destination |= self.plan.force && self.plan.link != LinkMode::Copy;
         self.plan.dereference = self.dereference.unwrap_or(if self.plan.recursive && !self.hard_links {
             Dereference::Never
         } else {

@@ -215,12 +215,12 @@ fn contexts_are_kept_or_set_where_there_is_selinux() {
 }
 
 #[test]
-fn links_instead_of_copies_replace_when_forced() {
+fn forced_links_replace_in_one_step_and_do_not_remove_first() {
     for (options, link, remove) in [
         ("-l", LinkMode::Hard, false),
         ("-s", LinkMode::Symbolic, false),
-        ("-lf", LinkMode::Hard, true),
-        ("-fs", LinkMode::Symbolic, true),
+        ("-lf", LinkMode::Hard, false),
+        ("-fs", LinkMode::Symbolic, false),
         ("-f", LinkMode::Copy, false),
         ("--remove-destination", LinkMode::Copy, true),
     ] {
