@@ -47,10 +47,10 @@ impl Run<'_> {
             self.problem(Error::new(What::ParentsNeedDirectory, path));
             return;
         }
-        let stripped = self.strip(source);
-        let source = Operand::open(stripped);
+        let same_name = source == path;
+        let source = Operand::open(source);
         let dest = Operand::open(path);
-        if plan.force && plan.backup != Backup::None && stripped == path {
+        if plan.force && plan.backup != Backup::None && same_name {
             // cp --force --backup NAME NAME makes a backup of NAME.
             if dest.spot().inode_following().is_ok_and(|inode| inode.kind == Kind::Regular) {
                 self.copy_to_backup(&source, &dest);
@@ -114,7 +114,8 @@ impl Run<'_> {
         self.copy_operand(source.spot(), dest, false, Some(root));
     }
 
-    /// The operand as it is used: with `--strip-trailing-slashes` without them.
+    /// The operand as it is used: with `--strip-trailing-slashes` without them. cp does this only for copies into a
+    /// directory, where the slashes would hide the name.
     fn strip<'o>(&self, operand: &'o OsStr) -> &'o OsStr {
         if self.plan.strip_trailing_slashes { without_trailing_slashes(operand) } else { operand }
     }

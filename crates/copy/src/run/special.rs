@@ -1,10 +1,11 @@
 //! Everything that is neither a directory nor has data: symbolic links, FIFOs, sockets and device nodes.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{FileType, OFlags};
+use haul_sys::rustix::fs::{CWD, FileType, OFlags};
 
 use super::entry::Subject;
 use super::existing::Clear;
@@ -111,8 +112,11 @@ fn in_current_directory(dest: Spot<'_>) -> bool {
     !path.contains(&b'/') || same_as_current(dest)
 }
 
+/// True also where it cannot be told: making the link will say why.
 fn same_as_current(dest: Spot<'_>) -> bool {
-    use haul_sys::rustix::fs::CWD;
-    let current = Inode::at(CWD, std::ffi::OsStr::new("."));
-    current.is_ok_and(|current| super::directory_id(dest) == Some(current.id))
+    let current = Inode::at(CWD, OsStr::new("."));
+    match (super::directory_id(dest), current) {
+        (Some(dir), Ok(current)) => dir == current.id,
+        _ => true,
+    }
 }
