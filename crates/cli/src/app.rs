@@ -82,14 +82,17 @@ struct Command {
 
 impl Command {
     fn copy(&self, started: Instant, show: Show, name: &OsString) -> ExitCode {
-        let cancel = Cancel::default();
+        let cancel = self.report.cancel().clone();
         let partials = Partials::default();
-        let caught = match self.start_watching(&cancel, &partials) {
-            Ok(caught) => caught,
-            // Without the thread signals have their default effect, and the copy is as good as any.
-            Err(_) => Caught::default(),
+        // Without the thread signals have their default effect, and the copy is as good as any.
+        let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
+        let session = Session {
+            observer: &*self.report,
+            confirm: &*self.report,
+            cancel,
+            partials,
+            xattr_rules: self.xattr_rules(),
         };
-        let session = Session { observer: &*self.report, confirm: &*self.report, cancel, partials, xattr_rules: self.xattr_rules() };
         let summary = run::run(&self.plan, &session);
         name_damaged(&self.report, &summary.damaged);
         let output_failed = !self.report.finish();

@@ -380,7 +380,7 @@ pub const FLAGS: &[Flag] = &[
         short: "f",
         long: "force",
         help: "remove a destination that cannot be opened, and try again",
-        details: "Has no effect with -n. With -l and -s an existing destination is removed first.",
+        details: "Has no effect with -n. With -l and -s an existing destination is replaced.",
         ..Flag::new(Id::Force, Destination)
     },
     Flag {
@@ -530,12 +530,7 @@ pub const FLAGS: &[Flag] = &[
         help: "copy at most N files at the same time",
         ..Flag::new(Id::Jobs, Data)
     },
-    Flag {
-        short: "v",
-        long: "verbose",
-        help: "name each file as it is copied",
-        ..Flag::new(Id::Verbose, Output)
-    },
+    Flag { short: "v", long: "verbose", help: "name each file as it is copied", ..Flag::new(Id::Verbose, Output) },
     Flag {
         long: "debug",
         origin: Origin::LaterCp,

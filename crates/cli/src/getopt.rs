@@ -131,7 +131,10 @@ mod tests {
     use super::*;
     use crate::flags::Id;
 
-    fn parse(arguments: &[&str], posix: bool) -> (Vec<(Id, Option<String>)>, Vec<String>, Option<String>) {
+    type Options = Vec<(Id, Option<String>)>;
+
+    /// Options, operands and the message, if there was one.
+    fn parse(arguments: &[&str], posix: bool) -> (Options, Vec<String>, Option<String>) {
         let mut parser = Parser::new(arguments.iter().map(OsString::from), posix);
         let text = |value: OsString| value.into_string().expect("the tests pass UTF-8");
         let mut found = Vec::new();

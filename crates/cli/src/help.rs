@@ -97,7 +97,11 @@ mod tests {
     fn help_names_every_option_once_in_80_columns() {
         let text = help(OsStr::new("haul"));
         for flag in FLAGS {
-            assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&spelling(flag))).count(), 1, "{flag:?}");
+            assert_eq!(
+                text.lines().filter(|line| line.trim_start().starts_with(&spelling(flag))).count(),
+                1,
+                "{flag:?}"
+            );
         }
         for line in text.lines() {
             assert!(line.len() < 100, "{line}");

@@ -38,11 +38,7 @@ fn refused(line: &str) -> String {
 #[test]
 fn without_options_the_plan_is_the_default() {
     let (plan, show) = parsed("a b");
-    let expected = Plan {
-        sources: vec!["a".into()],
-        destination: Destination::Guess("b".into()),
-        ..Plan::default()
-    };
+    let expected = Plan { sources: vec!["a".into()], destination: Destination::Guess("b".into()), ..Plan::default() };
     assert_eq!(format!("{plan:?}"), format!("{expected:?}"));
     let quiet = Show { verbose: false, debug: false, explain: false, progress: When::Auto, stats: None };
     assert_eq!(show, quiet);

@@ -227,9 +227,16 @@ mod tests {
     #[test]
     fn names_are_quoted_only_where_a_shell_needs_it() {
         let quoter = in_c_locale();
-        for (name, quoted) in
-            [("a", "a"), ("a b", "'a b'"), ("", "''"), ("a:b", "'a:b'"), ("~a", "'~a'"), ("a~", "a~"), ("{", "'{'"), ("a{}", "a{}")]
-        {
+        for (name, quoted) in [
+            ("a", "a"),
+            ("a b", "'a b'"),
+            ("", "''"),
+            ("a:b", "'a:b'"),
+            ("~a", "'~a'"),
+            ("a~", "a~"),
+            ("{", "'{'"),
+            ("a{}", "a{}"),
+        ] {
             assert_eq!(quoter.if_needed(name.as_bytes()), quoted.as_bytes(), "{name}");
         }
         assert_eq!(quoter.if_needed(b"\xff"), b"''$'\\377'");

@@ -186,7 +186,8 @@ mod tests {
 
     fn summary() -> Summary {
         let moved = Moved { written: 4096, holes: 1024, ..Moved::default() };
-        let mut stats = Stats { regular: 3, errors: 1, moved, walk_time: Duration::from_millis(1500), ..Stats::default() };
+        let mut stats =
+            Stats { regular: 3, errors: 1, moved, walk_time: Duration::from_millis(1500), ..Stats::default() };
         stats.engines.insert(EngineName::ReadWrite, EngineStats { files: 2, moved, refusals: 1 });
         Summary { failed: true, stats, ..Summary::default() }
     }

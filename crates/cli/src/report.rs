@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::plan::Reflink;
+use haul_copy::run::Cancel;
 use haul_sys::Errno;
+use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
 use crate::options::Show;
@@ -23,6 +25,7 @@ pub struct Report {
     show: Option<Show>,
     reflink: Reflink,
     progress: Option<Progress>,
+    cancel: Cancel,
 }
 
 impl Report {
@@ -30,6 +33,7 @@ impl Report {
     pub fn new(name: Vec<u8>) -> Report {
         Report {
             name,
+            cancel: Cancel::default(),
             quoter: Quoter::from_environment(),
             screen: Mutex::new(Screen::of_process()),
             show: None,
@@ -43,6 +47,11 @@ impl Report {
         self.show = Some(show);
         self.reflink = reflink;
         self.progress = with_progress.then(Progress::default);
+    }
+
+    /// What stops the run, and a question with it.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// How names are quoted.
@@ -146,19 +155,25 @@ fn watch(progress: &Progress, event: &Event<'_>) {
 impl Confirm for Report {
     fn overwrite(&self, question: &Question<'_>) -> bool {
         let text = [&self.name[..], b": ", &words::question(question, &self.quoter)].concat();
-        // Held until the answer is there, so that no bar is drawn over the question.
-        let mut screen = self.screen();
-        screen.flush();
-        screen.complain(&text);
-        words::means_yes(&answer())
+        self.screen().ask(&text);
+        // The lock is not held meanwhile: a signal must be able to end the process.
+        let answer = answer(&self.cancel);
+        self.screen().answered();
+        words::means_yes(&answer)
     }
 }
 
 /// One line of standard input, read byte by byte so that the next reader gets the rest.
-fn answer() -> Vec<u8> {
+/// Nothing if the run is stopped meanwhile.
+fn answer(cancel: &Cancel) -> Vec<u8> {
     let mut line = Vec::new();
     let mut byte = [0];
     loop {
+        // Unlike read, poll is not restarted after a signal.
+        let waited = poll(&mut [PollFd::new(&stdio::stdin(), PollFlags::IN)], None);
+        if waited == Err(Errno::INTR) && cancel.is_cancelled() {
+            return Vec::new();
+        }
         match io::read(stdio::stdin(), &mut byte) {
             Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
             Err(Errno::INTR) => {}

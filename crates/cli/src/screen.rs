@@ -22,7 +22,8 @@ pub struct Screen {
     out_is_terminal: bool,
     err_is_terminal: bool,
     bar_is_shown: bool,
-    closed: bool,
+    /// No bar is drawn: the user is being asked something, or the run is over.
+    quiet: bool,
 }
 
 impl Screen {
@@ -34,7 +35,7 @@ impl Screen {
             out_is_terminal: std::io::stdout().is_terminal(),
             err_is_terminal: std::io::stderr().is_terminal(),
             bar_is_shown: false,
-            closed: false,
+            quiet: false,
         }
     }
 
@@ -63,7 +64,7 @@ impl Screen {
 
     /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own.
     pub fn show_bar(&mut self, bar: &[u8]) {
-        if self.closed {
+        if self.quiet {
             return;
         }
         let text = if self.err_is_terminal { [CLEAR, bar].concat() } else { [bar, b"\n"].concat() };
@@ -76,6 +77,18 @@ impl Screen {
         if std::mem::take(&mut self.bar_is_shown) {
             write_all(stdio::stderr(), CLEAR).ok();
         }
+    }
+
+    /// Asks a question. Until [`Screen::answered`] no bar is drawn over it.
+    pub fn ask(&mut self, question: &[u8]) {
+        self.flush();
+        self.complain(question);
+        self.quiet = true;
+    }
+
+    /// The question has been answered.
+    pub fn answered(&mut self) {
+        self.quiet = false;
     }
 
     /// Writes what waits.
@@ -95,7 +108,7 @@ impl Screen {
     /// # Errors
     /// The first failure of any write to standard output.
     pub fn finish(&mut self) -> Result<(), Errno> {
-        self.closed = true;
+        self.quiet = true;
         self.hide_bar();
         self.flush();
         self.failed.map_or(Ok(()), Err)

@@ -23,7 +23,7 @@ use crate::progress::{PATIENCE, Rate};
 use crate::report::Report;
 
 /// How long a run may take to stop after a signal.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(2);
 /// Time between two drawings of the bar on a terminal.
 const REDRAW: Duration = Duration::from_millis(200);
 /// The same where each drawing is a line of its own.

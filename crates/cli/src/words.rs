@@ -178,4 +178,3 @@ fn refusal_words(refusal: Refusal) -> String {
 pub fn means_yes(answer: &[u8]) -> bool {
     matches!(answer.first(), Some(b'y' | b'Y'))
 }
-

@@ -117,10 +117,50 @@ fn every_letter_is_judged_as_cp_does() {
 fn every_word_of_an_option_is_judged_as_cp_does() {
     let Some(mut comparison) = Comparison::new() else { return };
     let words: &[&[u8]] = &[
-        b"", b"a", b"al", b"alw", b"always", b"always2", b"au", b"n", b"ne", b"nev", b"none", b"no", b"nu", b"nil", b"t",
-        b"T", b"off", b"o", b"simple", b"s", b"existing", b"mode", b"m", b"mode,", b",mode", b"mode,timestamps",
-        b"mode,foo", b"own,links,xattr", b"all", b"context", b"c", b"x,y", b"flags2", b"'", b"\xe2\x80\x99", b"\xff",
-        b"a\nb", b"\\", b"\"", b"\x01", b"\xc3\xa9", b"\xc3", b" ", b"~",
+        b"",
+        b"a",
+        b"al",
+        b"alw",
+        b"always",
+        b"always2",
+        b"au",
+        b"n",
+        b"ne",
+        b"nev",
+        b"none",
+        b"no",
+        b"nu",
+        b"nil",
+        b"t",
+        b"T",
+        b"off",
+        b"o",
+        b"simple",
+        b"s",
+        b"existing",
+        b"mode",
+        b"m",
+        b"mode,",
+        b",mode",
+        b"mode,timestamps",
+        b"mode,foo",
+        b"own,links,xattr",
+        b"all",
+        b"context",
+        b"c",
+        b"x,y",
+        b"flags2",
+        b"'",
+        b"\xe2\x80\x99",
+        b"\xff",
+        b"a\nb",
+        b"\\",
+        b"\"",
+        b"\x01",
+        b"\xc3\xa9",
+        b"\xc3",
+        b" ",
+        b"~",
     ];
     for option in ["--reflink", "--sparse", "--preserve", "--no-preserve", "--backup", "--context", "--suffix"] {
         for word in words {
@@ -149,15 +189,64 @@ fn words_that_only_haul_knows_are_neither_listed_nor_abbreviated() {
 fn operands_are_counted_as_cp_does() {
     let Some(mut comparison) = Comparison::new() else { return };
     for line in [
-        "", "a", "-", "--", "-- -a", "a --", "-T", "-T a", "-T a b c", "-T a b c d", "-t d", "-td", "-t d -T", "-t d -T a",
-        "-t d -T a b c", "-t d -t e", "-t d -t e a", "-t d -te -z", "--target-directory=d", "--target-dir d", "-l -s a b",
-        "-ls", "-s -l a", "-b -n a b", "-n -b", "--backup=none -n a b", "-n -S x a b", "-S x -n", "--reflink --sparse=always",
-        "--reflink=always --sparse=never a b", "--reflink=auto --sparse=always", "--reflink --sparse=auto", "-n -i -b a",
-        "-i -n -b a", "-u -n -b a", "--preserve=context a b", "--preserve=context", "--preserve=all a", "--context=x a",
-        "-Z", "-Z a", "-Z --preserve=context a b", "--context=x --preserve=context a b", "-a --context=x", "--context=x -z",
-        "--no-preserve=context --preserve=context a b", "--preserve=context --no-preserve=context", "-lsbn --reflink",
-        "-bn --reflink --sparse=never", "--backup=foo -n", "--backup=foo -ls", "--backup=foo --reflink --sparse=never",
-        "--backup=foo --preserve=context", "--backup=foo --backup=bar", "--backup=foo -b", "--backup=foo", "-a b' c", "-T é",
+        "",
+        "a",
+        "-",
+        "--",
+        "-- -a",
+        "a --",
+        "-T",
+        "-T a",
+        "-T a b c",
+        "-T a b c d",
+        "-t d",
+        "-td",
+        "-t d -T",
+        "-t d -T a",
+        "-t d -T a b c",
+        "-t d -t e",
+        "-t d -t e a",
+        "-t d -te -z",
+        "--target-directory=d",
+        "--target-dir d",
+        "-l -s a b",
+        "-ls",
+        "-s -l a",
+        "-b -n a b",
+        "-n -b",
+        "--backup=none -n a b",
+        "-n -S x a b",
+        "-S x -n",
+        "--reflink --sparse=always",
+        "--reflink=always --sparse=never a b",
+        "--reflink=auto --sparse=always",
+        "--reflink --sparse=auto",
+        "-n -i -b a",
+        "-i -n -b a",
+        "-u -n -b a",
+        "--preserve=context a b",
+        "--preserve=context",
+        "--preserve=all a",
+        "--context=x a",
+        "-Z",
+        "-Z a",
+        "-Z --preserve=context a b",
+        "--context=x --preserve=context a b",
+        "-a --context=x",
+        "--context=x -z",
+        "--no-preserve=context --preserve=context a b",
+        "--preserve=context --no-preserve=context",
+        "-lsbn --reflink",
+        "-bn --reflink --sparse=never",
+        "--backup=foo -n",
+        "--backup=foo -ls",
+        "--backup=foo --reflink --sparse=never",
+        "--backup=foo --preserve=context",
+        "--backup=foo --backup=bar",
+        "--backup=foo -b",
+        "--backup=foo",
+        "-a b' c",
+        "-T é",
     ] {
         comparison.check_line(line);
     }
@@ -214,18 +303,19 @@ impl Numbers {
     }
 }
 
+/// Words of random command lines, good and bad.
+const WORDS: &str = "\
+    -a -b -d -f -i -H -l -L -n -P -p -R -r -s -Sx -td -T -u -v -x -Z -z --arch --attr --backup --backup=t \
+    --backup=none --backup=n --backup=numbered --copy --force --inter --link --no-c --no-d --no-p=mode \
+    --no-p=all --no-p=context --no --parents --path --pre --pre=all --pre=context --pre=x --pre=links,xattr \
+    --re --rec --rem --reflink --reflink=auto --reflink=never --sparse=never --sparse=auto --sparse=a --s \
+    --str --suffix=~ --suffix=a/b --sym --target --update --verb --context --context=x a b c d -- - \
+    --no-target";
+
 #[test]
 fn random_command_lines_are_refused_as_cp_refuses_them() {
     let Some(mut comparison) = Comparison::new() else { return };
-    let words = [
-        "-a", "-b", "-d", "-f", "-i", "-H", "-l", "-L", "-n", "-P", "-p", "-R", "-r", "-s", "-Sx", "-td", "-T", "-u", "-v",
-        "-x", "-Z", "-z", "--arch", "--attr", "--backup", "--backup=t", "--backup=none", "--backup=n", "--backup=numbered",
-        "--copy", "--force", "--inter", "--link", "--no-c", "--no-d", "--no-p=mode", "--no-p=all", "--no-p=context", "--no",
-        "--parents", "--path", "--pre", "--pre=all", "--pre=context", "--pre=x", "--pre=links,xattr", "--re", "--rec",
-        "--rem", "--reflink", "--reflink=auto", "--reflink=never", "--sparse=never", "--sparse=auto", "--sparse=a", "--s",
-        "--str", "--suffix=~", "--suffix=a/b", "--sym", "--target", "--update", "--verb", "--context", "--context=x", "a",
-        "b", "c", "d", "--", "-", "--no-target",
-    ];
+    let words: Vec<&str> = WORDS.split_whitespace().collect();
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for _ in 0..600 {
         let count = 1 + numbers.below(6);

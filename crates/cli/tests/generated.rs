@@ -58,7 +58,10 @@ fn the_committed_files_are_up_to_date() {
             fs::write(&path, &text).expect("the file can be written");
         }
         let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert!(committed == text, "generated/{name} is stale: run HAUL_REGENERATE=1 cargo test -p haul --test generated");
+        assert!(
+            committed == text,
+            "generated/{name} is stale: run HAUL_REGENERATE=1 cargo test -p haul --test generated"
+        );
     }
 }
 

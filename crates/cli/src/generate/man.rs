@@ -8,10 +8,8 @@ const DATE: &str = "2026-11-21";
 
 /// The page.
 pub(super) fn page() -> String {
-    let mut page = format!(
-        ".\\\" {NOTE}\n.TH HAUL 1 {DATE} \"haul {}\" \"User Commands\"\n{HEAD}",
-        env!("CARGO_PKG_VERSION")
-    );
+    let mut page =
+        format!(".\\\" {NOTE}\n.TH HAUL 1 {DATE} \"haul {}\" \"User Commands\"\n{HEAD}", env!("CARGO_PKG_VERSION"));
     for category in Category::ALL {
         page.push_str(&format!(".SS {}\n", escaped(category.title())));
         for flag in FLAGS.iter().filter(|flag| flag.category == category) {

@@ -6,10 +6,7 @@ use crate::flags::{Argument, FLAGS, Flag, Values};
 /// The function file.
 pub(super) fn completion() -> String {
     let specs: Vec<String> = FLAGS.iter().flat_map(specs).map(|spec| format!("  {spec} \\\n")).collect();
-    format!(
-        "#compdef haul\n# {NOTE}\n\n_arguments -s -S \\\n{}  '*:file:_files'\n",
-        specs.concat()
-    )
+    format!("#compdef haul\n# {NOTE}\n\n_arguments -s -S \\\n{}  '*:file:_files'\n", specs.concat())
 }
 
 /// What `_arguments` is told about an option: for each way to write it, since only the long one may take an argument.

@@ -14,6 +14,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::meta::{self, Object};
+use crate::plan::LinkMode;
 use crate::walk::Spot;
 
 impl Run<'_> {
@@ -87,6 +88,8 @@ impl Run<'_> {
         let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
             Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,
             Ok(_) => return self.problem(Error::new(What::ReplacedWhileCopied, subject.source.path)),
+            // `-sf` has just replaced a link by one to itself, as cp does: nothing is left to keep attributes of.
+            Err(Errno::LOOP) if self.plan.link == LinkMode::Symbolic => return true,
             Err(errno) => return self.problem(Error::new(What::CannotStat, subject.source.path).errno(errno)),
         };
         self.keep_attributes(&Keep {

@@ -1,0 +1,172 @@
+//! A run that is stopped: what it leaves behind, what it says, and how it ends.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use haul_testbed::{TempDir, temp_dir};
+use rustix::process::{Pid, Signal, kill_process};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// More than a FIFO holds: when it is written, most of it was read.
+const FLOOD: usize = 1 << 20;
+
+/// A copy of a FIFO that goes on as long as the test wants.
+struct Copy {
+    dir: TempDir,
+    child: Child,
+    feed: File,
+}
+
+impl Copy {
+    /// Starts a copy of a FIFO to `dest`, by this command, and waits until it is under way.
+    fn start(mut command: Command, prepare: impl FnOnce(&Path)) -> Copy {
+        let dir = temp_dir();
+        let status = Command::new("mkfifo").arg(dir.path().join("fifo")).status().expect("mkfifo can be run");
+        assert!(status.success());
+        prepare(dir.path());
+        let child = command
+            .args(["fifo", "dest"])
+            .current_dir(dir.path())
+            .env("LC_ALL", "C")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be run");
+        // Waits for the reader.
+        let mut feed = OpenOptions::new().write(true).open(dir.path().join("fifo")).expect("the FIFO can be opened");
+        feed.write_all(&vec![b'x'; FLOOD]).expect("the reader reads");
+        Copy { dir, child, feed }
+    }
+
+    fn send(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the process is there");
+    }
+
+    fn dest(&self) -> std::path::PathBuf {
+        self.dir.path().join("dest")
+    }
+
+    /// Waits for the end; the FIFO stays open meanwhile.
+    fn end(mut self) -> (ExitStatus, String, TempDir) {
+        let mut said = String::new();
+        self.child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("messages are text");
+        let status = self.child.wait().expect("the child is ours");
+        drop(self.feed);
+        (status, said, self.dir)
+    }
+}
+
+fn haul() -> Command {
+    let mut command = Command::new(HAUL);
+    command.arg0("haul");
+    command
+}
+
+#[test]
+fn a_new_file_that_is_not_whole_is_removed_and_the_status_names_the_signal() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let copy = Copy::start(haul(), |_| {});
+        assert!(copy.dest().exists());
+        copy.send(signal);
+        let (ended, said, dir) = copy.end();
+        assert_eq!((ended.code(), said.as_str()), (Some(status), ""), "{signal:?}");
+        assert!(!dir.path().join("dest").exists(), "{signal:?}");
+    }
+}
+
+#[test]
+fn an_overwritten_file_that_is_now_incomplete_is_named() {
+    let copy = Copy::start(haul(), |dir| fs::write(dir.join("dest"), b"precious").expect("it can be written"));
+    copy.send(Signal::INT);
+    let (ended, said, dir) = copy.end();
+    assert_eq!(ended.code(), Some(130));
+    assert_eq!(said, "haul: 'dest' was overwritten and is now incomplete\n");
+    assert!(dir.path().join("dest").exists(), "it is not ours to remove");
+}
+
+#[test]
+fn called_as_cp_the_process_ends_by_the_signal_as_cp_does() {
+    let mut command = Command::new(HAUL);
+    command.arg0("cp");
+    let copy = Copy::start(command, |_| {});
+    copy.send(Signal::TERM);
+    let (ended, _, dir) = copy.end();
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
+    assert!(!dir.path().join("dest").exists());
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let copy = Copy::start(haul(), |_| {});
+    copy.send(Signal::INT);
+    copy.send(Signal::TERM);
+    let (ended, _, dir) = copy.end();
+    assert!(matches!(ended.code(), Some(130 | 143)), "{ended:?}");
+    assert!(!dir.path().join("dest").exists());
+}
+
+#[test]
+fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", HAUL]);
+    let copy = Copy::start(command, |_| {});
+    copy.send(Signal::HUP);
+    let Copy { dir, mut child, feed } = copy;
+    // The end of the data.
+    drop(feed);
+    assert!(child.wait().expect("the child is ours").success());
+    assert_eq!(fs::metadata(dir.path().join("dest")).expect("it was copied").len(), FLOOD as u64);
+}
+
+/// A standard output that nobody reads any more.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn without_a_reader_the_process_ends_by_sigpipe_unless_that_was_ignored() {
+    for program in [HAUL, "/bin/cp"] {
+        let dir = temp_dir();
+        fs::write(dir.path().join("a"), b"contents").expect("it can be written");
+        let status =
+            Command::new(program).args(["-v", "a", "b"]).current_dir(dir.path()).stdout(closed_pipe()).status();
+        assert_eq!(status.expect("it can be run").signal(), Some(Signal::PIPE.as_raw()), "{program}");
+        let output = Command::new("sh")
+            .args(["-c", "trap '' PIPE; exec \"$0\" -v a b", program])
+            .current_dir(dir.path())
+            .env("LC_ALL", "C")
+            .stdout(closed_pipe())
+            .output()
+            .expect("it can be run");
+        assert_eq!(output.status.code(), Some(1), "{program}");
+        let message = format!("{program}: write error: Broken pipe\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), message);
+    }
+}
+
+#[test]
+fn the_file_size_limit_is_reported_and_other_files_are_copied() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("large"), vec![b'x'; 3 << 20]).expect("it can be written");
+    fs::write(dir.path().join("small"), b"contents").expect("it can be written");
+    fs::create_dir(dir.path().join("dest")).expect("it can be made");
+    // The unit is 512 bytes.
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 2048; exec \"$0\" large small dest", HAUL])
+        .current_dir(dir.path())
+        .env("LC_ALL", "C")
+        .output()
+        .expect("it can be run");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("'dest/large'") && said.ends_with(": File too large\n"), "{said}");
+    assert!(!dir.path().join("dest/large").exists());
+    assert_eq!(fs::read(dir.path().join("dest/small")).expect("it was copied"), b"contents");
+}
