@@ -122,9 +122,7 @@ fn move_bytes(
             continue;
         };
         for run in hole::runs(&buffer[..count], at, block) {
-            if run.zero {
-                transfer.make_hole(run.range.len() as u64)?;
-            } else {
+            if !(run.zero && transfer.leave_hole(run.range.len() as u64)?) {
                 dest.write(transfer, &buffer[run.range])?;
             }
         }

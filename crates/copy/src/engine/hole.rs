@@ -71,7 +71,11 @@ pub fn make(
     zeros: Zeros,
     moved: &mut Moved,
 ) -> Result<(), Failure> {
-    Hole::default().make(kernel, dest, offset, len, zeros, moved)
+    if Hole::default().leave(kernel, dest, offset, len, zeros)? {
+        moved.holes += len;
+        return Ok(());
+    }
+    write_zeros(kernel, dest, offset, len, moved)
 }
 
 /// Makes holes, and remembers where punching is not supported.
@@ -81,43 +85,32 @@ pub(super) struct Hole {
 }
 
 impl Hole {
-    pub(super) fn make(
+    /// Whether the range reads as zeros now without having been written; if not, the zeros are to be written.
+    pub(super) fn leave(
         &mut self,
         kernel: &dyn Kernel,
         dest: &Side,
         offset: u64,
         len: u64,
         zeros: Zeros,
-        moved: &mut Moved,
-    ) -> Result<(), Failure> {
-        let punched = if !dest.seekable || zeros == Zeros::Write || self.cannot_punch {
-            false
-        } else {
-            match again(|| kernel.punch_hole(dest.as_fd(), offset, len)) {
-                Ok(()) => true,
-                Err(errno) => {
-                    self.forgive(errno, zeros)?;
-                    false
-                }
-            }
-        };
+    ) -> Result<bool, Failure> {
+        if !dest.seekable || zeros == Zeros::Write {
+            return Ok(false);
+        }
         // A skipped range reads as zeros in any case. It is punched too, because XFS allocates ahead of a growing file,
         // and what it allocated where we leave a gap would stay.
-        if punched || (dest.seekable && matches!(zeros, Zeros::Skip(_))) {
-            moved.holes += len;
-            return Ok(());
+        let skipped = matches!(zeros, Zeros::Skip(_));
+        if self.cannot_punch {
+            return Ok(skipped);
         }
-        write_zeros(kernel, dest, offset, len, moved)
-    }
-
-    /// Takes note of an error of punching that may be passed over.
-    fn forgive(&mut self, errno: Errno, zeros: Zeros) -> Result<(), Failure> {
-        let only_space = matches!(zeros, Zeros::Skip(_)) && errno != Errno::IO;
-        if refuses_hole(errno) || only_space {
-            self.cannot_punch = true;
-            return Ok(());
+        match again(|| kernel.punch_hole(dest.as_fd(), offset, len)) {
+            Ok(()) => Ok(true),
+            Err(errno) if refuses_hole(errno) || (skipped && errno != Errno::IO) => {
+                self.cannot_punch = true;
+                Ok(skipped)
+            }
+            Err(errno) => Err(Failure { on: FailedOn::Hole, errno }),
         }
-        Err(Failure { on: FailedOn::Hole, errno })
     }
 }
 

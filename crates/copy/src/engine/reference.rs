@@ -1,4 +1,5 @@
-//! The oracle: one block at a time through one small buffer, and nothing shared with the other engines.
+//! The oracle: one block at a time through one small buffer, and nothing shared with the other engines. Of its bytes
+//! it promises everything, of speed and space nothing.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -96,20 +96,21 @@ impl<'a> Transfer<'a> {
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
         let Some(block) = self.hole_block() else { return self.write(bytes) };
         for run in hole::runs(bytes, self.at(), block) {
-            if run.zero {
-                self.make_hole(run.range.len() as u64)?;
-            } else {
+            if !(run.zero && self.leave_hole(run.range.len() as u64)?) {
                 self.write(&bytes[run.range])?;
             }
         }
         Ok(())
     }
 
-    /// Makes a hole at the place where the job stands.
-    pub(super) fn make_hole(&mut self, len: u64) -> Result<(), End> {
-        let at = self.at();
-        let done = self.hole.make(self.kernel, &self.job.dest, at, len, self.job.zeros, &mut self.moved);
-        done.map_err(End::Failed)
+    /// Makes a hole at the place where the job stands, or says that the zeros must be written.
+    pub(super) fn leave_hole(&mut self, len: u64) -> Result<bool, End> {
+        let (at, job) = (self.at(), self.job);
+        let left = self.hole.leave(self.kernel, &job.dest, at, len, job.zeros).map_err(End::Failed)?;
+        if left {
+            self.moved.holes += len;
+        }
+        Ok(left)
     }
 
     /// Moves the rest of the job through the buffer.

@@ -1,0 +1,524 @@
+//! The kernel does not play along: every engine's answer to short counts, interruptions, errors and surprises.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use haul_copy::engine::wrap::Unruly;
+use haul_copy::engine::{End, FailedOn, Failure, Moved, Refusal, Zeros};
+use haul_copy::plan::EngineName;
+use haul_sys::Errno;
+use haul_sys::kernel::{Fd, Kernel, Linux};
+use haul_sys::map::Mapping;
+use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted};
+
+use crate::harness::{MOVING, copy_in_jobs, dest, engine, engine_on, job, run, source, suits};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn short_counts_and_interruptions_lose_and_repeat_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        create_painted(&a, 9 * MIB + 1234);
+        for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs)) {
+            for seed in 0..4 {
+                let mut engine = engine_on(Unruly::new(seed, 3 * MIB), name);
+                // Clones are aligned ranges; the odd lengths are for the others.
+                let len = if name == EngineName::Clone { 4 * MIB } else { 4 * MIB + 77 };
+                let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), len, Zeros::Write);
+                assert_eq!(done.refused, None, "{name} on {} with seed {seed}", fs.name());
+                assert_same_contents(&a, &b);
+                fs::remove_file(&b).unwrap();
+            }
+        }
+        fs::remove_file(&a).unwrap();
+    }
+}
+
+/// Answers one call with an error from its `after`-th use on.
+#[derive(Debug)]
+struct Failing {
+    call: &'static str,
+    after: u64,
+    errno: Errno,
+    uses: Mutex<HashMap<&'static str, u64>>,
+}
+
+impl Failing {
+    fn new(call: &'static str, after: u64, errno: Errno) -> Failing {
+        Failing { call, after, errno, uses: Mutex::default() }
+    }
+
+    fn ask(&self, call: &'static str) -> Result<(), Errno> {
+        let mut uses = self.uses.lock().unwrap();
+        let count = uses.entry(call).or_default();
+        *count += 1;
+        if call == self.call && *count > self.after { Err(self.errno) } else { Ok(()) }
+    }
+}
+
+/// Pieces of this size, so that a fault can stand in the middle of a small file.
+const PIECE: usize = 64 << 10;
+
+impl Kernel for Failing {
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        self.ask("pread")?;
+        let most = buffer.len().min(PIECE);
+        Linux.pread(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        self.ask("pwrite")?;
+        Linux.pwrite(fd, bytes, offset)
+    }
+
+    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        self.ask("copy_file_range")?;
+        Linux.copy_file_range(source, dest, offset, len.min(PIECE))
+    }
+
+    fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+        self.ask("clone_file")?;
+        Linux.clone_file(source, dest)
+    }
+
+    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        self.ask("clone_range")?;
+        Linux.clone_range(source, dest, offset, len)
+    }
+
+    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
+        self.ask(if source.1.is_some() { "splice in" } else { "splice out" })?;
+        Linux.splice(source, dest, len.min(PIECE))
+    }
+
+    fn map(&self, fd: Fd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        self.ask("map")?;
+        Linux.map(fd, offset, len)
+    }
+
+    fn write_mapped(
+        &self,
+        fd: Fd<'_>,
+        mapping: &Mapping,
+        from: usize,
+        len: usize,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
+        self.ask("write_mapped")?;
+        Linux.write_mapped(fd, mapping, from, len.min(PIECE), offset)
+    }
+
+    fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        self.ask("punch_hole")?;
+        Linux.punch_hole(fd, offset, len)
+    }
+}
+
+/// The call that each engine stands on, and how it reports its failure.
+const CALLS: [(EngineName, &str, FailedOn); 12] = [
+    (EngineName::Reference, "pread", FailedOn::Read),
+    (EngineName::Reference, "pwrite", FailedOn::Write),
+    (EngineName::ReadWrite, "pread", FailedOn::Read),
+    (EngineName::ReadWrite, "pwrite", FailedOn::Write),
+    (EngineName::CopyRange, "copy_file_range", FailedOn::Copy),
+    (EngineName::Clone, "clone_file", FailedOn::Copy),
+    (EngineName::Splice, "splice in", FailedOn::Read),
+    (EngineName::Splice, "splice out", FailedOn::Write),
+    (EngineName::Mapped, "map", FailedOn::Read),
+    (EngineName::Mapped, "write_mapped", FailedOn::Write),
+    (EngineName::Direct, "pread", FailedOn::Read),
+    (EngineName::Direct, "pwrite", FailedOn::Write),
+];
+
+#[test]
+fn final_errors_fail_at_once_or_midway_and_are_never_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Xfs) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB);
+    for (name, call, on) in CALLS {
+        for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::NOMEM, Errno::FBIG, Errno::ROFS, Errno::STALE] {
+            for after in [0, 3] {
+                let mut engine = engine_on(Failing::new(call, after, errno), name);
+                let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, MIB));
+                // One clone, or one mapping of so small a file, is all: there is no midway.
+                if after == 0 || !matches!(call, "clone_file" | "map") {
+                    let context = format!("{name} {call} {errno:?} after {after}");
+                    assert_eq!(outcome.end, End::Failed(Failure { on, errno }), "{context}");
+                    let moved = outcome.moved.total() as usize;
+                    assert_eq!(fs::read(&b).unwrap()[..moved], painted(moved), "{context}");
+                    assert_eq!(moved > 0, after > 0, "{context}");
+                }
+                fs::remove_file(&b).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn unsupported_refuses_at_once_or_midway_at_the_exact_byte() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Xfs) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB + 777);
+    let common = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::BADF, Errno::TXTBSY, Errno::PERM, Errno::ACCESS];
+    let cases = [
+        (EngineName::CopyRange, "copy_file_range", &[Errno::XDEV, Errno::NOENT][..]),
+        (EngineName::Clone, "clone_file", &[Errno::XDEV, Errno::NOTTY, Errno::AGAIN]),
+        (EngineName::Splice, "splice in", &[]),
+        (EngineName::Splice, "splice out", &[]),
+        (EngineName::Mapped, "map", &[Errno::NODEV]),
+    ];
+    for (name, call, more) in cases {
+        for errno in common.iter().chain(more) {
+            for after in [0, 3] {
+                if after > 0 && matches!(call, "clone_file" | "map") {
+                    continue;
+                }
+                let mut engine = engine_on(Failing::new(call, after, *errno), name);
+                let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 2 * MIB, Zeros::Write);
+                let context = format!("{name} {call} {errno:?} after {after}: {done:?}");
+                let (at, refusal) = done.refused.unwrap();
+                assert_eq!(refusal, Refusal::Unsupported(*errno), "{context}");
+                // What is in the pipe is written before the next engine goes on.
+                let in_pipe = if call == "splice out" { PIECE as u64 } else { 0 };
+                assert_eq!(at, after * PIECE as u64 + in_pipe, "{context}");
+                assert_same_contents(&a, &b);
+                fs::remove_file(&b).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_range_clone_that_is_not_supported_refuses() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Xfs) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB);
+    let mut engine = engine_on(Failing::new("clone_range", 1, Errno::OPNOTSUPP), EngineName::Clone);
+    let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB / 4, Zeros::Write);
+    assert_eq!(done.refused, Some((MIB / 4, Refusal::Unsupported(Errno::OPNOTSUPP))));
+    assert_same_contents(&a, &b);
+}
+
+/// FICLONE fails as unsupported after it has changed the destination, as OpenZFS may.
+#[derive(Debug)]
+struct HalfClone;
+
+impl Kernel for HalfClone {
+    fn clone_file(&self, _: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+        Linux.pwrite(dest, b"rubbish", 0)?;
+        Err(Errno::INVAL)
+    }
+}
+
+#[test]
+fn a_clone_that_spoilt_the_destination_is_a_failure() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    create_painted(dir.join("a"), MIB);
+    let mut engine = engine_on(HalfClone, EngineName::Clone);
+    let outcome = run(&mut *engine, job(&source(dir.join("a")), &dest(dir.join("b")), 0, MIB));
+    assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Copy, errno: Errno::INVAL }));
+}
+
+/// copy_file_range and splice say that they moved nothing, as on virtual filesystems before Linux 5.19.
+#[derive(Debug)]
+struct Idle {
+    after: AtomicU64,
+}
+
+impl Idle {
+    fn ask(&self) -> bool {
+        self.after.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+    }
+}
+
+impl Kernel for Idle {
+    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        if self.ask() { Ok(0) } else { Linux.copy_file_range(source, dest, offset, len.min(PIECE)) }
+    }
+
+    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
+        if source.1.is_some() && self.ask() { Ok(0) } else { Linux.splice(source, dest, len.min(PIECE)) }
+    }
+}
+
+#[test]
+fn nothing_moved_is_not_the_end_unless_a_read_says_so() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB);
+    for name in [EngineName::CopyRange, EngineName::Splice] {
+        for after in [0, 2] {
+            let mut engine = engine_on(Idle { after: AtomicU64::new(after) }, name);
+            let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 2 * MIB, Zeros::Write);
+            assert_eq!(done.refused, Some((after * PIECE as u64, Refusal::NoProgress)), "{name}");
+            assert_same_contents(&a, &b);
+            fs::remove_file(&b).unwrap();
+        }
+    }
+}
+
+/// Truncates the source right before a write from its mapping.
+#[derive(Debug)]
+struct Truncating {
+    source: File,
+    len: u64,
+    before_byte: u64,
+}
+
+impl Kernel for Truncating {
+    fn write_mapped(
+        &self,
+        fd: Fd<'_>,
+        mapping: &Mapping,
+        from: usize,
+        len: usize,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
+        let at = offset.unwrap();
+        if at <= self.before_byte && self.before_byte < at + len as u64 {
+            self.source.set_len(self.len).unwrap();
+        }
+        Linux.write_mapped(fd, mapping, from, len, offset)
+    }
+}
+
+#[test]
+fn a_source_truncated_while_mapped_is_an_error_and_no_signal() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.mount(fs) else { continue };
+        // Within the first page, at a page, within a later page, in the second segment, to nothing.
+        for (before_byte, len) in [
+            (0, 100),
+            (0, 4096),
+            (0, 5 * MIB + 1),
+            (0, 0),
+            (9 * MIB, 8 * MIB + 5),
+            (9 * MIB, 10),
+            (9 * MIB, 10 * MIB - 1),
+        ] {
+            let (a, b) = (dir.join("a"), dir.join("b"));
+            create_painted(&a, 10 * MIB);
+            let file = OpenOptions::new().write(true).open(&a).unwrap();
+            let kernel = Truncating { source: file, len, before_byte };
+            let outcome = run(&mut *engine_on(kernel, EngineName::Mapped), job(&source(&a), &dest(&b), 0, 10 * MIB));
+            let context = format!("{} cut to {len} before {before_byte}: {outcome:?}", fs.name());
+            let expected = Failure { on: FailedOn::Truncated, errno: Errno::NODATA };
+            assert_eq!(outcome.end, End::Failed(expected), "{context}");
+            // What is counted was there when it was copied.
+            let moved = outcome.moved.total() as usize;
+            assert!(moved as u64 <= len.max(before_byte / (8 * MIB) * 8 * MIB), "{context}");
+            assert!(fs::read(&b).unwrap()[..moved] == painted(10 << 20)[..moved], "{context}");
+            fs::remove_file(&a).unwrap();
+            fs::remove_file(&b).unwrap();
+        }
+    }
+}
+
+/// A page of the mapping cannot be read once, as after a read error that went away.
+#[derive(Debug)]
+struct BadPage {
+    bad: AtomicBool,
+    read: Option<Errno>,
+}
+
+impl Kernel for BadPage {
+    fn write_mapped(
+        &self,
+        fd: Fd<'_>,
+        mapping: &Mapping,
+        from: usize,
+        len: usize,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
+        if from >= 1 << 20 && self.bad.swap(false, Ordering::Relaxed) {
+            return Err(Errno::FAULT);
+        }
+        Linux.write_mapped(fd, mapping, from, len.min(1 << 20), offset)
+    }
+
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        self.read.map_or_else(|| Linux.pread(fd, buffer, offset), Err)
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_mapped_in_is_read_or_its_error_reported() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, 3 * MIB + 5);
+    let run_with = |read| {
+        let kernel = BadPage { bad: AtomicBool::new(true), read };
+        run(&mut *engine_on(kernel, EngineName::Mapped), job(&source(&a), &dest(&b), 0, 3 * MIB + 5))
+    };
+    assert_eq!(run_with(None).end, End::Complete);
+    assert_same_contents(&a, &b);
+    let outcome = run_with(Some(Errno::IO));
+    assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Read, errno: Errno::IO }));
+    assert_eq!(outcome.moved, Moved { written: MIB, ..Moved::default() });
+}
+
+/// Direct requests are answered with EINVAL after some bytes, as by a device with stricter rules than it told.
+#[derive(Debug)]
+struct Strict {
+    reads_after: u64,
+    writes_after: u64,
+}
+
+impl Kernel for Strict {
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        if offset >= self.reads_after && Linux.is_direct(fd)? {
+            return Err(Errno::INVAL);
+        }
+        let most = buffer.len().min(1 << 20);
+        Linux.pread(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        if offset >= self.writes_after && Linux.is_direct(fd)? {
+            return Err(Errno::INVAL);
+        }
+        Linux.pwrite(fd, bytes, offset)
+    }
+}
+
+#[test]
+fn a_side_that_will_not_be_direct_is_buffered_and_two_of_them_refuse() {
+    let Some(bed) = Bed::new() else { return };
+    let size = 5 * MIB + 4321;
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        create_painted(&a, size);
+        for (reads_after, writes_after, refused_at) in [
+            (0, u64::MAX, None),
+            (2 * MIB, u64::MAX, None),
+            (u64::MAX, 0, None),
+            (u64::MAX, 3 * MIB, None),
+            (2 * MIB, 3 * MIB, Some(4 * MIB)),
+            // The bytes that were read already are still written.
+            (0, 0, Some(MIB)),
+        ] {
+            let mut engine = engine_on(Strict { reads_after, writes_after }, EngineName::Direct);
+            let (from, to) = (source(&a), dest(&b));
+            let done = copy_in_jobs(&mut *engine, &from, &to, u64::MAX, Zeros::Write);
+            let context = format!("{} {reads_after} {writes_after}: {done:?}", fs.name());
+            assert_same_contents(&a, &b);
+            match refused_at {
+                None => assert_eq!(done.refused, None, "{context}"),
+                Some(_) => assert_eq!(done.refused.unwrap().1, Refusal::Unsupported(Errno::INVAL), "{context}"),
+            }
+            assert!(!Linux.is_direct(from.as_fd()).unwrap() && !Linux.is_direct(to.as_fd()).unwrap(), "{context}");
+            fs::remove_file(&b).unwrap();
+        }
+    }
+}
+
+#[test]
+fn direct_copies_by_direct_requests_and_leaves_the_flag_as_it_was() {
+    #[derive(Debug)]
+    struct Counting;
+    static DIRECT: AtomicU64 = AtomicU64::new(0);
+    impl Kernel for Counting {
+        fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+            let count = Linux.pread(fd, buffer, offset)?;
+            if Linux.is_direct(fd)? {
+                DIRECT.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            Ok(count)
+        }
+        fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+            let count = Linux.pwrite(fd, bytes, offset)?;
+            if Linux.is_direct(fd)? {
+                DIRECT.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            Ok(count)
+        }
+    }
+    let Some(bed) = Bed::new() else { return };
+    let Some(ext4) = bed.mount(Fs::Ext4) else { return };
+    let Some(tmpfs) = bed.mount(Fs::Tmpfs) else { return };
+    // From an odd offset to an odd end: all but the head and the tail is direct.
+    let (offset, size) = (777, 9 * MIB + 999);
+    for (from, to, sides) in [(&ext4, &ext4, 2), (&ext4, &tmpfs, 1), (&tmpfs, &ext4, 1)] {
+        let (a, b) = (from.join("a"), to.join("b"));
+        create_painted(&a, size);
+        for was_on in [false, true] {
+            let (source, dest) = (source(&a), dest(&b));
+            if from == to {
+                Linux.set_direct(source.as_fd(), was_on).unwrap();
+                Linux.set_direct(dest.as_fd(), was_on).unwrap();
+            }
+            DIRECT.store(0, Ordering::Relaxed);
+            let outcome =
+                run(&mut *engine_on(Counting, EngineName::Direct), job(&source, &dest, offset, size - offset));
+            assert_eq!((outcome.end, outcome.moved.total()), (End::Complete, size - offset));
+            let mut copied = vec![0; (size - offset) as usize];
+            File::open(&b).unwrap().read_exact_at(&mut copied, offset).unwrap();
+            assert!(copied == painted(size as usize)[offset as usize..]);
+            let direct = DIRECT.load(Ordering::Relaxed);
+            assert!(direct >= sides * (9 * MIB - 4096), "{direct} bytes were direct on {sides} sides");
+            if from == to {
+                assert_eq!(Linux.is_direct(source.as_fd()).unwrap(), was_on);
+                assert_eq!(Linux.is_direct(dest.as_fd()).unwrap(), was_on);
+            }
+            fs::remove_file(&b).unwrap();
+        }
+        fs::remove_file(&a).unwrap();
+    }
+}
+
+#[test]
+fn a_failed_write_leaves_nothing_for_the_next_job() {
+    // Bytes of the first file must not come out of the pipe into the second.
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
+    fs::write(&a, vec![0xaa; 300_000]).unwrap();
+    create_painted(&c, 200_000);
+    #[derive(Debug)]
+    struct FailsOnce(AtomicBool);
+    impl Kernel for FailsOnce {
+        fn splice(
+            &self,
+            source: (Fd<'_>, Option<u64>),
+            dest: (Fd<'_>, Option<u64>),
+            len: usize,
+        ) -> Result<usize, Errno> {
+            if dest.1.is_some() && self.0.swap(false, Ordering::Relaxed) {
+                return Err(Errno::IO);
+            }
+            Linux.splice(source, dest, len)
+        }
+    }
+    let mut engine = engine_on(FailsOnce(AtomicBool::new(true)), EngineName::Splice);
+    let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, MIB));
+    assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Write, errno: Errno::IO }));
+    copy_in_jobs(&mut *engine, &source(&c), &dest(&b), MIB, Zeros::Write);
+    assert_same_contents(&c, &b);
+}
+
+#[test]
+fn an_ordinary_error_is_the_kernels_own() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, 100_000);
+    fs::write(&b, b"").unwrap();
+    // A destination that is open for reading only, which no fallback can mend.
+    let outcome = run(&mut *engine(EngineName::ReadWrite), job(&source(&a), &source(&b), 0, 1));
+    assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Write, errno: Errno::BADF }));
+}

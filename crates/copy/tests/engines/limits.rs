@@ -1,0 +1,139 @@
+//! Limits of space and size.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use haul_copy::engine::{End, FailedOn, Refusal, Zeros};
+use haul_copy::plan::EngineName;
+use haul_sys::Errno;
+use haul_testbed::{Bed, Fs, create_painted, painted, skip, temp_dir};
+
+use crate::harness::{MOVING, dest, engine, job, run, source, stream, suits};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_full_filesystem_is_a_failure_and_what_is_counted_is_there() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.small(fs, 24 * MIB) else { continue };
+        let a = dir.join("a");
+        create_painted(&a, 9 * MIB);
+        // What is left after this is less than the file.
+        fill_up(&dir.join("filler"), 4 * MIB);
+        for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs)) {
+            // Sharing takes no space; neither does a copy_file_range that shares.
+            if name == EngineName::Clone || (name == EngineName::CopyRange && fs.reflinks()) {
+                continue;
+            }
+            let b = dir.join("b");
+            let outcome = run(&mut *engine(name), job(&source(&a), &dest(&b), 0, 9 * MIB));
+            let End::Failed(failure) = outcome.end else { panic!("{name} on {}: {outcome:?}", fs.name()) };
+            assert_eq!(failure.errno, Errno::NOSPC, "{name} on {}", fs.name());
+            let on = if name == EngineName::CopyRange { FailedOn::Copy } else { FailedOn::Write };
+            assert_eq!(failure.on, on, "{name} on {}", fs.name());
+            let moved = outcome.moved.total() as usize;
+            assert!(fs::read(&b).unwrap()[..moved] == painted(moved), "{name} on {}", fs.name());
+            fs::remove_file(&b).unwrap();
+            File::open(&dir).and_then(|dir| dir.sync_all()).unwrap();
+        }
+    }
+}
+
+/// Writes until the filesystem is full, then frees about `free` bytes.
+fn fill_up(path: &Path, free: u64) {
+    let mut file = File::create_new(path).unwrap();
+    let chunk = vec![0x5a; 256 << 10];
+    let mut len = 0;
+    while let Ok(count) = std::io::Write::write(&mut file, &chunk) {
+        len += count as u64;
+        // Delayed allocation would promise more than there is.
+        if len % (4 * MIB) == 0 && file.sync_data().is_err() {
+            break;
+        }
+    }
+    file.sync_all().ok(); // it may be full already
+    let len = file.metadata().unwrap().len();
+    file.set_len(len.saturating_sub(free)).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn a_full_device_is_a_failure_for_streams() {
+    let dir = temp_dir();
+    create_painted(dir.path().join("a"), 100_000);
+    for name in MOVING.into_iter().filter(|name| engine(*name).caps().streams) {
+        let full = stream(File::options().write(true).open("/dev/full").unwrap());
+        let outcome = run(&mut *engine(name), job(&source(dir.path().join("a")), &full, 0, MIB));
+        // splice into a device that has no such thing refuses, after it wrote what it had in hand, which failed.
+        let End::Failed(failure) = outcome.end else { panic!("{name}: {outcome:?}") };
+        assert_eq!((failure.on, failure.errno), (FailedOn::Write, Errno::NOSPC), "{name}");
+        assert_eq!(outcome.moved.total(), 0, "{name}");
+    }
+}
+
+const LIMIT_CHILD: &str = "HAUL_TEST_LIMITED_DIR";
+
+#[test]
+fn the_file_size_limit_is_a_failure() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.mount(fs) else { continue };
+        create_painted(dir.join("a"), MIB);
+        // A limit and an ignored SIGXFSZ belong to a whole process, so this test runs once more in one of its own.
+        let done = Command::new("bash")
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f 512; exec \"$0\" --exact limits::limited_child --nocapture --ignored",
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .env(LIMIT_CHILD, &dir)
+            .env("HAUL_TEST_FS_SHARES", if fs.reflinks() { "1" } else { "0" })
+            .output();
+        let Ok(done) = done else {
+            skip("bash is not installed");
+            return;
+        };
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+#[test]
+#[ignore = "started by the_file_size_limit_is_a_failure"]
+fn limited_child() {
+    let dir = PathBuf::from(std::env::var_os(LIMIT_CHILD).expect("started by another test"));
+    let shares = std::env::var("HAUL_TEST_FS_SHARES").is_ok_and(|value| value == "1");
+    let limit = 512 * 1024;
+    for name in MOVING {
+        if name == EngineName::Clone && !shares {
+            continue;
+        }
+        let b = dir.join(format!("b-{name}"));
+        let outcome = run(&mut *engine(name), job(&source(dir.join("a")), &dest(&b), 0, MIB));
+        match outcome.end {
+            End::Failed(failure) => assert_eq!(failure.errno, Errno::FBIG, "{name}"),
+            End::Refused(_) if name == EngineName::Direct => {}
+            // FICLONE calls it EINVAL; who goes on from there is told the reason.
+            End::Refused(Refusal::Unsupported(Errno::INVAL)) if name == EngineName::Clone => {}
+            end => panic!("{name}: {end:?}"),
+        }
+        let moved = outcome.moved.total();
+        assert!(moved <= limit, "{name}: {moved}");
+        assert!(fs::read(&b).unwrap()[..moved as usize] == painted(moved as usize), "{name}");
+    }
+}
+
+#[test]
+fn zeros_that_are_skipped_need_no_space() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.small(Fs::Ext4, 8 * MIB) else { return };
+    let source_dir = temp_dir();
+    let a = source_dir.path().join("a");
+    fs::write(&a, vec![0; 32 << 20]).unwrap();
+    let job =
+        haul_copy::engine::Job { zeros: Zeros::Skip(4096), ..job(&source(&a), &dest(dir.join("b")), 0, 32 * MIB) };
+    let outcome = run(&mut *engine(EngineName::ReadWrite), job);
+    assert_eq!((outcome.end, outcome.moved.holes), (End::Complete, 32 * MIB));
+}
