@@ -10,8 +10,9 @@ use haul_sys::rustix::fs::OFlags;
 use crate::plan::{Backup, Plan};
 use crate::walk::{Listing, Spot};
 
-/// Longest name of a directory entry in bytes (NAME_MAX of every filesystem of Linux but a few exotic ones).
-const NAME_MAX: usize = 255;
+/// Longest backup name in bytes: GNU leaves one byte less than NAME_MAX, which is 255 on every filesystem of Linux but a
+/// few exotic ones.
+const LONGEST: usize = 254;
 
 /// Renames the entry to its backup name and returns that.
 ///
@@ -26,8 +27,8 @@ pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
         }
         match dest.rename_to_free(&name) {
             Ok(()) => return Ok(name),
-            // Another process made this number meanwhile: look again.
-            Err(Errno::EXIST) => {}
+            // Another process made this number meanwhile: look again. A name without room for a number has no other.
+            Err(Errno::EXIST) if ends_in_number(&name) => {}
             Err(Errno::INVAL | Errno::NOSYS) => {
                 dest.rename_to(&name)?;
                 return Ok(name);
@@ -68,12 +69,21 @@ fn simple_name(base: &OsStr, suffix: &OsStr) -> OsString {
 
 /// A backup name that is too long loses the end of the original name and gets a tilde instead, as GNU does.
 fn shortened(base: &OsStr, name: OsString) -> OsString {
-    if name.len() <= NAME_MAX {
+    if name.len() <= LONGEST {
         return name;
     }
-    let mut bytes = base.as_bytes()[..base.len().min(NAME_MAX - 1)].to_vec();
+    let mut bytes = base.as_bytes()[..base.len().min(LONGEST - 1)].to_vec();
     bytes.push(b'~');
     OsString::from_vec(bytes)
+}
+
+fn ends_in_number(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(b"~")
+        && name
+            .as_bytes()
+            .rsplitn(3, |byte| *byte == b'~')
+            .nth(1)
+            .is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 /// The highest N of existing backups `BASE.~N~`, as decimal digits; `None` if there are none.
