@@ -20,11 +20,7 @@ const PACKAGES: &[Package] = &[
     package("xfsprogs", "mkfs.xfs", "XFS in loop images, with and without reflink; xfs_io for extents"),
     package("btrfs-progs", "mkfs.btrfs", "btrfs in loop images"),
     package("mount", "losetup", "loop devices and mounting"),
-    package(
-        "util-linux",
-        "unshare",
-        "private mount namespaces; prlimit, setpriv, script (a terminal for the progress bar)",
-    ),
+    package("util-linux", "unshare", "private mount namespaces; prlimit, setpriv"),
     package("acl", "setfacl", "ACLs to keep, and getfacl to compare them"),
     package("attr", "setfattr", "extended attributes to keep, and getfattr to compare them"),
     package("libcap2-bin", "setcap", "file capabilities to keep"),
@@ -34,6 +30,8 @@ const PACKAGES: &[Package] = &[
     package("bash", "bash", "loads its completion file"),
     package("zsh", "zsh", "loads its completion file"),
     package("fish", "fish", "loads its completion file"),
+    package("bsdutils", "script", "gives the progress bar a terminal"),
+    package("mandoc", "mandoc", "a second opinion on the man page"),
     package("man-db", "man", "renders the man page and warns of its faults"),
 ];
 

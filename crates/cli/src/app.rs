@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,7 +94,9 @@ impl Command {
             xattr_rules: self.xattr_rules(),
         };
         let summary = run::run(&self.plan, &session);
-        name_damaged(&self.report, &summary.damaged);
+        for path in &summary.damaged {
+            self.report.complain(&damaged(&self.report, path));
+        }
         let output_failed = !self.report.finish();
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
@@ -108,8 +110,9 @@ impl Command {
     fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
         let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.persona);
         let abandon = Box::new(move |signal| {
-            name_damaged(&report, &partials.remove_all());
-            report.finish();
+            for path in partials.remove_all() {
+                report.complain_at_the_end(&damaged(&report, &path));
+            }
             end_by(signal, persona);
             std::process::exit(128 + signal);
         });
@@ -156,9 +159,6 @@ fn end_by(signal: i32, persona: Persona) {
     }
 }
 
-fn name_damaged(report: &Report, damaged: &[PathBuf]) {
-    for path in damaged {
-        let error = Error::new(What::Damaged, path);
-        report.complain(&words::message(&error, report.quoter()));
-    }
+fn damaged(report: &Report, path: &Path) -> Vec<u8> {
+    words::message(&Error::new(What::Damaged, path), report.quoter())
 }

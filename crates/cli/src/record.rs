@@ -123,14 +123,14 @@ impl Record {
         let mut text = String::new();
         let mut line = |label: &str, value: String| {
             // Writing to a String cannot fail.
-            writeln!(text, "{label:<11}{value}").ok();
+            writeln!(text, "{label:<14}{value}").ok();
         };
         line("files", kinds(&self.files));
         line("bytes", format!("{} ({}){}", self.bytes.total, human_size(self.bytes.total), parted(&stats.moved)));
         for (name, engine) in &stats.engines {
             let refusals = if engine.refusals > 0 { format!(", {} refusals", engine.refusals) } else { String::new() };
             let files = format!("{} files", engine.files);
-            line(&format!("  {name}"), format!(" {files}{}{refusals}", parted(&engine.moved)));
+            line(&format!("  {name}"), format!("{files}{}{refusals}", parted(&engine.moved)));
         }
         let rate = self.bytes.total as f64 / self.wall_seconds.max(1e-9);
         line("time", format!("{:.3} s ({}/s)", self.wall_seconds, human_size(rate as u64)));
@@ -230,8 +230,11 @@ mod tests {
     fn the_text_names_only_what_there_was() {
         let summary = summary();
         let text = Record::new("haul".into(), &summary, usage(), Duration::from_secs(2), 1).text(&summary);
-        assert!(text.contains("files      3 regular\n"), "{text}");
-        assert!(text.contains("read-write 2 files: 4.0 KiB read and written, 1.0 KiB of holes, 1 refusals"), "{text}");
+        assert!(text.contains("files         3 regular\n"), "{text}");
+        assert!(
+            text.contains("  read-write  2 files: 4.0 KiB read and written, 1.0 KiB of holes, 1 refusals"),
+            "{text}"
+        );
         assert!(!text.contains("directories"), "{text}");
     }
 }

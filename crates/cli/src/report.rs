@@ -70,9 +70,29 @@ impl Report {
         self.screen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Draws the progress bar, unless somebody else is writing: a reader of standard output that has stopped must not
+    /// stop the thread that hears signals, too.
+    pub fn try_show_bar(&self, bar: &[u8]) {
+        if let Ok(mut screen) = self.screen.try_lock() {
+            screen.show_bar(bar);
+        }
+    }
+
+    /// Prints a message when the process is about to end, whether or not somebody holds the screen for ever.
+    pub fn complain_at_the_end(&self, message: &[u8]) {
+        match self.screen.try_lock() {
+            Ok(mut screen) => screen.complain(&self.line_of(message)),
+            Err(_) => Screen::complain_unlocked(&self.line_of(message)),
+        }
+    }
+
+    fn line_of(&self, message: &[u8]) -> Vec<u8> {
+        [&self.name[..], b": ", message, b"\n"].concat()
+    }
+
     /// Prints a message on standard error.
     pub fn complain(&self, message: &[u8]) {
-        let text = [&self.name[..], b": ", message, b"\n"].concat();
+        let text = self.line_of(message);
         self.screen().complain(&text);
     }
 

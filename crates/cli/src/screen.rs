@@ -62,6 +62,11 @@ impl Screen {
         write_all(stdio::stderr(), message).ok();
     }
 
+    /// The same for a process that ends while another thread holds the screen.
+    pub fn complain_unlocked(message: &[u8]) {
+        write_all(stdio::stderr(), message).ok();
+    }
+
     /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own.
     pub fn show_bar(&mut self, bar: &[u8]) {
         if self.quiet {

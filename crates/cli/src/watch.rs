@@ -4,7 +4,7 @@
 //! run itself sees the flag between two pieces of data, and if it is stuck in a system call, the thread removes what
 //! is incomplete and ends the process.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,11 +137,10 @@ impl Watcher {
     /// Draws the bar; returns the time until the next drawing.
     fn draw(&self, rate: &mut Rate) -> Duration {
         let Some(progress) = self.report.progress() else { return NEXT_LINE };
-        let on_terminal = self.report.screen().err_is_terminal();
         let size = tcgetwinsize(stdio::stderr()).ok().map(|size| usize::from(size.ws_col)).filter(|size| *size > 0);
         // The last column stays free: some terminals begin a new line when it is filled.
         let line = progress.line(rate, self.report.quoter(), size.unwrap_or(COLUMNS).saturating_sub(1));
-        self.report.screen().show_bar(&line);
-        if on_terminal { REDRAW } else { NEXT_LINE }
+        self.report.try_show_bar(&line);
+        if std::io::stderr().is_terminal() { REDRAW } else { NEXT_LINE }
     }
 }

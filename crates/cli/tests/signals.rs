@@ -123,6 +123,49 @@ fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
     assert_eq!(fs::metadata(dir.path().join("dest")).expect("it was copied").len(), FLOOD as u64);
 }
 
+#[test]
+fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_the_process() {
+    let dir = temp_dir();
+    let source = dir.path().join("source");
+    fs::create_dir(&source).expect("it can be made");
+    // Lines for many times what a pipe holds.
+    for number in 0..2000 {
+        fs::write(source.join(format!("{number:0200}")), b"").expect("it can be written");
+    }
+    let mut child = haul()
+        .args(["-rv", "--progress=always", "source", "dest"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program can be run");
+    let mut stdout = child.stdout.take().expect("it is piped");
+    // One byte is there when the first buffer is full; the rest is never read.
+    assert_eq!(stdout.read(&mut [0]).expect("the pipe is open"), 1);
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("the process is there");
+    assert_eq!(child.wait().expect("the child is ours").code(), Some(143));
+}
+
+#[test]
+fn ctrl_c_at_a_question_ends_the_run() {
+    let dir = temp_dir();
+    for name in ["a", "b"] {
+        fs::write(dir.path().join(name), name).expect("it can be written");
+    }
+    let mut child = haul()
+        .args(["-i", "a", "b"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    let mut question = vec![0; "haul: overwrite 'b'? ".len()];
+    child.stderr.as_mut().expect("it is piped").read_exact(&mut question).expect("it asks");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("the process is there");
+    assert_eq!(child.wait().expect("the child is ours").code(), Some(130));
+    assert_eq!(fs::read(dir.path().join("b")).expect("it is there"), b"b");
+}
+
 /// A standard output that nobody reads any more.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("there are pipes");
