@@ -511,7 +511,9 @@ pub const FLAGS: &[Flag] = &[
         argument: Required("NAME"),
         values: Values::One(ENGINES),
         origin: Origin::Haul,
-        help: "move bytes this way, and fail where it is not possible",
+        help: "move bytes this way wherever it is possible",
+        details: "What the engine refuses (a clone on a filesystem that cannot, a pipe by offsets) goes on with read-write \
+                  from the byte where it stopped; --explain says so. To share extents or fail, use --reflink=always.",
         ..Flag::new(Id::Engine, Data)
     },
     Flag {
@@ -528,6 +530,7 @@ pub const FLAGS: &[Flag] = &[
         argument: Required("N"),
         origin: Origin::Haul,
         help: "copy at most N files at the same time",
+        details: "This version copies one file at a time, whatever N is.",
         ..Flag::new(Id::Jobs, Data)
     },
     Flag { short: "v", long: "verbose", help: "name each file as it is copied", ..Flag::new(Id::Verbose, Output) },

@@ -314,7 +314,7 @@ impl fmt::Display for EngineName {
 pub enum EngineChoice {
     /// The one that fits the facts best.
     Auto,
-    /// This one, else the copy fails.
+    /// This one; what it refuses goes on with `read-write` from the exact byte (only [`EngineName::Null`] has no help).
     Only(EngineName),
 }
 
