@@ -163,10 +163,13 @@ fn destination(grower: &mut Grower<'_>) {
 /// Options, operands and `-t`, in an order that getopt would have to sort.
 fn arguments(rng: &mut Rng, nodes: &[Node], mut arguments: Vec<Words>) -> Vec<Words> {
     let mut operands: Vec<Vec<u8>> = Vec::new();
+    let parents = arguments.iter().flatten().any(|word| word.starts_with(b"--par"));
     let count = [1, 1, 1, 1, 1, 2, 2, 3][rng.usize(..8)];
     for _ in 0..count {
         let source = source(rng, nodes);
-        operands.push(decorate(rng, source));
+        let source = decorate(rng, source);
+        // cp 9.1 keeps no attributes of the parents of an absolute path, and fails.
+        operands.push(source.strip_prefix(b"@/").filter(|_| parents).map_or(source.clone(), <[u8]>::to_vec));
     }
     if rng.u8(..100) < 4 {
         operands.push(operands[0].clone());

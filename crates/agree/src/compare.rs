@@ -134,22 +134,24 @@ fn items(
         });
     }
     field("xattr", attributes(&left.xattrs), attributes(&right.xattrs));
-    if let Some(problem) = blocks(reference.fills_holes, left, right) {
+    if let Some(problem) = blocks(reference, left, right) {
         field("blocks", left.blocks.to_string(), format!("{} ({problem})", right.blocks));
     }
 }
 
-/// Allocation must not be larger than the reference's where that has holes, and be whole for `--sparse=never`.
-fn blocks(never: bool, left: &Item, right: &Item) -> Option<&'static str> {
+/// Allocation must be no larger than the reference's, or than the source's, where that has holes, and be whole for
+/// `--sparse=never`.
+fn blocks(reference: &Outcome, left: &Item, right: &Item) -> Option<&'static str> {
     /// Blocks that hold the extent list count too, and depend on the order of writing.
     const SLACK: u64 = 16;
     let whole = |item: &Item| item.blocks * 512 >= item.size;
+    let source = || reference.before.values().filter(|item| item.contents == left.contents).map(|item| item.blocks);
     if left.kind != 'f' {
         None
-    } else if never && whole(left) && !whole(right) {
+    } else if reference.fills_holes && whole(left) && !whole(right) {
         Some("holes despite --sparse=never")
-    } else if !whole(left) && right.blocks > left.blocks + SLACK {
-        Some("larger than cp's")
+    } else if !whole(left) && right.blocks > left.blocks.max(source().max().unwrap_or(0)) + SLACK {
+        Some("larger than cp's and the source")
     } else {
         None
     }

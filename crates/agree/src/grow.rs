@@ -51,7 +51,6 @@ pub fn name(rng: &mut Rng) -> Vec<u8> {
         0..75 => pick(rng, PLAIN).to_vec(),
         75..97 => pick(rng, ODD).to_vec(),
         97 => vec![b'L'; 255],
-        98 => vec![b'M'; 254],
         _ => vec![b'N'; 250],
     }
 }

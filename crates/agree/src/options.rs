@@ -50,7 +50,7 @@ const ALONE: &[(u32, &str)] = &[
     (4, "--preserve"),
     (1, "--archive"),
     (1, "--recursive"),
-    (1, "--para"),
+    (1, "--par"),
     (1, "--attr"),
     (1, "--remove-d"),
     (1, "--strip"),

@@ -97,13 +97,20 @@ impl Sealed {
     /// Asserts that haul does what `cp` does and returns what that was.
     #[track_caller]
     pub fn agree(&self, scene: &dyn Fn(&Path) -> io::Result<()>, call: &Call) -> Outcome {
+        let (text, tested) = self.differences(scene, call);
+        assert!(text.is_empty(), "{text}");
+        tested
+    }
+
+    /// How haul differs from `cp`, and what it did; the text is empty when they agree.
+    pub fn differences(&self, scene: &dyn Fn(&Path) -> io::Result<()>, call: &Call) -> (String, Outcome) {
         let (reference, tested) = self.both(scene, call);
         assert!(!reference.timed_out, "cp itself hangs");
         let differences = compare(call, &reference, &tested);
-        let text: String = differences.iter().map(|difference| format!("{difference}\n")).collect();
         let argv: Vec<_> = call.argv.iter().map(|word| String::from_utf8_lossy(word)).collect();
-        assert!(differences.is_empty(), "cp {}\n{text}", argv.join(" "));
-        tested
+        let lines: String = differences.iter().map(|difference| format!("{difference}\n")).collect();
+        let text = if lines.is_empty() { lines } else { format!("cp {}\n{lines}", argv.join(" ")) };
+        (text, tested)
     }
 }
 
