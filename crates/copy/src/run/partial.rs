@@ -22,7 +22,8 @@ struct Partial {
 }
 
 impl Partials {
-    /// Notes that this file is being written. Returns what [`Partials::done`] wants.
+    /// Notes that this file is being written, so that another thread can remove it. Returns what [`Partials::done`] wants;
+    /// there is nothing to remove of a device or a FIFO.
     pub(super) fn begin(&self, dest: Spot<'_>, file: FileId, created: bool) -> Option<FileId> {
         let dir = dest.dir().ok()?.try_clone_to_owned().ok()?;
         let partial = Partial { dir, name: dest.name.to_owned(), path: dest.path.to_owned(), file, created };
@@ -57,23 +58,5 @@ impl Partials {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Partial>> {
         // A panic while the list was held cannot have left it inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Below this size a copy takes less time than a signal needs to be noticed: nobody waits for it.
-const LONG: u64 = 4 << 20;
-
-impl Partials {
-    /// As [`Partials::begin`], for copies that may take long: large files, and sources whose size nobody knows.
-    pub(super) fn begin_if_long(
-        &self,
-        dest: Spot<'_>,
-        dest_inode: &crate::facts::Inode,
-        source: &crate::facts::Inode,
-        created: bool,
-    ) -> Option<FileId> {
-        let long = source.size >= LONG || source.kind != crate::facts::Kind::Regular;
-        let regular = dest_inode.kind == crate::facts::Kind::Regular;
-        if long && regular { self.begin(dest, dest_inode.id, created) } else { None }
     }
 }

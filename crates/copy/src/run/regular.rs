@@ -187,7 +187,8 @@ impl Run<'_> {
         {
             return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
         }
-        let guard = self.session.partials.begin_if_long(subject.dest, dest_inode, source_inode, created);
+        let regular = dest_inode.kind == Kind::Regular;
+        let guard = if regular { self.session.partials.begin(subject.dest, dest_inode.id, created) } else { None };
         let job = DataJob {
             source: Arc::clone(source),
             dest: Arc::clone(dest),
