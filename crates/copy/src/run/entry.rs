@@ -40,6 +40,8 @@ pub(super) struct Subject<'a> {
     pub dest: Spot<'a>,
     /// The source, links followed or not as the options say.
     pub inode: Inode,
+    /// Which links are followed from here on: `-H` means none but the operands.
+    pub dereference: Dereference,
     /// A symbolic link at the source is followed.
     pub follow: bool,
     /// It was named by the user, not found in a directory.
@@ -129,11 +131,11 @@ impl Run<'_> {
 
     fn look_at_source<'s>(&mut self, source: Spot<'s>, dest: Spot<'s>, is_operand: bool) -> Option<Subject<'s>> {
         let plan = self.plan;
-        let follow = match plan.dereference {
-            Dereference::Never => false,
-            Dereference::Operands => is_operand,
-            Dereference::Always => true,
+        let dereference = match plan.dereference {
+            Dereference::Operands if !is_operand => Dereference::Never,
+            dereference => dereference,
         };
+        let follow = dereference != Dereference::Never;
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
             Err(errno) => {
@@ -151,7 +153,7 @@ impl Run<'_> {
             self.warning(&Error::new(What::SourceTwice, source.path));
             return None;
         }
-        Some(Subject { source, dest, inode, follow, is_operand })
+        Some(Subject { source, dest, inode, dereference, follow, is_operand })
     }
 
     /// Whether writing would go through a symbolic link that this run made for an earlier operand.
@@ -185,9 +187,8 @@ impl Run<'_> {
 
     fn remember_if_linked(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
         let plan = self.plan;
-        let several_names = subject.inode.links > 1
-            || plan.dereference == Dereference::Always
-            || (plan.dereference == Dereference::Operands && subject.is_operand);
+        // Two links that are followed may lead to one file.
+        let several_names = subject.inode.links > 1 || subject.dereference != Dereference::Never;
         if !self.keeps_links() || plan.link == LinkMode::Hard || !several_names {
             return None;
         }
@@ -230,7 +231,7 @@ impl Run<'_> {
             return Some(true);
         }
         // Met again through another symbolic link: a second copy is what was asked for.
-        if self.plan.dereference == Dereference::Always || subject.follow {
+        if subject.follow {
             return None;
         }
         self.problem(Error::new(What::HardLinkToDirectory, dest.path).and(&earlier.path));

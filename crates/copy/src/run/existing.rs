@@ -120,6 +120,7 @@ impl Run<'_> {
             source_inode: &subject.inode,
             dest: subject.dest,
             dest_inode: &existing.target,
+            dereference: subject.dereference,
         };
         let verdict = match plan.overwrite {
             // What is left alone need not be looked at.
@@ -224,7 +225,7 @@ impl Run<'_> {
         let must_go = plan.remove_destination
             || (!plan.attributes_only
                 && ((self.keeps_links() && existing.target.links > 1)
-                    || (plan.dereference == Dereference::Never && subject.inode.kind != Kind::Regular)));
+                    || (subject.dereference == Dereference::Never && subject.inode.kind != Kind::Regular)));
         if is_directory || !must_go {
             return Way::Clear(Clear { new: false, existing: Some(existing), backup: None });
         }

@@ -58,9 +58,10 @@ impl Run<'_> {
                 }
             }
         }
-        // GNU cp leaves the directories alone if all were there already.
-        let any_made = parents.iter().any(|parent| parent.created);
-        for parent in parents.iter().rev().filter(|_| any_made) {
+        // GNU cp leaves the directories alone if all were there already, or if the way to the file ends in one that
+        // cannot be made.
+        let finish = made && parents.iter().any(|parent| parent.created);
+        for parent in parents.iter().rev().filter(|_| finish) {
             if !self.finish_parent(parent) {
                 break;
             }

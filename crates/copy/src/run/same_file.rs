@@ -23,6 +23,8 @@ pub(super) struct Pair<'a> {
     pub source_inode: &'a Inode,
     pub dest: Spot<'a>,
     pub dest_inode: &'a Inode,
+    /// Which links are followed for this entry.
+    pub dereference: Dereference,
 }
 
 /// Decides. Looks at the links themselves where the options made us look through them.
@@ -31,7 +33,7 @@ pub(super) fn judge(pair: &Pair<'_>, plan: &Plan) -> Verdict {
     if same && plan.link == LinkMode::Hard {
         return Verdict::Nothing;
     }
-    let (source, dest) = if plan.dereference == Dereference::Never {
+    let (source, dest) = if pair.dereference == Dereference::Never {
         if is_link(pair.source_inode) && is_link(pair.dest_inode) {
             return judge_two_links(pair, plan, same);
         }
@@ -80,7 +82,7 @@ fn judge_entries(pair: &Pair<'_>, plan: &Plan, source: &Inode, dest: &Inode) -> 
     if plan.link == LinkMode::Symbolic && is_link(dest) {
         return Verdict::Go;
     }
-    if plan.dereference == Dereference::Never {
+    if pair.dereference == Dereference::Never {
         return judge_targets(pair, plan, source, dest);
     }
     Verdict::Refuse
@@ -92,7 +94,7 @@ fn judge_with_backup(pair: &Pair<'_>, plan: &Plan, source: &Inode, dest: &Inode)
         one_entry(pair)
     } else {
         // The source is a link to the destination: moved aside, the link would dangle.
-        plan.dereference != Dereference::Never && is_link(source) && !is_link(dest)
+        pair.dereference != Dereference::Never && is_link(source) && !is_link(dest)
     };
     if refuse { Verdict::Refuse } else { Verdict::Go }
 }
