@@ -66,7 +66,7 @@ fn judge_two_links(pair: &Pair<'_>, plan: &Plan, same: bool) -> Verdict {
 fn judge_entries(pair: &Pair<'_>, plan: &Plan, source: &Inode, dest: &Inode) -> Verdict {
     let same_entry_file = source.id == dest.id;
     if plan.backup != Backup::None {
-        return judge_with_backup(pair, plan, source, dest);
+        return judge_with_backup(pair, source, dest);
     }
     if plan.remove_destination {
         if is_link(dest) {
@@ -89,7 +89,7 @@ fn judge_entries(pair: &Pair<'_>, plan: &Plan, source: &Inode, dest: &Inode) -> 
 }
 
 /// A backup moves the destination aside, so a second name of the source may go, but not its only one.
-fn judge_with_backup(pair: &Pair<'_>, plan: &Plan, source: &Inode, dest: &Inode) -> Verdict {
+fn judge_with_backup(pair: &Pair<'_>, source: &Inode, dest: &Inode) -> Verdict {
     let refuse = if source.id == dest.id {
         one_entry(pair)
     } else {
