@@ -9,6 +9,7 @@ use haul_sys::rustix::fs::AtFlags;
 use super::Run;
 use super::existing::{Clear, Way};
 use super::links::{self, DestDir, Made};
+use super::operands::renamed;
 use super::tree::Frame;
 use crate::error::{Error, What};
 use crate::events::Event;
@@ -169,7 +170,7 @@ impl Run<'_> {
     }
 
     fn announce(&self, subject: &Subject<'_>, clear: &Clear) {
-        let backup = clear.backup.as_ref().map(|name| subject.dest.path.with_file_name(name));
+        let backup = clear.backup.as_ref().map(|name| renamed(subject.dest.path, name));
         self.tell(&Event::Copying { source: subject.source.path, dest: subject.dest.path, backup: backup.as_deref() });
     }
 
@@ -241,7 +242,7 @@ impl Run<'_> {
     /// Undoes a backup after a failure.
     fn put_back(&mut self, clear: &Clear, dest: Spot<'_>) {
         let Some(name) = &clear.backup else { return };
-        let path = dest.path.with_file_name(name);
+        let path = renamed(dest.path, name);
         let backup = dest.beside(name, &path);
         match backup.rename_to(dest.name) {
             Ok(()) => self.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::Errno;
@@ -63,7 +63,7 @@ impl Run<'_> {
     fn copy_to_backup(&mut self, source: &Operand, dest: &Operand) {
         match backup::backup_name(dest.spot(), self.plan) {
             Ok((name, _)) => {
-                let path = dest.path().with_file_name(&name);
+                let path = renamed(dest.path(), &name);
                 let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
                 let mut inner = Run::new(&plan, self.session);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
@@ -153,6 +153,14 @@ fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// The path with another last component, for messages. Unlike `Path::with_file_name` it leaves the rest as it is written,
+/// `.` and double slashes too.
+pub(super) fn renamed(path: &Path, name: &OsStr) -> PathBuf {
+    let bytes = without_trailing_slashes(path.as_os_str()).as_bytes();
+    let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    PathBuf::from(OsString::from_vec([&bytes[..start], name.as_bytes()].concat()))
+}
+
 /// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
 /// many the directory ends in, and `/./` where an absolute path is put below the root.
 pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
@@ -169,6 +177,13 @@ pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_renamed_path_keeps_its_dots() {
+        for (path, new) in [("d/./g", "d/./x"), ("g", "x"), ("/g/", "/x"), ("a//b", "a//x")] {
+            assert_eq!(renamed(Path::new(path), OsStr::new("x")).as_os_str(), new, "{path}");
+        }
+    }
 
     #[test]
     fn names_are_joined_with_one_slash() {
