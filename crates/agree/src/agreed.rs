@@ -47,6 +47,10 @@ pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
         // cp moves the source away as a backup when it is reached through a link to its directory, then misses it.
         return Weight::StatusAndLosses;
     }
+    if said(reference, "for reading: No such file or directory") && has(call, "--remove") {
+        // cp removed a link that led to the source.
+        return Weight::Losses;
+    }
     if said(tested, "are the same file") && !said(reference, "are the same file") && backs_up(call) {
         // The same, and cp found another name to link or copy from.
         return Weight::Losses;

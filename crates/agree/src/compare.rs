@@ -150,7 +150,10 @@ fn blocks(reference: &Outcome, left: &Item, right: &Item) -> Option<&'static str
         None
     } else if reference.fills_holes && whole(left) && !whole(right) {
         Some("holes despite --sparse=never")
-    } else if !whole(left) && right.blocks > left.blocks.max(source().max().unwrap_or(0)) + SLACK {
+    } else if !reference.fills_holes
+        && !whole(left)
+        && right.blocks > left.blocks.max(source().max().unwrap_or(0)) + SLACK
+    {
         Some("larger than cp's and the source")
     } else {
         None
