@@ -22,7 +22,7 @@ pub struct DataFacts {
     pub clone_is_known_to_fail: bool,
     /// An earlier file of this filesystem pair could not be copied inside the kernel.
     pub copy_range_is_known_to_fail: bool,
-    /// Block size of the destination in bytes: smaller holes cannot be made.
+    /// Preferred size of a request of the destination in bytes, which on disks is the block size: smaller holes are no use.
     pub dest_block: u32,
 }
 
@@ -73,13 +73,19 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
         return steps;
     }
     match plan.engine {
-        EngineChoice::Only(name) => choose_forced(name, &mut steps),
+        EngineChoice::Only(name) => choose_forced(name, plan, &mut steps),
         EngineChoice::Auto => choose_freely(facts, plan, &mut steps),
     }
     steps
 }
 
-fn choose_forced(name: EngineName, steps: &mut Steps) {
+fn choose_forced(name: EngineName, plan: &Plan, steps: &mut Steps) {
+    let may_share_or_keep_holes = matches!(name, EngineName::Clone | EngineName::CopyRange);
+    if may_share_or_keep_holes && (plan.reflink == Reflink::Never || plan.sparse == Sparse::Never) {
+        steps.engines.push(EngineName::ReadWrite);
+        steps.reasons.push("the engine asked for could share extents or keep holes, which another option forbids");
+        return;
+    }
     steps.engines.push(name);
     steps.reasons.push("--engine: this one goes first");
     match name {
@@ -90,19 +96,19 @@ fn choose_forced(name: EngineName, steps: &mut Steps) {
 }
 
 fn choose_ranges(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
+    let can_have_holes = facts.dest == Kind::Regular;
+    if plan.sparse == Sparse::Always && can_have_holes {
+        steps.find_zeros = true;
+        steps.reasons.push("--sparse=always: blocks of zeros become holes");
+    }
     if !facts.seekable || facts.made_up {
         steps.ranges = Ranges::Stream;
         steps.reasons.push("the source has no offsets or no true size: it is read until it ends");
         return;
     }
-    let can_have_holes = facts.dest == Kind::Regular;
     if facts.source == Kind::Regular && can_have_holes && plan.sparse != Sparse::Never && facts.allocated < facts.size {
         steps.ranges = Ranges::Extents;
         steps.reasons.push("less is allocated than the size: the holes are looked for");
-    }
-    if plan.sparse == Sparse::Always && can_have_holes {
-        steps.find_zeros = true;
-        steps.reasons.push("--sparse=always: blocks of zeros become holes");
     }
 }
 
@@ -200,6 +206,22 @@ mod tests {
         }
         let sparse = DataFacts { allocated: 0, ..FILE };
         assert_eq!(choose(&sparse, &Plan { sparse: Sparse::Never, ..Plan::default() }).ranges, Ranges::Whole);
+    }
+
+    #[test]
+    fn an_engine_asked_for_does_not_override_what_must_not_be() {
+        for name in [EngineName::Clone, EngineName::CopyRange] {
+            let asked = Plan { engine: EngineChoice::Only(name), ..Plan::default() };
+            assert_eq!(engines(FILE, &Plan { reflink: Reflink::Never, ..asked.clone() }), [EngineName::ReadWrite]);
+            assert_eq!(engines(FILE, &Plan { sparse: Sparse::Never, ..asked }), [EngineName::ReadWrite]);
+        }
+    }
+
+    #[test]
+    fn zeros_of_a_stream_become_holes_too() {
+        let facts = DataFacts { source: Kind::Fifo, seekable: false, ..FILE };
+        let steps = choose(&facts, &Plan { sparse: Sparse::Always, ..Plan::default() });
+        assert_eq!((steps.ranges, steps.find_zeros), (Ranges::Stream, true));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::errnos::refuses_clone;
@@ -53,26 +54,35 @@ fn share(transfer: &mut Transfer<'_>) -> Result<End, End> {
     }
     let size = kernel.size(job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))?;
     let dest_size = kernel.size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?;
-    if job.len > 0 && size <= job.offset {
-        // Nothing there to share, if the size does not lie as in /proc.
-        return Ok(match transfer.source_has_more()? {
-            true => End::Refused(Refusal::NoProgress),
-            false => End::SourceEnd,
-        });
+    let whole_file = job.offset == 0 && job.len >= size && dest_size == 0;
+    if size <= job.offset {
+        // Nothing there to share, if the size does not lie as in /proc or of a device.
+        if transfer.source_has_more()? {
+            return Ok(End::Refused(Refusal::NoProgress));
+        }
+        // An empty file is shared all the same: whoever insists on it hears whether the filesystem can.
+        if !whole_file {
+            return Ok(End::SourceEnd);
+        }
     }
-    if job.offset == 0 && job.len >= size && dest_size == 0 {
-        return share_file(transfer);
+    if whole_file {
+        return share_file(transfer, size);
     }
     share_range(transfer, size, dest_size)
 }
 
 /// The whole file: works also where ranges would be misaligned (OpenZFS has blocks of up to 16 MiB).
-fn share_file(transfer: &mut Transfer<'_>) -> Result<End, End> {
+fn share_file(transfer: &mut Transfer<'_>, size: u64) -> Result<End, End> {
     let (kernel, job) = (transfer.kernel, transfer.job);
     let shared = again(|| kernel.clone_file(job.source.as_fd(), job.dest.as_fd()));
     let gained = kernel.size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?;
     match shared {
         Ok(()) => {
+            // XFS from 4.20 until the fix of 3fc9f5e40931 said success after ENOSPC or EDQUOT half way.
+            let size_now = kernel.size(job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))?;
+            if gained < size.min(size_now) {
+                return Err(failed(FailedOn::Copy, Errno::NOSPC));
+            }
             // The source may have grown since its size was asked for, and the clone has it all.
             transfer.moved.cloned = gained.min(job.len);
             Ok(if gained >= job.len { End::Complete } else { End::SourceEnd })

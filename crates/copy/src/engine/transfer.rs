@@ -2,6 +2,7 @@
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
+use std::cell::Cell;
 use std::os::fd::AsFd;
 
 use super::hole::{self, Hole};
@@ -13,11 +14,13 @@ pub(super) struct Transfer<'a> {
     pub(super) job: &'a Job,
     pub(super) moved: Moved,
     hole: Hole,
+    /// An error of the source that came after bytes that still had to be written.
+    pending: Cell<Option<Errno>>,
 }
 
 impl<'a> Transfer<'a> {
     pub(super) fn new(kernel: &'a dyn Kernel, job: &'a Job) -> Transfer<'a> {
-        Transfer { kernel, job, moved: Moved::default(), hole: Hole::default() }
+        Transfer { kernel, job, moved: Moved::default(), hole: Hole::default(), pending: Cell::new(None) }
     }
 
     /// The offset of the next byte.
@@ -36,6 +39,11 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn outcome(&self, end: End) -> Outcome {
+        // A stream tells of an error once: the next job would take the source for ended.
+        let end = match self.pending.take() {
+            Some(errno) if matches!(end, End::Complete | End::SourceEnd) => failed(FailedOn::Read, errno),
+            _ => end,
+        };
         Outcome { id: self.job.id, moved: self.moved, end }
     }
 
@@ -60,15 +68,22 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// Reads until the buffer is full or the source ends. An error after the first byte is left to the next read.
+    /// Reads until the buffer is full or the source ends. An error after the first byte comes with the next call, or with
+    /// the outcome.
     pub(super) fn fill(&self, buffer: &mut [u8]) -> Result<usize, End> {
+        if let Some(errno) = self.pending.take() {
+            return Err(failed(FailedOn::Read, errno));
+        }
         let mut filled = 0;
         while filled < buffer.len() {
             match self.read_at(&mut buffer[filled..], self.at().saturating_add(filled as u64)) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(errno) if filled == 0 => return Err(failed(FailedOn::Read, errno)),
-                Err(_) => break,
+                Err(errno) => {
+                    self.pending.set(Some(errno));
+                    break;
+                }
             }
         }
         Ok(filled)

@@ -22,6 +22,9 @@ use crate::ranges::{Extent, Extents};
 use crate::stats::Stats;
 use crate::strategy::{self, DataFacts, Ranges, Steps};
 
+/// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
+const END_OF_OFFSETS: u64 = i64::MAX as u64;
+
 /// Moves data; owns the engines and remembers what filesystem pairs cannot do.
 pub(super) struct Mover {
     engines: BTreeMap<EngineName, Box<dyn Engine>>,
@@ -37,16 +40,12 @@ pub(super) struct DataJob<'a> {
     pub dest_inode: &'a Inode,
     pub source_path: &'a Path,
     pub dest_path: &'a Path,
-    /// The destination still has its old contents.
-    pub old_contents: bool,
 }
 
 /// The data is not whole.
 pub(super) struct Broken {
     /// Why; `None` if the run was cancelled.
     pub error: Option<Error>,
-    /// The destination is not what it was before.
-    pub touched: bool,
 }
 
 /// One file while it is being moved.
@@ -112,10 +111,9 @@ impl Mover {
             moved: moving.moved,
             time: started.elapsed(),
         }));
-        let touched = !job.old_contents || moving.moved.total() > 0;
         result.map_err(|stop| match stop {
-            Stop::Cancelled => Broken { error: None, touched },
-            Stop::Failed(error) => Broken { error: Some(error), touched },
+            Stop::Cancelled => Broken { error: None },
+            Stop::Failed(error) => Broken { error: Some(error) },
         })
     }
 
@@ -157,6 +155,8 @@ impl Mover {
 impl<'a> Moving<'a> {
     fn new(job: &'a DataJob<'a>, session: &'a Session<'a>, facts: &DataFacts, steps: &'a Steps) -> Moving<'a> {
         let seekable = facts.seekable && steps.ranges != Ranges::Stream;
+        // What comes as a stream can still leave holes in a file.
+        let dest_seekable = seekable || (job.dest_inode.kind == Kind::Regular && steps.find_zeros);
         let zeros = match steps.find_zeros {
             true if job.dest_inode.kind == Kind::Regular => Zeros::Skip(hole_block(facts.dest_block)),
             _ => Zeros::Write,
@@ -165,7 +165,7 @@ impl<'a> Moving<'a> {
             job,
             session,
             source: side(&job.source, job.source_inode, seekable),
-            dest: side(&job.dest, job.dest_inode, seekable),
+            dest: side(&job.dest, job.dest_inode, dest_seekable),
             steps,
             zeros,
             tried: Vec::with_capacity(2),
@@ -184,7 +184,7 @@ impl<'a> Moving<'a> {
             (None, Ranges::Extents) => self.move_extents(mover)?,
             (None, Ranges::Stream | Ranges::Whole) => self.move_to_end(mover, 0)?,
         };
-        if self.job.dest_inode.kind == Kind::Regular && (self.moved.holes > 0 || self.job.old_contents) {
+        if self.job.dest_inode.kind == Kind::Regular && self.moved.holes > 0 {
             self.set_size(end)?;
         }
         Ok(())
@@ -215,12 +215,10 @@ impl<'a> Moving<'a> {
 
     /// Tries to clone the whole file in one step, which keeps its holes and is a snapshot of it. `None`: refused.
     fn clone_whole(&mut self, mover: &mut Mover) -> Result<Option<u64>, Stop> {
-        let len = self.job.source_inode.size;
-        let outcome = self.submit(mover, EngineName::Clone, 0, len)?;
+        let outcome = self.submit(mover, EngineName::Clone, 0, END_OF_OFFSETS)?;
         self.useless.push(EngineName::Clone);
         match outcome.end {
-            End::Complete => Ok(Some(len)),
-            End::SourceEnd => Ok(Some(outcome.moved.total())),
+            End::Complete | End::SourceEnd => Ok(Some(outcome.moved.total())),
             End::Refused(_) if self.steps.strict => Err(self.all_refused(outcome.end)),
             End::Refused(_) => Ok(None),
             End::Failed(failure) => Err(self.failed(failure)),
@@ -229,13 +227,9 @@ impl<'a> Moving<'a> {
 
     /// Moves everything from `offset` until the source ends; returns where that was.
     fn move_to_end(&mut self, mover: &mut Mover, offset: u64) -> Result<u64, Stop> {
-        let mut offset = offset;
-        loop {
-            let len = u64::MAX - offset;
-            match self.move_range(mover, offset, len)? {
-                Reached::SourceEnd(at) => return Ok(at),
-                Reached::End => offset = u64::MAX,
-            }
+        match self.move_range(mover, offset, END_OF_OFFSETS - offset)? {
+            Reached::SourceEnd(at) => Ok(at),
+            Reached::End => Ok(END_OF_OFFSETS),
         }
     }
 
@@ -281,9 +275,7 @@ impl<'a> Moving<'a> {
     /// One job, from the engine's point of view; counted, and told to the observer.
     fn submit(&mut self, mover: &mut Mover, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
         let engine = mover.engine(name);
-        // Engines that do not see bytes cannot look for zeros; where holes were found by lseek that is no loss.
-        let zeros = if engine.caps().sees_bytes { self.zeros } else { Zeros::Write };
-        let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros };
+        let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
         let outcome = complete(engine, job).map_err(|errno| self.failed(Failure { on: FailedOn::Copy, errno }))?;
         self.moved += outcome.moved;
         let refused = match outcome.end {
@@ -331,7 +323,11 @@ impl<'a> Moving<'a> {
         let (source, dest) = (self.job.source_path, self.job.dest_path);
         let clone = self.steps.engines.first() == Some(&EngineName::Clone);
         match end {
-            End::Refused(Refusal::Unsupported(errno)) if clone => {
+            End::Refused(refusal) if clone => {
+                let errno = match refusal {
+                    Refusal::Unsupported(errno) => errno,
+                    _ => Errno::INVAL,
+                };
                 Stop::Failed(Error::new(What::CloneFailed, dest).and(source).errno(errno))
             }
             end => Stop::Failed(Error::new(What::EngineRefused, source).and(dest).detail(format!("{end:?}"))),

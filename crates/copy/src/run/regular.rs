@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{OFlags, ftruncate};
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::{OFlags, fcntl_setfl, ftruncate};
 
 use super::data::{Broken, DataJob};
 use super::entry::Subject;
@@ -57,7 +58,7 @@ impl Run<'_> {
         // No engine holds a job now, so this is the last reference and the close is a real one.
         let closed = match Arc::try_unwrap(fd) {
             Ok(fd) => haul_sys::close(fd),
-            Err(_still_shared) => Ok(()),
+            Err(_still_shared) => Err(Errno::BUSY),
         };
         match closed {
             Ok(()) => kept,
@@ -76,6 +77,11 @@ impl Run<'_> {
             flags |= OFlags::NONBLOCK;
         }
         let opened = match subject.source.open(flags, 0) {
+            // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
+            Err(Errno::AGAIN) => subject.source.open(flags.difference(OFlags::NONBLOCK), 0),
+            opened => opened,
+        };
+        let opened = match opened.and_then(|opened| fcntl_setfl(&opened, OFlags::empty()).map(|()| opened)) {
             Ok(opened) => opened,
             Err(errno) => {
                 self.problem(Error::new(What::CannotOpen, path).errno(errno));
@@ -178,14 +184,17 @@ impl Run<'_> {
         dest_inode: &Inode,
         created: bool,
     ) -> bool {
-        let old_contents = !created && dest_inode.kind == Kind::Regular;
-        // Extents are shared first and the rest cut off afterwards, so that a refusal leaves the old contents alone.
-        let keep_until_shared = self.plan.reflink == Reflink::Always;
-        if old_contents
-            && !keep_until_shared
-            && let Err(errno) = ftruncate(dest, 0)
-        {
-            return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+        if !created && dest_inode.kind == Kind::Regular {
+            // A refusal must leave the old contents alone, so it is provoked before they go.
+            if self.plan.reflink == Reflink::Always
+                && let Err(errno) = can_share(source, dest)
+            {
+                let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
+                return self.problem(error.errno(errno));
+            }
+            if let Err(errno) = ftruncate(dest, 0) {
+                return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+            }
         }
         let regular = dest_inode.kind == Kind::Regular;
         let guard = if regular { self.session.partials.begin(subject.dest, dest_inode.id, created) } else { None };
@@ -196,7 +205,6 @@ impl Run<'_> {
             dest_inode,
             source_path: subject.source.path,
             dest_path: subject.dest.path,
-            old_contents: old_contents && keep_until_shared,
         };
         let result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
         let whole = match result {
@@ -225,9 +233,17 @@ impl Run<'_> {
             if ours && let Err(errno) = dest.unlink() {
                 self.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
             }
-        } else if inode.kind == Kind::Regular && broken.touched {
+        } else if inode.kind == Kind::Regular {
             self.damaged.push(dest.path.to_owned());
-            self.warning(&Error::new(What::Damaged, dest.path));
         }
+    }
+}
+
+/// Whether two files can share extents at all. Asks for a range that no filesystem grants, since it begins within a block:
+/// one that can share says EINVAL, and nothing has changed.
+fn can_share(source: &OwnedFd, dest: &OwnedFd) -> Result<(), Errno> {
+    match Linux.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
