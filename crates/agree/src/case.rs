@@ -40,27 +40,15 @@ pub struct Case {
     pub place: Place,
 }
 
-/// What the machine and the caller allow.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Root with a private mount namespace.
-    pub privileged: bool,
-}
-
 impl Case {
     /// The case that `seed` stands for.
-    pub fn random(seed: u64, limits: Limits) -> Case {
+    pub fn random(seed: u64) -> Case {
         let mut rng = Rng::with_seed(seed);
         // Neighbouring seeds give neighbouring first numbers.
         rng = Rng::with_seed(rng.u64(..) ^ seed.rotate_left(32));
-        let unprivileged = !limits.privileged || rng.u8(..100) < 30;
+        let unprivileged = rng.u8(..100) < 30;
         let options = options::random(&mut rng);
-        let flavor = Flavor {
-            fifos: !reads_fifos(&options),
-            devices: limits.privileged,
-            mounts: limits.privileged,
-            unprivileged,
-        };
+        let flavor = Flavor { fifos: !reads_fifos(&options), devices: true, mounts: true, unprivileged };
         let mut grower = Grower { rng: &mut rng, flavor, nodes: Vec::new() };
         scene(&mut grower);
         let nodes = grower.nodes;
@@ -70,7 +58,6 @@ impl Case {
         let environment = options::environment(&mut rng);
         let stdin = answers(&mut rng);
         let place = match rng.u8(..100) {
-            _ if !limits.privileged => Place::Disk,
             0..55 => Place::Memory,
             55..80 => Place::Disk,
             80..90 => Place::Xfs,
@@ -126,6 +113,11 @@ fn scene(grower: &mut Grower<'_>) {
     destination(grower);
 }
 
+/// A directory, at times on another filesystem.
+fn directory(grower: &mut Grower<'_>) -> Kind {
+    if grower.flavor.mounts && grower.rng.u8(..6) == 0 { Kind::MountPoint } else { Kind::Directory }
+}
+
 fn destination(grower: &mut Grower<'_>) {
     match grower.rng.u8(..100) {
         0..18 => {}
@@ -135,12 +127,14 @@ fn destination(grower: &mut Grower<'_>) {
             grower.add(node);
         }
         24..40 => {
-            let node = grower.dressed(b"d", Kind::Directory);
+            let kind = directory(grower);
+            let node = grower.dressed(b"d", kind);
             grower.add(node);
         }
         40..60 => grower.obstacle(b"s", b"d"),
         _ => {
-            let mut node = grower.dressed(b"d", Kind::Directory);
+            let kind = directory(grower);
+            let mut node = grower.dressed(b"d", kind);
             if grower.rng.u8(..100) < 60 {
                 node.mode = 0o755;
             }

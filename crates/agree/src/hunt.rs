@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::case::{Case, Limits};
+use crate::case::Case;
 use crate::compare::{Difference, compare};
 use crate::shrink::shrink;
 use crate::stage::{Call, Stage};
@@ -77,11 +77,9 @@ fn signature(differences: &[Difference]) -> String {
     sorts.join(" ")
 }
 
-/// Plays the cases on a thread per processor, below `home`.
+/// Plays the cases on a thread per processor, below `home`. Needs root.
 pub fn hunt(hunt: &Hunt, home: &Path) -> io::Result<Bag> {
-    let limits = Limits { privileged: rustix::process::geteuid().is_root() };
-    // Without a mask of its own for each thread only one can play.
-    let threads = if limits.privileged { thread::available_parallelism()?.get() } else { 1 };
+    let threads = thread::available_parallelism()?.get();
     let next = AtomicU64::new(0);
     let enough = AtomicBool::new(false);
     let bag = Mutex::new((Bag::default(), BTreeMap::<String, Failure>::new()));
@@ -92,7 +90,7 @@ pub fn hunt(hunt: &Hunt, home: &Path) -> io::Result<Bag> {
                 let (next, enough, bag) = (&next, &enough, &bag);
                 // Some command lines nest directories as deep as a path can be long.
                 let builder = thread::Builder::new().stack_size(256 << 20);
-                builder.spawn_scoped(scope, move || work(hunt, limits, &home, next, enough, bag))
+                builder.spawn_scoped(scope, move || work(hunt, &home, next, enough, bag))
             })
             .collect::<io::Result<_>>()?;
         workers.into_iter().try_for_each(|worker| {
@@ -107,7 +105,6 @@ pub fn hunt(hunt: &Hunt, home: &Path) -> io::Result<Bag> {
 
 fn work(
     hunt: &Hunt,
-    limits: Limits,
     home: &Path,
     next: &AtomicU64,
     enough: &AtomicBool,
@@ -119,7 +116,7 @@ fn work(
         if index >= hunt.cases || enough.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let case = Case::random(hunt.seed.wrapping_add(index), limits);
+        let case = Case::random(hunt.seed.wrapping_add(index));
         let verdict = judge(&stage, &case, hunt)
             .map_err(|error| io::Error::new(error.kind(), format!("seed {}: {error}", case.seed)))?;
         let unseen = {

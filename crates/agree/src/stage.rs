@@ -108,32 +108,27 @@ impl Call {
 #[derive(Debug)]
 pub struct Stage {
     home: PathBuf,
-    privileged: bool,
 }
 
 impl Stage {
     /// Prepares filesystems below `home`, which must exist and belong to this thread alone; with `images` XFS and
     /// btrfs too.
     ///
-    /// As root the calling thread gets a mount namespace in which only `home` can be written.
+    /// The calling thread must be root's; it gets a mount namespace in which only `home` can be written.
     pub fn new(home: &Path, images: bool) -> io::Result<Stage> {
-        let privileged = rustix::process::geteuid().is_root();
-        let stage = Stage { home: home.to_owned(), privileged };
         fs::create_dir_all(home.join("disk"))?;
-        if privileged {
-            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;
-            let none = None::<&str>;
-            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-            mount(Some(home), home, none, MsFlags::MS_BIND, none)?;
-            mount(none, "/", none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none)?;
-            fs::create_dir_all(home.join("memory"))?;
-            mount(Some("tmpfs"), &home.join("memory"), Some("tmpfs"), MsFlags::empty(), Some("size=512m"))?;
-        }
-        if privileged && images {
+        unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+        mount(Some(home), home, none, MsFlags::MS_BIND, none)?;
+        mount(none, "/", none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none)?;
+        fs::create_dir_all(home.join("memory"))?;
+        mount(Some("tmpfs"), &home.join("memory"), Some("tmpfs"), MsFlags::empty(), Some("size=512m"))?;
+        if images {
             image(home, "xfs", &["-q"])?;
             image(home, "btrfs", &["-q"])?;
         }
-        Ok(stage)
+        Ok(Stage { home: home.to_owned() })
     }
 
     fn root(&self, place: Place) -> PathBuf {
@@ -170,9 +165,7 @@ impl Stage {
         fs::create_dir_all(&work)?;
         for directory in [&outer, &work] {
             fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-            if self.privileged {
-                std::os::unix::fs::chown(directory, Some(call.user), Some(call.user))?;
-            }
+            std::os::unix::fs::chown(directory, Some(call.user), Some(call.user))?;
         }
         scene(&work)?;
         let before = take(&outer, start)?;
@@ -203,10 +196,10 @@ impl Stage {
             Some(path) => command.stdout(File::options().write(true).open(path)?),
             None => command.stdout(files[1].try_clone()?),
         };
-        if self.privileged && call.user != 0 {
+        if call.user != 0 {
             command.uid(call.user).gid(call.user);
         }
-        // The mask is this thread's own since it unshared CLONE_FS; without that only one thread plays.
+        // The mask is this thread's own since it unshared CLONE_FS.
         rustix::process::umask(Mode::from_raw_mode(call.umask));
         let child = command.spawn();
         rustix::process::umask(Mode::empty());
@@ -277,11 +270,7 @@ pub fn clear(root: &Path) -> io::Result<()> {
                     unmount_below(&path)?;
                     fs::remove_dir_all(&path)?;
                 }
-                Err(_) => {
-                    // Not root: directories without permissions keep their children.
-                    Command::new("chmod").args(["-R", "u+rwx"]).arg(&path).output()?;
-                    fs::remove_dir_all(&path)?;
-                }
+                Err(error) => return Err(error),
             }
         } else {
             fs::remove_file(&path)?;

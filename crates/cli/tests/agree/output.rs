@@ -1,5 +1,6 @@
 //! What haul prints and reads: questions, standard output that is full, statistics.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::Command;
 use haul_agree::stage::Call;
 use serde_json::Value;
 
-use crate::support::{exists, lay, sealed};
+use crate::support::{Sealed, exists, lay, sealed};
 
 #[test]
 fn each_question_takes_one_line_of_the_answers() {
@@ -68,36 +69,80 @@ fn help_and_version_go_to_standard_output_and_win_over_missing_operands() {
     });
 }
 
-/// All numbers of a JSON value under keys that contain `key`, wherever they stand.
-fn numbers(value: &Value, key: &str, found: &mut Vec<u64>) {
-    match value {
-        Value::Object(map) => map.iter().for_each(|(name, value)| match value.as_u64() {
-            Some(number) if name == key => found.push(number),
-            _ => numbers(value, key, found),
-        }),
-        Value::Array(list) => list.iter().for_each(|value| numbers(value, key, found)),
-        _ => {}
-    }
+/// The numbers of an object by name.
+fn numbers(value: &Value) -> BTreeMap<String, u64> {
+    let object = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));
+    object.iter().map(|(name, number)| (name.clone(), number.as_u64().expect("a whole number"))).collect()
+}
+
+/// Asserts that the total is the sum of the rest, and returns the rest.
+fn parts(bytes: &Value) -> BTreeMap<String, u64> {
+    let mut parts = numbers(bytes);
+    let total = parts.remove("total").expect("a total");
+    assert_eq!(parts.values().sum::<u64>(), total, "{bytes}");
+    parts
+}
+
+/// The record of a run, which must be the last line of standard error and must not be on standard output.
+fn record(place: &Sealed, filesystem: &str, options: &[&str]) -> Value {
+    let directory = place.room.join(filesystem).join("stats");
+    let mut command = Command::new(&place.haul);
+    command.arg0("haul").args(options).args(["--stats=json", "s", "d"]).current_dir(directory);
+    let run = command.output().expect("starts");
+    assert!(run.stdout.is_empty(), "statistics belong on standard error");
+    let text = String::from_utf8(run.stderr).expect("JSON is UTF-8");
+    let line = text.lines().last().unwrap_or_default();
+    let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!((&record["record"], &record["version"]), (&Value::from("haul-stats"), &Value::from(1)));
+    assert_eq!(record["exit_status"].as_i64(), run.status.code().map(i64::from), "{text}");
+    record
 }
 
 #[test]
-fn json_statistics_are_one_json_record_on_standard_error() {
+fn json_statistics_add_up_to_what_was_copied() {
     sealed("--stats=json", |place| {
+        for filesystem in ["memory", "disk"] {
+            let directory = place.room.join(filesystem).join("stats");
+            fs::create_dir(&directory).expect("a directory");
+            lay(&directory, &["s/one", "s/deep/three"]).expect("room");
+            fs::write(directory.join("s/large"), vec![1; 3 << 20]).expect("room");
+            fs::File::create(directory.join("s/hole")).expect("a file").set_len(5 << 20).expect("a hole");
+            fs::hard_link(directory.join("s/one"), directory.join("s/two")).expect("a link");
+            std::os::unix::fs::symlink("one", directory.join("s/link")).expect("a link");
+            let engines = ["read-write", "mapped", "splice", "copy-range", "reference", "auto"];
+            for engine in engines.map(|engine| format!("--engine={engine}")) {
+                let record = record(place, filesystem, &["-a", &engine]);
+                assert_eq!(record["exit_status"], 0, "{record}");
+                let files = [("regular", 4), ("directories", 2), ("symbolic_links", 1), ("hard_links", 1)];
+                for (kind, count) in files {
+                    assert_eq!(record["files"][kind], count, "{kind} {engine}: {record}");
+                }
+                let wanted = (3 << 20) + (5 << 20) + "s/one".len() as u64 + "s/deep/three".len() as u64;
+                let bytes = parts(&record["bytes"]);
+                assert_eq!(bytes.values().sum::<u64>(), wanted, "{engine}: {record}");
+                assert!(bytes["holes"] >= 4 << 20, "{engine}: {record}");
+                let mut moved = BTreeMap::<String, u64>::new();
+                for engine in record["engines"].as_object().expect("an object").values() {
+                    for (way, count) in parts(&engine["bytes"]) {
+                        *moved.entry(way).or_default() += count;
+                    }
+                }
+                for way in ["shared", "offloaded", "written"] {
+                    assert_eq!(moved.get(way), bytes.get(way), "{way} {engine}: {record}");
+                }
+                fs::remove_dir_all(directory.join("d")).expect("can be removed");
+            }
+        }
+    });
+}
+
+#[test]
+fn json_statistics_are_printed_after_a_failure_too_and_count_it() {
+    sealed("--stats=json after a failure", |place| {
         let directory = place.room.join("memory/stats");
         fs::create_dir(&directory).expect("a directory");
-        lay(&directory, &["s/one", "s/two", "s/deep/three"]).expect("room");
-        let run = Command::new(&place.haul)
-            .arg0("haul")
-            .args(["-r", "--stats=json", "s", "d"])
-            .current_dir(&directory)
-            .output()
-            .expect("starts");
-        assert!(run.status.success());
-        assert!(run.stdout.is_empty(), "statistics belong on standard error");
-        let text = String::from_utf8(run.stderr).expect("JSON is UTF-8");
-        let record: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let mut versions = Vec::new();
-        numbers(&record, "version", &mut versions);
-        assert_eq!(versions.len(), 1, "one number of the format: {text}");
+        lay(&directory, &["s/x", "d/s/x/"]).expect("room");
+        let record = record(place, "memory", &["-r"]);
+        assert_eq!((&record["exit_status"], &record["errors"]), (&Value::from(1), &Value::from(1)), "{record}");
     });
 }

@@ -54,10 +54,18 @@ pub struct Sealed {
     stage: Stage,
 }
 
+/// Whether a test has to be skipped, which is then said.
+pub fn lacks_root(name: &str) -> bool {
+    let lacks = !rustix::process::geteuid().is_root();
+    if lacks {
+        skip(name, "needs root for mounts, owners and devices");
+    }
+    lacks
+}
+
 /// Runs a test in a place of its own; without root it is skipped, visibly.
 pub fn sealed(name: &str, test: impl FnOnce(&Sealed) + Send) {
-    if !rustix::process::geteuid().is_root() {
-        skip(name, "needs root for mounts, owners and devices");
+    if lacks_root(name) {
         return;
     }
     let room = room();
