@@ -230,6 +230,29 @@ fn a_clone_that_spoilt_the_destination_is_a_failure() {
     assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Copy, errno: Errno::INVAL }));
 }
 
+/// FICLONE says success after a part, as XFS did from 4.20 when space ran out half way.
+#[derive(Debug)]
+struct ShortClone(usize);
+
+impl Kernel for ShortClone {
+    fn clone_file(&self, _: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+        Linux.pwrite(dest, &vec![7; self.0], 0).map(|_| ())
+    }
+}
+
+#[test]
+fn a_clone_that_is_cut_short_is_a_failure_and_not_the_end() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    create_painted(dir.join("a"), MIB);
+    for part in [0, 4096] {
+        let mut engine = engine_on(ShortClone(part), EngineName::Clone);
+        let outcome = run(&mut *engine, job(&source(dir.join("a")), &dest(dir.join("b")), 0, u64::MAX));
+        assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Copy, errno: Errno::NOSPC }), "{part}");
+        fs::remove_file(dir.join("b")).unwrap();
+    }
+}
+
 /// copy_file_range and splice say that they moved nothing, as on virtual filesystems before Linux 5.19.
 #[derive(Debug)]
 struct Idle {
