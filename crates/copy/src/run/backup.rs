@@ -19,8 +19,9 @@ const LONGEST: usize = 254;
 /// # Errors
 /// As rename(2); ENOENT if there was nothing to back up.
 pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno> {
+    let mut taken = None;
     loop {
-        let (name, numbered) = backup_name(dest, plan)?;
+        let (name, numbered) = next_backup_name(dest, plan, taken)?;
         if !numbered {
             dest.rename_to(&name)?;
             return Ok(name);
@@ -28,7 +29,7 @@ pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
         match dest.rename_to_free(&name) {
             Ok(()) => return Ok(name),
             // Another process made this number meanwhile: look again. A name without room for a number has no other.
-            Err(Errno::EXIST) if ends_in_number(&name) => {}
+            Err(Errno::EXIST) if number_of_backup(dest, &name).is_some() => taken = number_of_backup(dest, &name),
             Err(Errno::INVAL | Errno::NOSYS) => {
                 dest.rename_to(&name)?;
                 return Ok(name);
@@ -43,6 +44,12 @@ pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
 /// # Errors
 /// What the kernel says when the directory is read.
 pub(super) fn backup_name(dest: Spot<'_>, plan: &Plan) -> Result<(OsString, bool), Errno> {
+    next_backup_name(dest, plan, None)
+}
+
+/// The same, with a number beyond one that is known to be taken, though it may not be seen: a directory can be written
+/// without being readable.
+fn next_backup_name(dest: Spot<'_>, plan: &Plan, taken: Option<String>) -> Result<(OsString, bool), Errno> {
     let base = crate::walk::without_trailing_slashes(dest.name);
     let highest = match plan.backup {
         Backup::None | Backup::Simple => None,
@@ -50,9 +57,22 @@ pub(super) fn backup_name(dest: Spot<'_>, plan: &Plan) -> Result<(OsString, bool
         Backup::Numbered => Some(highest_number(dest, base)?.unwrap_or_default()),
     };
     Ok(match highest {
-        Some(number) => (numbered_name(base, &increment(number)), true),
+        Some(number) => {
+            let beyond = taken.filter(|taken| is_higher(taken, &number)).unwrap_or(number);
+            (numbered_name(base, &increment(beyond)), true)
+        }
         None => (simple_name(base, &plan.backup_suffix), false),
     })
+}
+
+fn number_of_backup(dest: Spot<'_>, name: &OsStr) -> Option<String> {
+    let base = crate::walk::without_trailing_slashes(dest.name);
+    number_of(base.as_bytes(), name.as_bytes()).map(str::to_owned)
+}
+
+/// Compares decimal numbers without leading zeros.
+fn is_higher(number: &str, than: &str) -> bool {
+    (number.len(), number) > (than.len(), than)
 }
 
 fn numbered_name(base: &OsStr, number: &str) -> OsString {
@@ -77,15 +97,6 @@ fn shortened(base: &OsStr, name: OsString) -> OsString {
     OsString::from_vec(bytes)
 }
 
-fn ends_in_number(name: &OsStr) -> bool {
-    name.as_bytes().ends_with(b"~")
-        && name
-            .as_bytes()
-            .rsplitn(3, |byte| *byte == b'~')
-            .nth(1)
-            .is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
-}
-
 /// The highest N of existing backups `BASE.~N~`, as decimal digits; `None` if there are none.
 fn highest_number(dest: Spot<'_>, base: &OsStr) -> Result<Option<String>, Errno> {
     let dir = match dest.beside(OsStr::new("."), dest.path).open(OFlags::RDONLY | OFlags::DIRECTORY, 0) {
@@ -98,7 +109,7 @@ fn highest_number(dest: Spot<'_>, base: &OsStr) -> Result<Option<String>, Errno>
     let mut listing = Listing::default();
     while let Some(listed) = listing.next(dir.as_fd())? {
         if let Some(number) = number_of(base.as_bytes(), listed.name.as_bytes()) {
-            let higher = highest.as_deref().is_none_or(|best| (number.len(), number) > (best.len(), best));
+            let higher = highest.as_deref().is_none_or(|best| is_higher(number, best));
             if higher {
                 highest = Some(number.to_owned());
             }

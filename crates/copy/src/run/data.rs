@@ -326,7 +326,7 @@ impl<'a> Moving<'a> {
             End::Refused(refusal) if clone => {
                 let errno = match refusal {
                     Refusal::Unsupported(errno) => errno,
-                    _ => Errno::INVAL,
+                    _ => Errno::XDEV,
                 };
                 Stop::Failed(Error::new(What::CloneFailed, dest).and(source).errno(errno))
             }

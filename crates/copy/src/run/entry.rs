@@ -97,6 +97,12 @@ impl Run<'_> {
         if !is_directory {
             self.announce(&subject, &clear);
         }
+        if is_being_filled(&subject, level) {
+            self.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+            top.into_itself = true;
+            self.put_back(&clear, dest);
+            return Step::Done;
+        }
         let earlier = self.earlier_copy(&subject, level);
         let met_before = earlier.is_some();
         if let Some(earlier) = earlier
@@ -271,7 +277,15 @@ impl Run<'_> {
 
 fn dest_root(dest: Spot<'_>) -> Result<Arc<DestDir>, Errno> {
     let dir = dest.dir()?;
-    DestDir::root(dir.try_clone_to_owned().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?)
+    DestDir::root(links::duplicate(dir)?)
+}
+
+/// Whether a symbolic link leads to a directory that this run is just filling: every level of it would have another one
+/// in it. Found by a name, not through a link, such a directory is known from the table of what was made.
+fn is_being_filled(subject: &Subject<'_>, level: &Level<'_>) -> bool {
+    subject.follow
+        && subject.inode.kind == Kind::Directory
+        && level.ancestors.iter().any(|frame| frame.is_filling(subject.inode.id))
 }
 
 /// The identities on the way to an entry.

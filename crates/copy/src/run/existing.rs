@@ -182,6 +182,10 @@ impl Run<'_> {
     /// A file that is up to date may still have another name in the source that was copied before: then the two names
     /// at the destination become one file too.
     fn link_instead_of_skipping(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Way {
+        // A file that has no other name, and was not reached through a link, is not met again.
+        if subject.inode.links < 2 && !subject.follow && !subject.is_operand {
+            return Way::Done;
+        }
         match self.remember(subject, level) {
             Some(earlier) => match self.link_to_earlier(&earlier, subject, level) {
                 true => Way::Done,

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
+use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use crate::facts::{FileId, Inode};
 use crate::walk::Spot;
@@ -16,27 +17,33 @@ use crate::walk::Spot;
 pub(super) struct DestDir {
     /// Which directory it is.
     pub id: FileId,
-    place: Place,
+    /// A directory that the user named is held open for the whole run.
+    root: Option<OwnedFd>,
+    /// One that we made or entered is known by its name in another.
+    parent: Option<Arc<DestDir>>,
+    name: OsString,
 }
 
-#[derive(Debug)]
-enum Place {
-    /// Named by the user; held open for the whole run.
-    Root(OwnedFd),
-    /// Made or entered by us.
-    Below { parent: Arc<DestDir>, name: OsString },
+impl Drop for DestDir {
+    /// Lets go of the way up step by step: dropped as it is, a chain of a hundred thousand levels would overflow the stack.
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(dir) = next {
+            next = Arc::into_inner(dir).and_then(|mut dir| dir.parent.take());
+        }
+    }
 }
 
 impl DestDir {
     /// The directory that holds the copies of operands.
     pub fn root(dir: OwnedFd) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
-        Ok(Arc::new(DestDir { id, place: Place::Root(dir) }))
+        Ok(Arc::new(DestDir { id, root: Some(dir), parent: None, name: OsString::new() }))
     }
 
     /// A directory in this one.
     pub fn below(self: &Arc<Self>, name: &OsStr, id: FileId) -> Arc<DestDir> {
-        Arc::new(DestDir { id, place: Place::Below { parent: Arc::clone(self), name: name.to_owned() } })
+        Arc::new(DestDir { id, root: None, parent: Some(Arc::clone(self)), name: name.to_owned() })
     }
 
     /// Opens it again, component by component from the root, since the whole path may be longer than PATH_MAX.
@@ -44,16 +51,11 @@ impl DestDir {
     fn open(&self) -> Result<OwnedFd, Errno> {
         let mut names: Vec<&OsStr> = Vec::new();
         let mut dir = self;
-        let root = loop {
-            match &dir.place {
-                Place::Root(root) => break root,
-                Place::Below { parent, name } => {
-                    names.push(name);
-                    dir = parent;
-                }
-            }
-        };
-        let mut current = root.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        while let Some(parent) = &dir.parent {
+            names.push(&dir.name);
+            dir = parent;
+        }
+        let mut current = duplicate(dir.root.as_ref().ok_or(Errno::STALE)?.as_fd())?;
         for name in names.into_iter().rev() {
             // A link is followed only if it was followed when the directory was entered (--keep-directory-symlink);
             // the comparison below tells.
@@ -61,6 +63,11 @@ impl DestDir {
         }
         if Inode::of(current.as_fd())?.id == self.id { Ok(current) } else { Err(Errno::STALE) }
     }
+}
+
+/// Another descriptor of the same open file.
+pub(super) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    fcntl_dupfd_cloexec(fd, 0)
 }
 
 /// A file or directory that was made: the directory that holds it, and its name there.

@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
 /// How many levels of a tree are kept open: each takes a descriptor on either side, and some must be left for the rest.
 fn open_levels() -> usize {
     let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4).unwrap_or(usize::MAX).clamp(8, 4096)
+    usize::try_from(limit.saturating_sub(16) / 4).unwrap_or(usize::MAX).clamp(1, 4096)
 }
 
 /// Whether two spots are the same name in the same directory.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::links::DestDir;
+use super::links::{DestDir, duplicate};
 use super::{Entry, Run, backup};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
@@ -67,6 +67,7 @@ impl Run<'_> {
                 let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
                 let mut inner = Run::new(&plan, self.session);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
+                inner.seal();
                 self.failed |= inner.failed;
                 self.damaged.append(&mut inner.damaged);
                 self.stats += &inner.stats;
@@ -80,14 +81,13 @@ impl Run<'_> {
     /// All sources into one directory.
     fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
         let plan = self.plan;
-        let root =
-            match dir.try_clone().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)).and_then(DestDir::root) {
-                Ok(root) => root,
-                Err(errno) => {
-                    self.problem(Error::new(What::Target, target).errno(errno));
-                    return;
-                }
-            };
+        let root = match duplicate(dir.as_fd()).and_then(DestDir::root) {
+            Ok(root) => root,
+            Err(errno) => {
+                self.problem(Error::new(What::Target, target).errno(errno));
+                return;
+            }
+        };
         for operand in &plan.sources {
             if self.cancelled() {
                 return;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::links::DestDir;
+use super::links::{DestDir, duplicate};
 use super::operands::joined;
 use super::{Keep, Run};
 use crate::error::{Error, What};
@@ -39,10 +39,7 @@ impl Run<'_> {
         let made = self.make_parents(target, dir, bare, &mut parents);
         if made {
             let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest);
-            let root = holder
-                .try_clone()
-                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-                .and_then(DestDir::root);
+            let root = duplicate(holder.as_fd()).and_then(DestDir::root);
             // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
             let missing = parents.last().is_some_and(|parent| parent.created);
             match root {
@@ -75,14 +72,13 @@ impl Run<'_> {
         if operand.as_bytes().first() == Some(&b'/') {
             source_path.push(b'/');
         }
-        let mut source: Option<OwnedFd> = None;
         for (index, name) in components.iter().enumerate() {
             if index > 0 {
                 source_path.push(b'/');
             }
             source_path.extend_from_slice(name.as_bytes());
             let shown = PathBuf::from(OsStr::from_bytes(&source_path));
-            let opened = match &source {
+            let opened = match parents.last().map(|parent| &parent.source) {
                 Some(above) => open_dir(above, name),
                 None if operand.as_bytes().first() == Some(&b'/') => {
                     openat(CWD, "/", DIRECTORY, Mode::empty()).and_then(|root| open_dir(&root, name))
@@ -91,10 +87,7 @@ impl Run<'_> {
             };
             let holder = parents.last().map_or(dir, |parent| &parent.dest);
             match self.make_parent(opened, &shown, holder, name, &joined(target, OsStr::from_bytes(&source_path))) {
-                Some(parent) => {
-                    source = parent.source.try_clone().ok();
-                    parents.push(parent);
-                }
+                Some(parent) => parents.push(parent),
                 None => return false,
             }
         }

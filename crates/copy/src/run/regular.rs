@@ -62,7 +62,12 @@ impl Run<'_> {
         };
         match closed {
             Ok(()) => kept,
-            Err(errno) => self.problem(Error::new(What::Closing, subject.dest.path).errno(errno)),
+            Err(errno) => {
+                // Some filesystems write only now: the data is not whole.
+                let error = Error::new(What::Closing, subject.dest.path).errno(errno);
+                self.give_up(subject.dest, &inode, created, Broken { error: Some(error) });
+                false
+            }
         }
     }
 
@@ -165,7 +170,11 @@ impl Run<'_> {
                 return Err(Error::new(What::DanglingLink, dest.path));
             }
             return match dest.open(OFlags::WRONLY | OFlags::CREATE, creation.mode) {
-                Ok(opened) => Ok((opened, true)),
+                // Somebody may have made it meanwhile: then it is an existing one, and is truncated.
+                Ok(opened) => {
+                    let empty = Inode::of(opened.as_fd()).is_ok_and(|inode| inode.size == 0);
+                    Ok((opened, empty))
+                }
                 Err(errno) => Err(error.errno(errno)),
             };
         }
@@ -230,7 +239,10 @@ impl Run<'_> {
                 return;
             }
             let ours = dest.inode().is_ok_and(|now| now.is_same_file_as(inode));
-            if ours && let Err(errno) = dest.unlink() {
+            if !ours {
+                // Made through a link, or moved: the name is not the file's.
+                self.damaged.push(dest.path.to_owned());
+            } else if let Err(errno) = dest.unlink() {
                 self.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
             }
         } else if inode.kind == Kind::Regular {

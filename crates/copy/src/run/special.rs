@@ -84,6 +84,10 @@ impl Run<'_> {
             Ok(dest) => dest,
             Err(errno) => return self.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno)),
         };
+        // What was just made has one name; anything else was put there by somebody, and is not ours to change.
+        if created && (dest.0.links != 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
+            return self.problem(Error::new(What::ReplacedWhileCopied, subject.dest.path));
+        }
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
             Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,

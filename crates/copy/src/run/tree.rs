@@ -46,6 +46,11 @@ impl Frame {
         Some((self.source.as_ref()?.as_fd(), self.dest.as_ref()?.as_fd()))
     }
 
+    /// Whether it made this directory of the destination.
+    pub(super) fn is_filling(&self, dest: FileId) -> bool {
+        self.created && self.dest_inode.id == dest
+    }
+
     /// What the metadata room wants to know, if both sides are open.
     fn keep(&self) -> Option<Keep<'_>> {
         let (source, dest) = self.sides()?;
@@ -128,7 +133,8 @@ impl Run<'_> {
         let no_follow = if is_link_to_directory(clear) { OFlags::empty() } else { OFlags::NOFOLLOW };
         let fd = subject.dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0)?;
         let inode = Inode::of(fd.as_fd())?;
-        Ok((fd, inode))
+        let found = clear.existing.map_or(inode.id, |existing| existing.target.id);
+        if inode.id == found { Ok((fd, inode)) } else { Err(Errno::STALE) }
     }
 
     /// A new directory must let us in, whatever the umask made of it; its final mode is set when it is full.
