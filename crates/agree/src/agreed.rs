@@ -51,8 +51,8 @@ pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
         // cp removed a link that led to the source.
         return Weight::Losses;
     }
-    if said(tested, "are the same file") && !said(reference, "are the same file") && backs_up(call) {
-        // The same, and cp found another name to link or copy from.
+    if said(tested, "are the same file") && reference.stderr != tested.stderr && backs_up(call) {
+        // The same, and cp found another name to link or copy from, or noticed only further down.
         return Weight::Losses;
     }
     if said(reference, "/.': Permission denied") && said(reference, "failed to preserve ownership") {
