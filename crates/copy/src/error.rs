@@ -162,6 +162,8 @@ what! {
     EngineRefused = "cannot copy {path} to {other} with the chosen engine: {detail}",
     /// After a failure or an interruption: the overwritten file is neither the old nor the new one.
     Damaged = "{path} was overwritten and is now incomplete",
+    /// After a failure or an interruption: there is neither an old nor a new file.
+    Lost = "the old {path} was removed and could not be replaced",
     /// After a failure or an interruption: the incomplete new file could not be removed.
     CannotRemovePartial = "cannot remove the incomplete {path}",
     /// A directory was moved while it was being copied.

@@ -54,6 +54,8 @@ pub(super) struct Clear {
     pub existing: Option<Existing>,
     /// Where the old one went.
     pub backup: Option<OsString>,
+    /// The old one was removed.
+    pub removed: bool,
 }
 
 impl Run<'_> {
@@ -231,12 +233,12 @@ impl Run<'_> {
                 && ((self.keeps_links() && existing.target.links > 1)
                     || (subject.dereference == Dereference::Never && subject.inode.kind != Kind::Regular)));
         if is_directory || !must_go {
-            return Way::Clear(Clear { new: false, existing: Some(existing), backup: None });
+            return Way::Clear(Clear { existing: Some(existing), ..Clear::default() });
         }
         if !self.remove(dest) {
             return Way::Blocked;
         }
-        Way::Clear(Clear { new: true, ..Clear::default() })
+        Way::Clear(Clear { new: true, removed: true, ..Clear::default() })
     }
 
     fn back_up(&mut self, subject: &Subject<'_>) -> Way {
@@ -247,7 +249,7 @@ impl Run<'_> {
             return Way::Blocked;
         }
         match backup::move_aside(dest, plan) {
-            Ok(name) => Way::Clear(Clear { new: true, existing: None, backup: Some(name) }),
+            Ok(name) => Way::Clear(Clear { new: true, backup: Some(name), ..Clear::default() }),
             Err(Errno::NOENT) => Way::Clear(Clear { new: true, ..Clear::default() }),
             Err(errno) => {
                 self.problem(Error::new(What::CannotBackup, dest.path).errno(errno));

@@ -23,6 +23,8 @@ struct Opened {
     fd: OwnedFd,
     inode: Inode,
     created: bool,
+    /// An old one was removed to make room.
+    replaced: bool,
 }
 
 impl Run<'_> {
@@ -32,7 +34,7 @@ impl Run<'_> {
         let Some((source, source_inode)) = self.open_regular_source(subject) else { return false };
         let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
-        let Opened { fd, inode, created } = dest;
+        let Opened { fd, inode, created, replaced } = dest;
         let fd = Arc::new(fd);
         let keep = Keep {
             source: Object { fd: source.as_fd(), path_only: false },
@@ -49,6 +51,9 @@ impl Run<'_> {
         let whole = self.plan.attributes_only || self.fill(subject, &source, &source_inode, &fd, &inode, created);
         self.stats.data_time += started.elapsed();
         if !whole {
+            if replaced {
+                self.warning(&Error::new(What::Lost, subject.dest.path));
+            }
             return false;
         }
         self.stats.regular += 1;
@@ -113,6 +118,7 @@ impl Run<'_> {
         source_inode: &Inode,
     ) -> Option<Opened> {
         let dest = subject.dest;
+        let mut replaced = clear.removed;
         let opened = if clear.new {
             self.create(subject, source_inode)
         } else {
@@ -122,6 +128,7 @@ impl Run<'_> {
                     if !self.remove(dest) {
                         return None;
                     }
+                    replaced = true;
                     self.create(subject, source_inode)
                 }
                 opened => opened.map_err(|errno| Error::new(What::CannotCreateRegular, dest.path).errno(errno)),
@@ -146,7 +153,7 @@ impl Run<'_> {
             self.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
             return None;
         }
-        Some(Opened { fd, inode, created })
+        Some(Opened { fd, inode, created, replaced })
     }
 
     /// Opens what stands there, without truncating it: first it must be known that it is not the source.
