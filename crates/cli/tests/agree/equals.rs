@@ -22,6 +22,12 @@ fn finds_nothing(what: &str, script: &str, source: &Path, copy: &Path) {
     assert!(run.status.success() && said.trim().is_empty(), "{what}: {}\n{said}", copy.display());
 }
 
+/// The names of each file that has several below the working directory, one file on a line. Other names may be outside.
+const HARD_LINKS: &str = r#"find . ! -type d -links +1 -printf '%i\t%p\0' | tr '\n\0' '\1\n' | sort |
+    awk -F'\t' '$1 == last { line = line "\t" $2; count++; next }
+        { if (count > 1) print line; line = $2; count = 1; last = $1 }
+        END { if (count > 1) print line }' | sort"#;
+
 /// Compares by rsync, by tar, and by dumps of attributes, ACLs and hard links.
 fn equal(source: &Path, copy: &Path) {
     // Contents by checksum, all attributes, hard links, ACLs; without -S, which only matters when writing.
@@ -32,9 +38,10 @@ fn equal(source: &Path, copy: &Path) {
     let dump = |command: &str| format!("diff <(cd \"$1\" && {command}) <(cd \"$2\" && {command})");
     finds_nothing("getfattr", &dump("getfattr -dhR -m - --absolute-names . | sort"), source, copy);
     finds_nothing("getfacl", &dump("getfacl -RpPn . 2>/dev/null | sort"), source, copy);
-    // Type, mode, owner, size, link count, nanoseconds, target and device of everything.
-    let find = "find . -type d -printf '%p %y %m %U:%G %T@\\n' -o -printf '%p %y %m %U:%G %s %n %T@ %l\\n' | sort";
+    // Type, mode, owner, size, nanoseconds and target of everything.
+    let find = "find . -type d -printf '%p %y %m %U:%G %T@\\n' -o -printf '%p %y %m %U:%G %s %T@ %l\\n' | sort";
     finds_nothing("find", &dump(find), source, copy);
+    finds_nothing("hard links", &dump(HARD_LINKS), source, copy);
     let nodes = "find . \\( -type b -o -type c \\) -exec stat -c '%n %t:%T' {} + | sort";
     finds_nothing("device numbers", &dump(nodes), source, copy);
 }
