@@ -27,6 +27,14 @@ fn has(call: &Call, long: &str) -> bool {
     call.argv.iter().any(|word| word.starts_with(long.as_bytes()))
 }
 
+/// Whether the message names one and the same path twice.
+fn to_itself(outcome: &Outcome) -> bool {
+    String::from_utf8_lossy(&outcome.stderr).lines().any(|line| {
+        let names = line.strip_prefix("cp: ").and_then(|line| line.strip_suffix(" are the same file"));
+        names.and_then(|names| names.split_once(" and ")).is_some_and(|(left, right)| left == right)
+    })
+}
+
 fn backs_up(call: &Call) -> bool {
     let short =
         |word: &[u8]| word.starts_with(b"-") && !word.starts_with(b"--") && word.iter().any(|c| b"bS".contains(c));
@@ -43,12 +51,12 @@ pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
         // cp takes every later operand's destination for new once it has made a parent directory.
         return Weight::Losses;
     }
-    if said(reference, "for reading: No such file or directory") && said(tested, "are the same file") {
-        // cp moves the source away as a backup when it is reached through a link to its directory, then misses it.
-        return Weight::StatusAndLosses;
+    if said(reference, "for reading: No such file or directory") {
+        // cp removed or renamed a destination through which the source was reached, and then missed the source.
+        return Weight::Losses;
     }
-    if said(reference, "for reading: No such file or directory") && has(call, "--remove") {
-        // cp removed a link that led to the source.
+    if to_itself(tested) && !said(reference, "are the same file") {
+        // cp does not know a name again when its directory is reached through a link, and replaces the link by itself.
         return Weight::Losses;
     }
     if said(tested, "are the same file") && reference.stderr != tested.stderr && backs_up(call) {
@@ -60,6 +68,13 @@ pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
         return Weight::StatusAndLosses;
     }
     Weight::Everything
+}
+
+/// Standard error without what haul says more than cp.
+pub fn messages(tested: &Outcome) -> Vec<u8> {
+    let more = |line: &&[u8]| line.ends_with(b"' was removed and could not be replaced");
+    let lines: Vec<&[u8]> = tested.stderr.split(|&byte| byte == b'\n').filter(|line| !more(line)).collect();
+    lines.join(&b'\n')
 }
 
 /// New files whose data could not be copied: cp leaves a stub, haul removes it.
@@ -119,7 +134,8 @@ fn made_for_nothing(difference: &Difference, reference: &Outcome) -> bool {
 fn attributes_of_the_directory(difference: &Difference, reference: &Outcome, tested: &Outcome) -> bool {
     let plain = |item: &Item| {
         let mut list = item.xattrs.clone();
-        list.retain(|name, _| !name.starts_with(b"system."));
+        // ACLs, as everybody and as XFS shows them, are taken from the directory by both.
+        list.retain(|name, _| !name.starts_with(b"system.") && !name.starts_with(b"trusted.SGI_ACL"));
         list
     };
     let of = |snapshot: &Snapshot| snapshot.get(&difference.path).map(plain);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::agreed::{Weight, drop_agreed, stubs, weight};
+use crate::agreed::{Weight, drop_agreed, messages, stubs, weight};
 use crate::snapshot::{Item, Snapshot};
 use crate::stage::{Call, Outcome};
 
@@ -52,7 +52,7 @@ pub fn compare(call: &Call, reference: &Outcome, tested: &Outcome) -> Vec<Differ
         losses(reference, tested, &mut add);
         return found;
     }
-    if !same_lines(&reference.stderr, &tested.stderr) {
+    if !same_lines(&reference.stderr, &messages(tested)) {
         add("stderr", b"", text(&reference.stderr), text(&tested.stderr));
     }
     if !same_lines(&reference.stdout, &tested.stdout) {
