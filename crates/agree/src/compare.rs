@@ -59,7 +59,7 @@ pub fn compare(call: &Call, reference: &Outcome, tested: &Outcome) -> Vec<Differ
         add("stdout", b"", text(&reference.stdout), text(&tested.stdout));
     }
     files(reference, tested, &mut add);
-    drop_agreed(&mut found, reference, tested);
+    drop_agreed(call, &mut found, reference, tested);
     found
 }
 
