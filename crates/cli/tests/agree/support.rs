@@ -34,8 +34,15 @@ pub fn haul() -> PathBuf {
 pub fn haul_as_cp(room: &Path) -> PathBuf {
     let link = room.join("cp");
     // A copy, not a link: the build directory may be closed to other users.
-    fs::copy(haul(), &link).expect("the program under test can be copied");
+    copy_program(&haul(), &link);
     link
+}
+
+/// Copies a program by another process. Copied by this one, it could not be started now and then (ETXTBSY): another thread
+/// that forks at that moment passes the descriptor, open for writing, to its child.
+fn copy_program(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "the program under test can be copied");
 }
 
 /// A number from the environment.
@@ -71,7 +78,7 @@ pub fn sealed(name: &str, test: impl FnOnce(&Sealed) + Send) {
     let room = room();
     let cp = haul_as_cp(room.path());
     let haul = room.path().join("haul");
-    fs::copy(&cp, &haul).expect("the program under test can be copied");
+    copy_program(&cp, &haul);
     // The thread takes the namespace, and with it the mounts, to its grave.
     let result = std::thread::scope(|scope| {
         let run = || {
