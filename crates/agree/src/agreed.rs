@@ -99,9 +99,10 @@ pub fn drop_agreed(call: &Call, found: &mut Vec<Difference>, reference: &Outcome
     let kept: Vec<Vec<u8>> = found.iter().filter(|it| kept(it, reference, tested)).map(|it| it.path.clone()).collect();
     // A mount point that is the destination itself: its time depends on what was put into it before it was looked at.
     let mounts = has(call, "-x") || has(call, "--one-file-system");
+    let now = format!("{:?}", Stamp::Now);
     let unfinished = said(reference, "failed to get attributes of");
     found.retain(|difference| {
-        if mounts && difference.sort == "mtime-d" && difference.reference == format!("{:?}", Stamp::Now) {
+        if mounts && difference.sort == "mtime-d" && [&difference.reference, &difference.tested].contains(&&now) {
             return false;
         }
         if unfinished && made_for_nothing(difference, reference) {
