@@ -161,7 +161,7 @@ impl Grower<'_> {
             80..84 if depth > 0 => b"..".to_vec(),
             84..90 => base(path).to_vec(),
             90..93 => b"/nonexistent/x".to_vec(),
-            93..96 => b"/dev/null".to_vec(),
+            93..96 => b"/not/there".to_vec(),
             96..98 => b"a/".to_vec(),
             _ => b"nowhere/at/all".to_vec(),
         }
