@@ -158,6 +158,10 @@ impl Observer for Report {
             _ => {}
         }
     }
+
+    fn in_order(&self) -> bool {
+        self.show.is_some_and(|show| show.verbose || show.debug || show.explain)
+    }
 }
 
 fn watch(progress: &Progress, event: &Event<'_>) {

@@ -128,6 +128,11 @@ impl Inode {
     }
 }
 
+/// Processors that this process may use at the same time: its affinity, and what a cgroup allows.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 fn statx(dir: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Result<Inode, Errno> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::DIOALIGN;
     fs::statx(dir, name, flags, mask).map(Inode::from)

@@ -1,5 +1,6 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,9 +9,10 @@ use haul_sys::rustix::fs::AtFlags;
 
 use super::Run;
 use super::existing::{Clear, Way};
-use super::links::{self, DestDir, Made};
+use super::links::{self, Claim, DestDir, Made};
 use super::operands::renamed;
-use super::tree::Frame;
+use super::regular::open_regular;
+use super::tree::{Frame, Sides, overlap};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Inode, Kind};
@@ -18,14 +20,20 @@ use crate::plan::{Backup, Dereference, LinkMode};
 use crate::walk::{Spot, last_component};
 
 /// Where in the tree an entry stands.
+#[derive(Clone, Copy)]
 pub(super) struct Level<'t> {
     /// The directory that will hold the copy, if it could be opened.
     pub dir: Option<&'t Arc<DestDir>>,
+    /// Both directories, if they were entered in this walk.
+    pub sides: Option<&'t Arc<Sides>>,
     /// The directories of the source on the way here, outermost first.
     pub ancestors: &'t [Frame],
+    /// The directory says that the entry is a regular file.
+    pub is_regular: bool,
 }
 
 /// What is known across all entries of one operand.
+#[derive(Clone)]
 pub(super) struct Top {
     /// The operand.
     pub source: PathBuf,
@@ -41,12 +49,26 @@ pub(super) struct Subject<'a> {
     pub dest: Spot<'a>,
     /// The source, links followed or not as the options say.
     pub inode: Inode,
+    /// The source, if it was opened to be looked at.
+    pub opened: Option<OwnedFd>,
     /// Which links are followed from here on: `-H` means none but the operands.
     pub dereference: Dereference,
     /// A symbolic link at the source is followed.
     pub follow: bool,
     /// It was named by the user, not found in a directory.
     pub is_operand: bool,
+    /// The directories that it was found in and goes to, unless it was named by the user.
+    pub sides: Option<&'a Arc<Sides>>,
+}
+
+/// What is known about earlier copies of a source.
+pub(super) enum Earlier {
+    /// Nothing, or it does not matter.
+    Nothing,
+    /// It is copied now, and others may be waiting for it.
+    Claimed,
+    /// This.
+    Made(Made),
 }
 
 /// How a visit ended.
@@ -69,10 +91,14 @@ impl Run<'_> {
         // A destination whose directory cannot be opened has no root; making anything there will say why.
         let own_root = if root.is_none() { dest_root(dest).ok() } else { None };
         let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
-        let level = Level { dir: root.or(own_root.as_ref()), ancestors: &[] };
-        if let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) {
-            self.walk_tree(frame, &mut top);
-        }
+        let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false };
+        let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
+        // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
+        let crew = self.crew.filter(|_| !overlap(&frame));
+        let crew = std::mem::replace(&mut self.crew, crew);
+        self.walk_tree(frame, &mut top);
+        self.drain();
+        self.crew = crew;
     }
 
     /// Copies one entry; the contents of a directory are left to the caller.
@@ -84,7 +110,7 @@ impl Run<'_> {
         level: &Level<'_>,
         top: &mut Top,
     ) -> Step {
-        let Some(subject) = self.look_at_source(source, dest, level.ancestors.is_empty()) else { return Step::Done };
+        let Some(mut subject) = self.look_at_source(source, dest, level, missing) else { return Step::Done };
         let clear = match self.clear_way(&subject, level, missing) {
             Way::Clear(clear) => clear,
             Way::Done | Way::Blocked => return Step::Done,
@@ -104,8 +130,8 @@ impl Run<'_> {
             return Step::Done;
         }
         let earlier = self.earlier_copy(&subject, level);
-        let met_before = earlier.is_some();
-        if let Some(earlier) = earlier
+        let (met_before, claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
+        if let Earlier::Made(earlier) = earlier
             && let Some(done) = self.instead_of_copying(&earlier, &subject, level, top)
         {
             if !done {
@@ -120,29 +146,49 @@ impl Run<'_> {
             },
             _ if self.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject),
             _ if self.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject),
-            kind if self.copied_as_regular(kind) => self.copy_regular(&subject, &clear),
+            kind if self.copied_as_regular(kind) => self.copy_regular(&mut subject, &clear),
             _ => self.make_special(&subject, &clear),
         };
         if made {
+            if claimed {
+                self.shared.links.complete(subject.inode.id);
+            }
             if subject.is_operand {
                 self.remember_destination(dest);
             }
         } else {
-            if !met_before {
-                self.links.forget(subject.inode.id);
+            if claimed || (!met_before && subject.is_operand) {
+                self.shared.links.forget(subject.inode.id);
             }
             self.put_back(&clear, dest);
         }
         Step::Done
     }
 
-    fn look_at_source<'s>(&mut self, source: Spot<'s>, dest: Spot<'s>, is_operand: bool) -> Option<Subject<'s>> {
+    fn look_at_source<'s>(
+        &mut self,
+        source: Spot<'s>,
+        dest: Spot<'s>,
+        level: &Level<'s>,
+        missing: bool,
+    ) -> Option<Subject<'s>> {
         let plan = self.plan;
+        let is_operand = level.ancestors.is_empty();
+        let sides = level.sides;
         let dereference = match plan.dereference {
             Dereference::Operands if !is_operand => Dereference::Never,
             dereference => dereference,
         };
         let follow = dereference != Dereference::Never;
+        // One look less: what will be opened anyway is looked at when it is open.
+        if level.is_regular
+            && missing
+            && !follow
+            && plan.link == LinkMode::Copy
+            && let Ok((opened, inode)) = open_regular(source)
+        {
+            return Some(Subject { source, dest, inode, opened: Some(opened), dereference, follow, is_operand, sides });
+        }
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
             Err(errno) => {
@@ -160,7 +206,7 @@ impl Run<'_> {
             self.warning(&Error::new(What::SourceTwice, source.path));
             return None;
         }
-        Some(Subject { source, dest, inode, dereference, follow, is_operand })
+        Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides })
     }
 
     /// Whether writing would go through a symbolic link that this run made for an earlier operand.
@@ -182,35 +228,35 @@ impl Run<'_> {
 
     /// What was made for this source before in this run, where that matters: for directories, to notice loops; for
     /// files of several names, to keep them one file. Remembers what is about to be made.
-    fn earlier_copy(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
+    fn earlier_copy(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         if subject.inode.kind != Kind::Directory {
-            return self.remember_if_linked(subject, level);
+            return self.claim_if_linked(subject, level);
         }
-        if subject.is_operand {
-            return self.remember(subject, level);
-        }
-        self.links.get(subject.inode.id).cloned()
+        let earlier = match level.dir {
+            Some(dir) if subject.is_operand => self.shared.links.remember(subject.inode.id, || made_at(dir, subject.dest)),
+            Some(_) if !subject.is_operand => self.shared.links.get(subject.inode.id),
+            _ => None,
+        };
+        earlier.map_or(Earlier::Nothing, Earlier::Made)
     }
 
-    fn remember_if_linked(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
+    fn claim_if_linked(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         let plan = self.plan;
         // Two links that are followed may lead to one file.
         let several_names = subject.inode.links > 1 || subject.dereference != Dereference::Never;
         if !self.keeps_links() || plan.link == LinkMode::Hard || !several_names {
-            return None;
+            return Earlier::Nothing;
         }
-        self.remember(subject, level)
+        self.claim(subject, level)
     }
 
-    /// Remembers what is about to be made for this source, unless something was made before: then that.
-    pub(super) fn remember(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<Made> {
-        let dest = subject.dest;
-        let dir = level.dir?;
-        self.links.remember(subject.inode.id, || Made {
-            dir: Arc::clone(dir),
-            name: last_component(dest.name).to_owned(),
-            path: dest.path.to_owned(),
-        })
+    /// Asks what was made before for this source, and notes that it is made now if nothing was.
+    pub(super) fn claim(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
+        let Some(dir) = level.dir else { return Earlier::Nothing };
+        match self.shared.links.claim(subject.inode.id, || made_at(dir, subject.dest)) {
+            Claim::First => Earlier::Claimed,
+            Claim::Made(made) => Earlier::Made(made),
+        }
     }
 
     /// The source was met before. `None`: copy it all the same; otherwise whether all is well.
@@ -275,6 +321,11 @@ impl Run<'_> {
     }
 }
 
+/// What stands, or will stand, at a name of the destination.
+pub(super) fn made_at(dir: &Arc<DestDir>, dest: Spot<'_>) -> Made {
+    Made { dir: Arc::clone(dir), name: last_component(dest.name).to_owned(), path: dest.path.to_owned() }
+}
+
 fn dest_root(dest: Spot<'_>) -> Result<Arc<DestDir>, Errno> {
     let dir = dest.dir()?;
     DestDir::root(links::duplicate(dir)?)
@@ -290,5 +341,5 @@ fn is_being_filled(subject: &Subject<'_>, level: &Level<'_>) -> bool {
 
 /// The identities on the way to an entry.
 pub(super) fn is_ancestor(ancestors: &[Frame], id: FileId) -> bool {
-    ancestors.iter().any(|frame| frame.source_inode.id == id)
+    ancestors.iter().any(|frame| frame.source_id() == id)
 }

@@ -6,7 +6,7 @@ use haul_sys::Errno;
 
 use super::Run;
 use super::backup;
-use super::entry::{Level, Subject};
+use super::entry::{Earlier, Level, Subject};
 use super::links;
 use super::same_file::{Pair, Verdict, judge};
 use crate::error::{Error, What};
@@ -22,6 +22,13 @@ pub(super) struct Existing {
     pub entry: Inode,
     /// What the copy would act on: the entry, or what it leads to.
     pub target: Inode,
+}
+
+impl Existing {
+    fn may_be_met_under_other_names(&self) -> bool {
+        let several_names = self.target.kind != Kind::Directory && self.target.links > 1;
+        self.entry.kind == Kind::SymbolicLink || several_names
+    }
 }
 
 /// What was found at the destination.
@@ -62,6 +69,12 @@ impl Run<'_> {
     /// Looks at the destination and makes way for the copy.
     pub(super) fn clear_way(&mut self, subject: &Subject<'_>, level: &Level<'_>, missing: bool) -> Way {
         let found = if missing { Ok(Found::Nothing) } else { self.look(subject) };
+        if let Ok(Found::Something(existing)) = &found
+            && existing.may_be_met_under_other_names()
+        {
+            // What is written here may be read or written elsewhere, and the order decides what it is in the end.
+            self.drain();
+        }
         match found {
             Err(errno) => {
                 self.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
@@ -176,7 +189,7 @@ impl Run<'_> {
     }
 
     fn ask(&self, dest: Spot<'_>, inode: &Inode) -> bool {
-        let writable = inode.kind == Kind::SymbolicLink || self.caller.privileged() || may_write(dest);
+        let writable = inode.kind == Kind::SymbolicLink || self.shared.caller.privileged() || may_write(dest);
         let replaces = self.plan.remove_destination || self.plan.force;
         self.session.confirm.overwrite(&Question { dest: dest.path, inode, writable, replaces })
     }
@@ -188,12 +201,16 @@ impl Run<'_> {
         if subject.inode.links < 2 && !subject.follow && !subject.is_operand {
             return Way::Done;
         }
-        match self.remember(subject, level) {
-            Some(earlier) => match self.link_to_earlier(&earlier, subject, level) {
+        match self.claim(subject, level) {
+            Earlier::Made(earlier) => match self.link_to_earlier(&earlier, subject, level) {
                 true => Way::Done,
                 false => Way::Blocked,
             },
-            None => Way::Done,
+            Earlier::Claimed => {
+                self.shared.links.complete(subject.inode.id);
+                Way::Done
+            }
+            Earlier::Nothing => Way::Done,
         }
     }
 

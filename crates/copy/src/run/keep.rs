@@ -79,9 +79,9 @@ impl Run<'_> {
             created: keep.created,
             no_data: self.plan.attributes_only,
             seal_later: false,
-            caller: self.caller,
-            rules: &self.xattr_rules,
-            memory: &self.memory,
+            caller: self.shared.caller,
+            rules: &self.session.xattr_rules,
+            memory: &self.shared.memory,
         }
     }
 

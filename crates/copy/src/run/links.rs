@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
@@ -85,32 +85,78 @@ impl Made {
     }
 }
 
-/// Source identities and what was made for them. It grows with the number of files that have several names.
+/// Source identities and what was made for them, shared by all threads. It grows with the number of files that have
+/// several names.
 #[derive(Debug, Default)]
 pub(super) struct LinkTable {
-    made: HashMap<FileId, Made>,
+    entries: Mutex<HashMap<FileId, Entry>>,
+    settled: Condvar,
+}
+
+#[derive(Debug)]
+struct Entry {
+    made: Made,
+    /// Somebody is making it just now.
+    in_work: bool,
+}
+
+/// Whose turn it is to copy a file that has several names.
+#[derive(Debug)]
+pub(super) enum Claim {
+    /// The caller's, who then calls [`LinkTable::complete`] or [`LinkTable::forget`].
+    First,
+    /// It was made before.
+    Made(Made),
 }
 
 impl LinkTable {
-    /// What was made for this source before.
-    pub fn get(&self, source: FileId) -> Option<&Made> {
-        self.made.get(&source)
+    /// What was made for this source before, or is being made.
+    pub fn get(&self, source: FileId) -> Option<Made> {
+        self.lock().get(&source).map(|entry| entry.made.clone())
     }
 
-    /// Remembers what is about to be made for this source, unless something was made for it already: then that.
-    pub fn remember(&mut self, source: FileId, made: impl FnOnce() -> Made) -> Option<Made> {
-        match self.made.entry(source) {
-            std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().clone()),
+    /// Asks what was made for this file, and otherwise notes that the caller makes it. Waits while another thread does.
+    pub fn claim(&self, source: FileId, made: impl FnOnce() -> Made) -> Claim {
+        let mut entries = self.lock();
+        loop {
+            match entries.get(&source) {
+                None => break,
+                Some(entry) if !entry.in_work => return Claim::Made(entry.made.clone()),
+                Some(_) => entries = self.settled.wait(entries).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        entries.insert(source, Entry { made: made(), in_work: true });
+        Claim::First
+    }
+
+    /// What was claimed is made.
+    pub fn complete(&self, source: FileId) {
+        if let Some(entry) = self.lock().get_mut(&source) {
+            entry.in_work = false;
+        }
+        self.settled.notify_all();
+    }
+
+    /// Remembers what was made for this source, unless something was made for it already: then that.
+    pub fn remember(&self, source: FileId, made: impl FnOnce() -> Made) -> Option<Made> {
+        match self.lock().entry(source) {
+            std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().made.clone()),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(made());
+                entry.insert(Entry { made: made(), in_work: false });
                 None
             }
         }
     }
 
     /// Forgets it: it could not be made.
-    pub fn forget(&mut self, source: FileId) {
-        self.made.remove(&source);
+    pub fn forget(&self, source: FileId) {
+        self.lock().remove(&source);
+        self.settled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileId, Entry>> {
+        // No step in between leaves the table inconsistent.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,8 @@
 //! A whole run: the only room that knows all the others.
 
 mod backup;
+mod climb;
+mod crew;
 mod data;
 mod entry;
 mod existing;
@@ -11,7 +13,10 @@ mod parents;
 mod partial;
 mod regular;
 mod same_file;
+mod share;
 mod special;
+mod team;
+mod transcript;
 mod tree;
 
 use std::collections::HashSet;
@@ -33,8 +38,11 @@ use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::walk::Spot;
 
+use crew::Crew;
 use keep::Keep;
 pub use partial::Partials;
+use share::Task;
+use transcript::Voice;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
 #[derive(Debug, Clone, Default)]
@@ -89,35 +97,47 @@ pub struct Summary {
 /// Errors are told to the observer, one by one, and the run goes on with the next file; the summary says whether
 /// there were any.
 pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
-    let mut run = Run::new(plan, session);
-    run.copy_operands();
-    run.seal();
-    Summary { failed: run.failed, cancelled: session.cancel.is_cancelled(), damaged: run.damaged, stats: run.stats }
+    let outcome = team::run(plan, session);
+    Summary {
+        failed: outcome.failed,
+        cancelled: session.cancel.is_cancelled(),
+        damaged: outcome.damaged,
+        stats: outcome.stats,
+    }
 }
 
-/// The state of a run.
+/// What all threads of a run share.
+struct Shared {
+    /// What was made for source files that have several names, and for directories.
+    links: links::LinkTable,
+    /// What was said already about attributes that cannot be kept.
+    memory: meta::PairMemory,
+    caller: meta::Caller,
+}
+
+/// The state of a run, or of one thread of it.
 struct Run<'a> {
     plan: &'a Plan,
     session: &'a Session<'a>,
+    shared: &'a Shared,
+    /// The way to the observer; the session's leads here, too.
+    voice: &'a Voice<'a>,
+    /// The other threads, if there can be any.
+    crew: Option<&'a Crew<Task>>,
+    /// Starts another thread, if the system has one.
+    hire: &'a dyn Fn() -> bool,
     stats: Stats,
     failed: bool,
     damaged: Vec<PathBuf>,
-    /// What was made for source files that have several names, and for directories.
-    links: links::LinkTable,
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
     seen_sources: Option<HashSet<Entry>>,
     made_for_operands: Option<HashSet<Entry>>,
     /// Moves data; owns the engines.
     mover: data::Mover,
-    /// Which extended attributes are not copied.
-    xattr_rules: meta::XattrRules,
-    /// What was said already about attributes that cannot be kept.
-    memory: meta::PairMemory,
     /// Files whose last flags wait for their last hard link.
     unsealed: Vec<keep::Unsealed>,
     /// Directories of one branch kept open on each side.
     open_levels: usize,
-    caller: meta::Caller,
 }
 
 /// A directory entry together with the file that it led to: the same name for the same file.
@@ -128,32 +148,43 @@ struct Entry {
     name: OsString,
 }
 
-impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, session: &'a Session<'a>) -> Run<'a> {
+impl Shared {
+    fn new() -> Shared {
         // The umask can only be read by setting it. Nothing else of this process creates files at this time.
         let umask = process::umask(Mode::empty());
         process::umask(umask);
-        let several = plan.sources.len() > 1;
-        Run {
-            plan,
-            session,
-            stats: Stats::default(),
-            failed: false,
-            damaged: Vec::new(),
+        Shared {
             links: links::LinkTable::default(),
-            seen_sources: several.then(HashSet::new),
-            made_for_operands: several.then(HashSet::new),
-            mover: data::Mover::new(plan),
-            xattr_rules: session.xattr_rules.clone(),
             memory: meta::PairMemory::new(),
-            unsealed: Vec::new(),
-            open_levels: open_levels(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
                 umask: umask.as_raw_mode(),
                 selinux: haul_sys::rustix::fs::access("/sys/fs/selinux/enforce", haul_sys::rustix::fs::Access::EXISTS)
                     .is_ok(),
             },
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// A run of one thread; the team sets the rest.
+    fn new(plan: &'a Plan, session: &'a Session<'a>, shared: &'a Shared, voice: &'a Voice<'a>) -> Run<'a> {
+        let several = plan.sources.len() > 1;
+        Run {
+            plan,
+            session,
+            shared,
+            voice,
+            crew: None,
+            hire: &|| false,
+            stats: Stats::default(),
+            failed: false,
+            damaged: Vec::new(),
+            seen_sources: several.then(HashSet::new),
+            made_for_operands: several.then(HashSet::new),
+            mover: data::Mover::new(plan),
+            unsealed: Vec::new(),
+            open_levels: open_levels(1),
         }
     }
 
@@ -180,10 +211,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How many levels of a tree are kept open: each takes a descriptor on either side, and some must be left for the rest.
-fn open_levels() -> usize {
+/// How many levels of a tree each of so many threads keeps open: each takes a descriptor on either side, and some must
+/// be left for the rest.
+fn open_levels(threads: usize) -> usize {
     let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit.saturating_sub(16) / 4).unwrap_or(usize::MAX).clamp(1, 4096)
+    let each = usize::try_from(limit.saturating_sub(16) / 4).unwrap_or(usize::MAX) / threads;
+    each.clamp(1, 4096)
 }
 
 /// Whether two spots are the same name in the same directory.

@@ -65,7 +65,7 @@ impl Run<'_> {
             Ok((name, _)) => {
                 let path = renamed(dest.path(), &name);
                 let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
-                let mut inner = Run::new(&plan, self.session);
+                let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
                 inner.seal();
                 self.failed |= inner.failed;

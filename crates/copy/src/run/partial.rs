@@ -1,31 +1,55 @@
 //! The destination that is being written, so that a half copy can be removed from another thread.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::tree::Sides;
 use crate::facts::FileId;
 use crate::walk::Spot;
 
 /// Destinations that are not whole yet.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Partials(Arc<Mutex<Vec<Partial>>>);
 
-#[derive(Debug)]
 struct Partial {
-    dir: OwnedFd,
+    dir: Dir,
     name: OsString,
     path: PathBuf,
     file: FileId,
     created: bool,
 }
 
+/// The directory that holds it, open.
+enum Dir {
+    Shared(Arc<Sides>),
+    Own(OwnedFd),
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Dir::Shared(sides) => sides.dest(),
+            Dir::Own(dir) => dir.as_fd(),
+        }
+    }
+}
+
 impl Partials {
     /// Notes that this file is being written, so that another thread can remove it. Returns what [`Partials::done`] wants;
     /// there is nothing to remove of a device or a FIFO.
-    pub(super) fn begin(&self, dest: Spot<'_>, file: FileId, created: bool) -> Option<FileId> {
-        let dir = dest.dir().ok()?.try_clone_to_owned().ok()?;
+    pub(super) fn begin(
+        &self,
+        dest: Spot<'_>,
+        sides: Option<&Arc<Sides>>,
+        file: FileId,
+        created: bool,
+    ) -> Option<FileId> {
+        let dir = match sides {
+            Some(sides) => Dir::Shared(Arc::clone(sides)),
+            None => Dir::Own(dest.dir().ok()?.try_clone_to_owned().ok()?),
+        };
         let partial = Partial { dir, name: dest.name.to_owned(), path: dest.path.to_owned(), file, created };
         self.lock().push(partial);
         Some(file)

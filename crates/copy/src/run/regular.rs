@@ -29,9 +29,14 @@ struct Opened {
 
 impl Run<'_> {
     /// Copies the contents and attributes of a file into a regular file, or whatever stands at the destination.
-    pub(super) fn copy_regular(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
+    pub(super) fn copy_regular(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
         let started = Instant::now();
-        let Some((source, source_inode)) = self.open_regular_source(subject) else { return false };
+        let opened = match subject.opened.take() {
+            Some(opened) => Some((opened, subject.inode)),
+            None => self.open_regular_source(subject),
+        };
+        let Some((source, source_inode)) = opened else { return false };
+        let subject = &*subject;
         let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
         let Opened { fd, inode, created, replaced } = dest;
@@ -82,16 +87,11 @@ impl Run<'_> {
         if !subject.follow {
             flags |= OFlags::NOFOLLOW;
         }
-        if subject.inode.kind == Kind::Regular {
-            // If it was replaced by a FIFO meanwhile, opening must not wait for a writer.
-            flags |= OFlags::NONBLOCK;
-        }
-        let opened = match subject.source.open(flags, 0) {
-            // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
-            Err(Errno::AGAIN) => subject.source.open(flags.difference(OFlags::NONBLOCK), 0),
-            opened => opened,
+        let opened = match subject.inode.kind {
+            Kind::Regular => open_without_waiting(subject.source, flags),
+            _ => subject.source.open(flags, 0),
         };
-        let opened = match opened.and_then(|opened| fcntl_setfl(&opened, OFlags::empty()).map(|()| opened)) {
+        let opened = match opened {
             Ok(opened) => opened,
             Err(errno) => {
                 self.problem(Error::new(What::CannotOpen, path).errno(errno));
@@ -165,7 +165,7 @@ impl Run<'_> {
 
     fn create(&self, subject: &Subject<'_>, source_inode: &Inode) -> Result<(OwnedFd, bool), Error> {
         let dest = subject.dest;
-        let creation = meta::creation_mode(Kind::Regular, source_inode.permissions, &self.plan.preserve, self.caller);
+        let creation = meta::creation_mode(Kind::Regular, source_inode.permissions, &self.plan.preserve, self.shared.caller);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let errno = match dest.open(flags, creation.mode) {
             Ok(opened) => return Ok((opened, true)),
@@ -213,7 +213,7 @@ impl Run<'_> {
             }
         }
         let regular = dest_inode.kind == Kind::Regular;
-        let guard = if regular { self.session.partials.begin(subject.dest, dest_inode.id, created) } else { None };
+        let guard = if regular { self.session.partials.begin(subject.dest, subject.sides, dest_inode.id, created) } else { None };
         let job = DataJob {
             source: Arc::clone(source),
             dest: Arc::clone(dest),
@@ -256,6 +256,25 @@ impl Run<'_> {
             self.damaged.push(dest.path.to_owned());
         }
     }
+}
+
+/// Opens a regular file of which nothing but its type in the directory is known. Whatever goes wrong, or turns out to be
+/// something else, is an error without a meaning: look at it in the ordinary way.
+pub(super) fn open_regular(source: Spot<'_>) -> Result<(OwnedFd, Inode), Errno> {
+    let opened = open_without_waiting(source, OFlags::RDONLY | OFlags::NOFOLLOW)?;
+    let inode = Inode::of(opened.as_fd())?;
+    if inode.kind == Kind::Regular { Ok((opened, inode)) } else { Err(Errno::STALE) }
+}
+
+/// If it was replaced by a FIFO meanwhile, opening must not wait for a writer.
+fn open_without_waiting(source: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let opened = match source.open(flags | OFlags::NONBLOCK, 0) {
+        // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
+        Err(Errno::AGAIN) => source.open(flags, 0),
+        opened => opened,
+    }?;
+    fcntl_setfl(&opened, OFlags::empty())?;
+    Ok(opened)
 }
 
 /// Whether two files can share extents at all. Asks for a range that no filesystem grants, since it begins within a block:

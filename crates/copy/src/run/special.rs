@@ -48,7 +48,7 @@ impl Run<'_> {
             }
         };
         let creation =
-            meta::creation_mode(subject.inode.kind, subject.inode.permissions, &self.plan.preserve, self.caller);
+            meta::creation_mode(subject.inode.kind, subject.inode.permissions, &self.plan.preserve, self.shared.caller);
         match dest.make_node(kind, creation.mode, subject.inode.node) {
             Ok(()) => {
                 self.stats.special += 1;

@@ -1,68 +1,115 @@
 //! Directories: made before what they hold, finished after it, with a bounded number of descriptors at any depth.
 
-use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
+use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
-use super::entry::{Level, Step, Subject, Top, is_ancestor};
+use super::entry::{Level, Step, Subject, Top, is_ancestor, made_at};
 use super::existing::Clear;
-use super::links::{DestDir, Made};
+use super::links::DestDir;
+use super::share::Tally;
+use super::transcript::Passage;
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 use crate::meta::{self, Object};
-use crate::walk::{Listing, Spot, last_component};
+use crate::walk::{Listed, Listing, Spot, last_component};
 
-/// A directory whose contents are being copied.
-pub(super) struct Frame {
+/// A directory of the source and its copy: what does not change while it is being copied.
+pub(super) struct Place {
     /// The source as it was when it was entered.
-    pub source_inode: Inode,
-    source: Option<OwnedFd>,
-    dest: Option<OwnedFd>,
+    source_inode: Inode,
     /// The destination directory just after it was made, or as it was found.
     dest_inode: Inode,
     dir: Arc<DestDir>,
-    listing: Listing,
+    /// We made it: nothing can be in it but what we put there.
     created: bool,
-    /// Nothing can be in the destination but what we put there.
-    fresh: bool,
-    /// One side was reached through a symbolic link: its `..` is not the directory that it was found in.
-    through_link: bool,
     source_path: PathBuf,
     dest_path: PathBuf,
+}
+
+/// Both directories, open.
+pub(super) struct Sides {
+    source: OwnedFd,
+    dest: OwnedFd,
+}
+
+impl Sides {
+    /// The directory of the destination.
+    pub fn dest(&self) -> BorrowedFd<'_> {
+        self.dest.as_fd()
+    }
+}
+
+/// A directory whose contents are being copied, or a part of them.
+pub(super) struct Frame {
+    place: Arc<Place>,
+    sides: Option<Arc<Sides>>,
+    listing: Listing,
+    /// One side was reached through a symbolic link: its `..` is not the directory that it was found in.
+    through_link: bool,
     /// Its contents are not wanted, or cannot be read.
     finished: bool,
+    /// It is a part of a directory that another thread has entered, and that is not finished here.
+    is_part: bool,
+    /// Parts in other hands, and directories in it that wait for such parts.
+    pub tally: Option<Arc<Tally>>,
+    /// Where messages go on after the parts that were given away from this batch of names.
+    pub resume: Option<Passage>,
 }
 
 impl Frame {
-    /// Descriptors of both sides, if they are open.
-    fn sides(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
-        Some((self.source.as_ref()?.as_fd(), self.dest.as_ref()?.as_fd()))
-    }
-
     /// Whether it made this directory of the destination.
     pub(super) fn is_filling(&self, dest: FileId) -> bool {
-        self.created && self.dest_inode.id == dest
+        self.place.created && self.place.dest_inode.id == dest
+    }
+
+    /// The identity of the source.
+    pub(super) fn source_id(&self) -> FileId {
+        self.place.source_inode.id
+    }
+
+    /// Whether another thread can take a part of it.
+    pub(super) fn has_names_to_share(&self) -> bool {
+        self.place.created && !self.finished && self.sides.is_some() && self.listing.can_be_split()
+    }
+
+    /// Half of the names that are left, for another thread.
+    pub(super) fn split(&mut self) -> Frame {
+        Frame {
+            place: Arc::clone(&self.place),
+            sides: self.sides.clone(),
+            listing: self.listing.split(),
+            through_link: self.through_link,
+            finished: false,
+            is_part: true,
+            tally: Some(Arc::clone(self.tally.get_or_insert_default())),
+            resume: None,
+        }
+    }
+
+    /// Undoes [`Frame::split`].
+    pub(super) fn take_back(&mut self, part: Frame) {
+        self.listing.join(part.listing);
     }
 
     /// What the metadata room wants to know, if both sides are open.
     fn keep(&self) -> Option<Keep<'_>> {
-        let (source, dest) = self.sides()?;
+        let sides = self.sides.as_ref()?;
         Some(Keep {
             // Opened for reading or not: as a handle it serves in either case.
-            source: Object { fd: source, path_only: true },
-            source_inode: &self.source_inode,
-            source_path: &self.source_path,
-            dest: Object { fd: dest, path_only: true },
-            dest_inode: &self.dest_inode,
-            dest_path: &self.dest_path,
-            created: self.created,
+            source: Object { fd: sides.source.as_fd(), path_only: true },
+            source_inode: &self.place.source_inode,
+            source_path: &self.place.source_path,
+            dest: Object { fd: sides.dest.as_fd(), path_only: true },
+            dest_inode: &self.place.dest_inode,
+            dest_path: &self.place.dest_path,
+            created: self.place.created,
         })
     }
 }
@@ -83,7 +130,7 @@ impl Run<'_> {
         let created = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
         if created {
             let creation =
-                meta::creation_mode(Kind::Directory, subject.inode.permissions, &self.plan.preserve, self.caller);
+                meta::creation_mode(Kind::Directory, subject.inode.permissions, &self.plan.preserve, self.shared.caller);
             if let Err(errno) = dest.make_dir(creation.mode) {
                 self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
                 return None;
@@ -102,26 +149,30 @@ impl Run<'_> {
         let dir = level.dir?.below(last_component(dest.name), dest_inode.id);
         if created {
             // Below a directory that we made, everything is ours already.
-            if !level.ancestors.last().is_some_and(|above| above.created) {
+            if !level.ancestors.last().is_some_and(|above| above.place.created) {
                 self.remember_made_directory(&dest_inode, dest, level);
             }
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
         self.stats.directories += 1;
         let (opened, contents) = self.open_source(subject, level)?;
-        let frame = Box::new(Frame {
+        let place = Place {
             source_inode: subject.inode,
-            source: Some(opened),
-            dest: Some(dest_fd),
             dest_inode,
             dir,
-            listing: Listing::default(),
             created,
-            fresh: created,
-            through_link: through_link(subject, clear),
             source_path: source.path.to_owned(),
             dest_path: dest.path.to_owned(),
+        };
+        let frame = Box::new(Frame {
+            place: Arc::new(place),
+            sides: Some(Arc::new(Sides { source: opened, dest: dest_fd })),
+            listing: Listing::default(),
+            through_link: through_link(subject, clear),
             finished: !contents,
+            is_part: false,
+            tally: None,
+            resume: None,
         });
         if created {
             self.prepare_attributes(&frame.keep()?);
@@ -148,11 +199,7 @@ impl Run<'_> {
     fn remember_made_directory(&mut self, inode: &Inode, dest: Spot<'_>, level: &Level<'_>) {
         let Some(dir) = level.dir else { return };
         // Remembering what was remembered already is no error: the same directory may be entered for two operands.
-        let _earlier = self.links.remember(inode.id, || Made {
-            dir: Arc::clone(dir),
-            name: last_component(dest.name).to_owned(),
-            path: dest.path.to_owned(),
-        });
+        let _earlier = self.shared.links.remember(inode.id, || made_at(dir, dest));
     }
 
     /// Opens the source directory. The flag says whether its contents are to be copied: not those of a directory on
@@ -160,7 +207,7 @@ impl Run<'_> {
     fn open_source(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<(OwnedFd, bool)> {
         let device = |id: FileId| -> DeviceNumber { id.device() };
         let foreign = self.plan.one_file_system
-            && level.ancestors.last().is_some_and(|above| device(above.source_inode.id) != device(subject.inode.id));
+            && level.ancestors.last().is_some_and(|above| device(above.source_id()) != device(subject.inode.id));
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::DIRECTORY | no_follow;
         let mut contents = !foreign;
@@ -184,12 +231,16 @@ impl Run<'_> {
     /// Copies the contents of a directory, and of the directories in it, depth first.
     pub(super) fn walk_tree(&mut self, root: Box<Frame>, top: &mut Top) {
         let mut stack: Vec<Frame> = vec![*root];
-        while let Some(frame) = stack.last_mut() {
+        while !stack.is_empty() {
             let stop = top.into_itself || self.cancelled();
-            let name = if stop || frame.finished { None } else { self.next_name(frame) };
-            match name {
-                Some(name) => {
-                    if let Some(child) = self.visit_child(&stack, &name, top) {
+            if !stop {
+                self.share_and_rest(&mut stack, top);
+            }
+            let Some(frame) = stack.last_mut() else { return };
+            let listed = if stop || frame.finished { None } else { self.next_name(frame) };
+            match listed {
+                Some(listed) => {
+                    if let Some(child) = self.visit_child(&stack, &listed, top) {
                         stack.push(*child);
                         close_far_ancestors(&mut stack, self.open_levels);
                     }
@@ -203,45 +254,69 @@ impl Run<'_> {
         }
     }
 
-    fn next_name(&mut self, frame: &mut Frame) -> Option<OsString> {
+    fn next_name(&mut self, frame: &mut Frame) -> Option<Listed> {
         let started = Instant::now();
-        let next = match &frame.source {
-            Some(source) => frame.listing.next(source.as_fd()),
+        if frame.listing.batch_is_empty() {
+            self.go_on_after_parts(frame);
+        }
+        let next = match &frame.sides {
+            Some(sides) => frame.listing.next(sides.source.as_fd()),
             None => Ok(None),
         };
         self.stats.walk_time += started.elapsed();
         match next {
-            Ok(listed) => listed.map(|listed| listed.name),
+            Ok(listed) => listed,
             Err(errno) => {
-                self.problem(Error::new(What::CannotAccess, &frame.source_path).errno(errno));
+                self.problem(Error::new(What::CannotAccess, &frame.place.source_path).errno(errno));
                 None
             }
         }
     }
 
-    fn visit_child(&mut self, stack: &[Frame], name: &OsStr, top: &mut Top) -> Option<Box<Frame>> {
+    /// What comes from here on comes after the parts that were given away.
+    fn go_on_after_parts(&mut self, frame: &mut Frame) {
+        if let Some(resume) = frame.resume.take() {
+            self.voice.switch_to(Some(resume));
+        }
+    }
+
+    fn visit_child(&mut self, stack: &[Frame], listed: &Listed, top: &mut Top) -> Option<Box<Frame>> {
         let parent = stack.last()?;
-        let (source_dir, dest_dir) = parent.sides()?;
-        let source_path = super::operands::joined(parent.source_path.as_os_str(), name);
-        let dest_path = super::operands::joined(parent.dest_path.as_os_str(), name);
-        let source = Spot::new(source_dir, name, &source_path);
-        let dest = Spot::new(dest_dir, name, &dest_path);
-        let level = Level { dir: Some(&parent.dir), ancestors: stack };
-        match self.visit(source, dest, parent.fresh, &level, top) {
+        let sides = parent.sides.as_ref()?;
+        let place = &parent.place;
+        let source_path = super::operands::joined(place.source_path.as_os_str(), &listed.name);
+        let dest_path = super::operands::joined(place.dest_path.as_os_str(), &listed.name);
+        let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
+        let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
+        let is_regular = listed.kind == Some(FileType::RegularFile);
+        let level = Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular };
+        match self.visit(source, dest, place.created, &level, top) {
             Step::Enter(frame) => Some(frame),
             Step::Done => None,
         }
     }
 
-    /// The last entry of a directory is done: its attributes can be set, and the way back up is opened.
-    fn leave(&mut self, frame: Frame, stack: &mut [Frame]) {
-        let started = Instant::now();
+    /// The last entry of a directory is done, as far as it was done here: the way back up is opened, and its attributes
+    /// are set once nothing of it is in other hands.
+    fn leave(&mut self, mut frame: Frame, stack: &mut [Frame]) {
+        self.go_on_after_parts(&mut frame);
         if let Some(parent) = stack.last_mut()
             && let Err(error) = reopen(parent, &frame)
         {
             self.problem(error);
             parent.finished = true;
         }
+        if frame.is_part {
+            return;
+        }
+        if let Some(frame) = self.wait_for_parts(frame, stack.last_mut()) {
+            self.finish_directory(&frame);
+        }
+    }
+
+    /// Sets the attributes of a directory whose contents are complete.
+    pub(super) fn finish_directory(&mut self, frame: &Frame) {
+        let started = Instant::now();
         if let Some(keep) = frame.keep() {
             self.keep_attributes(&keep);
         }
@@ -264,15 +339,14 @@ fn close_far_ancestors(stack: &mut [Frame], open: usize) {
     let Some(far) = stack.len().checked_sub(open + 1) else { return };
     if stack.get(far + 1).is_some_and(|child| !child.through_link) {
         let frame = &mut stack[far];
-        frame.source = None;
-        frame.dest = None;
+        frame.sides = None;
         frame.listing.reopened();
     }
 }
 
 /// Opens the descriptors of a directory again, from its child, and makes sure that they are the same directories.
 fn reopen(parent: &mut Frame, child: &Frame) -> Result<(), Error> {
-    if parent.dest.is_some() {
+    if parent.sides.is_some() {
         return Ok(());
     }
     let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &Path| -> Result<OwnedFd, Error> {
@@ -282,9 +356,34 @@ fn reopen(parent: &mut Frame, child: &Frame) -> Result<(), Error> {
             .map_err(|errno| Error::new(What::CannotAccess, path).errno(errno))?;
         if opened.0.is_same_file_as(was) { Ok(opened.1) } else { Err(Error::new(What::DirectoryMoved, path)) }
     };
-    let Some((source, dest)) = child.sides() else { return Ok(()) };
-    let source = up(source, OFlags::RDONLY, &parent.source_inode, &parent.source_path)?;
-    parent.dest = Some(up(dest, OFlags::PATH, &parent.dest_inode, &parent.dest_path)?);
-    parent.source = Some(source);
+    let Some(sides) = &child.sides else { return Ok(()) };
+    let place = &parent.place;
+    let source = up(sides.source.as_fd(), OFlags::RDONLY, &place.source_inode, &place.source_path)?;
+    let dest = up(sides.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?;
+    parent.sides = Some(Arc::new(Sides { source, dest }));
     Ok(())
+}
+
+/// Whether one of the two directories is in the other, as far as the ways up from them tell. Doubt counts as yes.
+pub(super) fn overlap(sides: &Frame) -> bool {
+    let Some(sides) = &sides.sides else { return true };
+    let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
+        let what = Inode::of(what)?.id;
+        let mut at = openat(from, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut id = Inode::of(at.as_fd())?.id;
+        loop {
+            if id == what {
+                return Ok(true);
+            }
+            at = openat(&at, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let above = Inode::of(at.as_fd())?.id;
+            // The root is its own parent.
+            if above == id {
+                return Ok(false);
+            }
+            id = above;
+        }
+    };
+    let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
+    within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
 }

@@ -47,6 +47,32 @@ impl Listing {
         Ok(self.batch.pop_front())
     }
 
+    /// Whether the next name has to be read from the directory, or there is none.
+    pub fn batch_is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Whether the rest of the batch can usefully be split between two: it is two names or more, or one that holds others.
+    pub fn can_be_split(&self) -> bool {
+        match self.batch.len() {
+            0 => false,
+            1 => self.batch[0].kind == Some(FileType::Directory),
+            _ => true,
+        }
+    }
+
+    /// Takes the second half of the rest of the batch away, as a listing of its own that ends there.
+    #[must_use]
+    pub fn split(&mut self) -> Listing {
+        let second = self.batch.split_off(self.batch.len() / 2);
+        Listing { batch: second, at_end: true, ..Listing::default() }
+    }
+
+    /// Undoes [`Listing::split`].
+    pub fn join(&mut self, mut second: Listing) {
+        self.batch.append(&mut second.batch);
+    }
+
     /// Says that the directory was closed meanwhile: the next descriptor stands at the beginning.
     pub fn reopened(&mut self) {
         self.moved_to_new_descriptor = true;

@@ -1,0 +1,134 @@
+//! Finds how many threads are worth while: climbs as long as the throughput rises, and steps back otherwise.
+
+/// A rise must be this much (a factor) to be believed: less is noise, and a thread that brings less is not worth its
+/// memory and the load on the machine.
+const WORTH: f64 = 1.08;
+
+/// Measurements without a change after a step that did not pay; doubled each time, up to [`LONGEST_REST`].
+const FIRST_REST: u32 = 4;
+const LONGEST_REST: u32 = 64;
+
+/// The state of the search.
+#[derive(Debug, Clone)]
+pub(super) struct Climb {
+    now: usize,
+    most: usize,
+    /// The level before the last step, and the throughput there.
+    from: Option<(usize, f64)>,
+    resting: u32,
+    rest: u32,
+    down: bool,
+    fixed: bool,
+}
+
+impl Climb {
+    /// Always this level: the user said so.
+    pub fn fixed(level: usize) -> Climb {
+        Climb { fixed: true, ..Climb::new(level, level) }
+    }
+
+    /// The highest level.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Starts at a level, and never goes beyond `most`.
+    pub fn new(start: usize, most: usize) -> Climb {
+        let most = most.max(1);
+        Climb { now: start.clamp(1, most), most, from: None, resting: 0, rest: FIRST_REST, down: false, fixed: false }
+    }
+
+    /// The level to work at.
+    pub fn level(&self) -> usize {
+        self.now
+    }
+
+    /// Hears the throughput at the current level and says at which to go on.
+    pub fn measured(&mut self, throughput: f64) -> usize {
+        if self.fixed {
+            return self.now;
+        }
+        if self.resting > 0 {
+            self.resting -= 1;
+            return self.now;
+        }
+        match self.from.take() {
+            None => self.step(throughput),
+            // Up must bring something; down must cost nothing.
+            Some((_, before)) if self.now_is_better(before, throughput) => {
+                self.rest = FIRST_REST;
+                self.step(throughput);
+            }
+            Some((level, _)) => {
+                self.now = level;
+                self.down = !self.down;
+                self.resting = self.rest;
+                self.rest = (self.rest * 2).min(LONGEST_REST);
+            }
+        }
+        self.now
+    }
+
+    fn now_is_better(&self, before: f64, now: f64) -> bool {
+        if self.down { now * WORTH.sqrt() > before } else { now > before * WORTH }
+    }
+
+    fn step(&mut self, throughput: f64) {
+        let next = if self.down { self.now - 1 } else { self.now + (self.now / 2).max(1) };
+        let next = next.clamp(1, self.most);
+        if next == self.now {
+            // At an end of the scale: look the other way after a rest.
+            self.down = !self.down;
+            self.resting = self.rest;
+            return;
+        }
+        self.from = Some((self.now, throughput));
+        self.now = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets it climb on a curve; returns the levels that it worked at.
+    fn levels(mut climb: Climb, rounds: usize, throughput: impl Fn(usize) -> f64) -> Vec<usize> {
+        (0..rounds)
+            .map(|_| {
+                let level = climb.level();
+                climb.measured(throughput(level));
+                level
+            })
+            .collect()
+    }
+
+    fn share_at(levels: &[usize], wanted: impl Fn(usize) -> bool) -> f64 {
+        levels.iter().filter(|level| wanted(**level)).count() as f64 / levels.len() as f64
+    }
+
+    #[test]
+    fn from_one_it_climbs_to_the_number_that_the_machine_bears() {
+        let found = levels(Climb::new(1, 16), 400, |level| level.min(4) as f64);
+        assert!(found[..8].contains(&4), "{found:?}");
+        assert!(share_at(&found[20..], |level| (4..=5).contains(&level)) > 0.9, "{found:?}");
+    }
+
+    #[test]
+    fn where_more_threads_are_slower_it_stays_with_one() {
+        let found = levels(Climb::new(1, 16), 400, |level| 1.0 / level as f64);
+        assert!(share_at(&found, |level| level == 1) > 0.9, "{found:?}");
+    }
+
+    #[test]
+    fn it_comes_down_from_a_start_that_was_too_high() {
+        let found = levels(Climb::new(8, 16), 400, |level| 1.0 / level as f64);
+        assert!(share_at(&found[200..], |level| level <= 2) > 0.8, "{found:?}");
+    }
+
+    #[test]
+    fn it_never_leaves_its_bounds() {
+        let found = levels(Climb::new(2, 3), 200, |level| level as f64);
+        assert!(found.iter().all(|level| (1..=3).contains(level)), "{found:?}");
+        assert!(levels(Climb::new(1, 1), 50, |_| 1.0).iter().all(|level| *level == 1));
+    }
+}

@@ -1,0 +1,367 @@
+//! The threads that copy a tree together: who waits for work, how many may work at a time, when all is done.
+//!
+//! Work is given away only when somebody waits for it, so the queue is as long as the number of waiting threads at most,
+//! and every task in it is taken at once.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::climb::Climb;
+
+/// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
+const SHORT: Duration = Duration::from_millis(25);
+const LONG: Duration = Duration::from_millis(500);
+const ENOUGH_WORK: u64 = 400;
+
+/// So many bytes take about as long as an entry of its own.
+const BYTES_LIKE_AN_ENTRY: u64 = 64 << 10;
+
+/// How often a thread that has to wait looks again whether it still has to. What it waits for has no one place at which
+/// it could be told.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The threads of a run and the work between them.
+pub(super) struct Crew<T> {
+    state: Mutex<State<T>>,
+    /// There is work, or no more will come.
+    work: Condvar,
+    /// A task was finished, or a thread stopped working.
+    change: Condvar,
+    /// Tasks that could be given away now.
+    wanted: AtomicUsize,
+    /// More threads are working than should.
+    crowded: AtomicBool,
+    /// Work done since the last measurement, in entries.
+    done: AtomicU64,
+    /// When the next measurement is due, in milliseconds since `began`.
+    due: AtomicU64,
+    began: Instant,
+    /// Directories that may still be held open for parts in other hands.
+    parking: Arc<AtomicUsize>,
+}
+
+/// A directory is held open until this is dropped.
+pub(super) struct Parking(Arc<AtomicUsize>);
+
+impl Drop for Parking {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct State<T> {
+    queue: VecDeque<T>,
+    /// Threads that wait for a task.
+    waiting: usize,
+    /// Threads that work.
+    running: usize,
+    /// Tasks in the queue and in hand.
+    open: usize,
+    /// Threads beside the first one.
+    hired: usize,
+    most: usize,
+    climb: Climb,
+    measured: Instant,
+    closed: bool,
+}
+
+/// What became of a task that was offered.
+pub(super) enum Given<T> {
+    /// Somebody will take it.
+    Taken,
+    /// Somebody will, if the caller starts another thread.
+    TakenByNewThread,
+    /// Nobody wants it any more.
+    Back(T),
+}
+
+impl<T> Crew<T> {
+    /// A crew of one, who is working. The climb says how many may work, and how many threads there may be.
+    /// At most `parking` directories are held open for parts in other hands.
+    pub fn new(climb: Climb, parking: usize) -> Crew<T> {
+        let now = Instant::now();
+        let crew = Crew {
+            wanted: AtomicUsize::new(0),
+            crowded: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            due: AtomicU64::new(SHORT.as_millis() as u64),
+            began: now,
+            parking: Arc::new(AtomicUsize::new(parking)),
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                waiting: 0,
+                running: 1,
+                open: 0,
+                hired: 0,
+                most: climb.most(),
+                climb,
+                measured: now,
+                closed: false,
+            }),
+            work: Condvar::new(),
+            change: Condvar::new(),
+        };
+        drop(crew.lock_and_publish());
+        crew
+    }
+
+    /// Whether there can ever be a second one.
+    pub fn is_alone(&self) -> bool {
+        self.lock().most == 1
+    }
+
+    /// Whether somebody would take a task now.
+    pub fn wants_work(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Offers a task.
+    pub fn give(&self, task: T) -> Given<T> {
+        let mut state = self.lock();
+        if wanted(&state) == 0 {
+            return Given::Back(task);
+        }
+        state.queue.push_back(task);
+        state.open += 1;
+        let needs_thread = state.waiting < state.queue.len();
+        if needs_thread {
+            state.hired += 1;
+        }
+        self.publish(&state);
+        drop(state);
+        self.work.notify_all();
+        if needs_thread { Given::TakenByNewThread } else { Given::Taken }
+    }
+
+    /// The thread that was to take the last task could not be started, nor will others be. Gives the task back, unless
+    /// somebody took it all the same.
+    pub fn could_not_hire(&self) -> Option<T> {
+        let mut state = self.lock();
+        state.hired -= 1;
+        state.most = state.hired + 1;
+        let task = if state.waiting < state.queue.len() { state.queue.pop_back() } else { None };
+        state.open -= usize::from(task.is_some());
+        self.publish(&state);
+        task
+    }
+
+    /// Waits for a task. `None`: there will be no more.
+    pub fn take(&self) -> Option<T> {
+        let mut state = self.lock();
+        state.waiting += 1;
+        self.publish(&state);
+        loop {
+            if let Some(task) = state.queue.pop_front() {
+                state.waiting -= 1;
+                state.running += 1;
+                self.publish(&state);
+                return Some(task);
+            }
+            if state.closed {
+                state.waiting -= 1;
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The task in hand is done.
+    pub fn finished(&self) {
+        let mut state = self.lock();
+        state.running -= 1;
+        state.open -= 1;
+        self.publish(&state);
+        drop(state);
+        self.work.notify_all();
+        self.change.notify_all();
+    }
+
+    /// Works until all tasks are done. For the first thread, which counts as working before and after.
+    pub fn drain(&self, mut work: impl FnMut(T)) {
+        let mut state = self.lock();
+        if state.open == 0 {
+            return;
+        }
+        state.running -= 1;
+        state.waiting += 1;
+        self.publish(&state);
+        while state.open > 0 {
+            let Some(task) = state.queue.pop_front() else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.waiting -= 1;
+            state.running += 1;
+            self.publish(&state);
+            drop(state);
+            work(task);
+            self.finished();
+            state = self.lock();
+            state.waiting += 1;
+            self.publish(&state);
+        }
+        state.waiting -= 1;
+        state.running += 1;
+        self.publish(&state);
+    }
+
+    /// No more tasks will come.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    /// Lets this thread rest while more are working than should, or as long as `too_far` says. To be called between two
+    /// entries, where nobody can be waiting for this thread.
+    pub fn rest_if_needed(&self, too_far: impl Fn() -> bool, stop: impl Fn() -> bool) {
+        if !self.crowded.load(Ordering::Relaxed) && !too_far() {
+            return;
+        }
+        self.rest(|state| (state.running < state.climb.level() && !too_far()) || stop());
+    }
+
+    /// Lets this thread rest until the condition holds, which another thread brings about.
+    pub fn rest_until(&self, condition: impl Fn() -> bool) {
+        self.rest(|_| condition());
+    }
+
+    fn rest(&self, over: impl Fn(&State<T>) -> bool) {
+        let mut state = self.lock();
+        state.running -= 1;
+        self.publish(&state);
+        self.change.notify_all();
+        while !over(&state) {
+            state = self.change.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.running += 1;
+        self.publish(&state);
+    }
+
+    /// Asks whether a directory may be held open for parts in other hands.
+    pub fn reserve_parking(&self) -> Option<Parking> {
+        let less = |free: usize| free.checked_sub(1);
+        self.parking.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+        Some(Parking(Arc::clone(&self.parking)))
+    }
+
+    /// Counts work, and now and then draws a conclusion from it.
+    pub fn count(&self, entries: u64, bytes: u64) {
+        self.done.fetch_add(entries + bytes / BYTES_LIKE_AN_ENTRY, Ordering::Relaxed);
+        let now = self.began.elapsed();
+        if (now.as_millis() as u64) < self.due.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let elapsed = state.measured.elapsed();
+        if elapsed < SHORT || (self.done.load(Ordering::Relaxed) < ENOUGH_WORK && elapsed < LONG) {
+            return;
+        }
+        let done = self.done.swap(0, Ordering::Relaxed);
+        state.measured = Instant::now();
+        self.due.store((now + SHORT).as_millis() as u64, Ordering::Relaxed);
+        // Fewer at work than allowed says nothing about the level.
+        if state.running >= state.climb.level() {
+            state.climb.measured(done as f64 / elapsed.as_secs_f64());
+            self.publish(&state);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // The numbers are changed together, in code that cannot panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_and_publish(&self) -> MutexGuard<'_, State<T>> {
+        let state = self.lock();
+        self.publish(&state);
+        state
+    }
+
+    /// Makes the state visible to those who look without locking.
+    fn publish(&self, state: &State<T>) {
+        self.wanted.store(wanted(state), Ordering::Relaxed);
+        self.crowded.store(state.running > state.climb.level(), Ordering::Relaxed);
+    }
+}
+
+fn wanted<T>(state: &State<T>) -> usize {
+    let may_work = state.climb.level().saturating_sub(state.running);
+    let hireable = (state.most - 1).saturating_sub(state.hired);
+    may_work.min(state.waiting + hireable).saturating_sub(state.queue.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_wanted_only_while_fewer_threads_work_than_may() {
+        let crew: Crew<u32> = Crew::new(Climb::fixed(2), 8);
+        assert!(crew.wants_work());
+        assert!(matches!(crew.give(1), Given::TakenByNewThread));
+        assert!(!crew.wants_work());
+        assert!(matches!(crew.give(2), Given::Back(2)));
+        let alone: Crew<u32> = Crew::new(Climb::fixed(1), 8);
+        assert!(!alone.wants_work() && alone.is_alone());
+    }
+
+    #[test]
+    fn draining_does_all_work_that_is_left_and_then_all_that_came_of_it() {
+        let crew: Crew<u32> = Crew::new(Climb::fixed(8), 8);
+        assert!(matches!(crew.give(3), Given::TakenByNewThread));
+        let mut done = Vec::new();
+        crew.drain(|task| {
+            done.push(task);
+            if task > 0 {
+                assert!(!matches!(crew.give(task - 1), Given::Back(_)));
+            }
+        });
+        assert_eq!(done, [3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn every_task_is_done_once_by_any_number_of_threads() {
+        let crew: Crew<u64> = Crew::new(Climb::fixed(4), 8);
+        let sum = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let hire = || {
+                scope.spawn(|| {
+                    while let Some(task) = crew.take() {
+                        sum.fetch_add(task, Ordering::Relaxed);
+                        crew.finished();
+                    }
+                });
+            };
+            for task in 1..=1000 {
+                match crew.give(task) {
+                    Given::Taken => {}
+                    Given::TakenByNewThread => hire(),
+                    Given::Back(task) => _ = sum.fetch_add(task, Ordering::Relaxed),
+                }
+            }
+            crew.drain(|task| _ = sum.fetch_add(task, Ordering::Relaxed));
+            assert_eq!(sum.load(Ordering::Relaxed), 500_500);
+            crew.close();
+        });
+    }
+
+    #[test]
+    fn who_rests_goes_on_when_the_others_stop() {
+        let crew: Crew<u32> = Crew::new(Climb::fixed(2), 8);
+        assert!(matches!(crew.give(1), Given::TakenByNewThread));
+        assert_eq!(crew.take(), Some(1));
+        crew.lock().climb = Climb::fixed(1);
+        drop(crew.lock_and_publish());
+        std::thread::scope(|scope| {
+            let resting = scope.spawn(|| crew.rest_if_needed(|| false, || false));
+            while crew.lock().running > 1 {
+                std::thread::yield_now();
+            }
+            crew.finished();
+            resting.join().unwrap();
+        });
+        assert_eq!(crew.lock().running, 1);
+    }
+}

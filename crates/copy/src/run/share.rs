@@ -1,0 +1,172 @@
+//! Giving a part of the tree to another thread, and finishing a directory when its last part is done.
+//!
+//! Only directories that this run made are shared: what is created there stands in nobody's way, so the result does not
+//! depend on who comes first. Everything else is done by the first thread, in the order of a serial copy.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Run;
+use super::crew::{Given, Parking};
+use super::entry::Top;
+use super::transcript::Passage;
+use super::tree::Frame;
+
+/// Names of a directory to be copied by whoever takes them.
+pub(super) struct Task {
+    frame: Frame,
+    top: Top,
+    passage: Option<Passage>,
+}
+
+/// How many parts of a directory are in other hands.
+#[derive(Default)]
+pub(super) struct Tally(Mutex<Parts>);
+
+#[derive(Default)]
+struct Parts {
+    open: usize,
+    parked: Option<Box<Parked>>,
+}
+
+/// A directory of which everything is done but the parts in other hands.
+struct Parked {
+    frame: Frame,
+    passage: Option<Passage>,
+    above: Option<Arc<Tally>>,
+    _parking: Parking,
+}
+
+impl Tally {
+    fn add(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+    }
+
+    /// One part is done. If it was the last one, gives back the directory that waited for it.
+    fn remove(&self) -> Option<Box<Parked>> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.open -= 1;
+        if parts.open == 0 { parts.parked.take() } else { None }
+    }
+
+    /// Leaves the directory to whoever does the last part; gives it back if there is none.
+    fn park(&self, parked: Box<Parked>) -> Option<Box<Parked>> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.open == 0 {
+            return Some(parked);
+        }
+        parts.parked = Some(parked);
+        None
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open == 0
+    }
+}
+
+impl Run<'_> {
+    /// Between two entries: gives work away if somebody waits for it, and rests if others are to go first.
+    pub(super) fn share_and_rest(&mut self, stack: &mut [Frame], top: &Top) {
+        let Some(crew) = self.crew else { return };
+        crew.count(1, 0);
+        if crew.wants_work() {
+            self.give_away(stack, top);
+        }
+        crew.rest_if_needed(|| self.voice.is_too_far_ahead(), || self.cancelled());
+    }
+
+    /// Gives half of the names that are left in the outermost directory that can be shared to a thread that waits.
+    fn give_away(&mut self, stack: &mut [Frame], top: &Top) {
+        let Some(crew) = self.crew else { return };
+        let Some(donor) = stack.iter().position(Frame::has_names_to_share) else { return };
+        // Its names come after everything below it in this stack, which ends where the outermost of the frames below
+        // goes on after what it has given away.
+        let place = stack[donor + 1..].iter().find_map(|frame| frame.resume.as_ref());
+        let frame = &stack[donor];
+        let passage = match place {
+            Some(place) => self.voice.insert_after(place),
+            None => self.voice.insert_after_current(),
+        };
+        let resume = match (&frame.resume, &passage) {
+            (None, Some(passage)) => self.voice.insert_after(passage),
+            _ => None,
+        };
+        let frame = &mut stack[donor];
+        frame.resume = frame.resume.take().or(resume);
+        let part = frame.split();
+        if let Some(tally) = &frame.tally {
+            tally.add();
+        }
+        let back = match crew.give(Task { frame: part, top: top.clone(), passage }) {
+            Given::Taken => None,
+            Given::TakenByNewThread if (self.hire)() => None,
+            Given::TakenByNewThread => crew.could_not_hire(),
+            Given::Back(task) => Some(task),
+        };
+        if let Some(task) = back {
+            // Nobody wants it any more. Its passage stays where it is, empty.
+            self.voice.close(task.passage);
+            let frame = &mut stack[donor];
+            frame.take_back(task.frame);
+            if let Some(tally) = &frame.tally {
+                tally.remove();
+            }
+        }
+    }
+
+    /// Copies what another thread has given away.
+    pub(super) fn do_task(&mut self, task: Task) {
+        let Task { frame, mut top, passage } = task;
+        let tally = frame.tally.clone();
+        let before = self.voice.enter(passage);
+        self.walk_tree(Box::new(frame), &mut top);
+        self.voice.switch_to(before);
+        self.part_is_done(tally);
+    }
+
+    /// A part of a directory is done: finishes the directory if it was the last, and those above it that waited for it.
+    fn part_is_done(&mut self, tally: Option<Arc<Tally>>) {
+        let mut next = tally;
+        while let Some(parked) = next.take().and_then(|tally| tally.remove()) {
+            let Parked { frame, passage, above, .. } = *parked;
+            let before = self.voice.enter(passage);
+            self.finish_directory(&frame);
+            self.voice.switch_to(before);
+            next = above;
+        }
+    }
+
+    /// Whether the directory has to wait for parts in other hands; then it is left to them.
+    pub(super) fn wait_for_parts(&mut self, mut frame: Frame, parent: Option<&mut Frame>) -> Option<Frame> {
+        let Some(tally) = frame.tally.clone().filter(|tally| !tally.is_done()) else { return Some(frame) };
+        let crew = self.crew?;
+        let Some(parking) = crew.reserve_parking() else {
+            crew.rest_until(|| tally.is_done());
+            return Some(frame);
+        };
+        let above = parent.map(|parent| Arc::clone(parent.tally.get_or_insert_default()));
+        if let Some(above) = &above {
+            above.add();
+        }
+        // What is said when it is finished comes right here; this thread goes on behind it.
+        let passage = self.voice.split_current();
+        frame.resume = None;
+        let parked = Box::new(Parked { frame, passage, above, _parking: parking });
+        if let Some(parked) = tally.park(parked) {
+            // The last part was done meanwhile.
+            let Parked { frame, passage, above, .. } = *parked;
+            let before = self.voice.enter(passage);
+            self.finish_directory(&frame);
+            self.voice.switch_to(before);
+            self.part_is_done(above);
+        }
+        None
+    }
+
+    /// Waits until nothing is in other hands, and helps. For the first thread, which alone meets what stood at the
+    /// destination before.
+    pub(super) fn drain(&mut self) {
+        if let Some(crew) = self.crew {
+            crew.drain(|task| self.do_task(task));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A run from its first thread to its last.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope};
+
+use super::climb::Climb;
+use super::crew::Crew;
+use super::share::Task;
+use super::transcript::{Transcript, Voice};
+use super::{Run, Session, Shared, keep, open_levels};
+use crate::facts;
+use crate::plan::{Dereference, Plan};
+use crate::stats::Stats;
+
+/// What the threads did together.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub stats: Stats,
+    pub failed: bool,
+    pub damaged: Vec<PathBuf>,
+    unsealed: Vec<keep::Unsealed>,
+}
+
+/// What every thread needs to begin.
+struct Team<'a> {
+    plan: &'a Plan,
+    session: &'a Session<'a>,
+    shared: Shared,
+    transcript: Transcript,
+    crew: Crew<Task>,
+    open_levels: usize,
+    outcome: Mutex<Outcome>,
+}
+
+/// Copies what the plan says, with as many threads as are useful and allowed.
+pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
+    let climb = threads(plan);
+    let most = climb.most();
+    let (transcript, first) = Transcript::new();
+    let open_levels = open_levels(most + 1);
+    let team = Team {
+        plan,
+        session,
+        shared: Shared::new(),
+        transcript,
+        // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
+        crew: Crew::new(climb, open_levels),
+        open_levels,
+        outcome: Mutex::default(),
+    };
+    thread::scope(|scope| {
+        let voice = Voice::new(session.observer, &team.transcript, Some(first), &team.crew);
+        let session = team.session_of_thread(&voice);
+        let hire = || hire(scope, &team);
+        let mut run = team.run_of_thread(&session, &voice, &hire);
+        run.copy_operands();
+        team.crew.close();
+        team.take_over(run);
+    });
+    team.seal()
+}
+
+/// Starts another thread; false if the system has none to give.
+fn hire<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>) -> bool {
+    thread::Builder::new().name("haul".into()).spawn_scoped(scope, move || work(scope, team)).is_ok()
+}
+
+fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>) {
+    let voice = Voice::new(team.session.observer, &team.transcript, None, &team.crew);
+    let session = team.session_of_thread(&voice);
+    let hire = || hire(scope, team);
+    let mut run = team.run_of_thread(&session, &voice, &hire);
+    while let Some(task) = team.crew.take() {
+        run.do_task(task);
+        team.crew.finished();
+    }
+    team.take_over(run);
+}
+
+impl Team<'_> {
+    /// The session as one thread sees it: what it tells goes through its own voice.
+    fn session_of_thread<'v>(&'v self, voice: &'v Voice<'v>) -> Session<'v> {
+        Session {
+            observer: voice,
+            confirm: self.session.confirm,
+            cancel: self.session.cancel.clone(),
+            partials: self.session.partials.clone(),
+            xattr_rules: self.session.xattr_rules.clone(),
+        }
+    }
+
+    fn run_of_thread<'r>(&'r self, session: &'r Session<'r>, voice: &'r Voice<'r>, hire: &'r dyn Fn() -> bool) -> Run<'r> {
+        let mut run = Run::new(self.plan, session, &self.shared, voice);
+        run.crew = (!self.crew.is_alone()).then_some(&self.crew);
+        run.hire = hire;
+        run.open_levels = self.open_levels;
+        run
+    }
+
+    /// Adds what one thread did.
+    fn take_over(&self, mut run: Run<'_>) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.stats += &run.stats;
+        outcome.failed |= run.failed;
+        outcome.damaged.append(&mut run.damaged);
+        outcome.unsealed.append(&mut run.unsealed);
+    }
+
+    /// When every hard link is made, files can become immutable.
+    fn seal(self) -> Outcome {
+        let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let voice = Voice::direct(self.session.observer);
+        let mut run = Run::new(self.plan, self.session, &self.shared, &voice);
+        run.unsealed = std::mem::take(&mut outcome.unsealed);
+        run.seal();
+        outcome.stats += &run.stats;
+        outcome.failed |= run.failed;
+        outcome.damaged.sort();
+        outcome
+    }
+}
+
+/// How many threads may work on a tree.
+fn threads(plan: &Plan) -> Climb {
+    // With -L a link may lead back into what is being copied, and then the order decides how the copy ends.
+    let serial = !plan.recursive || plan.dereference == Dereference::Always;
+    match plan.jobs {
+        _ if serial => Climb::fixed(1),
+        Some(jobs) => Climb::fixed(jobs),
+        None => {
+            let cores = facts::cores();
+            Climb::new(cores, (4 * cores).clamp(4, 32))
+        }
+    }
+}
