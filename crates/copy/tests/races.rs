@@ -15,7 +15,8 @@ use haul_testbed::{create_painted, temp_dir};
 use support::copy;
 
 fn tree(source: &Path, dest: &Path) -> Plan {
-    Plan { dereference: Dereference::Never, recursive: true, ..file(source, dest) }
+    // One thread, so that it is certain what comes next.
+    Plan { jobs: Some(1), dereference: Dereference::Never, recursive: true, ..file(source, dest) }
 }
 
 fn file(source: &Path, dest: &Path) -> Plan {
@@ -70,6 +71,8 @@ fn a_source_directory_swapped_for_a_link_is_not_entered() {
 #[test]
 fn a_source_file_swapped_for_a_link_is_not_read() {
     let s = scene();
+    // In a directory that stood there before, a file is looked at before it is opened.
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
     let file = s.source.join("sub/file");
     let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
         if is_copying(event, &file) {
@@ -84,6 +87,8 @@ fn a_source_file_swapped_for_a_link_is_not_read() {
 #[test]
 fn a_source_file_swapped_for_another_file_is_skipped() {
     let s = scene();
+    // In a directory that stood there before, a file is looked at before it is opened.
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
     let file = s.source.join("sub/file");
     let (_, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
         if is_copying(event, &file) {
@@ -92,6 +97,40 @@ fn a_source_file_swapped_for_another_file_is_skipped() {
         }
     });
     assert!(problems.len() == 1 && problems[0].contains("replaced while being copied"), "{problems:?}");
+    assert!(!contains_secret(&s.dest));
+}
+
+#[test]
+fn what_took_the_place_of_a_listed_file_is_copied_as_what_it_is() {
+    let s = scene();
+    let (link, fifo) = (s.source.join("sub/link"), s.source.join("sub/fifo"));
+    fs::write(&link, "harmless").unwrap();
+    fs::write(&fifo, "harmless").unwrap();
+    let mut first = None;
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        // The names are read; the first file is done, and the others are still to be opened.
+        if let Event::DataDone(report) = event
+            && first.is_none()
+        {
+            first = Some(report.source.to_owned());
+            for (path, becomes_link) in [(&link, true), (&fifo, false)] {
+                if path != report.source {
+                    fs::remove_file(path).unwrap();
+                    if becomes_link {
+                        symlink(s.victim.join("file"), path).unwrap();
+                    } else {
+                        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+                    }
+                }
+            }
+        }
+    });
+    assert!(!summary.failed && problems.is_empty(), "{problems:?}");
+    for path in [&link, &fifo].into_iter().filter(|path| Some(path.as_path()) != first.as_deref()) {
+        let copy = s.dest.join("sub").join(path.file_name().unwrap());
+        let (source, copy) = (fs::symlink_metadata(path).unwrap(), fs::symlink_metadata(copy).unwrap());
+        assert_eq!(source.file_type(), copy.file_type());
+    }
     assert!(!contains_secret(&s.dest));
 }
 
@@ -156,6 +195,8 @@ fn a_destination_that_became_the_source_is_not_truncated() {
 #[test]
 fn a_source_that_became_a_fifo_does_not_block() {
     let s = scene();
+    // In a directory that stood there before, a file is looked at before it is opened.
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
     let file = s.source.join("sub/file");
     let (summary, _) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
         if is_copying(event, &file) {

@@ -96,7 +96,7 @@ impl Run<'_> {
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
         let crew = std::mem::replace(&mut self.crew, crew);
-        self.walk_tree(frame, &mut top);
+        self.walk_tree(*frame, &mut top);
         self.drain();
         self.crew = crew;
     }
@@ -233,7 +233,9 @@ impl Run<'_> {
             return self.claim_if_linked(subject, level);
         }
         let earlier = match level.dir {
-            Some(dir) if subject.is_operand => self.shared.links.remember(subject.inode.id, || made_at(dir, subject.dest)),
+            Some(dir) if subject.is_operand => {
+                self.shared.links.remember(subject.inode.id, || made_at(dir, subject.dest))
+            }
             Some(_) if !subject.is_operand => self.shared.links.get(subject.inode.id),
             _ => None,
         };

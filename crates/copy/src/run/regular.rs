@@ -165,7 +165,8 @@ impl Run<'_> {
 
     fn create(&self, subject: &Subject<'_>, source_inode: &Inode) -> Result<(OwnedFd, bool), Error> {
         let dest = subject.dest;
-        let creation = meta::creation_mode(Kind::Regular, source_inode.permissions, &self.plan.preserve, self.shared.caller);
+        let creation =
+            meta::creation_mode(Kind::Regular, source_inode.permissions, &self.plan.preserve, self.shared.caller);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let errno = match dest.open(flags, creation.mode) {
             Ok(opened) => return Ok((opened, true)),
@@ -213,7 +214,11 @@ impl Run<'_> {
             }
         }
         let regular = dest_inode.kind == Kind::Regular;
-        let guard = if regular { self.session.partials.begin(subject.dest, subject.sides, dest_inode.id, created) } else { None };
+        let guard = if regular {
+            self.session.partials.begin(subject.dest, subject.sides, dest_inode.id, created)
+        } else {
+            None
+        };
         let job = DataJob {
             source: Arc::clone(source),
             dest: Arc::clone(dest),

@@ -118,7 +118,7 @@ impl Run<'_> {
         let Task { frame, mut top, passage } = task;
         let tally = frame.tally.clone();
         let before = self.voice.enter(passage);
-        self.walk_tree(Box::new(frame), &mut top);
+        self.walk_tree(frame, &mut top);
         self.voice.switch_to(before);
         self.part_is_done(tally);
     }

@@ -90,7 +90,12 @@ impl Team<'_> {
         }
     }
 
-    fn run_of_thread<'r>(&'r self, session: &'r Session<'r>, voice: &'r Voice<'r>, hire: &'r dyn Fn() -> bool) -> Run<'r> {
+    fn run_of_thread<'r>(
+        &'r self,
+        session: &'r Session<'r>,
+        voice: &'r Voice<'r>,
+        hire: &'r dyn Fn() -> bool,
+    ) -> Run<'r> {
         let mut run = Run::new(self.plan, session, &self.shared, voice);
         run.crew = (!self.crew.is_alone()).then_some(&self.crew);
         run.hire = hire;

@@ -129,8 +129,12 @@ impl Run<'_> {
         }
         let created = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
         if created {
-            let creation =
-                meta::creation_mode(Kind::Directory, subject.inode.permissions, &self.plan.preserve, self.shared.caller);
+            let creation = meta::creation_mode(
+                Kind::Directory,
+                subject.inode.permissions,
+                &self.plan.preserve,
+                self.shared.caller,
+            );
             if let Err(errno) = dest.make_dir(creation.mode) {
                 self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
                 return None;
@@ -229,8 +233,8 @@ impl Run<'_> {
     }
 
     /// Copies the contents of a directory, and of the directories in it, depth first.
-    pub(super) fn walk_tree(&mut self, root: Box<Frame>, top: &mut Top) {
-        let mut stack: Vec<Frame> = vec![*root];
+    pub(super) fn walk_tree(&mut self, root: Frame, top: &mut Top) {
+        let mut stack: Vec<Frame> = vec![root];
         while !stack.is_empty() {
             let stop = top.into_itself || self.cancelled();
             if !stop {
