@@ -530,7 +530,9 @@ pub const FLAGS: &[Flag] = &[
         argument: Required("N"),
         origin: Origin::Haul,
         help: "copy at most N files at the same time",
-        details: "This version copies one file at a time, whatever N is.",
+        details: "Without this option the number is found while copying: it starts with the number of processors and \
+                  rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. \
+                  What stands at the destination already, and trees copied with -L, are dealt with by one thread.",
         ..Flag::new(Id::Jobs, Data)
     },
     Flag { short: "v", long: "verbose", help: "name each file as it is copied", ..Flag::new(Id::Verbose, Output) },
