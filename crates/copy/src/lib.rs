@@ -10,6 +10,7 @@ pub mod events;
 pub mod facts;
 pub mod meta;
 pub mod moved;
+pub mod pace;
 pub mod plan;
 pub mod ranges;
 pub mod run;
