@@ -57,6 +57,8 @@ pub struct Plan {
     pub engine: EngineChoice,
     /// Size of a read or write buffer in bytes; `None` lets each engine take its own.
     pub buffer_size: Option<usize>,
+    /// Bytes of the source that are asked for ahead of the copy (`--readahead`); `None` leaves that to the kernel.
+    pub readahead: Option<u64>,
     /// Files copied at the same time; `None` lets haul decide.
     pub jobs: Option<usize>,
     /// Remove a new file that could not be copied whole.
@@ -90,6 +92,7 @@ impl Default for Plan {
             context: ContextRule::Default,
             engine: EngineChoice::Auto,
             buffer_size: None,
+            readahead: None,
             jobs: None,
             remove_partial: true,
         }

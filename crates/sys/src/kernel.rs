@@ -4,9 +4,10 @@
 //! EINTR, a source truncated between two calls) and hands the rest on.
 
 use std::fmt::Debug;
+use std::num::NonZeroU64;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -100,6 +101,13 @@ pub trait Kernel: Debug + Send + Sync {
     /// fallocate(2) with PUNCH_HOLE and KEEP_SIZE.
     fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
         rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)
+    }
+
+    /// Has a range of a file read into the page cache, without waiting for it. One call reads no more than the larger of
+    /// the device's request size and its read-ahead window, 128 KiB as a rule, whatever was asked for.
+    fn read_ahead(&self, fd: Fd<'_>, offset: u64, len: NonZeroU64) -> Result<(), Errno> {
+        // Since Linux 4.20 readahead(2) is this call with a check of the kind of file before it.
+        rustix::fs::fadvise(fd, offset, Some(len), Advice::WillNeed)
     }
 
     /// lseek(2) with SEEK_DATA. Moves the file position.

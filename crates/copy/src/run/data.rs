@@ -12,11 +12,14 @@ use haul_sys::kernel::Linux;
 use haul_sys::rustix::fs::{self, SeekFrom, ftruncate};
 
 use super::Session;
+use super::readahead::ReadAhead;
+use crate::engine::wrap::Tally;
 use crate::engine::{self, DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Submitted, Zeros};
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, HoleSearch, Tried};
 use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::moved::Moved;
+use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
 use crate::ranges::{Extent, Extents};
 use crate::stats::Stats;
@@ -28,6 +31,8 @@ const END_OF_OFFSETS: u64 = i64::MAX as u64;
 /// Moves data; owns the engines and remembers what filesystem pairs cannot do.
 pub(super) struct Mover {
     engines: BTreeMap<EngineName, Box<dyn Engine>>,
+    /// Requests that the engines make.
+    tally: Tally,
     tuning: engine::Tuning,
     cannot: HashSet<(EngineName, DeviceNumber, DeviceNumber)>,
 }
@@ -56,6 +61,7 @@ struct Moving<'a> {
     dest: Side,
     steps: &'a Steps,
     zeros: Zeros,
+    read_ahead: Option<ReadAhead>,
     tried: Vec<Tried>,
     /// Engines that said they can do nothing for these two files.
     useless: Vec<EngineName>,
@@ -77,7 +83,7 @@ enum Reached {
 impl Mover {
     pub fn new(plan: &Plan) -> Mover {
         let tuning = engine::Tuning { buffer_size: plan.buffer_size };
-        Mover { engines: BTreeMap::new(), tuning, cannot: HashSet::new() }
+        Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, cannot: HashSet::new() }
     }
 
     /// Moves the data, tells the observer, and counts.
@@ -92,7 +98,7 @@ impl Mover {
         session.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
         let facts = self.facts(job);
         let steps = strategy::choose(&facts, plan);
-        let mut moving = Moving::new(job, session, &facts, &steps);
+        let mut moving = Moving::new(job, session, &facts, &steps, plan);
         let result = moving.run(self);
         stats.moved += moving.moved;
         for tried in &moving.tried {
@@ -147,13 +153,20 @@ impl Mover {
     }
 
     fn engine(&mut self, name: EngineName) -> &mut dyn Engine {
-        let tuning = &self.tuning;
-        self.engines.entry(name).or_insert_with(|| engine::make(name, tuning)).as_mut()
+        let (tuning, tally) = (&self.tuning, &self.tally);
+        let make = || engine::make_on(Arc::new(tally.clone()), name, tuning);
+        self.engines.entry(name).or_insert_with(make).as_mut()
     }
 }
 
 impl<'a> Moving<'a> {
-    fn new(job: &'a DataJob<'a>, session: &'a Session<'a>, facts: &DataFacts, steps: &'a Steps) -> Moving<'a> {
+    fn new(
+        job: &'a DataJob<'a>,
+        session: &'a Session<'a>,
+        facts: &DataFacts,
+        steps: &'a Steps,
+        plan: &Plan,
+    ) -> Moving<'a> {
         let seekable = facts.seekable && steps.ranges != Ranges::Stream;
         // What comes as a stream can still leave holes in a file.
         let dest_seekable = seekable || (job.dest_inode.kind == Kind::Regular && steps.find_zeros);
@@ -168,6 +181,7 @@ impl<'a> Moving<'a> {
             dest: side(&job.dest, job.dest_inode, dest_seekable),
             steps,
             zeros,
+            read_ahead: plan.readahead.filter(|_| seekable).map(ReadAhead::new),
             tried: Vec::with_capacity(2),
             useless: Vec::new(),
             moved: Moved::default(),
@@ -251,7 +265,8 @@ impl<'a> Moving<'a> {
                 if self.session.cancel.is_cancelled() {
                     return Err(Stop::Cancelled);
                 }
-                let outcome = self.submit(mover, name, at, left.min(max_job))?;
+                let piece = max_job.min(self.session.pace.piece()).min(self.read_ahead(name, at, left));
+                let outcome = self.submit(mover, name, at, left.min(piece))?;
                 let moved = outcome.moved.total();
                 at += moved;
                 left = left.saturating_sub(moved);
@@ -272,11 +287,34 @@ impl<'a> Moving<'a> {
         Err(self.all_refused(last))
     }
 
-    /// One job, from the engine's point of view; counted, and told to the observer.
+    /// Asks for the bytes that come next; returns the largest job after which that should be done again.
+    fn read_ahead(&mut self, name: EngineName, at: u64, left: u64) -> u64 {
+        let Some(read_ahead) = &mut self.read_ahead else { return u64::MAX };
+        if !ReadAhead::helps(name) {
+            return u64::MAX;
+        }
+        // A device has no size there, and nothing happens beyond its end.
+        let size = if self.job.source_inode.kind == Kind::Regular { self.job.source_inode.size } else { u64::MAX };
+        let end = at.saturating_add(left).min(size);
+        read_ahead.ask(&Linux, self.job.source.as_fd(), at, end);
+        read_ahead.piece()
+    }
+
+    /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.
     fn submit(&mut self, mover: &mut Mover, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
+        let (session, size) = (self.session, self.job.source_inode.size);
+        // Sharing extents moves nothing. A size that is too small is made up for when the work is counted.
+        let bytes = if name == EngineName::Clone { 0 } else { len.min(size.saturating_sub(offset)) };
+        let turn = session.pace.turn(Work { bytes, operations: 1 }, &|| session.cancel.is_cancelled());
+        let turn = turn.ok_or(Stop::Cancelled)?;
         let engine = mover.engine(name);
         let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
-        let outcome = complete(engine, job).map_err(|errno| self.failed(Failure { on: FailedOn::Copy, errno }))?;
+        let outcome = complete(engine, job).map_err(|errno| self.failed(Failure { on: FailedOn::Copy, errno }));
+        let moved = outcome.as_ref().map(|outcome| outcome.moved).unwrap_or_default();
+        // Engines whose requests are not system calls of their own count for one at least.
+        let operations = mover.tally.take().max(1);
+        session.pace.settle(turn, Work { bytes: moved.offloaded + moved.written, operations });
+        let outcome = outcome?;
         self.moved += outcome.moved;
         let refused = match outcome.end {
             End::Refused(refusal) => Some(refusal),

@@ -129,6 +129,8 @@ impl Run<'_> {
             self.put_back(&clear, dest);
             return Step::Done;
         }
+        // Before it is claimed: nobody should have to wait for a thread that waits for its turn.
+        self.wait_to_make();
         let earlier = self.earlier_copy(&subject, level);
         let (met_before, claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
         if let Earlier::Made(earlier) = earlier

@@ -11,6 +11,7 @@ mod links;
 mod operands;
 mod parents;
 mod partial;
+mod readahead;
 mod regular;
 mod same_file;
 mod share;
@@ -34,6 +35,7 @@ use crate::error::Error;
 use crate::events::{Confirm, Event, Observer};
 use crate::facts::FileId;
 use crate::meta;
+use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::walk::Spot;
@@ -71,8 +73,10 @@ pub struct Session<'a> {
     pub observer: &'a dyn Observer,
     /// Is asked before a file is overwritten (`-i`).
     pub confirm: &'a dyn Confirm,
-    /// Stops the run.
+    /// Stops the run. Whoever cancels a run that may be waiting for its [`Pace`] wakes that, too.
     pub cancel: Cancel,
+    /// How fast it may go.
+    pub pace: Pace,
     /// Destinations that are being written, for a front end that must exit while the run is stuck in the kernel.
     pub partials: Partials,
     /// Which extended attributes are not copied: `/etc/xattr.conf`, or the built-in rules.
@@ -204,6 +208,11 @@ impl<'a> Run<'a> {
 
     fn tell(&self, event: &Event<'_>) {
         self.session.observer.event(event);
+    }
+
+    /// Waits for the turn to make a file. A cancelled run is told at once, and stops where it always does.
+    fn wait_to_make(&self) {
+        let _came = self.session.pace.turn_to_make(&|| self.cancelled());
     }
 
     fn cancelled(&self) -> bool {

@@ -119,6 +119,7 @@ impl Run<'_> {
             }
             Err(_) => {
                 let creation = meta::parent_creation_mode(source_inode.permissions, &self.plan.preserve);
+                self.wait_to_make();
                 if let Err(errno) = dest.make_dir(creation.mode) {
                     self.problem(Error::new(What::ParentMake, dest_path).errno(errno));
                     return None;

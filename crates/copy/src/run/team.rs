@@ -85,6 +85,7 @@ impl Team<'_> {
             observer: voice,
             confirm: self.session.confirm,
             cancel: self.session.cancel.clone(),
+            pace: self.session.pace.clone(),
             partials: self.session.partials.clone(),
             xattr_rules: self.session.xattr_rules.clone(),
         }

@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use haul_copy::engine::wrap::{Clock, Event, Fault, Faults, ShortCounts, Throttle, Trace};
+use haul_copy::engine::wrap::{Event, Fault, Faults, ShortCounts, Tally, Trace};
 use haul_copy::engine::{End, FailedOn, Failure, Job, Refusal, Zeros};
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted};
 
-use crate::harness::{MOVING, copy_in_jobs, dest, engine, job, run, source, suits};
+use crate::harness::{MOVING, copy_in_jobs, dest, engine, engine_on, job, run, source, suits};
 
 const MIB: u64 = 1 << 20;
 
@@ -87,46 +86,26 @@ fn a_trace_holds_the_jobs_and_their_outcomes_in_order() {
     assert_eq!(*log.lock().unwrap(), expected);
 }
 
-/// A clock that stands still but for the sleeps.
-#[derive(Clone, Default)]
-struct Dial(Arc<Mutex<Duration>>);
-
-impl Clock for Dial {
-    fn now(&self) -> Duration {
-        *self.0.lock().unwrap()
-    }
-
-    fn sleep(&mut self, time: Duration) {
-        *self.0.lock().unwrap() += time;
-    }
-}
-
 #[test]
-fn a_throttled_copy_takes_as_long_as_its_rate_says() {
+fn a_tally_counts_the_requests_of_every_engine() {
     let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
-    let (a, b) = (dir.join("a"), dir.join("b"));
-    let (size, rate) = (20 * MIB, 2 * MIB);
-    create_painted(&a, size);
-    let dial = Dial::default();
-    let mut engine = Throttle::new(engine(EngineName::ReadWrite), rate, Box::new(dial.clone()));
-    let len = haul_copy::engine::Engine::caps(&engine).max_job;
-    assert!(len <= rate / 2, "jobs of at most half a second, so that the flow is even");
-    let done = copy_in_jobs(&mut engine, &source(&a), &dest(&b), len, Zeros::Write);
-    assert_eq!(done.moved.total(), size);
-    assert_same_contents(&a, &b);
-    let taken = dial.now().as_secs_f64();
-    // Ten seconds, less the bucket and the last piece, which are not waited for.
-    assert!((9.0..=10.0).contains(&taken), "{taken}");
-}
-
-#[test]
-fn holes_cost_a_throttled_copy_no_time() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
-    fs::write(dir.join("a"), vec![0; 8 << 20]).unwrap();
-    let dial = Dial::default();
-    let mut engine = Throttle::new(engine(EngineName::ReadWrite), 1, Box::new(dial.clone()));
-    copy_in_jobs(&mut engine, &source(dir.join("a")), &dest(dir.join("b")), MIB, Zeros::Skip(4096));
-    assert_eq!(dial.now(), Duration::ZERO);
+    let Some(dir) = bed.mount(Fs::Xfs) else { return };
+    create_painted(dir.join("a"), 4 * MIB);
+    for name in MOVING {
+        let tally = Tally::default();
+        let mut engine = engine_on(tally.clone(), name);
+        let done = run(&mut *engine, job(&source(dir.join("a")), &dest(dir.join(name.as_str())), 0, 4 * MIB));
+        assert_eq!((done.end, done.moved.total()), (End::Complete, 4 * MIB), "{name}");
+        let requests = tally.take();
+        // The reference has the smallest requests, 4 KiB read and 4 KiB written.
+        assert!((1..=2048).contains(&requests), "{name}: {requests}");
+        assert_eq!(tally.take(), 0, "{name}");
+        match name {
+            EngineName::Reference => assert_eq!(requests, 2048),
+            EngineName::ReadWrite => assert_eq!(requests, 32),
+            EngineName::CopyRange | EngineName::Clone => assert_eq!(requests, 1),
+            _ => {}
+        }
+        assert_same_contents(dir.join("a"), dir.join(name.as_str()));
+    }
 }

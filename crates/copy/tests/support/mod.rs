@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
+use haul_copy::pace::Pace;
 use haul_copy::plan::Plan;
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
 
@@ -36,6 +37,7 @@ pub fn copy(plan: &Plan, cancel: &Cancel, attack: impl FnMut(&Event<'_>) + Send)
         observer: &attacker,
         confirm: &attacker,
         cancel: cancel.clone(),
+        pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
     };

@@ -1,14 +1,14 @@
-//! Engines around an engine: slower, talkative, faulty or short-spoken; and a kernel that interrupts.
+//! Engines around an engine: talkative, faulty or short-spoken; and kernels, one that interrupts and one that counts.
 
 mod faults;
 mod short_counts;
-mod throttle;
+mod tally;
 mod trace;
 mod unruly;
 
 pub use faults::{Fault, Faults};
 pub use short_counts::ShortCounts;
-pub use throttle::{Clock, SystemClock, Throttle};
+pub use tally::Tally;
 pub use trace::{Event, Trace};
 pub use unruly::Unruly;
 
