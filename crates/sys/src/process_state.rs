@@ -43,6 +43,12 @@ pub fn ignore_sigxfsz() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Ignores SIGUSR2, which otherwise ends the process.
+pub fn ignore_sigusr2() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
+}
+
 /// Whether a signal is ignored, as SIGHUP is below nohup(1) and SIGINT in the background of a script.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeros is a valid sigaction, and the call only writes it.
