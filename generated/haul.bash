@@ -32,6 +32,14 @@ _haul_value() {
             COMPREPLY=() ;;
         --jobs)
             COMPREPLY=() ;;
+        --readahead)
+            COMPREPLY=() ;;
+        --limit)
+            COMPREPLY=() ;;
+        --control)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
+        --priority)
+            COMPREPLY=() ;;
         --progress)
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
         --stats)
@@ -50,6 +58,7 @@ _haul_options=(
     --symbolic-link -a --archive -d -p --preserve
     --preserve= --no-preserve= --attributes-only -Z --context --context=
     --reflink --reflink= --sparse= --engine= --buffer-size= --jobs=
+    --readahead --readahead= --limit= --yield --control= --priority=
     -v --verbose --debug --explain --progress --progress=
     --stats --stats= --help --version
 )

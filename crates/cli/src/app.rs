@@ -16,7 +16,9 @@ use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::exit;
+use crate::governor::Governor;
 use crate::help;
+use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use crate::record::Record;
 use crate::report::Report;
@@ -39,8 +41,8 @@ pub fn main() -> ExitCode {
         let mut warn = |message: &[u8]| report.complain(message);
         parse(arguments, persona, &Environment::of_process(), report.quoter(), &mut warn)
     };
-    let (plan, show) = match wanted {
-        Ok(Wanted::Copy(plan, show)) => (plan, show),
+    let (plan, show, manners) = match wanted {
+        Ok(Wanted::Copy(plan, show, manners)) => (plan, show, manners),
         Ok(Wanted::Help) => return print(&report, help::help(&name).as_bytes()),
         Ok(Wanted::Version) => return print(&report, help::version(persona).as_bytes()),
         Err(complaint) => {
@@ -58,8 +60,36 @@ pub fn main() -> ExitCode {
     };
     report.configure(show, plan.reflink, with_progress);
     raise_descriptor_limit();
-    let run = Command { report: Arc::new(report), plan: Arc::from(plan), persona };
+    if persona == Persona::Haul || manners.control.is_some() {
+        process_state::ignore_sigusr2();
+    }
+    let report = Arc::new(report);
+    if !behave(&report, &manners) {
+        return ExitCode::FAILURE;
+    }
+    let run = Command { report, plan: Arc::from(plan), persona };
     run.copy(started, show, &name)
+}
+
+/// Takes the place that the user wants the copy to have on this machine, before there are threads that would keep the old
+/// one. `false` if that is not possible; the user was told.
+fn behave(report: &Arc<Report>, manners: &Manners) -> bool {
+    if let Some(priority) = manners.priority
+        && let Err(errno) = priority.apply()
+    {
+        report.complain(format!("cannot set the priority: {}", words::strerror(errno)).as_bytes());
+        return false;
+    }
+    let (governor, yields) = Governor::new(Arc::clone(report), manners);
+    if let Err(error) = yields {
+        let idle = manners.priority.is_none() && Priority::Idle.apply().is_ok();
+        let instead = if idle { "; copying at idle priority instead" } else { "" };
+        report.complain(format!("warning: --yield is not possible here: {error}{instead}").as_bytes());
+    }
+    if let Some(Err(error)) = governor.map(Governor::start) {
+        report.complain(format!("warning: the limits cannot be changed while copying: {error}").as_bytes());
+    }
+    true
 }
 
 fn print(report: &Report, text: &[u8]) -> ExitCode {
@@ -90,6 +120,7 @@ impl Command {
             observer: &*self.report,
             confirm: &*self.report,
             cancel,
+            pace: self.report.pace().clone(),
             partials,
             xattr_rules: self.xattr_rules(),
         };
@@ -139,7 +170,8 @@ impl Command {
     fn print_stats(&self, show: Show, name: &OsString, summary: &Summary, started: Instant, status: u8) {
         let Some(format) = show.stats else { return };
         let name = name.to_string_lossy().into_owned();
-        let record = Record::new(name, summary, Usage::of_process(), started.elapsed(), i32::from(status));
+        let record =
+            Record::new(name, summary, self.report.pace(), Usage::of_process(), started.elapsed(), i32::from(status));
         let text = match format {
             StatsFormat::Text => record.text(summary),
             StatsFormat::Json => match record.json() {

@@ -9,6 +9,7 @@ pub enum Id {
     Backup,
     BufferSize,
     Context,
+    Control,
     CopyContents,
     Debug,
     Dereference,
@@ -20,6 +21,7 @@ pub enum Id {
     Interactive,
     Jobs,
     KeepDirectorySymlink,
+    Limit,
     Link,
     NoClobber,
     NoDereference,
@@ -29,7 +31,9 @@ pub enum Id {
     OneFileSystem,
     Parents,
     Preserve,
+    Priority,
     Progress,
+    Readahead,
     Recursive,
     Reflink,
     RemoveDestination,
@@ -42,6 +46,7 @@ pub enum Id {
     Update,
     Verbose,
     Version,
+    Yield,
 }
 
 /// Whether an option takes an argument, and what that is called in the documentation.
@@ -121,6 +126,8 @@ pub enum Values {
     Any,
     /// The name of a directory.
     Directory,
+    /// The name of a file.
+    File,
     /// One of these words.
     One(&'static [Choice]),
     /// A list of these words with commas between them.
@@ -132,7 +139,7 @@ impl Values {
     pub fn choices(self) -> &'static [Choice] {
         match self {
             Values::One(choices) | Values::List(choices) => choices,
-            Values::Any | Values::Directory => &[],
+            Values::Any | Values::Directory | Values::File => &[],
         }
     }
 }
@@ -535,6 +542,57 @@ pub const FLAGS: &[Flag] = &[
                   What stands at the destination already, and trees copied with -L, are dealt with by one thread.",
         ..Flag::new(Id::Jobs, Data)
     },
+    Flag {
+        long: "readahead",
+        argument: Optional("SIZE"),
+        origin: Origin::Haul,
+        help: "have the source read this far ahead of the copy",
+        details: "Without SIZE, 8M; at most 1G. For disks that need more than one request at a time while bytes are being \
+                  written. It does nothing for shared extents, direct I/O, FIFOs and the like.",
+        ..Flag::new(Id::Readahead, Data)
+    },
+    Flag {
+        long: "limit",
+        argument: Required("RATE[,IOPS]"),
+        origin: Origin::Haul,
+        help: "move at most RATE bytes, in at most IOPS operations, a second",
+        details: "RATE is a size as for --buffer-size, or a fraction like 1.5G; 0 or none is no limit. All threads share \
+                  both. An operation is a request for data to the kernel (a read, a write, a copy inside it), or a file, \
+                  directory or link that is made. Shared extents count as one operation and no bytes, holes as no bytes.",
+        ..Flag::new(Id::Limit, Data)
+    },
+    Flag {
+        long: "yield",
+        origin: Origin::Haul,
+        help: "go slower while other programs have to wait",
+        details: "Twice a second the copy pauses for a twentieth of a second. If others wait for input or output then, or \
+                  waited for a processor before, in more than 10% of the time, the rate is halved, down to 1 MiB and 10 \
+                  operations a second; below 5% it rises by a tenth each time. It takes the kernel's pressure-stall \
+                  figures; where there are none, the copy runs at idle priority instead, unless --priority is given.",
+        ..Flag::new(Id::Yield, Data)
+    },
+    Flag {
+        long: "control",
+        argument: Required("FILE"),
+        values: Values::File,
+        origin: Origin::Haul,
+        help: "change --limit and --yield while copying by writing to FILE",
+        details: "The words limit=RATE[,IOPS], yield=on and yield=off in FILE take effect when the copy begins, within a \
+                  second after FILE has changed, and at once on SIGUSR2. What it does not name stays as it was; so does \
+                  everything, with a warning, if it has any other word in it, but for comments from # to the end of a line. \
+                  FILE need not exist. Without this option haul ignores SIGUSR2, unless it was called as cp.",
+        ..Flag::new(Id::Control, Data)
+    },
+    Flag {
+        long: "priority",
+        argument: Required("N"),
+        origin: Origin::Haul,
+        help: "nice value of the copy, from -20 (first) to 19, or idle",
+        details: "The I/O priority goes with it: level (N + 20) / 5 of the best-effort class. With idle the copy gets what \
+                  nobody else wants, of processors (nice value 19) and of devices (idle class). I/O priorities need a \
+                  scheduler that heeds them, bfq or mq-deadline. If N takes privileges that are missing, nothing is copied.",
+        ..Flag::new(Id::Priority, Data)
+    },
     Flag { short: "v", long: "verbose", help: "name each file as it is copied", ..Flag::new(Id::Verbose, Output) },
     Flag {
         long: "debug",
@@ -571,37 +629,5 @@ pub const FLAGS: &[Flag] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use haul_copy::plan::EngineName;
-    use std::collections::HashSet;
-
-    #[test]
-    fn the_table_has_cps_long_options_and_no_others_of_that_age() {
-        let ours: HashSet<&str> =
-            FLAGS.iter().filter(|f| f.origin == Origin::Cp && !f.long.is_empty()).map(|f| f.long).collect();
-        let mut cps: HashSet<&str> = CP_ORDER.into();
-        assert!(cps.remove("path"));
-        assert_eq!(ours, cps);
-    }
-
-    #[test]
-    fn no_name_is_taken_twice() {
-        let mut seen = HashSet::new();
-        for flag in FLAGS {
-            assert!(seen.insert(format!("{:?}", flag.id)));
-            assert!(!(flag.short.is_empty() && flag.long.is_empty()));
-            assert!(flag.long.is_empty() || seen.insert(format!("--{}", flag.long)), "--{}", flag.long);
-            for letter in flag.short.chars() {
-                assert!(seen.insert(format!("-{letter}")), "-{letter}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_engine_can_be_chosen() {
-        let names: Vec<&str> = ENGINES.iter().map(|choice| choice.name).collect();
-        let engines = std::iter::once("auto").chain(EngineName::ALL.iter().map(|engine| engine.as_str()));
-        assert_eq!(names, engines.collect::<Vec<_>>());
-    }
-}
+#[path = "flags_tests.rs"]
+mod tests;

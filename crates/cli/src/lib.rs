@@ -11,7 +11,9 @@ pub mod flags;
 pub mod generate;
 
 pub mod getopt;
+pub mod governor;
 pub mod help;
+pub mod manners;
 pub mod options;
 pub mod progress;
 pub mod quote;

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use haul_copy::plan::{
     Backup, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan, Reflink, Sparse,
@@ -14,8 +14,12 @@ use haul_sys::rustix::fs::statfs;
 use crate::argmatch::choose;
 use crate::flags::{self, Choice, Flag, Id};
 use crate::getopt::{Found, Parser};
+use crate::manners::{Manners, Priority, parse_limit};
 use crate::quote::Quoter;
 use crate::size::parse_size;
+
+/// How far `--readahead` without SIZE is ahead.
+const READAHEAD: usize = 8 << 20;
 
 /// What the command was called as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +129,7 @@ pub struct Show {
 #[derive(Debug)]
 pub enum Wanted {
     /// A copy.
-    Copy(Box<Plan>, Show),
+    Copy(Box<Plan>, Show, Manners),
     /// `--help`.
     Help,
     /// `--version`.
@@ -171,13 +175,14 @@ pub fn parse(
     }
     draft.settle()?;
     draft.operands(parser.into_operands())?;
-    Ok(Wanted::Copy(Box::new(draft.plan), draft.show))
+    Ok(Wanted::Copy(Box::new(draft.plan), draft.show, draft.manners))
 }
 
 /// A plan while the options are read. What depends on several options, whatever their order, waits in fields of its own.
 struct Draft<'a> {
     plan: Plan,
     show: Show,
+    manners: Manners,
     persona: Persona,
     environment: &'a Environment,
     quoter: &'a Quoter,
@@ -210,6 +215,7 @@ impl<'a> Draft<'a> {
         Draft {
             plan: Plan { write_through_dangling_link: environment.posixly_correct, ..Plan::default() },
             show: Show { verbose: false, debug: false, explain: false, progress, stats: None },
+            manners: Manners::default(),
             persona,
             environment,
             quoter,
@@ -275,7 +281,12 @@ impl<'a> Draft<'a> {
             Id::Preserve => self.preserve(flag, value)?,
             Id::NoPreserve => self.attributes(flag, value.unwrap_or_default(), false)?,
             Id::Context => self.context(value),
-            Id::Reflink | Id::Sparse | Id::Engine | Id::BufferSize | Id::Jobs => self.data(flag, value)?,
+            Id::Reflink | Id::Sparse | Id::Engine | Id::BufferSize | Id::Readahead | Id::Jobs => {
+                self.data(flag, value)?
+            }
+            Id::Limit | Id::Priority => self.manners(flag, value.unwrap_or_default())?,
+            Id::Yield => self.manners.yields = true,
+            Id::Control => self.manners.control = value.map(PathBuf::from),
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));
             }
@@ -423,6 +434,10 @@ impl<'a> Draft<'a> {
                 let name = self.choice(flag, word)?;
                 self.plan.engine = name.parse().unwrap_or(EngineChoice::Auto);
             }
+            Id::Readahead => {
+                let size = value.map_or(Ok(READAHEAD), |word| self.number(flag, word, 1 << 30))?;
+                self.plan.readahead = Some(size as u64);
+            }
             Id::BufferSize => self.plan.buffer_size = Some(self.number(flag, word, 1 << 30)?),
             _ => self.plan.jobs = Some(self.number(flag, word, 65536)?),
         }
@@ -441,6 +456,17 @@ impl<'a> Draft<'a> {
             Some(number) if number > most => Err(about("", " too large")),
             Some(number) => usize::try_from(number).map_err(|_| about("", " too large")),
         }
+    }
+
+    fn manners(&mut self, flag: &Flag, word: &OsStr) -> Result<(), Complaint> {
+        let understood = match flag.id {
+            Id::Limit => parse_limit(word.as_bytes()).map(|limit| self.manners.limit = limit),
+            _ => word.to_str().and_then(Priority::parse).map(|priority| self.manners.priority = Some(priority)),
+        };
+        understood.ok_or_else(|| {
+            let argument = format!("invalid --{} argument ", flag.long).into_bytes();
+            fatal([argument, self.quoter.always(word.as_bytes())].concat())
+        })
     }
 
     fn showing(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {

@@ -18,7 +18,7 @@ fn parsed(line: &str) -> (Plan, Show) {
 
 fn parsed_in(environment: &Environment, line: &str) -> (Plan, Show) {
     match parse_as(Persona::Haul, environment, line) {
-        Ok(Wanted::Copy(plan, show)) => (*plan, show),
+        Ok(Wanted::Copy(plan, show, _)) => (*plan, show),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -287,7 +287,7 @@ fn what_is_shown_depends_on_options_and_name() {
     assert_eq!(show("--stats").stats, Some(StatsFormat::Text));
     assert_eq!(show("--stats=json").stats, Some(StatsFormat::Json));
     let as_cp = |line: &str| match parse_as(Persona::Cp, &environment(), line) {
-        Ok(Wanted::Copy(_, show)) => show.progress,
+        Ok(Wanted::Copy(_, show, _)) => show.progress,
         other => panic!("{other:?}"),
     };
     assert_eq!(as_cp("a b"), When::Never);
@@ -311,5 +311,43 @@ fn a_path_that_ends_in_cp_is_cp() {
         ("cp/haul", Persona::Haul),
     ] {
         assert_eq!(Persona::of(OsStr::new(name)), persona, "{name}");
+    }
+}
+
+fn manners(options: &str) -> Manners {
+    match parse_as(Persona::Haul, &environment(), &format!("{options} a b")) {
+        Ok(Wanted::Copy(_, _, manners)) => manners,
+        other => panic!("{options}: {other:?}"),
+    }
+}
+
+#[test]
+fn manners_are_what_the_options_say() {
+    use haul_copy::pace::Limit;
+    assert_eq!(manners(""), Manners::default());
+    let expected = Manners {
+        limit: Limit { bytes: Some(3 << 19), operations: Some(100) },
+        control: Some("file".into()),
+        yields: true,
+        priority: Some(Priority::Nice(-5)),
+    };
+    assert_eq!(manners("--limit=1.5M,100 --control=file --yield --priority=-5"), expected);
+    assert_eq!(manners("--limit=1M --limit=none").limit, Limit::NONE, "the last one counts");
+    assert_eq!(manners("--priority idle").priority, Some(Priority::Idle));
+    assert_eq!(plan("--readahead").readahead, Some(8 << 20));
+    assert_eq!(plan("--readahead=1M").readahead, Some(1 << 20));
+    assert_eq!(plan("").readahead, None);
+}
+
+#[test]
+fn manners_that_mean_nothing_are_refused() {
+    for (line, message) in [
+        ("--limit=fast a b", "invalid --limit argument 'fast'"),
+        ("--limit= a b", "invalid --limit argument ''"),
+        ("--priority=20 a b", "invalid --priority argument '20'"),
+        ("--readahead=0 a b", "invalid --readahead argument '0'"),
+        ("--readahead=2G a b", "--readahead argument '2G' too large"),
+    ] {
+        assert_eq!(refused(line), message);
     }
 }

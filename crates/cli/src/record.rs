@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use haul_copy::moved::Moved;
+use haul_copy::pace::Pace;
 use haul_copy::run::Summary;
 use haul_copy::stats::{EngineStats, Stats};
 use haul_sys::process_state::Usage;
 use serde::Serialize;
 
+use crate::manners::pace_words;
 use crate::size::human_size;
 use crate::words::ways;
 
@@ -37,6 +39,10 @@ pub struct Record {
     files: Files,
     bytes: Bytes,
     engines: BTreeMap<&'static str, Engine>,
+    limit: Limit,
+    /// The limit for people, if there is any.
+    #[serde(skip)]
+    pace: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,6 +53,14 @@ struct Files {
     hard_links: u64,
     special: u64,
     skipped: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Limit {
+    bytes_per_second: Option<u64>,
+    operations_per_second: Option<u64>,
+    r#yield: bool,
+    waited_seconds: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,8 +99,16 @@ impl From<&EngineStats> for Engine {
 
 impl Record {
     /// The record of a run that took so long and ends with this status.
-    pub fn new(program: String, summary: &Summary, usage: Usage, wall: Duration, exit_status: i32) -> Record {
+    pub fn new(
+        program: String,
+        summary: &Summary,
+        pace: &Pace,
+        usage: Usage,
+        wall: Duration,
+        exit_status: i32,
+    ) -> Record {
         let stats = &summary.stats;
+        let limit = pace.limit();
         Record {
             record: "haul-stats",
             version: VERSION,
@@ -106,6 +128,13 @@ impl Record {
             files: files(stats),
             bytes: stats.moved.into(),
             engines: stats.engines.iter().map(|(name, engine)| (name.as_str(), engine.into())).collect(),
+            limit: Limit {
+                bytes_per_second: limit.bytes,
+                operations_per_second: limit.operations,
+                r#yield: pace.is_yielding(),
+                waited_seconds: pace.waited().as_secs_f64(),
+            },
+            pace: pace_words(pace),
         }
     }
 
@@ -141,6 +170,11 @@ impl Record {
                 self.walk_seconds, self.data_seconds, self.metadata_seconds
             ),
         );
+        let waited = self.limit.waited_seconds;
+        if self.pace.is_some() || waited > 0.0 {
+            let pace = self.pace.as_deref().unwrap_or("none");
+            line("limit", format!("{pace}; {waited:.3} s of waiting"));
+        }
         line("CPU", format!("{:.3} s user, {:.3} s system", self.user_seconds, self.system_seconds));
         line("memory", format!("{} at most", human_size(self.peak_memory_bytes)));
         let cancelled = if self.cancelled { ", stopped before the end" } else { "" };
@@ -192,6 +226,10 @@ mod tests {
         Summary { failed: true, stats, ..Summary::default() }
     }
 
+    fn pace() -> Pace {
+        Pace::new(haul_copy::pace::Limit { bytes: Some(1 << 20), operations: None })
+    }
+
     fn usage() -> Usage {
         Usage { user: Duration::from_millis(250), system: Duration::from_secs(1), peak_memory: 8 << 20 }
     }
@@ -199,7 +237,7 @@ mod tests {
     #[test]
     fn the_json_record_has_every_documented_field() {
         let summary = summary();
-        let record = Record::new("haul".into(), &summary, usage(), Duration::from_secs(2), 1);
+        let record = Record::new("haul".into(), &summary, &pace(), usage(), Duration::from_secs(2), 1);
         let json: serde_json::Value =
             serde_json::from_str(&record.json().expect("serializes")).expect("what was printed is JSON");
         for (field, value) in [
@@ -217,6 +255,10 @@ mod tests {
             ("/bytes/holes", "1024"),
             ("/engines/read-write/refusals", "1"),
             ("/engines/read-write/bytes/written", "4096"),
+            ("/limit/bytes_per_second", "1048576"),
+            ("/limit/operations_per_second", "null"),
+            ("/limit/yield", "false"),
+            ("/limit/waited_seconds", "0.0"),
         ] {
             assert_eq!(json.pointer(field).map(ToString::to_string).as_deref(), Some(value), "{field}");
         }
@@ -229,12 +271,13 @@ mod tests {
     #[test]
     fn the_text_names_only_what_there_was() {
         let summary = summary();
-        let text = Record::new("haul".into(), &summary, usage(), Duration::from_secs(2), 1).text(&summary);
+        let text = Record::new("haul".into(), &summary, &pace(), usage(), Duration::from_secs(2), 1).text(&summary);
         assert!(text.contains("files         3 regular\n"), "{text}");
         assert!(
             text.contains("  read-write  2 files: 4.0 KiB read and written, 1.0 KiB of holes, 1 refusals"),
             "{text}"
         );
+        assert!(text.contains("limit         1.0 MiB/s; 0.000 s of waiting\n"), "{text}");
         assert!(!text.contains("directories"), "{text}");
     }
 }

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
+use haul_copy::pace::Pace;
 use haul_copy::plan::Reflink;
 use haul_copy::run::Cancel;
 use haul_sys::Errno;
 use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
+use crate::manners::pace_words;
 use crate::options::Show;
 use crate::progress::Progress;
 use crate::quote::Quoter;
@@ -26,6 +28,7 @@ pub struct Report {
     reflink: Reflink,
     progress: Option<Progress>,
     cancel: Cancel,
+    pace: Pace,
 }
 
 impl Report {
@@ -34,6 +37,7 @@ impl Report {
         Report {
             name,
             cancel: Cancel::default(),
+            pace: Pace::default(),
             quoter: Quoter::from_environment(),
             screen: Mutex::new(Screen::of_process()),
             show: None,
@@ -52,6 +56,11 @@ impl Report {
     /// What stops the run, and a question with it.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
+    }
+
+    /// How fast the run may go.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// How names are quoted.
@@ -152,7 +161,11 @@ impl Observer for Report {
                     self.screen().print(words::debug_line(report, self.reflink).as_bytes());
                 }
                 if self.show.is_some_and(|show| show.explain) {
-                    self.screen().print(&words::explanation(report, &self.quoter));
+                    let mut text = words::explanation(report, &self.quoter);
+                    if let Some(pace) = pace_words(&self.pace) {
+                        text.extend(format!("  limit: {pace}\n").as_bytes());
+                    }
+                    self.screen().print(&text);
                 }
             }
             _ => {}

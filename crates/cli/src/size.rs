@@ -18,6 +18,21 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
     number.checked_mul(base.pow(u32::try_from(power).ok()?))
 }
 
+/// The same with an optional fraction after a point: `1.5G`. A part of a byte is left out.
+pub fn parse_decimal_size(text: &[u8]) -> Option<u64> {
+    let Some(point) = text.iter().position(|byte| *byte == b'.') else { return parse_size(text) };
+    let (whole, rest) = (&text[..point], &text[point + 1..]);
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (fraction, unit) = rest.split_at(digits);
+    // More digits than these mean nothing.
+    if whole.is_empty() || fraction.is_empty() || fraction.len() > 18 || !whole.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let one = parse_size(&[b"1", unit].concat())?;
+    let fraction = u128::from(parse_size(fraction)?) * u128::from(one) / 10u128.pow(u32::try_from(digits).ok()?);
+    parse_size(&[whole, unit].concat())?.checked_add(u64::try_from(fraction).ok()?)
+}
+
 /// A count of bytes with three digits or a little more, for people.
 pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -57,6 +72,26 @@ mod tests {
             ("18446744073709551615K", None),
         ] {
             assert_eq!(parse_size(text.as_bytes()), size, "{text}");
+        }
+    }
+
+    #[test]
+    fn fractions_of_units_are_understood() {
+        for (text, size) in [
+            ("1.5G", Some(3 << 29)),
+            ("0.25KB", Some(250)),
+            ("8M", Some(8 << 20)),
+            ("1.9", Some(1)),
+            ("0.000000000000000001T", Some(0)),
+            ("1.", None),
+            (".5M", None),
+            ("1.5.5M", None),
+            ("1.5X", None),
+            ("-1.5M", None),
+            ("1.-5M", None),
+            ("18446744073709551615.5K", None),
+        ] {
+            assert_eq!(parse_decimal_size(text.as_bytes()), size, "{text}");
         }
     }
 

@@ -89,6 +89,7 @@ impl Watcher {
             let next = [deadline, next_drawing].into_iter().flatten().min();
             if self.signal_arrives(next) {
                 let second = deadline.is_some();
+                self.report.pace().wake();
                 deadline.get_or_insert_with(|| Instant::now() + GRACE);
                 if second {
                     break;

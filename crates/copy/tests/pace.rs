@@ -154,7 +154,7 @@ fn every_file_made_and_every_request_is_an_operation() {
     assert!(!copy(&plan, &pace, None).failed);
     let operations = pace.done().operations;
     // A file and its directory, and one request to read and one to write at least.
-    assert!(operations >= 1 + 40 * 3, "{operations}");
+    assert!(operations > 40 * 3, "{operations}");
     // The last ones are not waited for.
     let due = operations as f64 / 10.0;
     assert!((due - 1.0..=due + 0.2).contains(&dial.seconds()), "{} for {operations}", dial.seconds());

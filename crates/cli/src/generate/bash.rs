@@ -31,6 +31,7 @@ fn values() -> String {
         };
         let action = match flag.values {
             Values::Any => "COMPREPLY=()".to_owned(),
+            Values::File => "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$value\")".to_owned(),
             Values::Directory => "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$value\")".to_owned(),
             Values::One(_) => {
                 format!("mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$value\")", words(flag).join(" "))

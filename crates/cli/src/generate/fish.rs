@@ -38,6 +38,7 @@ fn arguments(flag: &Flag) -> String {
     match flag.values {
         _ if flag.argument == Argument::None => String::new(),
         Values::Any => format!("{required} -f"),
+        Values::File => format!("{required} -F"),
         Values::Directory => format!("{required} -f -a '(__fish_complete_directories)'"),
         Values::List(_) => format!("{required} -f -a '(__fish_append , {})'", words(flag).join(" ")),
         Values::One(choices) => {

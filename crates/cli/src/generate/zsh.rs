@@ -40,6 +40,7 @@ fn action(flag: &Flag) -> String {
     match flag.values {
         Values::Any => " ".to_owned(),
         Values::Directory => "_directories".to_owned(),
+        Values::File => "_files".to_owned(),
         Values::List(_) => format!("_sequence compadd - {}", words(flag).join(" ")),
         Values::One(choices) => {
             let words = choices.iter().map(|choice| format!("{}\\:\"{}\"", choice.name, escaped(choice.help)));
