@@ -59,7 +59,7 @@ impl Scratch {
             }
         }
         let files = fs::read_dir(&self.path).map_or(0, Iterator::count);
-        self.free()?;
+        free(&self.path)?;
         if !ours.is_empty() {
             return Err(format!("the tests left {} mounts or loop devices behind", ours.len()));
         }
@@ -68,32 +68,32 @@ impl Scratch {
             count => format!("no mounts or loop devices left; removed {count} temporary files or directories"),
         })
     }
+}
 
-    fn free(&self) -> Result {
-        let mut mounts: Vec<PathBuf> = mounts()?.into_iter().filter(|mount| mount.starts_with(&self.path)).collect();
-        mounts.reverse();
-        for mount in mounts {
-            shell::run(shell::command("umount").arg("--lazy").arg(mount))?;
+/// Unmounts what is mounted below a directory, frees the loop devices on files in it, and removes it.
+///
+/// # Errors
+/// When something resists.
+pub fn free(dir: &Path) -> Result {
+    let mut mounts: Vec<PathBuf> = mounts()?.into_iter().filter(|mount| mount.starts_with(dir)).collect();
+    mounts.reverse();
+    for mount in mounts {
+        shell::run(shell::command("umount").arg("--lazy").arg(mount))?;
+    }
+    for (device, backing) in loops() {
+        if backing.starts_with(dir) {
+            shell::run(shell::command("losetup").arg("--detach").arg(device))?;
         }
-        for (device, backing) in loops() {
-            if backing.starts_with(&self.path) {
-                shell::run(shell::command("losetup").arg("--detach").arg(device))?;
-            }
+    }
+    // Some tests leave immutable or append-only files when they fail; chattr is there if they could make them.
+    if dir.exists() && fs::remove_dir_all(dir).is_err() && shell::has("chattr") {
+        shell::command("chattr").args(["-R", "-f", "-i", "-a"]).arg(dir).status().map_err(|e| e.to_string())?;
+    }
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", dir.display()))
         }
-        // Some tests leave immutable or append-only files when they fail; chattr is there if they could make them.
-        if fs::remove_dir_all(&self.path).is_err() && shell::has("chattr") {
-            shell::command("chattr")
-                .args(["-R", "-f", "-i", "-a"])
-                .arg(&self.path)
-                .status()
-                .map_err(|e| e.to_string())?;
-        }
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(format!("cannot remove {}: {error}", self.path.display()))
-            }
-            _ => Ok(()),
-        }
+        _ => Ok(()),
     }
 }
 

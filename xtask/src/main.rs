@@ -23,6 +23,11 @@ Usage: cargo xtask TASK
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
                    one file: haul against cp, on the filesystem of the temporary directory and, as root, on
                    ext4, XFS and btrfs in loop images; prints tables
+  bench peers [--only WORKLOAD,...] [--programs NAME,...] [--engine NAME,...] [--runs N] [--scale FACTOR]
+              [--dir DIR] [--space SIZE] [--settle SECONDS] [--timeout SECONDS] [--haul PROGRAM]
+              [--json FILE] [--from FILE] [--profile] [--list]
+                   haul against every other copier, which it installs, in every workload of docs/performance.md;
+                   checks every copy, prints tables; --list names workloads and programs, --from shows saved results
   help             this
 ";
 
@@ -41,6 +46,10 @@ fn main() -> ExitCode {
         // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
         "touch-memory" => bench::memory::touch(rest),
         "fresh-data" => bench::limit::process(rest),
+        "peers-make" => bench::peers::sources::process(rest),
+        "peers-read" => bench::peers::sources::read(rest),
+        "peers-compare" => bench::peers::compare::process(rest),
+        "peers-guard" => bench::peers::guard::process(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

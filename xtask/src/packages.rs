@@ -1,6 +1,6 @@
 //! The Debian packages that the tests need. The list is here and nowhere else.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::shell::{self, Result};
 
@@ -59,6 +59,24 @@ pub fn install() -> Result<String> {
     }
 }
 
+/// Installs one package that is not for the tests.
+///
+/// # Errors
+/// When that does not work.
+pub fn install_one(name: &str) -> Result {
+    if !shell::has("apt-get") {
+        return Err(format!("this is no Debian, so {name} must be installed by hand"));
+    }
+    // The lists may be there already, and may not be reachable.
+    let mut install = apt_get()?;
+    install.args(["install", "--yes", "--no-install-recommends", name]).stdout(Stdio::null());
+    if shell::run(&mut install).is_ok() {
+        return Ok(());
+    }
+    shell::run(apt_get()?.arg("update").stdout(Stdio::null()))?;
+    shell::run(&mut install)
+}
+
 fn apt_get() -> Result<Command> {
     let quiet = ["--quiet", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120"];
     if shell::is_root() {
@@ -68,7 +86,7 @@ fn apt_get() -> Result<Command> {
     }
     if !shell::has("sudo") {
         return Err(
-            "packages are missing, and this is neither root nor is there sudo; run `cargo xtask test` as root".into()
+            "packages are missing, and this is neither root nor is there sudo; run `cargo xtask` as root".into()
         );
     }
     let mut command = shell::command("sudo");

@@ -60,10 +60,15 @@ pub fn line(command: &Command) -> String {
 
 /// Whether a program is there, also in the directories that only root has in its path.
 pub fn has(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// Where a program is.
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = search_path();
-    std::env::split_paths(&path).any(|dir| {
-        dir.join(program).metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    })
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
 }
 
 /// Whether this process runs as root.

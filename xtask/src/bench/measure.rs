@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use haul_sys::child;
 use haul_sys::rustix::fs::{Advice, fadvise, syncfs};
 
-use super::machine;
+use super::machine::Load;
 use crate::shell::{self, Result};
 
 const BUFFER: usize = 1 << 20;
@@ -66,7 +66,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
     let mut words = program.words.iter();
     let mut command = shell::command(words.next().ok_or("a program without a name")?);
     command.args(words).arg(source).arg(dest).stdout(Stdio::null()).stderr(Stdio::piped());
-    let load = machine::user_time()?;
+    let load = Load::now()?;
     let start = Instant::now();
     let mut process = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.name))?;
     let mut said = String::new();
@@ -78,7 +78,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
     let returned = start.elapsed();
     sync()?;
     let durable = start.elapsed();
-    let load = machine::user_time()?.saturating_sub(load);
+    let load = Load::now()?.since(load);
     let status = ExitStatus::from_raw(ended.status);
     if !status.success() {
         return Ok(Run::Refused(format!("{status}: {}", said.lines().next().unwrap_or_default())));
@@ -90,14 +90,12 @@ pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
         return Err(format!("{} made a WRONG COPY: {} differs", program.name, dest.display()));
     }
     drop_from_cache(dest)?;
-    let other = load.saturating_sub(ended.user);
     Ok(Run::Measured(Sample {
         returned,
         durable,
         cpu: ended.user + ended.system,
         max_rss_kib: ended.max_rss_kib,
-        // The kernel counts in hundredths of a second, so less than three of them prove nothing.
-        disturbed: other > (durable / 20).max(Duration::from_millis(30)),
+        disturbed: load.disturbs(ended.user, durable),
     }))
 }
 

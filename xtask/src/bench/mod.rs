@@ -9,6 +9,7 @@ pub mod limit;
 pub mod machine;
 pub mod measure;
 pub mod memory;
+pub mod peers;
 pub mod place;
 pub mod report;
 mod single_file;
@@ -22,8 +23,9 @@ use crate::shell::Result;
 pub fn run(args: &[String]) -> Result {
     match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("single-file", rest)) => single_file::run(&Options::parse(rest)?),
-        Some((other, _)) => Err(format!("no benchmark {other:?}; there is: single-file")),
-        None => Err("which benchmark? There is: single-file".into()),
+        Some(("peers", rest)) => peers::run(rest),
+        Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers")),
+        None => Err("which benchmark? There are: single-file, peers".into()),
     }
 }
 

@@ -84,7 +84,20 @@ impl Place {
     /// # Errors
     /// When it cannot be made or mounted.
     pub fn image(image: &Image, space: u64) -> Result<Place> {
-        let dir = scratch(image.name)?;
+        Place::image_at(scratch(image.name)?, image, space)
+    }
+
+    /// The same with image and mount in `base` instead of the temporary directory.
+    ///
+    /// # Errors
+    /// When it cannot be made or mounted.
+    pub fn image_in(base: &Path, image: &Image, space: u64) -> Result<Place> {
+        let dir = base.join(image.name);
+        fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+        Place::image_at(dir, image, space)
+    }
+
+    fn image_at(dir: PathBuf, image: &Image, space: u64) -> Result<Place> {
         let mut place = Place { title: format!("{}: in a loop image, direct I/O", image.name), dir, mounted: false };
         match place.make(image, space) {
             Ok(()) => Ok(place),

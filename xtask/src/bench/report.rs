@@ -20,8 +20,10 @@ pub struct Row {
 pub struct Spread {
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,
-    min: f64,
-    max: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
 }
 
 impl Spread {
@@ -36,7 +38,8 @@ impl Spread {
         Some(Spread { median, min, max })
     }
 
-    fn seconds(self) -> String {
+    /// `median (min-max)` in seconds.
+    pub fn seconds(self) -> String {
         format!("{} ({}-{})", seconds(self.median), seconds(self.min), seconds(self.max))
     }
 }
@@ -91,7 +94,7 @@ pub fn table(title: &str, rows: &[Row], limit: Option<Duration>) -> String {
 }
 
 /// Three digits that matter.
-fn seconds(time: f64) -> String {
+pub fn seconds(time: f64) -> String {
     match time {
         time if time < 0.1 => format!("{time:.4}"),
         time if time < 10.0 => format!("{time:.2}"),

@@ -1,0 +1,204 @@
+//! `cargo xtask bench peers`: haul against every peer, in every workload that its speed is promised for.
+//!
+//! It keeps to the rules of [`super`]. The programs run in processes that this one measures; everything that needs
+//! memory (sources, comparisons) is done by helpers, since Linux counts the parent's memory to what it starts.
+
+pub mod compare;
+pub mod guard;
+mod install;
+mod options;
+mod profile;
+mod programs;
+mod record;
+mod row;
+mod scene;
+pub mod sources;
+mod table;
+mod target;
+mod timed;
+mod workload;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::guard::Guard;
+use self::install::Peer;
+use self::options::Options;
+use self::programs::{Program, Shape};
+use self::record::Table;
+use self::workload::Workload;
+use super::{machine, place};
+use crate::shell::{self, Result};
+
+/// Engines that the matrix times beside haul's own choice, if this haul has them.
+const ASYNCHRONOUS: &[&str] = &["io-uring", "linux-aio", "posix-aio"];
+
+/// Measures what the options name and prints tables.
+///
+/// # Errors
+/// When the machinery fails, or cp or haul copied wrongly or not at all.
+pub fn run(args: &[String]) -> Result {
+    let options = Options::parse(args)?;
+    let workloads = workload::chosen(&options)?;
+    if options.list {
+        for workload in &workloads {
+            println!("{:16} {}", workload.name, workload.title);
+        }
+        println!("programs: {}", install::names().join(", "));
+        return Ok(());
+    }
+    if let Some(file) = &options.from {
+        return show(file);
+    }
+    if let Some(unknown) = options.programs.iter().find(|name| !install::names().contains(&name.as_str())) {
+        return Err(format!("no program {unknown:?}; there are: {}", install::names().join(", ")));
+    }
+    let haul = haul(&options)?;
+    // The peers are installed before, since a process in the namespace starts from the beginning.
+    let wanted = |name: &str| {
+        let asked = options.programs.is_empty() || options.programs.iter().any(|program| program == name);
+        asked || (name == "cp" && !options.profile)
+    };
+    let (peers, missing) = install::all(&haul, &wanted);
+    if let Some(vital) = missing.iter().find(|missing| ["cp", "haul"].contains(&missing.name)) {
+        return Err(format!("{}: {}", vital.name, vital.why));
+    }
+    place::enter_namespace()?;
+
+    let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = base.join(format!("haul-peers-{}", std::process::id()));
+    fs::create_dir(&scratch).map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
+    let guard = Guard::over(&scratch)?;
+    let outcome = measure(&workloads, &options, &haul, (&peers, &missing), &scratch, &guard);
+    guard.finish()?;
+    outcome
+}
+
+/// The haul to measure, built if none is given.
+fn haul(options: &Options) -> Result<PathBuf> {
+    if let Some(haul) = &options.haul {
+        return Ok(haul.clone());
+    }
+    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
+    Ok(shell::target().join("release/haul"))
+}
+
+fn measure(
+    workloads: &[Workload],
+    options: &Options,
+    haul: &Path,
+    (peers, missing): (&[Peer], &[install::Missing]),
+    scratch: &Path,
+    guard: &Guard,
+) -> Result {
+    let mut about = vec![format!("{}.", machine::describe(haul)?)];
+    about.push(format!("Files on {} in {}.", scene::kind(scratch)?, scratch.parent().unwrap_or(scratch).display()));
+    about.push(format!("{} runs, order rotating, scale {}.", options.runs, options.scale));
+    about.extend(table::programs(peers, missing));
+    if scene::kind(scratch)? != "ext4" {
+        about.push("**Not on ext4**: the rows about ext4 are about this filesystem; use --dir.".into());
+    }
+    println!("{}\n", about.join("\n"));
+    let mut tables: Vec<Table> = Vec::new();
+    for workload in workloads {
+        let images = [workload.from, workload.to].iter().any(|fs| *fs != workload::Fs::Dir);
+        if (images || workload.cold) && !shell::is_root() {
+            println!("Not measured, since this is not root: {}.\n", workload.name);
+            continue;
+        }
+        eprintln!("{}: {}", workload.name, workload.title);
+        let programs = programs_for(workload, peers, options, haul, scratch)?;
+        if options.profile {
+            println!("{}", row::profile(workload, &programs, options, scratch)?);
+            continue;
+        }
+        let table = row::measure(workload, &programs, options, scratch, guard)?;
+        println!("{}", table::workload(&table));
+        tables.push(table);
+        if let Some(file) = &options.json {
+            save(file, &about, &tables)?;
+        }
+    }
+    if options.profile {
+        return Ok(());
+    }
+    println!("{}", overview(&tables));
+    let bad = tables.iter().filter(|table| target::pair(table).is_none()).map(|table| table.name.as_str());
+    let bad: Vec<&str> = bad.collect();
+    if bad.is_empty() { Ok(()) } else { Err(format!("no right copies by cp and haul in: {}", bad.join(", "))) }
+}
+
+fn programs_for(
+    workload: &Workload,
+    peers: &[Peer],
+    options: &Options,
+    haul: &Path,
+    scratch: &Path,
+) -> Result<Vec<Program>> {
+    let mut engines = Vec::new();
+    let matrix = ASYNCHRONOUS.iter().map(|&name| name.to_owned()).filter(|_| workload.shape == Shape::Matrix);
+    for engine in options.engines.iter().cloned().chain(matrix) {
+        if engines.contains(&engine) {
+            continue;
+        }
+        if knows(haul, &engine, scratch)? {
+            engines.push(engine);
+        } else {
+            println!("This haul has no engine {engine}, or it cannot copy a small file with it.\n");
+        }
+    }
+    Ok(programs::of(workload.shape, peers, &engines, workload.limit))
+}
+
+/// Whether this haul copies a small file with an engine.
+fn knows(haul: &Path, engine: &str, scratch: &Path) -> Result<bool> {
+    let (source, dest) = (scratch.join("small"), scratch.join("small-copy"));
+    fs::write(&source, vec![b'x'; 1 << 20]).map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut command = shell::command(haul);
+    command.arg(format!("--engine={engine}")).arg(&source).arg(&dest);
+    let output = command.output().map_err(|error| format!("cannot run haul: {error}"))?;
+    for file in [source, dest] {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(format!("{}: {error}", file.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(output.status.success())
+}
+
+/// The summary, and the cells of each group side by side.
+fn overview(tables: &[Table]) -> String {
+    let mut text = String::new();
+    let mut groups: Vec<&str> =
+        tables.iter().map(|table| table.group.as_str()).filter(|name| !name.is_empty()).collect();
+    groups.dedup();
+    for name in groups {
+        let cells: Vec<&Table> = tables.iter().filter(|table| table.group == name).collect();
+        text += &format!("{}\n", table::group(name, &cells));
+    }
+    text + &table::summary(tables)
+}
+
+/// Puts the new results into a file, in which older ones of other workloads stay.
+fn save(file: &Path, about: &[String], tables: &[Table]) -> Result {
+    let older = match fs::read_to_string(file) {
+        Ok(text) => record::read(&text)?.1,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(format!("{}: {error}", file.display())),
+    };
+    let text = record::write(about, &record::merge(older, tables));
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn show(file: &Path) -> Result {
+    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let (about, tables) = record::read(&text)?;
+    println!("{}\n", about.join("\n"));
+    for one in &tables {
+        println!("{}", table::workload(one));
+    }
+    println!("{}", overview(&tables));
+    Ok(())
+}

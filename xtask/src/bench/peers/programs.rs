@@ -1,0 +1,239 @@
+//! How each peer is told to do each kind of copy.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::install::Peer;
+
+/// A kind of copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A directory, contents only.
+    Tree,
+    /// A directory with all metadata.
+    Archive,
+    /// A regular file.
+    File,
+    /// A regular file whose holes should stay holes.
+    Sparse,
+    /// A small file, many times one after another.
+    Starts,
+    /// A directory of equal files, with the asynchronous engines.
+    Matrix,
+}
+
+/// A peer, the kind of copy, and the words after the program's name.
+type Line = (&'static str, Shape, &'static [&'static str]);
+
+/// Stands for the source.
+const S: &str = "{source}";
+/// Stands for the destination, which does not exist yet and has the same name as the source.
+const D: &str = "{dest}";
+/// Stands for the directory that the source is in.
+const FROM: &str = "{from}";
+/// Stands for the name that source and destination have.
+const NAME: &str = "{name}";
+/// Stands for the directory that the destination will be in.
+const INTO: &str = "{into}";
+/// Stands for the program, where it is not the first word.
+const PROGRAM: &str = "{program}";
+/// As the first word, stands for a shell; the other words follow as its arguments.
+const SHELL: &str = "{shell}";
+
+const PIPE: &str = r#""$0" -C "$1" -cf - "$2" | "$0" -C "$3" -xf -"#;
+const PIPE_ALL: &str = r#""$0" -C "$1" --acls --xattrs --xattrs-include='*' --numeric-owner -cf - "$2" |
+    "$0" -C "$3" --acls --xattrs --xattrs-include='*' --numeric-owner -p -xf -"#;
+const PIPE_SPARSE: &str = r#""$0" -C "$1" -S -cf - "$2" | "$0" -C "$3" -xf -"#;
+
+const LINES: &[Line] = &[
+    ("cp", Shape::Tree, &["-r", S, D]),
+    ("haul", Shape::Tree, &["-r", S, D]),
+    ("uutils", Shape::Tree, &["-r", S, D]),
+    ("xcp", Shape::Tree, &["-r", "--no-progress", S, D]),
+    ("cpz", Shape::Tree, &[S, D]),
+    ("fcp", Shape::Tree, &[S, D]),
+    ("rsync", Shape::Tree, &["-r", "{source}/", D]),
+    ("rclone", Shape::Tree, &["copy", "--config=", "--create-empty-src-dirs", S, D]),
+    ("tar", Shape::Tree, &[SHELL, "-c", PIPE, PROGRAM, FROM, NAME, INTO]),
+    ("cp", Shape::Archive, &["-a", S, D]),
+    ("haul", Shape::Archive, &["-a", S, D]),
+    ("uutils", Shape::Archive, &["-a", S, D]),
+    ("xcp", Shape::Archive, &["-r", "--ownership", "--no-progress", S, D]),
+    ("cpz", Shape::Archive, &[S, D]),
+    ("fcp", Shape::Archive, &[S, D]),
+    ("rsync", Shape::Archive, &["-aHAX", "{source}/", D]),
+    ("rclone", Shape::Archive, &["copy", "--config=", "--metadata", "--links", "--create-empty-src-dirs", S, D]),
+    ("tar", Shape::Archive, &[SHELL, "-c", PIPE_ALL, PROGRAM, FROM, NAME, INTO]),
+    ("cp", Shape::File, &[S, D]),
+    ("haul", Shape::File, &[S, D]),
+    ("uutils", Shape::File, &[S, D]),
+    ("xcp", Shape::File, &["--no-progress", S, D]),
+    ("cpz", Shape::File, &[S, D]),
+    ("fcp", Shape::File, &[S, D]),
+    ("rsync", Shape::File, &[S, D]),
+    ("rclone", Shape::File, &["copyto", "--config=", S, D]),
+    ("dd", Shape::File, &["bs=8M", "if={source}", "of={dest}"]),
+    ("dd", Shape::File, &["bs=8M", "iflag=direct", "oflag=direct", "if={source}", "of={dest}"]),
+    ("cp", Shape::Sparse, &[S, D]),
+    ("haul", Shape::Sparse, &[S, D]),
+    ("uutils", Shape::Sparse, &[S, D]),
+    ("xcp", Shape::Sparse, &["--no-progress", S, D]),
+    ("tar", Shape::Sparse, &[SHELL, "-c", PIPE_SPARSE, PROGRAM, FROM, NAME, INTO]),
+    ("qemu-img", Shape::Sparse, &["convert", "-f", "raw", "-O", "raw", S, D]),
+    ("dd", Shape::Sparse, &["bs=64k", "conv=sparse", "if={source}", "of={dest}"]),
+    ("cp", Shape::Starts, &[S, D]),
+    ("haul", Shape::Starts, &[S, D]),
+    ("uutils", Shape::Starts, &[S, D]),
+    ("xcp", Shape::Starts, &["--no-progress", S, D]),
+    ("cpz", Shape::Starts, &[S, D]),
+    ("fcp", Shape::Starts, &[S, D]),
+    ("rsync", Shape::Starts, &[S, D]),
+    ("rclone", Shape::Starts, &["copyto", "--config=", S, D]),
+    ("dd", Shape::Starts, &["if={source}", "of={dest}"]),
+    ("cp", Shape::Matrix, &["-r", S, D]),
+    ("haul", Shape::Matrix, &["-r", S, D]),
+];
+
+/// A program with its options, to which source and destination are given for each run.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its name in the tables: the peer and its options.
+    pub name: String,
+    /// The peer.
+    pub peer: Peer,
+    /// What it does.
+    pub task: Task,
+}
+
+/// What a program of the tables does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// Copies, with these words.
+    Copy(Vec<String>),
+    /// Copies nothing: writes as much fresh data as fast as the device can.
+    Limit,
+}
+
+/// The programs for a kind of copy, cp first. `engines` are those of haul to be timed beside its own choice; `limit`
+/// adds the limit of the device.
+pub fn of(shape: Shape, peers: &[Peer], engines: &[String], limit: bool) -> Vec<Program> {
+    let mut programs = Vec::new();
+    for &(name, _, words) in LINES.iter().filter(|line| line.1 == shape) {
+        let Some(peer) = peers.iter().find(|peer| peer.name == name) else { continue };
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        programs.push(Program { name: shown(name, &words), peer: peer.clone(), task: Task::Copy(words.clone()) });
+        if name != "haul" {
+            continue;
+        }
+        for engine in engines {
+            let mut forced = vec![format!("--engine={engine}")];
+            forced.extend(words.iter().cloned());
+            programs.push(Program { name: shown(name, &forced), peer: peer.clone(), task: Task::Copy(forced) });
+        }
+    }
+    if let Some(fio) = peers.iter().find(|peer| peer.name == "fio").filter(|_| limit) {
+        programs.push(Program { name: "device limit (fio)".into(), peer: fio.clone(), task: Task::Limit });
+    }
+    programs
+}
+
+/// The peer and its options, without what stands for names and without options that only keep it quiet.
+fn shown(peer: &str, words: &[String]) -> String {
+    let mut shown = vec![peer];
+    if words.first().is_some_and(|word| word == SHELL) {
+        shown.push(match words.get(2).map(String::as_str) {
+            Some(PIPE_ALL) => "--acls --xattrs pipe",
+            Some(PIPE_SPARSE) => "-S pipe",
+            _ => "pipe",
+        });
+        return shown.join(" ");
+    }
+    let quiet = ["--no-progress", "--config="];
+    shown.extend(words.iter().map(String::as_str).filter(|word| !word.contains('{') && !quiet.contains(word)));
+    shown.join(" ")
+}
+
+impl Program {
+    /// Whether it is haul with its own choice of engines.
+    pub fn is_haul(&self) -> bool {
+        self.peer.name == "haul" && !self.name.contains("--engine")
+    }
+
+    /// The words of a command that copies `source` to `dest`; empty for what copies nothing.
+    pub fn words(&self, source: &Path, dest: &Path) -> Vec<OsString> {
+        let Task::Copy(words) = &self.task else { return Vec::new() };
+        let parent = |path: &Path| path.parent().map_or_else(PathBuf::new, Path::to_owned);
+        let name = source.file_name().map(PathBuf::from).unwrap_or_default();
+        let values = [
+            (S, source.to_owned()),
+            (D, dest.to_owned()),
+            (FROM, parent(source)),
+            (NAME, name),
+            (INTO, parent(dest)),
+            (PROGRAM, self.peer.program.clone()),
+            (SHELL, "sh".into()),
+        ];
+        let filled = words.iter().map(|word| {
+            let value = values.iter().find(|(key, _)| word.contains(key));
+            let Some((key, value)) = value else { return word.into() };
+            let (before, after) = word.split_once(key).unwrap_or_default();
+            let mut filled = OsString::from(before);
+            filled.push(value);
+            filled.push(after);
+            filled
+        });
+        let mut all: Vec<OsString> = Vec::new();
+        if words.first().is_none_or(|word| word != SHELL) {
+            all.push(self.peer.program.clone().into());
+        }
+        all.extend(filled);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &'static str) -> Peer {
+        Peer { name, program: format!("/bin/{name}").into(), version: "1".into(), tell: &[] }
+    }
+
+    fn line(program: &Program) -> String {
+        let words = program.words(Path::new("/a/x"), Path::new("/b/0/x"));
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn words_are_filled_in() {
+        let programs = of(Shape::File, &[peer("cp"), peer("dd")], &[], false);
+        assert_eq!(line(&programs[0]), "/bin/cp /a/x /b/0/x");
+        assert_eq!(line(&programs[1]), "/bin/dd bs=8M if=/a/x of=/b/0/x");
+        assert_eq!(programs[2].name, "dd bs=8M iflag=direct oflag=direct");
+        let tar = of(Shape::Sparse, &[peer("tar")], &[], false);
+        assert_eq!(tar[0].name, "tar -S pipe");
+        assert!(line(&tar[0]).ends_with("/bin/tar /a x /b/0"), "{}", line(&tar[0]));
+        let rsync = of(Shape::Tree, &[peer("rsync")], &[], false);
+        assert_eq!(line(&rsync[0]), "/bin/rsync -r /a/x/ /b/0/x");
+    }
+
+    #[test]
+    fn engines_are_timed_beside_hauls_own_choice() {
+        let programs = of(Shape::Matrix, &[peer("cp"), peer("haul"), peer("fio")], &["direct".into()], true);
+        let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["cp -r", "haul -r", "haul --engine=direct -r", "device limit (fio)"]);
+        assert!(programs[1].is_haul() && !programs[2].is_haul());
+        assert_eq!(line(&programs[2]), "/bin/haul --engine=direct -r /a/x /b/0/x");
+    }
+
+    #[test]
+    fn every_peer_of_the_table_can_be_installed_and_does_something() {
+        let known = super::super::install::names();
+        for (name, ..) in LINES {
+            assert!(known.contains(name), "{name}");
+        }
+        for name in known.into_iter().filter(|name| *name != "fio") {
+            assert!(LINES.iter().any(|line| line.0 == name), "{name}");
+        }
+    }
+}

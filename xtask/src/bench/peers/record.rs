@@ -1,0 +1,265 @@
+//! What was measured, as data, and as JSON.
+
+use serde_json::{Value, json};
+
+use super::super::report::Spread;
+use super::compare::Lost;
+use super::target::Target;
+use crate::shell::Result;
+
+/// One run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Seconds from before the program starts until it has ended.
+    pub returned: f64,
+    /// The same and a sync of the destination's filesystem.
+    pub durable: f64,
+    /// Seconds of CPU in user mode.
+    pub user: f64,
+    /// Seconds of CPU in the kernel on the program's behalf.
+    pub system: f64,
+    /// Seconds of CPU of the whole machine until the copy was durable, with writeback and other kernel threads.
+    pub machine: f64,
+    /// Largest resident set in KiB.
+    pub rss_kib: u64,
+    /// The same without mapped files, sampled every 10 ms: anonymous and shared memory of all its processes.
+    pub own_kib: u64,
+    /// KiB allocated for the copy; only for single files.
+    pub allocated_kib: Option<u64>,
+    /// Other programs, or other machines on this processor, used more than 5 % of one core meanwhile.
+    pub disturbed: bool,
+}
+
+/// All runs of one program in one workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The program and its options.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// cp: the others are compared with it.
+    pub base: bool,
+    /// haul with its own choice of engines.
+    pub haul: bool,
+    /// Copies nothing: the limit of the device.
+    pub limit: bool,
+    /// The good runs.
+    pub samples: Vec<Sample>,
+    /// What was wrong with its copy: then it is not ranked.
+    pub wrong: Option<String>,
+    /// Why it did not copy or was not run to the end.
+    pub failed: Option<String>,
+    /// Metadata that it did not keep although all was to be kept.
+    pub lost: Lost,
+    /// It was so slow that it was not run again.
+    pub slow: bool,
+}
+
+/// All programs in one workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// The workload's name.
+    pub name: String,
+    /// Its group, or nothing.
+    pub group: String,
+    /// Its heading.
+    pub title: String,
+    /// Where the files were.
+    pub place: String,
+    /// What haul must reach.
+    pub target: Target,
+    /// The programs.
+    pub rows: Vec<Row>,
+}
+
+impl Row {
+    /// Of one figure of the good runs; `None` if there are none, or the copy was wrong.
+    pub fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        if self.wrong.is_some() { None } else { Spread::of(self.samples.iter().map(figure)) }
+    }
+
+    /// Seconds until it ended.
+    pub fn returned(&self) -> Option<Spread> {
+        self.spread(|sample| sample.returned)
+    }
+
+    /// Seconds until the copy was durable.
+    pub fn durable(&self) -> Option<Spread> {
+        self.spread(|sample| sample.durable)
+    }
+
+    /// Seconds of CPU of the program.
+    pub fn cpu(&self) -> Option<Spread> {
+        self.spread(|sample| sample.user + sample.system)
+    }
+
+    /// Whether it did the whole task, so that others may be compared with it.
+    pub fn ranked(&self) -> bool {
+        self.wrong.is_none() && self.lost.is_empty() && !self.limit && !self.samples.is_empty()
+    }
+
+    fn to_json(&self) -> Value {
+        let lost: Vec<Value> = self.lost.iter().map(|(what, count)| json!([what, count])).collect();
+        json!({
+            "name": self.name, "version": self.version, "base": self.base, "haul": self.haul, "limit": self.limit,
+            "wrong": self.wrong, "failed": self.failed, "lost": lost, "slow": self.slow,
+            "samples": self.samples.iter().copied().map(Sample::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn from_json(value: &Value) -> Option<Row> {
+        let flag = |name: &str| value[name].as_bool();
+        let lost = value["lost"].as_array()?.iter();
+        Some(Row {
+            name: text(&value["name"])?,
+            version: text(&value["version"])?,
+            base: flag("base")?,
+            haul: flag("haul")?,
+            limit: flag("limit")?,
+            wrong: text(&value["wrong"]),
+            failed: text(&value["failed"]),
+            slow: flag("slow")?,
+            lost: lost.map(|pair| Some((text(&pair[0])?, pair[1].as_u64()?))).collect::<Option<_>>()?,
+            samples: value["samples"].as_array()?.iter().map(Sample::from_json).collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Sample {
+    fn to_json(self) -> Value {
+        json!({
+            "returned_s": self.returned, "durable_s": self.durable, "user_s": self.user, "system_s": self.system,
+            "machine_cpu_s": self.machine, "rss_kib": self.rss_kib, "own_kib": self.own_kib,
+            "allocated_kib": self.allocated_kib, "disturbed": self.disturbed,
+        })
+    }
+
+    fn from_json(value: &Value) -> Option<Sample> {
+        Some(Sample {
+            returned: value["returned_s"].as_f64()?,
+            durable: value["durable_s"].as_f64()?,
+            user: value["user_s"].as_f64()?,
+            system: value["system_s"].as_f64()?,
+            machine: value["machine_cpu_s"].as_f64()?,
+            rss_kib: value["rss_kib"].as_u64()?,
+            own_kib: value["own_kib"].as_u64()?,
+            allocated_kib: value["allocated_kib"].as_u64(),
+            disturbed: value["disturbed"].as_bool()?,
+        })
+    }
+}
+
+impl Table {
+    fn to_json(&self) -> Value {
+        json!({
+            "name": self.name, "group": self.group, "title": self.title, "place": self.place,
+            "target": self.target.to_json(), "programs": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn from_json(value: &Value) -> Option<Table> {
+        Some(Table {
+            name: text(&value["name"])?,
+            group: text(&value["group"])?,
+            title: text(&value["title"])?,
+            place: text(&value["place"])?,
+            target: Target::from_json(&value["target"]),
+            rows: value["programs"].as_array()?.iter().map(Row::from_json).collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// Everything, with lines that describe machine and programs.
+pub fn write(about: &[String], tables: &[Table]) -> String {
+    let value = json!({ "about": about, "workloads": tables.iter().map(Table::to_json).collect::<Vec<_>>() });
+    format!("{value:#}\n")
+}
+
+/// What [`write`] wrote.
+///
+/// # Errors
+/// When it is something else.
+pub fn read(text: &str) -> Result<(Vec<String>, Vec<Table>)> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("no results: {error}"))?;
+    let list = |name: &str| value[name].as_array().ok_or(format!("no results: there is no list {name:?}"));
+    let about = list("about")?.iter().filter_map(self::text).collect();
+    let tables = list("workloads")?.iter().map(Table::from_json).collect::<Option<Vec<_>>>();
+    Ok((about, tables.ok_or("no results, or of another version of this program")?))
+}
+
+/// Puts new tables in the place of older ones of the same name.
+pub fn merge(older: Vec<Table>, newer: &[Table]) -> Vec<Table> {
+    let mut merged: Vec<Table> = older;
+    for table in newer {
+        match merged.iter_mut().find(|old| old.name == table.name) {
+            Some(old) => *old = table.clone(),
+            None => merged.push(table.clone()),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn sample(returned: f64, durable: f64) -> Sample {
+        Sample {
+            returned,
+            durable,
+            user: 0.25,
+            system: 0.5,
+            machine: 1.0,
+            rss_kib: 2048,
+            own_kib: 1024,
+            allocated_kib: None,
+            disturbed: false,
+        }
+    }
+
+    pub fn row(name: &str, times: &[(f64, f64)]) -> Row {
+        Row {
+            name: name.into(),
+            version: "1.2".into(),
+            base: name == "cp",
+            haul: name == "haul",
+            limit: name == "limit",
+            samples: times.iter().map(|(returned, durable)| sample(*returned, *durable)).collect(),
+            wrong: None,
+            failed: None,
+            lost: Lost::new(),
+            slow: false,
+        }
+    }
+
+    pub fn table(name: &str, target: Target, rows: Vec<Row>) -> Table {
+        let (group, title, place) = (String::new(), format!("title of {name}"), "ext4".into());
+        Table { name: name.into(), group, title, place, target, rows }
+    }
+
+    #[test]
+    fn results_come_back_from_json() {
+        let mut bad = row("xcp", &[(0.5, 1.0)]);
+        bad.wrong = Some("1 file differs".into());
+        bad.lost.insert("mtime".into(), 3);
+        let target = Target { returned: Some(1.5), not_behind: true, ..Target::default() };
+        let tables = vec![table("one", target, vec![row("cp", &[(1.0, 2.5)]), bad])];
+        let text = write(&["a machine".into()], &tables);
+        assert_eq!(read(&text), Ok((vec!["a machine".into()], tables)));
+        assert!(read("{}").is_err());
+    }
+
+    #[test]
+    fn new_results_replace_those_of_the_same_workload_only() {
+        let old =
+            vec![table("a", Target::default(), vec![row("cp", &[(1.0, 1.0)])]), table("b", Target::default(), vec![])];
+        let new = [table("a", Target::default(), vec![row("cp", &[(2.0, 2.0)])])];
+        let merged = merge(old, &new);
+        assert_eq!(merged.len(), 2);
+        assert_eq!(merged[0].rows[0].samples[0].returned.to_bits(), 2.0_f64.to_bits());
+    }
+}

@@ -1,0 +1,215 @@
+//! Where a workload runs: its filesystems, its source, the room for copies, and the state of memory before each run.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use haul_sys::rustix::fs::{statvfs, syncfs};
+
+use super::super::memory;
+use super::super::place::{Image, Place};
+use super::options::Options;
+use super::programs::Program;
+use super::sources;
+use super::workload::{Extent, Fs, Source, Workload};
+use crate::shell::{self, Result};
+
+/// What is called XFS and btrfs here.
+const XFS: Image = Image { name: "xfs", mkfs: &["mkfs.xfs", "-q", "-f"], reflink: true };
+const BTRFS: Image = Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q", "-f"], reflink: true };
+/// More inodes than this in the removed copies, and ext4 needs time to forget them.
+const FEW: u64 = 1000;
+/// After large files were removed: the discards of their blocks.
+const SHORT: Duration = Duration::from_secs(2);
+/// What the kernel keeps for an inode and its name in memory, roughly.
+const INODE: u64 = 2048;
+
+/// Everything a workload needs on disk.
+pub struct Scene<'a> {
+    workload: &'a Workload,
+    options: &'a Options,
+    /// What is copied.
+    pub source: PathBuf,
+    /// How much it is.
+    pub extent: Extent,
+    /// Where copies go.
+    dest: PathBuf,
+    /// The filesystem of the copies, to be synced.
+    pub sync: File,
+    /// Where the files are, in words.
+    pub title: String,
+    places: Vec<Place>,
+    copies: Vec<PathBuf>,
+}
+
+impl<'a> Scene<'a> {
+    /// Makes filesystems and source below `scratch`.
+    ///
+    /// # Errors
+    /// When there is no room, or something cannot be made.
+    pub fn new(workload: &'a Workload, options: &'a Options, scratch: &Path) -> Result<Scene<'a>> {
+        let base = scratch.join(&workload.name);
+        fs::create_dir(&base).map_err(|error| format!("{}: {error}", base.display()))?;
+        let extent = match workload.source.extent() {
+            Some(extent) => extent,
+            None => sources::measure(Path::new(sources::usr(options)))?,
+        };
+        let mut places = Vec::new();
+        let mut dir = |fs: Fs| -> Result<(PathBuf, String)> {
+            let image = match fs {
+                Fs::Dir => return Ok((base.clone(), format!("{} in {}", kind(&base)?, device(&base)?))),
+                Fs::Xfs => XFS,
+                Fs::Btrfs => BTRFS,
+            };
+            let place = Place::image_in(&base, &image, room(workload, extent, options))?;
+            let answer = (place.dir.clone(), format!("{} in a loop image on {}", image.name, kind(&base)?));
+            places.push(place);
+            Ok(answer)
+        };
+        let (from, from_title) = dir(workload.from)?;
+        let (to, to_title) =
+            if workload.to == workload.from { (from.clone(), String::new()) } else { dir(workload.to)? };
+        let title = if to_title.is_empty() { from_title } else { format!("{from_title} to {to_title}") };
+        let source = match workload.source {
+            Source::Usr => PathBuf::from(sources::usr(options)),
+            made => {
+                let source = from.join("source");
+                sources::make(made, &source)?;
+                source
+            }
+        };
+        let open = |path: &Path| File::open(path).map_err(|error| format!("{}: {error}", path.display()));
+        let sync = open(&to)?;
+        syncfs(open(&source)?).map_err(|error| format!("syncfs: {error}"))?;
+        Ok(Scene { workload, options, source, extent, dest: to, sync, title, places, copies: Vec::new() })
+    }
+
+    /// The destination of a run: a new directory, and in it the name of the source, which does not exist yet. Older
+    /// copies are removed if there is no room for another.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn dest(&mut self, run: usize) -> Result<PathBuf> {
+        if !self.fits()? {
+            self.remove_copies()?;
+        }
+        let dir = self.dest.join(format!("copy-{run}"));
+        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        self.copies.push(dir.clone());
+        Ok(dir.join(self.source.file_name().unwrap_or_default()))
+    }
+
+    /// Whether another copy fits into what the benchmark may use, and into the filesystem.
+    fn fits(&self) -> Result<bool> {
+        let each = self.each();
+        let used = each.bytes.saturating_mul(self.copies.len() as u64);
+        let source = if self.workload.source == Source::Usr { 0 } else { self.extent.bytes };
+        let fs = statvfs(&self.dest).map_err(|error| format!("{}: {error}", self.dest.display()))?;
+        let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+        // btrfs has no fixed number of inodes and says 0.
+        let inodes = fs.f_files == 0 || fs.f_favail > each.inodes.saturating_mul(2);
+        Ok(used + each.bytes + source <= self.options.space && free > each.bytes + each.bytes / 8 && inodes)
+    }
+
+    /// What one copy takes: a clone takes nothing.
+    fn each(&self) -> Extent {
+        if self.workload.from == self.workload.to && self.workload.to != Fs::Dir {
+            return Extent { inodes: 1, bytes: 1 << 20 };
+        }
+        let starts = self.workload.starts;
+        Extent { inodes: self.extent.inodes * starts, bytes: self.extent.bytes.max(4096) * starts }
+    }
+
+    fn remove_copies(&mut self) -> Result {
+        let count = self.copies.len() as u64;
+        let wait = if self.each().inodes * count > FEW { self.options.settle } else { SHORT };
+        eprintln!("  removing {count} copies, then waiting {} s ...", wait.as_secs());
+        for copy in self.copies.drain(..) {
+            fs::remove_dir_all(&copy).map_err(|error| format!("cannot remove {}: {error}", copy.display()))?;
+        }
+        self.settle()?;
+        if self.workload.to != Fs::Dir {
+            // Gives the blocks of the image back, so that each copy is written to fresh ones.
+            shell::run(shell::command("fstrim").arg(&self.dest))?;
+        }
+        std::thread::sleep(wait);
+        Ok(())
+    }
+
+    fn settle(&self) -> Result {
+        syncfs(&self.sync).map_err(|error| format!("syncfs: {error}"))
+    }
+
+    /// Brings memory into the state in which the run shall start.
+    ///
+    /// # Errors
+    /// When something fails.
+    pub fn prepare(&self, program: &Program) -> Result {
+        self.settle()?;
+        if self.workload.cold {
+            syncfs(File::open(&self.source).map_err(|error| format!("{}: {error}", self.source.display()))?)
+                .map_err(|error| format!("syncfs: {error}"))?;
+            fs::write("/proc/sys/vm/drop_caches", "3")
+                .map_err(|error| format!("cold runs need root: /proc/sys/vm/drop_caches: {error}"))?;
+        }
+        // The copy and as much again, in the page cache and in the inode and name caches.
+        memory::warm(2 * (self.extent.bytes + INODE * self.extent.inodes))?;
+        if !self.workload.cold {
+            sources::read_through(&self.source)?;
+        }
+        // The program itself is in memory in either case.
+        let mut tell = shell::command(&program.peer.program);
+        tell.args(program.peer.tell).stdout(Stdio::null()).stderr(Stdio::null());
+        shell::run(&mut tell)?;
+        self.settle()
+    }
+
+    /// KiB allocated for a copy of a single file.
+    pub fn allocated(&self, dest: &Path) -> Option<u64> {
+        let meta = dest.symlink_metadata().ok()?;
+        meta.is_file().then(|| meta.blocks() / 2)
+    }
+
+    /// Removes everything.
+    ///
+    /// # Errors
+    /// When something resists.
+    pub fn remove(self) -> Result {
+        drop(self.sync);
+        let base = match &self.places[..] {
+            [] => self.dest.clone(),
+            [place, ..] => place.dir.parent().map(Path::to_owned).unwrap_or_default(),
+        };
+        for place in self.places {
+            place.remove()?;
+        }
+        fs::remove_dir_all(&base).map_err(|error| format!("cannot remove {}: {error}", base.display()))
+    }
+}
+
+/// Room in an image: for the source if it is there, and for as many copies as all runs make and the limit allows.
+fn room(workload: &Workload, extent: Extent, options: &Options) -> u64 {
+    let bytes = extent.bytes + extent.inodes * 1024;
+    if workload.to == workload.from {
+        return bytes * 2;
+    }
+    // A dozen programs at most.
+    let copies = (options.runs as u64 * 12).max(2);
+    (bytes * copies).min(options.space.saturating_sub(extent.bytes)).max(bytes * 2)
+}
+
+/// The type of the filesystem that a path is on.
+pub fn kind(path: &Path) -> Result<String> {
+    find(path, "FSTYPE")
+}
+
+fn device(path: &Path) -> Result<String> {
+    find(path, "SOURCE")
+}
+
+fn find(path: &Path, what: &str) -> Result<String> {
+    let said = shell::output(shell::command("findmnt").args(["-n", "-o", what, "--target"]).arg(path))?;
+    Ok(said.split_whitespace().collect::<Vec<_>>().join(" "))
+}

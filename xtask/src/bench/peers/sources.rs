@@ -1,0 +1,285 @@
+//! Makes what is copied, and brings it into memory, in processes of their own.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use haul_sys::rustix::fs::{XattrFlags, setxattr};
+
+use super::options::Options;
+use super::workload::{Extent, Source};
+use crate::shell::{self, Result};
+
+/// Files in one directory of a nested tree.
+const IN_ONE: u64 = 100;
+/// Random bytes from which small files are cut.
+const POOL: usize = 4 << 20;
+const EXTENT: u64 = 64 << 10;
+const THREADS: usize = 2;
+
+/// What of /usr is copied.
+pub fn usr(options: &Options) -> &'static str {
+    if options.scale >= 0.5 { "/usr" } else { "/usr/sbin" }
+}
+
+/// Makes the source at `path` in a process of its own.
+///
+/// # Errors
+/// When that fails.
+pub fn make(source: Source, path: &Path) -> Result {
+    let words = match source {
+        Source::Tree { files } => ["tree".into(), files.to_string(), "0".into()],
+        Source::Decorated { files } => ["decorated".into(), files.to_string(), "0".into()],
+        Source::Empty { files } => ["empty".into(), files.to_string(), "0".into()],
+        Source::Flat { files } => ["flat".into(), files.to_string(), "0".into()],
+        Source::Set { files, bytes } => ["set".into(), files.to_string(), bytes.to_string()],
+        Source::File { bytes } => ["file".into(), "1".into(), bytes.to_string()],
+        Source::Sparse { bytes, data } => ["sparse".into(), data.to_string(), bytes.to_string()],
+        Source::Usr => return Err("nothing is to be made".into()),
+    };
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    shell::run(shell::command(program).arg("peers-make").args(words).arg(path))
+}
+
+/// The process.
+///
+/// # Errors
+/// When it cannot write.
+pub fn process(args: &[String]) -> Result {
+    let [kind, count, bytes, path] = args else { return Err("peers-make wants a kind, two numbers and a path".into()) };
+    let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{text:?} is no number"));
+    let (count, bytes, path) = (number(count)?, number(bytes)?, Path::new(path));
+    let made = match kind.as_str() {
+        "tree" => tree(path, count, IN_ONE, true, false),
+        "decorated" => tree(path, count, IN_ONE, true, true),
+        "empty" => tree(path, count, IN_ONE, false, false),
+        "flat" => tree(path, count, u64::MAX, true, false),
+        "set" => fs::create_dir(path)
+            .and_then(|()| (0..count).try_for_each(|file| random(&path.join(format!("f{file}")), bytes / count))),
+        "file" => random(path, bytes),
+        "sparse" => sparse(path, bytes, count),
+        other => return Err(format!("peers-make knows no {other:?}")),
+    };
+    made.map_err(|error| format!("cannot make {}: {error}", path.display()))
+}
+
+/// So many files, `in_one` in each directory; the number of a directory, digit by digit, is its path.
+fn tree(root: &Path, files: u64, in_one: u64, filled: bool, decorated: bool) -> io::Result<()> {
+    let pool = pool()?;
+    let mut state = 1_u64;
+    let mut dir = root.to_owned();
+    let mut dirs = Vec::new();
+    for file in 0..files {
+        if file % in_one == 0 {
+            dir = root.to_owned();
+            dir.extend((file / in_one).to_string().chars().map(|digit| format!("d{digit}")));
+            fs::create_dir_all(&dir)?;
+            dirs.push(dir.clone());
+        }
+        let path = dir.join(format!("f{file}"));
+        // Knuth's generator; its high bits are the random ones. The same sizes each time.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let size = if filled { 1024 + (state >> 33) % (15 * 1024 + 1) } else { 0 };
+        let start = (state >> 20) % (POOL as u64 - (17 << 10));
+        let range = usize::try_from(start).unwrap_or(0)..usize::try_from(start + size).unwrap_or(0);
+        fs::write(&path, &pool[range])?;
+        if decorated {
+            decorate(&path, file)?;
+        }
+    }
+    if decorated {
+        for (number, dir) in dirs.iter().enumerate().rev() {
+            File::open(dir)?.set_modified(past(number as u64))?;
+        }
+    }
+    Ok(())
+}
+
+/// Metadata as real trees have it: every file has its own time and one of four modes, some have an owner, an extended
+/// attribute, an ACL, or another name, and there are some symbolic links.
+fn decorate(path: &Path, number: u64) -> io::Result<()> {
+    let beside = |prefix: &str| path.with_file_name(format!("{prefix}{number}"));
+    fs::set_permissions(path, fs::Permissions::from_mode([0o644, 0o600, 0o755, 0o640][(number % 4) as usize]))?;
+    match number % 50 {
+        0 if shell::is_root() => chown(path, Some(1000), Some(1000))?,
+        1 => setxattr(path, "user.origin", format!("number {number}").as_bytes(), XattrFlags::empty())?,
+        2 => symlink(path.file_name().unwrap_or_default(), beside("s"))?,
+        3 => fs::hard_link(path, beside("h"))?,
+        4 => match setxattr(path, "system.posix_acl_access", &acl(), XattrFlags::empty()) {
+            // A filesystem mounted without ACLs.
+            Err(haul_sys::Errno::OPNOTSUPP) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
+        },
+        _ => {}
+    }
+    File::open(path)?.set_modified(past(number))
+}
+
+/// An ACL in the kernel's form (version 2; tag, permissions, ID): user 1000 may read.
+fn acl() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, bits, id) in [(1_u16, 6_u16, NOBODY), (2, 4, 1000), (4, 4, NOBODY), (0x10, 4, NOBODY), (0x20, 4, NOBODY)]
+    {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(bits.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+fn past(number: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::new(1_500_000_000 + number * 61, 123_456_789)
+}
+
+fn pool() -> io::Result<Vec<u8>> {
+    let mut pool = vec![0; POOL];
+    File::open("/dev/urandom")?.read_exact(&mut pool)?;
+    Ok(pool)
+}
+
+fn random(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    let copied = io::copy(&mut File::open("/dev/urandom")?.take(bytes), &mut file)?;
+    if copied == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// `data` bytes in extents of 64 KiB, spread evenly over a file of `bytes`.
+fn sparse(path: &Path, bytes: u64, data: u64) -> io::Result<()> {
+    let file = File::create_new(path)?;
+    file.set_len(bytes)?;
+    let pool = pool()?;
+    let extents = (data / EXTENT).max(1);
+    let step = (bytes / extents).next_multiple_of(4096);
+    for extent in 0..extents {
+        let start = (extent * 4096 * 13) % (POOL as u64 - EXTENT);
+        let range = usize::try_from(start).unwrap_or(0)..usize::try_from(start + EXTENT).unwrap_or(0);
+        let at = extent * step;
+        if at + EXTENT <= bytes {
+            file.write_all_at(&pool[range], at)?;
+        }
+    }
+    file.sync_all()
+}
+
+/// Counts what is below `root` and how many bytes are allocated for it.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn measure(root: &Path) -> Result<Extent> {
+    use std::os::unix::fs::MetadataExt;
+    let mut extent = Extent { inodes: 0, bytes: 0 };
+    for path in everything(root).map_err(|error| format!("{}: {error}", root.display()))? {
+        let meta = path.symlink_metadata().map_err(|error| format!("{}: {error}", path.display()))?;
+        extent.inodes += 1;
+        extent.bytes += meta.blocks() * 512;
+    }
+    Ok(extent)
+}
+
+fn everything(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut all = vec![root.to_owned()];
+    let mut stack = Vec::new();
+    if root.symlink_metadata()?.is_dir() {
+        stack.push(root.to_owned());
+    }
+    while let Some(dir) = stack.pop() {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                stack.push(entry.path());
+            }
+            all.push(entry.path());
+        }
+    }
+    Ok(all)
+}
+
+/// Reads everything below `root` in a process of its own, so that data and metadata are in memory.
+///
+/// # Errors
+/// When that fails.
+pub fn read_through(root: &Path) -> Result {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    shell::run(shell::command(program).arg("peers-read").arg(root))
+}
+
+/// The process.
+///
+/// # Errors
+/// When something cannot be read.
+pub fn read(args: &[String]) -> Result {
+    let [root] = args else { return Err("peers-read wants a path".into()) };
+    let all = everything(Path::new(root)).map_err(|error| format!("{root}: {error}"))?;
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let work = || {
+        let mut buffer = vec![0; 1 << 20];
+        while let Some(path) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = read_one(path, &mut buffer) {
+                let why = format!("{}: {error}", String::from_utf8_lossy(path.as_os_str().as_bytes()));
+                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(why);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(work);
+        }
+    });
+    failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+fn read_one(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    let meta = path.symlink_metadata()?;
+    if meta.is_symlink() {
+        fs::read_link(path)?;
+    } else if meta.is_file() {
+        let mut file = File::open(path)?;
+        while file.read(buffer)? > 0 {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(kind: &str, count: u64, bytes: u64) -> (PathBuf, Extent) {
+        let path = std::env::temp_dir().join(format!("haul-xtask-make-{kind}-{}", std::process::id()));
+        let words = [kind.to_owned(), count.to_string(), bytes.to_string(), path.to_string_lossy().into_owned()];
+        process(&words).unwrap();
+        let extent = measure(&path).unwrap();
+        (path, extent)
+    }
+
+    #[test]
+    fn a_nested_tree_has_the_files_and_the_directories() {
+        let (path, extent) = made("tree", 1201, 0);
+        fs::remove_dir_all(path).unwrap();
+        // Directories 0 to 12 (10, 11 and 12 are in 1) and the root.
+        assert_eq!(extent.inodes, 1201 + 13 + 1);
+        assert!((1201 * 7 * 1024..1201 * 14 * 1024).contains(&extent.bytes), "{}", extent.bytes);
+    }
+
+    #[test]
+    fn a_sparse_file_has_its_data_and_its_size() {
+        let (path, extent) = made("sparse", 1 << 20, 20 << 20);
+        let size = path.metadata().unwrap().len();
+        fs::remove_file(path).unwrap();
+        assert_eq!(size, 20 << 20);
+        assert!((1 << 20..(1 << 20) + (64 << 10)).contains(&extent.bytes), "{}", extent.bytes);
+    }
+
+    #[test]
+    fn equal_files_have_the_bytes_together() {
+        let (path, extent) = made("set", 4, 1 << 20);
+        fs::remove_dir_all(path).unwrap();
+        assert_eq!(extent.inodes, 5);
+    }
+}

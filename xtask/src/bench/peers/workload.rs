@@ -1,0 +1,280 @@
+//! What is copied: the rows of the table, as data.
+
+use super::options::Options;
+use super::programs::Shape;
+use super::target::Target;
+use crate::shell::Result;
+
+/// Where a side of the copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fs {
+    /// In the directory given by `--dir`.
+    Dir,
+    /// A new XFS in a loop image.
+    Xfs,
+    /// A new btrfs in a loop image.
+    Btrfs,
+}
+
+/// What the source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A nested tree of so many files of 1 to 16 KiB, 100 in a directory.
+    Tree { files: u64 },
+    /// The same with owners, modes, times, ACLs, extended attributes, symbolic and hard links.
+    Decorated { files: u64 },
+    /// A nested tree of so many empty files.
+    Empty { files: u64 },
+    /// So many files of 1 to 16 KiB in one directory.
+    Flat { files: u64 },
+    /// So many equal files that have so many bytes together, in one directory.
+    Set { files: u64, bytes: u64 },
+    /// One file of incompressible data.
+    File { bytes: u64 },
+    /// One file of so many bytes, with so many of data in extents of 64 KiB, evenly spread.
+    Sparse { bytes: u64, data: u64 },
+    /// /usr of this machine; a small part of it at a small scale.
+    Usr,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    /// Its name in `--only`.
+    pub name: String,
+    /// Another name, for it and its like.
+    pub group: &'static str,
+    /// Its heading.
+    pub title: String,
+    /// What is copied.
+    pub source: Source,
+    /// The kind of copy.
+    pub shape: Shape,
+    /// Whether the source is dropped from memory before each run.
+    pub cold: bool,
+    /// Where the source is.
+    pub from: Fs,
+    /// Where the copies go.
+    pub to: Fs,
+    /// How often the program is started for one run.
+    pub starts: u64,
+    /// Whether the device's limit is measured beside it.
+    pub limit: bool,
+    /// What haul must reach.
+    pub target: Target,
+}
+
+/// Files and bytes of a source, to plan the space by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Inodes.
+    pub inodes: u64,
+    /// Bytes of data.
+    pub bytes: u64,
+}
+
+impl Source {
+    /// How much it is; `None` where only looking tells.
+    pub fn extent(self) -> Option<Extent> {
+        // Files of 1 to 16 KiB in whole blocks: 10.5 KiB on average.
+        let small = |files: u64| Extent { inodes: files + files / 100, bytes: files * 10_752 };
+        Some(match self {
+            Source::Tree { files } | Source::Decorated { files } | Source::Flat { files } => small(files),
+            Source::Empty { files } => Extent { inodes: files + files / 100, bytes: files * 64 },
+            Source::Set { files, bytes } => Extent { inodes: files + 1, bytes },
+            Source::File { bytes } => Extent { inodes: 1, bytes },
+            Source::Sparse { data, .. } => Extent { inodes: 1, bytes: data },
+            Source::Usr => return None,
+        })
+    }
+}
+
+const GIB: u64 = 1 << 30;
+
+/// Every row at this scale.
+pub fn all(options: &Options) -> Vec<Workload> {
+    let mut rows = trees(options);
+    rows.extend(files(options));
+    rows.extend(matrix(options));
+    rows
+}
+
+/// The rows that `--only` names.
+///
+/// # Errors
+/// When it names none.
+pub fn chosen(options: &Options) -> Result<Vec<Workload>> {
+    let all = all(options);
+    if let Some(unknown) = options.only.iter().find(|name| !all.iter().any(|row| row.is(name))) {
+        let names: Vec<&str> = all.iter().map(|row| row.name.as_str()).collect();
+        return Err(format!("no workload {unknown:?}; there are: matrix, {}", names.join(", ")));
+    }
+    let wanted = |row: &Workload| options.only.is_empty() || options.only.iter().any(|name| row.is(name));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+impl Workload {
+    fn is(&self, name: &str) -> bool {
+        self.name == name || self.group == name
+    }
+
+    /// A warm copy in `--dir`; the others say what is different.
+    fn new(name: &str, title: String, source: Source, shape: Shape) -> Workload {
+        let (name, target) = (name.to_owned(), Target::default());
+        let (from, to) = (Fs::Dir, Fs::Dir);
+        Workload { name, group: "", title, source, shape, cold: false, from, to, starts: 1, limit: false, target }
+    }
+
+    fn cold(self) -> Workload {
+        Workload { cold: true, ..self }
+    }
+
+    fn limit(self) -> Workload {
+        Workload { limit: true, ..self }
+    }
+
+    fn between(self, from: Fs, to: Fs) -> Workload {
+        Workload { from, to, ..self }
+    }
+
+    fn target(self, target: Target) -> Workload {
+        Workload { target, ..self }
+    }
+}
+
+fn trees(options: &Options) -> Vec<Workload> {
+    let files = options.scaled(100_000, 200);
+    let many = options.scaled(1_000_000, 1000);
+    let tree = Source::Tree { files };
+    let decorated = Source::Decorated { files };
+    let small = format!("{files} files of 1 to 16 KiB, nested");
+    let target = Target::default();
+    let row = Workload::new;
+    vec![
+        row("tree", format!("{small}; -r, warm"), tree, Shape::Tree).target(Target {
+            returned: Some(2.0),
+            durable: Some(1.7),
+            not_behind: true,
+            ..target
+        }),
+        row("tree-cold", format!("{small}; -r, cold"), tree, Shape::Tree)
+            .cold()
+            .target(Target { not_behind: true, ..target }),
+        row("archive", format!("{small}; -a (all metadata), warm"), decorated, Shape::Archive)
+            .target(Target { returned: Some(2.0), ..target }),
+        row("archive-cold", format!("{small}; -a (all metadata), cold"), decorated, Shape::Archive)
+            .cold()
+            .target(Target { not_behind: true, ..target }),
+        row("usr", format!("{}; -a, warm", super::sources::usr(options)), Source::Usr, Shape::Archive)
+            .target(Target { returned: Some(1.8), ..target }),
+        row("empty", format!("{many} empty files, nested; -r, warm"), Source::Empty { files: many }, Shape::Tree)
+            .target(Target { not_behind: true, ..target }),
+        row("flat", format!("{files} files in one directory; -r, warm"), Source::Flat { files }, Shape::Tree)
+            .target(Target { not_behind: true, ..target }),
+        row("tree-ext4-xfs", format!("{small}; -r, warm, to XFS in a loop image"), tree, Shape::Tree)
+            .between(Fs::Dir, Fs::Xfs)
+            .target(Target { returned: Some(1.8), ..target }),
+    ]
+}
+
+fn files(options: &Options) -> Vec<Workload> {
+    let bytes = options.scaled(4 * GIB, 16 << 20);
+    let source = Source::File { bytes };
+    let sparse = Source::Sparse { bytes: options.scaled(20 * GIB, 64 << 20), data: options.scaled(GIB, 4 << 20) };
+    let starts = options.scaled(500, 10);
+    let size = mib(bytes);
+    let target = Target::default();
+    let row = |name, title, source| Workload::new(name, title, source, Shape::File);
+    let clone = Target { seconds: Some(0.05), ..target };
+    let mut start = row("start", format!("one file of 1 KiB, {starts} starts, warm"), Source::File { bytes: 1024 });
+    start.shape = Shape::Starts;
+    start.starts = starts;
+    let mut holes = row("sparse", "sparse file with 5 % of data in 64 KiB extents, cold".into(), sparse).cold();
+    if let Source::Sparse { bytes, data } = sparse {
+        holes.title = format!("sparse file of {}, {} of data in 64 KiB extents, cold", mib(bytes), mib(data));
+    }
+    holes.shape = Shape::Sparse;
+    vec![
+        row("file", format!("one file of {size}, warm"), source).limit().target(Target {
+            returned: Some(1.3),
+            durable: Some(1.8),
+            cpu: Some(0.1),
+            ..target
+        }),
+        row("file-cold", format!("one file of {size}, cold"), source).limit().cold().target(Target {
+            returned: Some(1.2),
+            durable: Some(1.5),
+            ..target
+        }),
+        row("file-ext4-xfs", format!("one file of {size}, warm, to XFS in a loop image"), source)
+            .limit()
+            .between(Fs::Dir, Fs::Xfs)
+            .target(Target { returned: Some(1.2), ..target }),
+        row("file-xfs-ext4", format!("one file of {size}, warm, from XFS in a loop image"), source)
+            .limit()
+            .between(Fs::Xfs, Fs::Dir)
+            .target(Target { returned: Some(1.2), ..target }),
+        row("clone-xfs", format!("one file of {size}, XFS to the same XFS"), source)
+            .between(Fs::Xfs, Fs::Xfs)
+            .target(clone),
+        row("clone-btrfs", format!("one file of {size}, btrfs to the same btrfs"), source)
+            .between(Fs::Btrfs, Fs::Btrfs)
+            .target(clone),
+        holes.target(Target { returned: Some(1.8), durable: Some(1.5), ..target }),
+        start.target(Target { returned: Some(1.0 / 1.3), ..target }),
+    ]
+}
+
+/// The asynchronous-copy experiment: how many bytes in how many files.
+fn matrix(options: &Options) -> Vec<Workload> {
+    let mut cells = Vec::new();
+    for megabytes in [100, 500, 1000, 2000] {
+        for files in [32, 64, 128, 256] {
+            let bytes = options.scaled(megabytes * 1_000_000, 1_000_000);
+            let title = format!("{} MB in {files} files, cold", bytes / 1_000_000);
+            let name = format!("matrix-{megabytes}-{files}");
+            let cell = Workload::new(&name, title, Source::Set { files, bytes }, Shape::Matrix).cold();
+            let target = Target { returned: Some(1.0), durable: Some(1.0), ..Target::default() };
+            cells.push(Workload { group: "matrix", ..cell.target(target) });
+        }
+    }
+    cells
+}
+
+fn mib(bytes: u64) -> String {
+    if bytes.is_multiple_of(GIB) { format!("{} GiB", bytes / GIB) } else { format!("{} MiB", bytes >> 20) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_name_or_group() {
+        let only = |names: &[&str]| {
+            let options = Options { only: names.iter().map(|&name| name.to_owned()).collect(), ..Options::default() };
+            chosen(&options).map(|rows| rows.len())
+        };
+        assert_eq!(only(&["matrix"]), Ok(16));
+        assert_eq!(only(&["tree", "sparse"]), Ok(2));
+        assert!(only(&["no-such"]).is_err());
+    }
+
+    #[test]
+    fn names_are_different_and_every_row_has_a_target() {
+        let rows = all(&Options::default());
+        let names: std::collections::BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names.len(), rows.len());
+        for row in rows {
+            assert_ne!(row.target, Target::default(), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_small_scale_makes_small_sources() {
+        let options = Options { scale: 0.01, ..Options::default() };
+        for row in all(&options) {
+            assert!(row.source.extent().is_none_or(|extent| extent.bytes < 64 << 20), "{}", row.name);
+        }
+    }
+}
