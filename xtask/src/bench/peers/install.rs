@@ -109,11 +109,13 @@ fn build(name: &str, version: &str, root: &Path) -> Result {
     shell::run(&mut command)
 }
 
-/// The first word of the first lines that starts with a digit, perhaps after a `v`.
+/// The first word that starts with a digit, wherever it is said: fcp calls its version an error.
 fn version(program: &Path, tell: &[&str]) -> Result<String> {
-    let said = shell::output(shell::command(program).args(tell))?;
-    let word = said.split_whitespace().find_map(number);
-    word.map(str::to_owned).ok_or(format!("{} does not tell its version", program.display()))
+    let output = shell::command(program).args(tell).output();
+    let output = output.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+    let said = [output.stdout, output.stderr].concat();
+    let word = String::from_utf8_lossy(&said).split_whitespace().find_map(number).map(str::to_owned);
+    word.ok_or(format!("{} does not tell its version", program.display()))
 }
 
 fn number(word: &str) -> Option<&str> {

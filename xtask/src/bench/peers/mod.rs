@@ -99,6 +99,8 @@ fn measure(
         about.push("**Not on ext4**: the rows about ext4 are about this filesystem; use --dir.".into());
     }
     println!("{}\n", about.join("\n"));
+    let matrix = workloads.iter().any(|workload| workload.shape == Shape::Matrix);
+    let engines = if matrix { asynchronous(haul, scratch)? } else { Vec::new() };
     let mut tables: Vec<Table> = Vec::new();
     for workload in workloads {
         let images = [workload.from, workload.to].iter().any(|fs| *fs != workload::Fs::Dir);
@@ -107,7 +109,7 @@ fn measure(
             continue;
         }
         eprintln!("{}: {}", workload.name, workload.title);
-        let programs = programs_for(workload, peers, options, haul, scratch)?;
+        let programs = programs_for(workload, peers, options, &engines);
         if options.profile {
             println!("{}", row::profile(workload, &programs, options, scratch)?);
             continue;
@@ -128,26 +130,25 @@ fn measure(
     if bad.is_empty() { Ok(()) } else { Err(format!("no right copies by cp and haul in: {}", bad.join(", "))) }
 }
 
-fn programs_for(
-    workload: &Workload,
-    peers: &[Peer],
-    options: &Options,
-    haul: &Path,
-    scratch: &Path,
-) -> Result<Vec<Program>> {
+fn programs_for(workload: &Workload, peers: &[Peer], options: &Options, asynchronous: &[String]) -> Vec<Program> {
+    let mut engines = options.engines.clone();
+    if workload.shape == Shape::Matrix {
+        engines.extend(asynchronous.iter().filter(|name| !options.engines.contains(name)).cloned());
+    }
+    programs::of(workload.shape, peers, &engines, workload.limit)
+}
+
+/// Those of the asynchronous engines that this haul has.
+fn asynchronous(haul: &Path, scratch: &Path) -> Result<Vec<String>> {
     let mut engines = Vec::new();
-    let matrix = ASYNCHRONOUS.iter().map(|&name| name.to_owned()).filter(|_| workload.shape == Shape::Matrix);
-    for engine in options.engines.iter().cloned().chain(matrix) {
-        if engines.contains(&engine) {
-            continue;
-        }
-        if knows(haul, &engine, scratch)? {
-            engines.push(engine);
+    for &engine in ASYNCHRONOUS {
+        if knows(haul, engine, scratch)? {
+            engines.push(engine.to_owned());
         } else {
-            println!("This haul has no engine {engine}, or it cannot copy a small file with it.\n");
+            println!("**Missing**: this haul has no engine {engine}, or cannot copy a small file with it.\n");
         }
     }
-    Ok(programs::of(workload.shape, peers, &engines, workload.limit))
+    Ok(engines)
 }
 
 /// Whether this haul copies a small file with an engine.
@@ -171,10 +172,7 @@ fn knows(haul: &Path, engine: &str, scratch: &Path) -> Result<bool> {
 /// The summary, and the cells of each group side by side.
 fn overview(tables: &[Table]) -> String {
     let mut text = String::new();
-    let mut groups: Vec<&str> =
-        tables.iter().map(|table| table.group.as_str()).filter(|name| !name.is_empty()).collect();
-    groups.dedup();
-    for name in groups {
+    for name in table::groups(tables) {
         let cells: Vec<&Table> = tables.iter().filter(|table| table.group == name).collect();
         text += &format!("{}\n", table::group(name, &cells));
     }

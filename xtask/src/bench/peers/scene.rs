@@ -59,7 +59,7 @@ impl<'a> Scene<'a> {
         let mut places = Vec::new();
         let mut dir = |fs: Fs| -> Result<(PathBuf, String)> {
             let image = match fs {
-                Fs::Dir => return Ok((base.clone(), format!("{} in {}", kind(&base)?, device(&base)?))),
+                Fs::Dir => return Ok((base.clone(), format!("{} on {}", kind(&base)?, device(&base)?))),
                 Fs::Xfs => XFS,
                 Fs::Btrfs => BTRFS,
             };
@@ -162,7 +162,8 @@ impl<'a> Scene<'a> {
         // The program itself is in memory in either case.
         let mut tell = shell::command(&program.peer.program);
         tell.args(program.peer.tell).stdout(Stdio::null()).stderr(Stdio::null());
-        shell::run(&mut tell)?;
+        // Only for what it brings in; fcp calls its version an error.
+        tell.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
         self.settle()
     }
 

@@ -155,7 +155,7 @@ fn sparse(path: &Path, bytes: u64, data: u64) -> io::Result<()> {
     file.set_len(bytes)?;
     let pool = pool()?;
     let extents = (data / EXTENT).max(1);
-    let step = (bytes / extents).next_multiple_of(4096);
+    let step = (bytes / extents / EXTENT * EXTENT).max(EXTENT);
     for extent in 0..extents {
         let start = (extent * 4096 * 13) % (POOL as u64 - EXTENT);
         let range = usize::try_from(start).unwrap_or(0)..usize::try_from(start + EXTENT).unwrap_or(0);

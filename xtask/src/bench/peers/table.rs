@@ -3,7 +3,7 @@
 use super::super::report::{Spread, seconds};
 use super::install::{Missing, Peer};
 use super::record::{Row, Table};
-use super::target::{self, Judgement};
+use super::target::{self, Judgement, Verdict};
 
 /// One workload: a line for each program.
 pub fn workload(table: &Table) -> String {
@@ -139,10 +139,45 @@ pub fn summary(tables: &[Table]) -> String {
     let mut text = "### Summary\n\n| workload | cp / haul returned | durable | best peer that does all | cp / peer \
                     returned | haul MiB (without mapped files) | target | |\n|---|---|---|---|---|---|---|---|\n"
         .to_owned();
-    for table in tables {
+    for table in tables.iter().filter(|table| table.group.is_empty()) {
         text += &format!("| {}: {} | {} |\n", table.name, cell(&table.title), summary_cells(table));
     }
+    for name in groups(tables) {
+        let cells: Vec<&Table> = tables.iter().filter(|table| table.group == name).collect();
+        text += &format!("| {name}: {} cells, the worst of each | {} |\n", cells.len(), worst_cells(&cells));
+    }
     text
+}
+
+/// Names of groups, in the order in which they come.
+pub fn groups(tables: &[Table]) -> Vec<&str> {
+    let mut names: Vec<&str> =
+        tables.iter().map(|table| table.group.as_str()).filter(|name| !name.is_empty()).collect();
+    names.dedup();
+    names
+}
+
+/// A group in the summary.
+fn worst_cells(cells: &[&Table]) -> String {
+    let worst = |figure: fn(&Row) -> Option<Spread>| {
+        let ratio = |table: &&Table| {
+            let (haul, cp) = target::pair(table)?;
+            Some((figure(cp)?.median / figure(haul)?.median, table.name.clone()))
+        };
+        let worst = cells.iter().filter_map(ratio).min_by(|one, other| one.0.total_cmp(&other.0));
+        worst.map_or_else(String::new, |(ratio, name)| format!("{ratio:.2} ({name})"))
+    };
+    let missed = |table: &&&Table| {
+        let judged = target::judge(table);
+        judged.is_empty() || judged.iter().any(|judgement| judgement.verdict == Verdict::Missed)
+    };
+    let missed = cells.iter().filter(missed).count();
+    let own = cells.iter().filter_map(|table| target::pair(table)).flat_map(|(haul, _)| &haul.samples);
+    let own = own.map(|sample| sample.own_kib).max().unwrap_or(0).div_ceil(1024);
+    let verdict = if missed == 0 { "met".to_owned() } else { format!("**missed** in {missed} of {}", cells.len()) };
+    let target = "never below cp";
+    [worst(Row::returned), worst(Row::durable), String::new(), String::new(), own.to_string(), target.into(), verdict]
+        .join(" | ")
 }
 
 fn summary_cells(table: &Table) -> String {
@@ -229,10 +264,16 @@ mod tests {
 
     #[test]
     fn cells_of_a_group_stand_side_by_side() {
-        let one = table("m-1", Target::default(), vec![row("cp", &[(2.0, 3.0)]), row("haul", &[(1.0, 1.0)])]);
+        let target = Target { returned: Some(1.0), ..Target::default() };
+        let one = table("m-1", target, vec![row("cp", &[(2.0, 3.0)]), row("haul", &[(1.0, 1.0)])]);
         let mut wrong = row("haul", &[(1.0, 1.0)]);
         wrong.wrong = Some("half".into());
         let two = table("m-2", Target::default(), vec![row("cp", &[(2.0, 2.0)]), wrong]);
+        let mut both = [one.clone(), two.clone()];
+        both.iter_mut().for_each(|table| table.group = "matrix".into());
+        let line = "| matrix: 2 cells, the worst of each | 2.00 (m-1) | 3.00 (m-1) |  |  | 1 | never below cp | \
+                    **missed** in 1 of 2 |";
+        assert!(summary(&both).contains(line), "{}", summary(&both));
         let text = group("matrix", &[&one, &two]);
         assert!(text.contains("| title of m-1 | 1 | 2.00 (2.00-2.00) | 2.00, 3.00 |"), "{text}");
         assert!(text.contains("| title of m-2 | 1 | 2.00 (2.00-2.00) | **WRONG** |"), "{text}");

@@ -7,6 +7,9 @@ use super::record::{Row, Table};
 /// MiB of resident memory, mapped file pages aside, that no workload may need.
 const MEMORY_MIB: u64 = 128;
 
+/// Medians that are closer than this, in runs whose ranges overlap, show no difference.
+const LEVEL: f64 = 0.9;
+
 /// What must be true of haul's medians in one workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Target {
@@ -36,7 +39,7 @@ pub struct Judgement {
 pub enum Verdict {
     /// Met.
     Met,
-    /// The medians say no, but the ranges of the runs overlap: no difference was shown.
+    /// The medians say no, but are within 10 % and the ranges of the runs overlap: no difference was shown.
     Level,
     /// Not met.
     Missed,
@@ -101,7 +104,11 @@ pub fn judge(table: &Table) -> Vec<Judgement> {
     let (Some(own), Some(base)) = (haul.returned(), cp.returned()) else { return Vec::new() };
     if let Some(least) = target.returned {
         let ratio = base.median / own.median;
-        add(format!("returned {least:.2} x: {ratio:.2}"), met(ratio >= least));
+        let text = match least < 1.0 {
+            true => format!("at most {:.2} x cp's time: {:.2}", 1.0 / least, 1.0 / ratio),
+            false => format!("returned {least:.2} x: {ratio:.2}"),
+        };
+        add(text, met(ratio >= least));
     }
     if let (Some(least), Some(own), Some(base)) = (target.durable, haul.durable(), cp.durable()) {
         let ratio = base.median / own.median;
@@ -119,7 +126,7 @@ pub fn judge(table: &Table) -> Vec<Judgement> {
     {
         let verdict = match own.median <= time.median {
             true => Verdict::Met,
-            false if own.min <= time.max => Verdict::Level,
+            false if own.min <= time.max && time.median / own.median >= LEVEL => Verdict::Level,
             false => Verdict::Missed,
         };
         add(format!("not behind {}: {:.2} x", best.name, time.median / own.median), verdict);
@@ -168,8 +175,9 @@ mod tests {
         let target = Target { not_behind: true, ..Target::default() };
         let cp = row("cp", &[(9.0, 9.0)]);
         let rows = |haul: &[(f64, f64)]| vec![cp.clone(), row("haul", haul), row("cpz", &[(1.0, 1.0), (1.2, 1.2)])];
-        assert_eq!(verdicts(target, rows(&[(1.19, 2.0), (1.3, 2.0)])), [Verdict::Level]);
-        assert_eq!(verdicts(target, rows(&[(1.21, 2.0), (1.3, 2.0)])), [Verdict::Missed]);
+        assert_eq!(verdicts(target, rows(&[(1.1, 2.0), (1.3, 2.0)])), [Verdict::Level]);
+        assert_eq!(verdicts(target, rows(&[(1.1, 2.0), (1.8, 2.0)])), [Verdict::Missed]);
+        assert_eq!(verdicts(target, rows(&[(1.21, 2.0), (1.21, 2.0)])), [Verdict::Missed]);
     }
 
     #[test]

@@ -178,9 +178,10 @@ fn trees(options: &Options) -> Vec<Workload> {
 }
 
 fn files(options: &Options) -> Vec<Workload> {
-    let bytes = options.scaled(4 * GIB, 16 << 20);
+    let bytes = whole(options.scaled(4 * GIB, 16 << 20));
     let source = Source::File { bytes };
-    let sparse = Source::Sparse { bytes: options.scaled(20 * GIB, 64 << 20), data: options.scaled(GIB, 4 << 20) };
+    let sparse =
+        Source::Sparse { bytes: whole(options.scaled(20 * GIB, 64 << 20)), data: whole(options.scaled(GIB, 4 << 20)) };
     let starts = options.scaled(500, 10);
     let size = mib(bytes);
     let target = Target::default();
@@ -239,6 +240,11 @@ fn matrix(options: &Options) -> Vec<Workload> {
         }
     }
     cells
+}
+
+/// In whole MiB: qemu-img copies whole sectors only.
+fn whole(bytes: u64) -> u64 {
+    bytes >> 20 << 20
 }
 
 fn mib(bytes: u64) -> String {
