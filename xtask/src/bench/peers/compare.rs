@@ -60,6 +60,8 @@ impl Found {
     fn wrong(&mut self, name: &Path, what: &str) {
         self.wrong += 1;
         if self.told.len() < TOLD {
+            // The copied file itself has no name below itself.
+            let name = if name.as_os_str().is_empty() { Path::new("it") } else { name };
             self.told.push(format!("{} {what}", name.display()));
         }
     }
