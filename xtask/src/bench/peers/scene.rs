@@ -63,7 +63,7 @@ impl<'a> Scene<'a> {
                 Fs::Xfs => XFS,
                 Fs::Btrfs => BTRFS,
             };
-            let place = Place::image_in(&base, &image, room(workload, extent, options))?;
+            let place = Place::image_in(&base, &image, room(extent, options))?;
             let answer = (place.dir.clone(), format!("{} in a loop image on {}", image.name, kind(&base)?));
             places.push(place);
             Ok(answer)
@@ -113,11 +113,8 @@ impl<'a> Scene<'a> {
         Ok(used + each.bytes + source <= self.options.space && free > each.bytes + each.bytes / 8 && inodes)
     }
 
-    /// What one copy takes: a clone takes nothing.
+    /// What one copy takes. On filesystems that can clone too: not every program does.
     fn each(&self) -> Extent {
-        if self.workload.from == self.workload.to && self.workload.to != Fs::Dir {
-            return Extent { inodes: 1, bytes: 1 << 20 };
-        }
         let starts = self.workload.starts;
         Extent { inodes: self.extent.inodes * starts, bytes: self.extent.bytes.max(4096) * starts }
     }
@@ -190,15 +187,12 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Room in an image: for the source if it is there, and for as many copies as all runs make and the limit allows.
-fn room(workload: &Workload, extent: Extent, options: &Options) -> u64 {
+/// Room in an image: for the source, and for as many copies as all runs make and the limit allows.
+fn room(extent: Extent, options: &Options) -> u64 {
     let bytes = extent.bytes + extent.inodes * 1024;
-    if workload.to == workload.from {
-        return bytes * 2;
-    }
     // A dozen programs at most.
     let copies = (options.runs as u64 * 12).max(2);
-    (bytes * copies).min(options.space.saturating_sub(extent.bytes)).max(bytes * 2)
+    (bytes * (copies + 1)).min(options.space).max(bytes * 3)
 }
 
 /// The type of the filesystem that a path is on.
