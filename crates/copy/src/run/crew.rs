@@ -71,8 +71,9 @@ struct State<T> {
 pub(super) enum Given<T> {
     /// Somebody will take it.
     Taken,
-    /// Somebody will, if the caller starts another thread.
-    TakenByNewThread,
+    /// The caller starts another thread that does it first of all and then asks for more, or says that it could not.
+    /// Only the one thread gets it: through the queue, two that hire at a time could get back each other's task.
+    ForNewThread(T),
     /// Nobody wants it any more.
     Back(T),
 }
@@ -123,28 +124,31 @@ impl<T> Crew<T> {
         if wanted(&state) == 0 {
             return Given::Back(task);
         }
-        state.queue.push_back(task);
         state.open += 1;
-        let needs_thread = state.waiting < state.queue.len();
-        if needs_thread {
+        if state.queue.len() == state.waiting {
             state.hired += 1;
+            state.running += 1;
+            self.publish(&state);
+            return Given::ForNewThread(task);
         }
+        state.queue.push_back(task);
         self.publish(&state);
         drop(state);
         self.work.notify_all();
-        if needs_thread { Given::TakenByNewThread } else { Given::Taken }
+        Given::Taken
     }
 
-    /// The thread that was to take the last task could not be started, nor will others be. Gives the task back, unless
-    /// somebody took it all the same.
-    pub fn could_not_hire(&self) -> Option<T> {
+    /// The thread that was to do a task could not be started, nor will others be: the caller keeps the task.
+    pub fn could_not_hire(&self) {
         let mut state = self.lock();
         state.hired -= 1;
         state.most = state.hired + 1;
-        let task = if state.waiting < state.queue.len() { state.queue.pop_back() } else { None };
-        state.open -= usize::from(task.is_some());
+        state.running -= 1;
+        state.open -= 1;
         self.publish(&state);
-        task
+        drop(state);
+        self.work.notify_all();
+        self.change.notify_all();
     }
 
     /// Waits for a task. `None`: there will be no more.
@@ -300,7 +304,7 @@ mod tests {
     fn work_is_wanted_only_while_fewer_threads_work_than_may() {
         let crew: Crew<u32> = Crew::new(Climb::fixed(2), 8);
         assert!(crew.wants_work());
-        assert!(matches!(crew.give(1), Given::TakenByNewThread));
+        assert!(matches!(crew.give(1), Given::ForNewThread(1)));
         assert!(!crew.wants_work());
         assert!(matches!(crew.give(2), Given::Back(2)));
         let alone: Crew<u32> = Crew::new(Climb::fixed(1), 8);
@@ -310,15 +314,29 @@ mod tests {
     #[test]
     fn draining_does_all_work_that_is_left_and_then_all_that_came_of_it() {
         let crew: Crew<u32> = Crew::new(Climb::fixed(8), 8);
-        assert!(matches!(crew.give(3), Given::TakenByNewThread));
+        // As if somebody waited, who is never quick enough.
+        crew.lock().waiting = 1;
+        assert!(matches!(crew.give(3), Given::Taken));
         let mut done = Vec::new();
         crew.drain(|task| {
             done.push(task);
             if task > 0 {
-                assert!(!matches!(crew.give(task - 1), Given::Back(_)));
+                assert!(matches!(crew.give(task - 1), Given::Taken));
             }
         });
         assert_eq!(done, [3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn who_cannot_hire_keeps_the_task_and_no_other_thread_is_asked_for() {
+        let crew: Crew<u32> = Crew::new(Climb::fixed(8), 8);
+        let (first, second) = (crew.give(1), crew.give(2));
+        assert!(matches!((first, second), (Given::ForNewThread(1), Given::ForNewThread(2))));
+        crew.could_not_hire();
+        assert!(!crew.wants_work());
+        crew.could_not_hire();
+        assert!(!crew.wants_work() && matches!(crew.give(3), Given::Back(3)));
+        crew.drain(|_| panic!("there is nothing to do"));
     }
 
     #[test]
@@ -326,18 +344,21 @@ mod tests {
         let crew: Crew<u64> = Crew::new(Climb::fixed(4), 8);
         let sum = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let hire = || {
-                scope.spawn(|| {
-                    while let Some(task) = crew.take() {
+            let hire = |first| {
+                let (crew, sum) = (&crew, &sum);
+                scope.spawn(move || {
+                    let mut next = Some(first);
+                    while let Some(task) = next {
                         sum.fetch_add(task, Ordering::Relaxed);
                         crew.finished();
+                        next = crew.take();
                     }
                 });
             };
             for task in 1..=1000 {
                 match crew.give(task) {
                     Given::Taken => {}
-                    Given::TakenByNewThread => hire(),
+                    Given::ForNewThread(task) => hire(task),
                     Given::Back(task) => _ = sum.fetch_add(task, Ordering::Relaxed),
                 }
             }
@@ -350,8 +371,7 @@ mod tests {
     #[test]
     fn who_rests_goes_on_when_the_others_stop() {
         let crew: Crew<u32> = Crew::new(Climb::fixed(2), 8);
-        assert!(matches!(crew.give(1), Given::TakenByNewThread));
-        assert_eq!(crew.take(), Some(1));
+        assert!(matches!(crew.give(1), Given::ForNewThread(1)));
         crew.lock().climb = Climb::fixed(1);
         drop(crew.lock_and_publish());
         std::thread::scope(|scope| {

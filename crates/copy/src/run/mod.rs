@@ -128,8 +128,8 @@ struct Run<'a> {
     voice: &'a Voice<'a>,
     /// The other threads, if there can be any.
     crew: Option<&'a Crew<Task>>,
-    /// Starts another thread, if the system has one.
-    hire: &'a dyn Fn() -> bool,
+    /// Starts another thread for a task; gives the task back if the system has none.
+    hire: &'a dyn Fn(Task) -> Option<Task>,
     stats: Stats,
     failed: bool,
     damaged: Vec<PathBuf>,
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
             shared,
             voice,
             crew: None,
-            hire: &|| false,
+            hire: &Some,
             stats: Stats::default(),
             failed: false,
             damaged: Vec::new(),

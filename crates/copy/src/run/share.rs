@@ -98,8 +98,13 @@ impl Run<'_> {
         }
         let back = match crew.give(Task { frame: part, top: top.clone(), passage }) {
             Given::Taken => None,
-            Given::TakenByNewThread if (self.hire)() => None,
-            Given::TakenByNewThread => crew.could_not_hire(),
+            Given::ForNewThread(task) => {
+                let back = (self.hire)(task);
+                if back.is_some() {
+                    crew.could_not_hire();
+                }
+                back
+            }
             Given::Back(task) => Some(task),
         };
         if let Some(task) = back {

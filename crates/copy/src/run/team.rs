@@ -1,7 +1,7 @@
 //! A run from its first thread to its last.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
 use super::climb::Climb;
@@ -52,7 +52,7 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
     thread::scope(|scope| {
         let voice = Voice::new(session.observer, &team.transcript, Some(first), &team.crew);
         let session = team.session_of_thread(&voice);
-        let hire = || hire(scope, &team);
+        let hire = |task| hire(scope, &team, task);
         let mut run = team.run_of_thread(&session, &voice, &hire);
         run.copy_operands();
         team.crew.close();
@@ -61,19 +61,29 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
     team.seal()
 }
 
-/// Starts another thread; false if the system has none to give.
-fn hire<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>) -> bool {
-    thread::Builder::new().name("haul".into()).spawn_scoped(scope, move || work(scope, team)).is_ok()
+/// Starts another thread with its first task; gives that back if the system has no thread to give.
+fn hire<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, task: Task) -> Option<Task> {
+    // A thread that cannot be started drops its closure, but must not drop the task.
+    let task = Arc::new(Mutex::new(Some(task)));
+    let take = |task: &Mutex<Option<Task>>| task.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let first = Arc::clone(&task);
+    let start = move || work(scope, team, take(&first));
+    match thread::Builder::new().name("haul".into()).spawn_scoped(scope, start) {
+        Ok(_detached) => None,
+        Err(_none_to_give) => take(&task),
+    }
 }
 
-fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>) {
+fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, first: Option<Task>) {
     let voice = Voice::new(team.session.observer, &team.transcript, None, &team.crew);
     let session = team.session_of_thread(&voice);
-    let hire = || hire(scope, team);
+    let hire = |task| hire(scope, team, task);
     let mut run = team.run_of_thread(&session, &voice, &hire);
-    while let Some(task) = team.crew.take() {
+    let mut next = first;
+    while let Some(task) = next {
         run.do_task(task);
         team.crew.finished();
+        next = team.crew.take();
     }
     team.take_over(run);
 }
@@ -95,7 +105,7 @@ impl Team<'_> {
         &'r self,
         session: &'r Session<'r>,
         voice: &'r Voice<'r>,
-        hire: &'r dyn Fn() -> bool,
+        hire: &'r dyn Fn(Task) -> Option<Task>,
     ) -> Run<'r> {
         let mut run = Run::new(self.plan, session, &self.shared, voice);
         run.crew = (!self.crew.is_alone()).then_some(&self.crew);
