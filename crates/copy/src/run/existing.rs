@@ -25,9 +25,8 @@ pub(super) struct Existing {
 }
 
 impl Existing {
-    fn may_be_met_under_other_names(&self) -> bool {
-        let several_names = self.target.kind != Kind::Directory && self.target.links > 1;
-        self.entry.kind == Kind::SymbolicLink || several_names
+    fn has_several_names(&self) -> bool {
+        self.target.kind != Kind::Directory && self.target.links > 1
     }
 }
 
@@ -70,9 +69,8 @@ impl Run<'_> {
     pub(super) fn clear_way(&mut self, subject: &Subject<'_>, level: &Level<'_>, missing: bool) -> Way {
         let found = if missing { Ok(Found::Nothing) } else { self.look(subject) };
         if let Ok(Found::Something(existing)) = &found
-            && existing.may_be_met_under_other_names()
+            && self.order_decides(subject, existing)
         {
-            // What is written here may be read or written elsewhere, and the order decides what it is in the end.
             self.drain();
         }
         match found {
@@ -86,9 +84,23 @@ impl Run<'_> {
         }
     }
 
+    /// Whether it matters for the result that everything that comes before in a serial copy is done.
+    fn order_decides(&self, subject: &Subject<'_>, existing: &Existing) -> bool {
+        // The user reads what was said before, and nothing comes between the question and the answer.
+        let asks = self.plan.overwrite == Overwrite::Ask;
+        // Which name of the source is copied and which become links to that, where one of them stands there already.
+        let several_sources = self.keeps_links() && (subject.inode.links > 1 || subject.follow);
+        if subject.inode.kind == Kind::Directory {
+            // Found by another way (a link to a directory, a mount): others may be filling it.
+            return self.shared.links.get(existing.target.id).is_some();
+        }
+        // What is written here may be read or written elsewhere.
+        existing.has_several_names() || several_sources || asks
+    }
+
     /// Regular files can be written through a symbolic link, so for them what the link leads to counts; other files
     /// cannot, nor can what is going to be removed or linked.
-    fn look(&self, subject: &Subject<'_>) -> Result<Found, Errno> {
+    fn look(&mut self, subject: &Subject<'_>) -> Result<Found, Errno> {
         let plan = self.plan;
         let entry = match subject.dest.inode() {
             Ok(entry) => entry,
@@ -100,6 +112,8 @@ impl Run<'_> {
         if entry.kind != Kind::SymbolicLink {
             return Ok(itself);
         }
+        // What it leads to may be just in the making, or be read or written elsewhere.
+        self.drain();
         if self.acts_on_entry(subject) {
             if plan.keep_directory_symlink && subject.inode.kind == Kind::Directory {
                 let target = subject.dest.inode_following();
