@@ -65,6 +65,8 @@ struct State<T> {
     climb: Climb,
     measured: Instant,
     closed: bool,
+    /// A thread panicked: nobody waits for anything any more.
+    abandoned: bool,
 }
 
 /// What became of a task that was offered.
@@ -100,6 +102,7 @@ impl<T> Crew<T> {
                 climb,
                 measured: now,
                 closed: false,
+                abandoned: false,
             }),
             work: Condvar::new(),
             change: Condvar::new(),
@@ -157,7 +160,7 @@ impl<T> Crew<T> {
         state.waiting += 1;
         self.publish(&state);
         loop {
-            if let Some(task) = state.queue.pop_front() {
+            if let Some(task) = state.queue.pop_front().filter(|_| !state.abandoned) {
                 state.waiting -= 1;
                 state.running += 1;
                 self.publish(&state);
@@ -191,7 +194,7 @@ impl<T> Crew<T> {
         state.running -= 1;
         state.waiting += 1;
         self.publish(&state);
-        while state.open > 0 {
+        while state.open > 0 && !state.abandoned {
             let Some(task) = state.queue.pop_front() else {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -217,6 +220,16 @@ impl<T> Crew<T> {
         self.work.notify_all();
     }
 
+    /// A thread panicked and cannot finish what it had in hand: nobody may wait for that.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        state.abandoned = true;
+        state.closed = true;
+        drop(state);
+        self.work.notify_all();
+        self.change.notify_all();
+    }
+
     /// Lets this thread rest while more are working than should, or as long as `too_far` says. To be called between two
     /// entries, where nobody can be waiting for this thread.
     pub fn rest_if_needed(&self, too_far: impl Fn() -> bool, stop: impl Fn() -> bool) {
@@ -236,7 +249,7 @@ impl<T> Crew<T> {
         state.running -= 1;
         self.publish(&state);
         self.change.notify_all();
-        while !over(&state) {
+        while !over(&state) && !state.abandoned {
             state = self.change.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.running += 1;

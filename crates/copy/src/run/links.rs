@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
@@ -91,6 +92,7 @@ impl Made {
 pub(super) struct LinkTable {
     entries: Mutex<HashMap<FileId, Entry>>,
     settled: Condvar,
+    abandoned: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,8 @@ impl LinkTable {
             match entries.get(&source) {
                 None => break,
                 Some(entry) if !entry.in_work => return Claim::Made(entry.made.clone()),
+                // Whoever makes it may never come back, and the run has failed.
+                Some(_) if self.abandoned.load(Ordering::Relaxed) => break,
                 Some(_) => entries = self.settled.wait(entries).unwrap_or_else(PoisonError::into_inner),
             }
         }
@@ -134,6 +138,14 @@ impl LinkTable {
         if let Some(entry) = self.lock().get_mut(&source) {
             entry.in_work = false;
         }
+        self.settled.notify_all();
+    }
+
+    /// A thread panicked: nobody waits for what it was making.
+    pub fn abandon(&self) {
+        let entries = self.lock();
+        self.abandoned.store(true, Ordering::Relaxed);
+        drop(entries);
         self.settled.notify_all();
     }
 

@@ -54,6 +54,7 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
         let session = team.session_of_thread(&voice);
         let hire = |task| hire(scope, &team, task);
         let mut run = team.run_of_thread(&session, &voice, &hire);
+        let _alarm = Alarm(&team);
         run.copy_operands();
         team.crew.close();
         team.take_over(run);
@@ -79,6 +80,7 @@ fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'en
     let session = team.session_of_thread(&voice);
     let hire = |task| hire(scope, team, task);
     let mut run = team.run_of_thread(&session, &voice, &hire);
+    let _alarm = Alarm(team);
     let mut next = first;
     while let Some(task) = next {
         run.do_task(task);
@@ -86,6 +88,19 @@ fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'en
         next = team.crew.take();
     }
     team.take_over(run);
+}
+
+/// Lets the run end when a thread panics. The scope of the threads then passes the panic on.
+struct Alarm<'a>(&'a Team<'a>);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.session.cancel.cancel();
+            self.0.shared.links.abandon();
+            self.0.crew.abandon();
+        }
+    }
 }
 
 impl Team<'_> {
