@@ -15,7 +15,7 @@ use super::regular::open_regular;
 use super::tree::{Frame, Sides, overlap};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{FileId, Inode, Kind};
+use crate::facts::{Inode, Kind};
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::walk::{Spot, last_component};
 
@@ -341,9 +341,4 @@ fn is_being_filled(subject: &Subject<'_>, level: &Level<'_>) -> bool {
     subject.follow
         && subject.inode.kind == Kind::Directory
         && level.ancestors.iter().any(|frame| frame.is_filling(subject.inode.id))
-}
-
-/// The identities on the way to an entry.
-pub(super) fn is_ancestor(ancestors: &[Frame], id: FileId) -> bool {
-    ancestors.iter().any(|frame| frame.source_id() == id)
 }

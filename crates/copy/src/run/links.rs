@@ -23,6 +23,8 @@ pub(super) struct DestDir {
     /// One that we made or entered is known by its name in another.
     parent: Option<Arc<DestDir>>,
     name: OsString,
+    /// Which directory it is a copy of.
+    source: Option<FileId>,
 }
 
 impl Drop for DestDir {
@@ -39,12 +41,25 @@ impl DestDir {
     /// The directory that holds the copies of operands.
     pub fn root(dir: OwnedFd) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
-        Ok(Arc::new(DestDir { id, root: Some(dir), parent: None, name: OsString::new() }))
+        Ok(Arc::new(DestDir { id, root: Some(dir), parent: None, name: OsString::new(), source: None }))
     }
 
     /// A directory in this one.
-    pub fn below(self: &Arc<Self>, name: &OsStr, id: FileId) -> Arc<DestDir> {
-        Arc::new(DestDir { id, root: None, parent: Some(Arc::clone(self)), name: name.to_owned() })
+    pub fn below(self: &Arc<Self>, name: &OsStr, id: FileId, source: FileId) -> Arc<DestDir> {
+        let parent = Some(Arc::clone(self));
+        Arc::new(DestDir { id, root: None, parent, name: name.to_owned(), source: Some(source) })
+    }
+
+    /// Whether this, or a directory that it is in, is a copy of that one.
+    pub fn is_within_copy_of(&self, source: FileId) -> bool {
+        let mut next = Some(self);
+        while let Some(dir) = next {
+            if dir.source == Some(source) {
+                return true;
+            }
+            next = dir.parent.as_deref();
+        }
+        false
     }
 
     /// Opens it again, component by component from the root, since the whole path may be longer than PATH_MAX.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
-use super::entry::{Level, Step, Subject, Top, is_ancestor, made_at};
+use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
 use super::links::DestDir;
 use super::share::Tally;
@@ -123,7 +123,7 @@ impl Run<'_> {
         level: &Level<'_>,
     ) -> Option<Box<Frame>> {
         let (source, dest) = (subject.source, subject.dest);
-        if is_ancestor(level.ancestors, subject.inode.id) {
+        if level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
             self.problem(Error::new(What::CyclicLink, source.path));
             return None;
         }
@@ -150,7 +150,7 @@ impl Run<'_> {
         if created && !self.make_usable(&dest_fd, &dest_inode, dest.path) {
             return None;
         }
-        let dir = level.dir?.below(last_component(dest.name), dest_inode.id);
+        let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
         if created {
             // Below a directory that we made, everything is ours already.
             if !level.ancestors.last().is_some_and(|above| above.place.created) {
