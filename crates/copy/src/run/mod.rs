@@ -220,12 +220,22 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How many levels of a tree each of so many threads keeps open: each takes a descriptor on either side, and some must
-/// be left for the rest.
+/// How many levels of a tree each of so many threads keeps open: each takes a descriptor on either side, and half of them
+/// must be left for the rest.
 fn open_levels(threads: usize) -> usize {
+    (descriptors() / 4 / threads).clamp(1, 4096)
+}
+
+/// How many threads there are descriptors for. Beside the levels that it keeps open a thread needs a directory that it
+/// just enters, the two files, a pipe, and the level that is closed next.
+fn affordable_threads() -> usize {
+    (descriptors() / 16).max(1)
+}
+
+/// How many descriptors may be open, but for a few that have nothing to do with trees.
+fn descriptors() -> usize {
     let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let each = usize::try_from(limit.saturating_sub(16) / 4).unwrap_or(usize::MAX) / threads;
-    each.clamp(1, 4096)
+    usize::try_from(limit.saturating_sub(16)).unwrap_or(usize::MAX)
 }
 
 /// Whether two spots are the same name in the same directory.

@@ -8,7 +8,7 @@ use super::climb::Climb;
 use super::crew::Crew;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
-use super::{Run, Session, Shared, keep, open_levels};
+use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
 use crate::facts;
 use crate::plan::{Dereference, Plan};
 use crate::stats::Stats;
@@ -154,14 +154,15 @@ impl Team<'_> {
 
 /// How many threads may work on a tree.
 fn threads(plan: &Plan) -> Climb {
+    let affordable = affordable_threads();
     // With -L a link may lead back into what is being copied, and then the order decides how the copy ends.
     let serial = !plan.recursive || plan.dereference == Dereference::Always;
     match plan.jobs {
         _ if serial => Climb::fixed(1),
-        Some(jobs) => Climb::fixed(jobs),
+        Some(jobs) => Climb::fixed(jobs.min(affordable)),
         None => {
             let cores = facts::cores();
-            Climb::new(cores, (4 * cores).clamp(4, 32))
+            Climb::new(cores, (4 * cores).clamp(4, 32).min(affordable))
         }
     }
 }
