@@ -37,6 +37,7 @@ struct Row {
 
 #[derive(Default)]
 struct Slot {
+    before: Option<usize>,
     next: Option<usize>,
     closed: bool,
     held: Vec<Held>,
@@ -53,7 +54,7 @@ impl Transcript {
     pub fn insert_after(&self, passage: &Passage) -> Passage {
         let mut row = self.lock();
         let next = row.slots[passage.0].next;
-        let slot = Slot { next, ..Slot::default() };
+        let slot = Slot { before: Some(passage.0), next, ..Slot::default() };
         let new = match row.free.pop() {
             Some(free) => {
                 row.slots[free] = slot;
@@ -65,6 +66,9 @@ impl Transcript {
             }
         };
         row.slots[passage.0].next = Some(new);
+        if let Some(next) = next {
+            row.slots[next].before = Some(new);
+        }
         Passage(new)
     }
 
@@ -72,6 +76,10 @@ impl Transcript {
     pub fn close(&self, passage: Passage, observer: &dyn Observer) {
         let mut row = self.lock();
         row.slots[passage.0].closed = true;
+        if row.first != passage.0 {
+            row.join_to_earlier(passage.0);
+            return;
+        }
         while row.slots[row.first].closed {
             let done = row.first;
             // The last passage stays, for whoever writes next.
@@ -79,6 +87,7 @@ impl Transcript {
             row.slots[done] = Slot::default();
             row.free.push(done);
             row.first = next;
+            row.slots[next].before = None;
             for held in std::mem::take(&mut row.slots[next].held) {
                 self.held.fetch_sub(held.size(), Ordering::Relaxed);
                 held.tell(observer);
@@ -105,6 +114,27 @@ impl Transcript {
     fn lock(&self) -> MutexGuard<'_, Row> {
         // No step in between leaves the row inconsistent, and an observer that panics has lost its output anyway.
         self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Row {
+    /// A closed passage that is empty, or comes right after another closed one, need not stay: their number is bounded by
+    /// that of the open ones and of what is held back, not by what was copied.
+    fn join_to_earlier(&mut self, passage: usize) {
+        let Some(before) = self.slots[passage].before else { return };
+        let mut held = std::mem::take(&mut self.slots[passage].held);
+        if !held.is_empty() && !self.slots[before].closed {
+            self.slots[passage].held = held;
+            return;
+        }
+        self.slots[before].held.append(&mut held);
+        let next = self.slots[passage].next;
+        self.slots[before].next = next;
+        if let Some(next) = next {
+            self.slots[next].before = Some(before);
+        }
+        self.slots[passage] = Slot::default();
+        self.free.push(passage);
     }
 }
 
@@ -323,6 +353,33 @@ mod tests {
         say(&third, "g");
         assert_eq!(told(&names).last().map(String::as_str), Some("g"), "the last passage is live now");
         assert_eq!(transcript.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn passages_that_are_over_take_no_room_while_the_first_one_goes_on() {
+        let names = Names::default();
+        let (transcript, first) = Transcript::new();
+        for number in 0..1000 {
+            let passage = transcript.insert_after(&first);
+            let later = transcript.insert_after(&passage);
+            let name = number.to_string();
+            transcript.tell(&passage, &Event::Removed(Path::new(&name)), &names);
+            transcript.close(later, &names);
+            transcript.close(passage, &names);
+        }
+        let mut at = transcript.insert_after(&first);
+        for _ in 0..1000 {
+            let next = transcript.insert_after(&at);
+            transcript.tell(&at, &Event::Removed(Path::new("in order")), &names);
+            transcript.close(std::mem::replace(&mut at, next), &names);
+        }
+        assert!(transcript.lock().slots.len() < 1010, "{}", transcript.lock().slots.len());
+        transcript.close(at, &names);
+        transcript.close(first, &names);
+        let expected = (0..1000).rev().map(|number| number.to_string());
+        let told = told(&names);
+        assert_eq!(told[..1000], ["in order"; 1000]);
+        assert!(told[1000..].iter().cloned().eq(expected));
     }
 
     #[test]
