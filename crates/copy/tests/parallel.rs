@@ -62,6 +62,7 @@ impl Director {
             confirm: self,
             cancel: Cancel::default(),
             partials: Partials::default(),
+            pace: haul_copy::pace::Pace::default(),
             xattr_rules: XattrRules::default(),
         };
         run(plan, &session)
@@ -247,6 +248,7 @@ fn a_panic_in_any_thread_ends_the_run() {
                 confirm: &bomb,
                 cancel: Cancel::default(),
                 partials: Partials::default(),
+                pace: haul_copy::pace::Pace::default(),
                 xattr_rules: XattrRules::default(),
             };
             let plan = Plan { jobs: Some(4), ..plan(&source, &dest) };
