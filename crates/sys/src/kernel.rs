@@ -5,14 +5,15 @@
 
 use std::fmt::Debug;
 use std::num::NonZeroU64;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Advice, FallocateFlags, FileType, OFlags, SeekFrom};
+use rustix::fs::{Advice, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use crate::clone;
 use crate::map::Mapping;
+use crate::queue::{self, Queue, QueueKind};
 
 /// A descriptor, borrowed.
 pub type Fd<'a> = BorrowedFd<'a>;
@@ -146,6 +147,34 @@ pub trait Kernel: Debug + Send + Sync {
         let mut flags = rustix::fs::fcntl_getfl(fd)?;
         flags.set(OFlags::DIRECT, on);
         rustix::fs::fcntl_setfl(fd, flags)
+    }
+
+    /// Opens the same file once more with O_DIRECT, for the access that the descriptor has: a description of its own, so
+    /// that buffered and direct requests do not have to take turns. EINVAL where the filesystem has no O_DIRECT, EACCES
+    /// where the mode of the file allows no second open, ENOENT without /proc.
+    fn reopen_direct(&self, fd: Fd<'_>) -> Result<OwnedFd, Errno> {
+        let flags = rustix::fs::fcntl_getfl(fd)? & (OFlags::ACCMODE | OFlags::NOATIME);
+        // This thread's table: threads may have tables of their own.
+        let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
+        let again = rustix::fs::openat(CWD, path, flags | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
+        // Whatever is mounted over /proc, it must not lead to another file.
+        let (before, after) = (rustix::fs::fstat(fd)?, rustix::fs::fstat(&again)?);
+        if (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) { Ok(again) } else { Err(Errno::NOENT) }
+    }
+
+    /// fallocate(2): the range has blocks, and the file reaches at least to its end.
+    fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len)
+    }
+
+    /// ftruncate(2).
+    fn set_size(&self, fd: Fd<'_>, size: u64) -> Result<(), Errno> {
+        rustix::fs::ftruncate(fd, size)
+    }
+
+    /// Makes a queue for requests that are worked on while this process goes on.
+    fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
+        queue::make(kind)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod namespace;
 pub mod object;
 pub mod priority;
 pub mod process_state;
+pub mod queue;
 
 pub use close::close;
 pub use rustix;
