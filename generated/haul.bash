@@ -27,7 +27,7 @@ _haul_value() {
         --sparse)
             mapfile -t COMPREPLY < <(compgen -W 'never auto always' -- "$value") ;;
         --engine)
-            mapfile -t COMPREPLY < <(compgen -W 'auto reference read-write copy-range clone splice mapped direct null' -- "$value") ;;
+            mapfile -t COMPREPLY < <(compgen -W 'auto reference read-write copy-range clone splice mapped direct io-uring linux-aio posix-aio null' -- "$value") ;;
         --buffer-size)
             COMPREPLY=() ;;
         --jobs)

@@ -232,6 +232,9 @@ pub const ENGINES: &[Choice] = &[
     own("splice", "splice through a pipe"),
     own("mapped", "write straight from 8 MiB mappings of the source"),
     own("direct", "O_DIRECT, past the page cache, where the sides allow it"),
+    own("io-uring", "io_uring: many requests at a time, O_DIRECT where the sides allow it"),
+    own("linux-aio", "io_submit: the same with O_DIRECT only, also where io_uring is forbidden"),
+    own("posix-aio", "aio_read and aio_write: the same by threads of the C library"),
     own("null", "move nothing: measures the overhead of the rest"),
 ];
 

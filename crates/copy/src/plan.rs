@@ -274,13 +274,19 @@ pub enum EngineName {
     Mapped,
     /// `O_DIRECT` where the sides allow it.
     Direct,
+    /// Many requests at a time by io_uring, with `O_DIRECT` where the sides allow it.
+    IoUring,
+    /// Many requests at a time by Linux AIO, with `O_DIRECT`.
+    LinuxAio,
+    /// Many requests at a time by the C library's POSIX AIO, with `O_DIRECT` where the sides allow it.
+    PosixAio,
     /// Moves nothing and says that it did: measures the overhead of the rest.
     Null,
 }
 
 impl EngineName {
     /// Every engine, in the order in which the documentation lists them.
-    pub const ALL: [EngineName; 8] = [
+    pub const ALL: [EngineName; 11] = [
         EngineName::Reference,
         EngineName::ReadWrite,
         EngineName::CopyRange,
@@ -288,6 +294,9 @@ impl EngineName {
         EngineName::Splice,
         EngineName::Mapped,
         EngineName::Direct,
+        EngineName::IoUring,
+        EngineName::LinuxAio,
+        EngineName::PosixAio,
         EngineName::Null,
     ];
 
@@ -301,6 +310,9 @@ impl EngineName {
             EngineName::Splice => "splice",
             EngineName::Mapped => "mapped",
             EngineName::Direct => "direct",
+            EngineName::IoUring => "io-uring",
+            EngineName::LinuxAio => "linux-aio",
+            EngineName::PosixAio => "posix-aio",
             EngineName::Null => "null",
         }
     }

@@ -8,11 +8,17 @@ mod clone;
 mod copy_range;
 mod direct;
 mod errnos;
+mod flight;
 pub mod hole;
+mod io_uring;
+mod linux_aio;
 mod mapped;
 mod null;
+mod posix_aio;
+mod queued;
 mod read_write;
 mod reference;
+mod shape;
 mod splice;
 mod transfer;
 pub mod wrap;
@@ -41,6 +47,9 @@ pub fn make_on(kernel: Arc<dyn Kernel>, name: EngineName, tuning: &Tuning) -> Bo
         EngineName::Splice => Box::new(splice::Splice::new(kernel, tuning)),
         EngineName::Mapped => Box::new(mapped::Mapped::new(kernel, tuning)),
         EngineName::Direct => Box::new(direct::Direct::new(kernel, tuning)),
+        EngineName::IoUring => Box::new(io_uring::new(kernel, tuning)),
+        EngineName::LinuxAio => Box::new(linux_aio::new(kernel, tuning)),
+        EngineName::PosixAio => Box::new(posix_aio::new(kernel, tuning)),
         EngineName::Null => Box::new(null::Null::new(kernel)),
     }
 }
@@ -51,6 +60,9 @@ pub struct Tuning {
     /// Bytes moved by one pair of system calls (buffer, pipe or mapped segment); `None` takes the engine's own.
     /// Engines round it to what they need; 0 counts as 1.
     pub buffer_size: Option<usize>,
+    /// Requests in flight at the same time, for the asynchronous engines; `None` takes the engine's own. They take at most
+    /// 32, and fewer if 16 MiB of memory do not suffice for so many buffers.
+    pub depth: Option<usize>,
 }
 
 impl Tuning {

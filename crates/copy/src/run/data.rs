@@ -82,7 +82,7 @@ enum Reached {
 
 impl Mover {
     pub fn new(plan: &Plan) -> Mover {
-        let tuning = engine::Tuning { buffer_size: plan.buffer_size };
+        let tuning = engine::Tuning { buffer_size: plan.buffer_size, ..engine::Tuning::default() };
         Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, cannot: HashSet::new() }
     }
 

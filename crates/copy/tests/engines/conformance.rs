@@ -91,6 +91,9 @@ for_each_engine! {
     splice = Splice,
     mapped = Mapped,
     direct = Direct,
+    io_uring = IoUring,
+    linux_aio = LinuxAio,
+    posix_aio = PosixAio,
 }
 
 /// Painted around all the boundaries that counters and offsets could trip over; else holes.
@@ -130,6 +133,8 @@ fn engines_that_see_zeros_copy_gibibytes_of_holes_in_one_job() {
         (Fs::Ext4, EngineName::ReadWrite, 5 * GIB),
         (Fs::Xfs, EngineName::Direct, 2 * GIB + 1),
         (Fs::Btrfs, EngineName::Reference, 2 * GIB + 1),
+        (Fs::Ext4, EngineName::IoUring, 5 * GIB),
+        (Fs::Xfs, EngineName::LinuxAio, 2 * GIB + 1),
     ] {
         let Some(dir) = bed.mount(fs) else { continue };
         let (a, b) = (dir.join("a"), dir.join("b"));
@@ -138,6 +143,8 @@ fn engines_that_see_zeros_copy_gibibytes_of_holes_in_one_job() {
         assert_same_contents(&a, &b);
         assert_eq!(done.moved.total(), size);
         assert!(done.moved.written <= MIB, "{done:?}");
+        fs::remove_file(&a).unwrap();
+        fs::remove_file(&b).unwrap();
     }
 }
 
@@ -317,7 +324,7 @@ fn any_buffer_size_gives_the_same_bytes() {
     create_painted(&a, 200_003);
     for name in MOVING {
         for size in [0, 1, 13, 512, 4095, 4096, 65_536, 100_000, 8 << 20] {
-            let mut engine = make(name, &Tuning { buffer_size: Some(size) });
+            let mut engine = make(name, &Tuning { buffer_size: Some(size), ..Tuning::default() });
             copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 150_000, Zeros::Write);
             assert_same_contents(&a, &b);
             fs::remove_file(&b).unwrap();

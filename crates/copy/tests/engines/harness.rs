@@ -14,7 +14,7 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{AtFlags, StatxFlags, statx};
 use haul_testbed::Fs;
 
-pub const MOVING: [EngineName; 7] = [
+pub const MOVING: [EngineName; 10] = [
     EngineName::Reference,
     EngineName::ReadWrite,
     EngineName::CopyRange,
@@ -22,6 +22,9 @@ pub const MOVING: [EngineName; 7] = [
     EngineName::Splice,
     EngineName::Mapped,
     EngineName::Direct,
+    EngineName::IoUring,
+    EngineName::LinuxAio,
+    EngineName::PosixAio,
 ];
 
 pub fn engine(name: EngineName) -> Box<dyn Engine> {
@@ -156,9 +159,10 @@ pub fn suits(name: EngineName, from: Fs, to: Fs) -> bool {
     let direct = |fs| matches!(fs, Fs::Ext4 | Fs::Xfs | Fs::XfsNoReflink);
     match name {
         EngineName::Reference | EngineName::ReadWrite | EngineName::Splice | EngineName::Mapped => true,
+        EngineName::IoUring | EngineName::PosixAio => true,
         EngineName::CopyRange => from == to,
         EngineName::Clone => from == to && from.reflinks(),
-        EngineName::Direct => direct(from) || direct(to),
+        EngineName::Direct | EngineName::LinuxAio => direct(from) || direct(to),
         EngineName::Null => false,
     }
 }

@@ -20,7 +20,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Engines that can look for zeros.
-const SEEING: [EngineName; 3] = [EngineName::Reference, EngineName::ReadWrite, EngineName::Direct];
+const SEEING: [EngineName; 6] = [
+    EngineName::Reference,
+    EngineName::ReadWrite,
+    EngineName::Direct,
+    EngineName::IoUring,
+    EngineName::LinuxAio,
+    EngineName::PosixAio,
+];
 
 #[test]
 fn engines_that_do_not_see_bytes_refuse_to_look_for_zeros() {
@@ -57,13 +64,19 @@ fn a_copy_that_skips_zeros_takes_no_more_space_than_the_source() {
         for (size, data) in layouts() {
             let a = dir.join("a");
             sparse_file(&a, size, &data);
-            for name in [EngineName::ReadWrite, EngineName::Direct].into_iter().filter(|name| suits(*name, fs, fs)) {
+            // The reference does not punch what it skips, so XFS keeps what it allocated ahead.
+            let engines = SEEING.into_iter().filter(|name| *name != EngineName::Reference && suits(*name, fs, fs));
+            for name in engines {
                 let b = dir.join("b");
                 let done = copy_in_jobs(&mut *engine(name), &source(&a), &dest(&b), MIB, Zeros::Skip(4096));
                 assert_same_contents(&a, &b);
                 let context = format!("{name} on {}: {size} {data:?}: {done:?}", fs.name());
                 assert_eq!(done.moved.total(), size, "{context}");
-                let (ours, theirs) = (allocated(&b), allocated(&a));
+                // Requests that end out of order may leave more extents than fit into the inode of ext4, which then takes
+                // one block to list them.
+                let in_order = matches!(name, EngineName::ReadWrite | EngineName::Direct);
+                let list = if in_order || fs != Fs::Ext4 { 0 } else { 4096 };
+                let (ours, theirs) = (allocated(&b), allocated(&a) + list);
                 assert!(ours <= theirs, "{ours} bytes allocated, {theirs} by the source; {context}");
                 fs::remove_file(&b).unwrap();
             }
@@ -222,7 +235,7 @@ fn any_layout_with_any_settings_is_copied_as_the_reference_copies_it() {
     let dirs: Vec<_> = [Fs::Ext4, Fs::Tmpfs, Fs::Xfs].into_iter().filter_map(|fs| bed.mount(fs)).collect();
     let settings = (
         prop::sample::select(dirs),
-        prop::sample::select(vec![EngineName::ReadWrite, EngineName::Direct, EngineName::Reference]),
+        prop::sample::select(SEEING.to_vec()),
         prop_oneof![1usize..5000, Just(65_536), 1usize..1_000_000],
         prop::sample::select(vec![1u32, 7, 512, 4096, 65_536, 1 << 20]),
         prop::sample::select(vec![0, 1, 2]),
@@ -242,7 +255,7 @@ fn any_layout_with_any_settings_is_copied_as_the_reference_copies_it() {
                 old_data(&b, size);
             }
             let kernel: Arc<dyn Kernel> = if unruly { Arc::new(Unruly::new(seed, 200_000)) } else { Arc::new(Linux) };
-            let mut engine = make_on(kernel, name, &Tuning { buffer_size: Some(buffer) });
+            let mut engine = make_on(kernel, name, &Tuning { buffer_size: Some(buffer), ..Tuning::default() });
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), job_len.max(size / 50), zeros);
             let mut oracle = self::engine(EngineName::Reference);
             copy_in_jobs(&mut *oracle, &source(&a), &dest(&c), u64::MAX, Zeros::Write);

@@ -1,0 +1,15 @@
+//! POSIX AIO: `aio_read` and `aio_write` of the C library, waited for with `aio_suspend`.
+
+use std::sync::Arc;
+
+use haul_sys::kernel::Kernel;
+use haul_sys::queue::QueueKind;
+
+use super::Tuning;
+use super::queued::Queued;
+use crate::plan::EngineName;
+
+/// Makes the engine; what it works with is made for its first job.
+pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Queued {
+    Queued::new(kernel, EngineName::PosixAio, QueueKind::PosixAio, tuning)
+}
