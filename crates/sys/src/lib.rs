@@ -18,6 +18,8 @@ pub mod object;
 pub mod priority;
 pub mod process_state;
 pub mod queue;
+#[cfg(feature = "namespaces")]
+pub mod sandbox;
 
 pub use close::close;
 pub use rustix;

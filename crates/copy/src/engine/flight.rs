@@ -70,6 +70,12 @@ struct Block {
     flying: bool,
 }
 
+impl Block {
+    fn is_done(&self) -> bool {
+        !self.flying && self.have == self.len && self.done == self.len
+    }
+}
+
 /// What became of a step.
 #[derive(PartialEq, Eq)]
 enum Step {
@@ -125,15 +131,17 @@ impl<'f, 'j> Flight<'f, 'j> {
         loop {
             self.start_blocks();
             self.step_all();
-            self.retire();
-            if self.flying > 0 {
-                match self.queue.wait(&mut done) {
-                    Ok(()) => done.drain(..).for_each(|completion| self.complete(completion)),
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Landing::Broken(errno),
-                }
-            } else if self.blocks.is_empty() && !self.wants_more() {
+            if self.retire() {
+                // There is room for more before it is worth waiting.
+                continue;
+            }
+            if self.flying == 0 {
                 break;
+            }
+            match self.queue.wait(&mut done) {
+                Ok(()) => done.drain(..).for_each(|completion| self.complete(completion)),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Landing::Broken(errno),
             }
         }
         match (self.cut, self.refusal) {
@@ -193,13 +201,10 @@ impl<'f, 'j> Flight<'f, 'j> {
         self.cut.is_some_and(|(at, _)| self.blocks[index].offset > at)
     }
 
-    /// Counts the blocks that are done, up to the first that is not.
-    fn retire(&mut self) {
-        while self
-            .blocks
-            .front()
-            .is_some_and(|block| !block.flying && block.have == block.len && block.done == block.len)
-        {
+    /// Counts the blocks that are done, up to the first that is not. Whether there were any.
+    fn retire(&mut self) -> bool {
+        let before = self.blocks.len();
+        while self.blocks.front().is_some_and(Block::is_done) {
             let cut_off = self.is_cut_off(0);
             if let Some(block) = self.blocks.pop_front()
                 && !cut_off
@@ -208,6 +213,7 @@ impl<'f, 'j> Flight<'f, 'j> {
                 self.transfer.moved += Moved { written, holes, ..Moved::default() };
             }
         }
+        self.blocks.len() < before
     }
 
     /// The block goes no further than it has come; the earliest such place in the file is where the job ends.
