@@ -102,7 +102,18 @@ fn a_sparse_file_that_shrinks_and_grows_neither_hangs_nor_kills_the_copier() {
 
 #[test]
 fn every_engine_survives_a_file_that_shrinks_and_grows() {
-    for engine in ["read-write", "copy-range", "clone", "splice", "mapped", "direct", "reference"] {
+    for engine in [
+        "read-write",
+        "copy-range",
+        "clone",
+        "splice",
+        "mapped",
+        "direct",
+        "reference",
+        "io-uring",
+        "linux-aio",
+        "posix-aio",
+    ] {
         sealed(&format!("engine {engine}"), |place| {
             let directory = place.room.join("disk");
             std::fs::write(directory.join("source"), vec![1; 1 << 20]).expect("room");

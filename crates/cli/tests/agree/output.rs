@@ -109,7 +109,17 @@ fn json_statistics_add_up_to_what_was_copied() {
             fs::File::create(directory.join("s/hole")).expect("a file").set_len(5 << 20).expect("a hole");
             fs::hard_link(directory.join("s/one"), directory.join("s/two")).expect("a link");
             std::os::unix::fs::symlink("one", directory.join("s/link")).expect("a link");
-            let engines = ["read-write", "mapped", "splice", "copy-range", "reference", "auto"];
+            let engines = [
+                "read-write",
+                "mapped",
+                "splice",
+                "copy-range",
+                "io-uring",
+                "linux-aio",
+                "posix-aio",
+                "reference",
+                "auto",
+            ];
             for engine in engines.map(|engine| format!("--engine={engine}")) {
                 let record = record(place, filesystem, &["-a", &engine]);
                 assert_eq!(record["exit_status"], 0, "{record}");
