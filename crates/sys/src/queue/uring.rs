@@ -230,3 +230,23 @@ impl Drop for Uring {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::tests::copies;
+
+    #[test]
+    fn neither_registered_files_nor_registered_memory_are_needed() {
+        for (files, memory) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut ring = Uring::new().unwrap();
+            ring.file_table &= files;
+            if !memory {
+                // As after a registration that failed: the memory is the one that the test divides next.
+                ring.slots.shape(1 << 20, 1).unwrap();
+            }
+            copies(&mut ring);
+            assert_eq!(ring.fixed_memory, memory);
+        }
+    }
+}
