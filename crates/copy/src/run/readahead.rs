@@ -23,9 +23,10 @@ impl ReadAhead {
         ReadAhead { window: window.max(1), asked: 0 }
     }
 
-    /// Whether an engine reads through the page cache.
+    /// Whether an engine reads through the page cache, one request after the other.
     pub fn helps(name: EngineName) -> bool {
-        !matches!(name, EngineName::Clone | EngineName::Direct | EngineName::Null)
+        let many_at_a_time = matches!(name, EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio);
+        !many_at_a_time && !matches!(name, EngineName::Clone | EngineName::Direct | EngineName::Null)
     }
 
     /// How large a job may be so that half of the window is still ahead when it is done.

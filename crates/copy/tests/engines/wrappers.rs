@@ -104,6 +104,8 @@ fn a_tally_counts_the_requests_of_every_engine() {
             EngineName::Reference => assert_eq!(requests, 2048),
             EngineName::ReadWrite => assert_eq!(requests, 32),
             EngineName::CopyRange | EngineName::Clone => assert_eq!(requests, 1),
+            // Blocks of 1 MiB.
+            EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio => assert_eq!(requests, 8),
             _ => {}
         }
         assert_same_contents(dir.join("a"), dir.join(name.as_str()));

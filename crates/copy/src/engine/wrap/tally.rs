@@ -1,13 +1,15 @@
 //! A kernel that counts what is asked of it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::map::Mapping;
+use haul_sys::queue::{Completion, Queue, QueueKind, Request};
 
-/// Counts the requests for data: each system call that reads, writes, copies, shares or punches is one. The others are
+/// Counts the requests for data: each system call that reads, writes, copies, shares or punches is one, and so is each request that a queue takes. The others are
 /// those of the trait, which are Linux's.
 #[derive(Debug, Clone, Default)]
 pub struct Tally(Arc<AtomicU64>);
@@ -70,5 +72,44 @@ impl Kernel for Tally {
 
     fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
         self.kernel().punch_hole(fd, offset, len)
+    }
+
+    fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
+        Ok(Box::new(TallyQueue { inner: Linux.queue(kind)?, tally: self.clone() }))
+    }
+}
+
+/// A queue whose requests are counted.
+#[derive(Debug)]
+struct TallyQueue {
+    inner: Box<dyn Queue>,
+    tally: Tally,
+}
+
+impl Queue for TallyQueue {
+    fn shape(&mut self, block: usize, slots: usize) -> Result<(), Errno> {
+        self.inner.shape(block, slots)
+    }
+
+    fn open(&mut self, files: &[Arc<OwnedFd>]) -> Result<(), Errno> {
+        self.inner.open(files)
+    }
+
+    fn close(&mut self) -> Result<(), Errno> {
+        self.inner.close()
+    }
+
+    fn buffer(&mut self, slot: usize) -> Result<&mut [u8], Errno> {
+        self.inner.buffer(slot)
+    }
+
+    fn push(&mut self, request: &Request) -> Result<(), Errno> {
+        self.inner.push(request)?;
+        self.tally.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), Errno> {
+        self.inner.wait(done)
     }
 }
