@@ -20,6 +20,7 @@ pub mod process_state;
 pub mod queue;
 #[cfg(feature = "namespaces")]
 pub mod sandbox;
+mod xattr_at;
 
 pub use close::close;
 pub use rustix;

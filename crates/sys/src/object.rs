@@ -2,8 +2,9 @@
 //!
 //! Nothing here names a file by a path that somebody else could change. A descriptor opened with `O_PATH` is refused by
 //! `fchmod` and by every `f*xattr` call, also by those of the `*xattrat` family with an empty path (`EBADF`, seen on
-//! 6.18). The way to such an inode is its entry in `/proc/thread-self/fd`: a magic link that leads to the inode itself,
-//! also where that is a symbolic link. (`thread-self` and not `self`, since a thread may have its own descriptors.)
+//! 6.18). Those (since 6.13) reach a directory all the same, under the name `.` in itself. The way to any other such
+//! inode is its entry in `/proc/thread-self/fd`: a magic link that leads to the inode itself, also where that is a
+//! symbolic link. (`thread-self` and not `self`, since a thread may have its own descriptors.)
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -13,6 +14,7 @@ use rustix::fs::{self, AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::inode_flags::FCHMODAT2;
+use crate::xattr_at::{self, is_no_way};
 
 /// An inode that we hold.
 #[derive(Debug, Clone, Copy)]
@@ -92,10 +94,14 @@ impl Object<'_> {
     /// # Errors
     /// Whatever listxattr(2) says.
     pub fn list_xattrs(self, names: &mut Vec<u8>) -> Result<(), Errno> {
-        let link = self.path_only.then(|| magic_link(self));
-        fill(names, |names| match &link {
-            None => fs::flistxattr(self, spare_capacity(names)),
-            Some(link) => fs::listxattr(&**link, spare_capacity(names)),
+        fill(names, |names| {
+            if !self.path_only {
+                return fs::flistxattr(self, spare_capacity(names));
+            }
+            match xattr_at::list(self.fd, names) {
+                Err(errno) if is_no_way(errno) => fs::listxattr(&*magic_link(self), spare_capacity(names)),
+                result => result,
+            }
         })
     }
 
@@ -104,10 +110,14 @@ impl Object<'_> {
     /// # Errors
     /// Whatever getxattr(2) says: ENODATA where there is none, EOPNOTSUPP where the filesystem has none.
     pub fn get_xattr(self, name: &CStr, value: &mut Vec<u8>) -> Result<(), Errno> {
-        let link = self.path_only.then(|| magic_link(self));
-        fill(value, |value| match &link {
-            None => fs::fgetxattr(self, name, spare_capacity(value)),
-            Some(link) => fs::getxattr(&**link, name, spare_capacity(value)),
+        fill(value, |value| {
+            if !self.path_only {
+                return fs::fgetxattr(self, name, spare_capacity(value));
+            }
+            match xattr_at::get(self.fd, name, value) {
+                Err(errno) if is_no_way(errno) => fs::getxattr(&*magic_link(self), name, spare_capacity(value)),
+                result => result,
+            }
         })
     }
 
@@ -116,10 +126,14 @@ impl Object<'_> {
     /// # Errors
     /// Whatever setxattr(2) says.
     pub fn set_xattr(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
-        let link = self.path_only.then(|| magic_link(self));
-        retry_on_intr(|| match &link {
-            None => fs::fsetxattr(self, name, value, XattrFlags::empty()),
-            Some(link) => fs::setxattr(&**link, name, value, XattrFlags::empty()),
+        retry_on_intr(|| {
+            if !self.path_only {
+                return fs::fsetxattr(self, name, value, XattrFlags::empty());
+            }
+            match xattr_at::set(self.fd, name, value) {
+                Err(errno) if is_no_way(errno) => fs::setxattr(&*magic_link(self), name, value, XattrFlags::empty()),
+                result => result,
+            }
         })
     }
 
@@ -128,10 +142,14 @@ impl Object<'_> {
     /// # Errors
     /// Whatever removexattr(2) says: ENODATA where there is none.
     pub fn remove_xattr(self, name: &CStr) -> Result<(), Errno> {
-        let link = self.path_only.then(|| magic_link(self));
-        retry_on_intr(|| match &link {
-            None => fs::fremovexattr(self, name),
-            Some(link) => fs::removexattr(&**link, name),
+        retry_on_intr(|| {
+            if !self.path_only {
+                return fs::fremovexattr(self, name);
+            }
+            match xattr_at::remove(self.fd, name) {
+                Err(errno) if is_no_way(errno) => fs::removexattr(&*magic_link(self), name),
+                result => result,
+            }
         })
     }
 }
