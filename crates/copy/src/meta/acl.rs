@@ -6,6 +6,10 @@ use haul_sys::Errno;
 use haul_sys::object::Object;
 
 use crate::facts::Kind;
+use crate::plan::Wish;
+
+use super::Request;
+use super::xattr::{self, Names};
 
 /// The attribute that holds an inode's own POSIX ACL.
 pub const ACCESS: &CStr = c"system.posix_acl_access";
@@ -33,14 +37,16 @@ pub struct Acls {
     pub unsupported: bool,
 }
 
-/// Reads the ACLs of a file.
+/// Reads the ACLs of the source.
 ///
 /// # Errors
 /// Whatever getxattr(2) says, except that there is none.
-pub fn read(object: Object<'_>, kind: Kind) -> Result<Acls, Errno> {
+pub fn read(request: &Request<'_>, names: &Names) -> Result<Acls, Errno> {
+    let (object, kind) = (request.source.object, request.source.inode.kind);
+    let (has_access, has_default) = listed(request, names);
     let mut acls = Acls::default();
     let mut value = Vec::new();
-    match object.get_xattr(ACCESS, &mut value) {
+    match if has_access { object.get_xattr(ACCESS, &mut value) } else { Err(Errno::NODATA) } {
         Ok(()) => acls.access = Some(value),
         Err(Errno::NODATA) => {}
         // Without /proc the attributes of a device node cannot be reached. Such nodes hardly ever have an ACL, and
@@ -49,7 +55,7 @@ pub fn read(object: Object<'_>, kind: Kind) -> Result<Acls, Errno> {
         Err(errno) if is_unsupported(errno) => acls.unsupported = true,
         Err(errno) => return Err(errno),
     }
-    if kind == Kind::Directory && !acls.unsupported {
+    if kind == Kind::Directory && has_default && !acls.unsupported {
         let mut value = Vec::new();
         match object.get_xattr(DEFAULT, &mut value) {
             Ok(()) if value.len() > HEAD => acls.default = Some(value),
@@ -59,6 +65,22 @@ pub fn read(object: Object<'_>, kind: Kind) -> Result<Acls, Errno> {
         }
     }
     Ok(acls)
+}
+
+/// Which of the two ACLs the source may have, going by the names of its attributes where these are known or one list
+/// saves two questions.
+fn listed(request: &Request<'_>, names: &Names) -> (bool, bool) {
+    let source = request.source;
+    let cheap = request.preserve.xattr != Wish::No || source.inode.kind == Kind::Directory;
+    if !cheap || !request.memory.keeps_to_rules(source.object, source.inode.id.device()) {
+        return (true, true);
+    }
+    let Ok(mut names) = names.of(source.object) else { return (true, true) };
+    // Whether ACLs are supported at all is then of interest.
+    if names.clone().any(|name| xattr::holds_permissions(request, name)) {
+        return (true, true);
+    }
+    (names.clone().any(|name| name == ACCESS), names.any(|name| name == DEFAULT))
 }
 
 /// Says more than nine permission bits can: it has more than the entries for owner, group and others.

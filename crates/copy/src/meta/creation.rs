@@ -6,7 +6,7 @@ use haul_sys::object::Object;
 use crate::facts::{Inode, Kind};
 use crate::plan::{Preserve, Wish};
 
-use super::Caller;
+use super::{Caller, NewEntries};
 
 const OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
@@ -24,21 +24,30 @@ pub struct Creation {
     pub extra: u32,
 }
 
-/// With which mode to make a file of this kind from a source with these permission bits.
+/// With which mode to make a copy of this source, as a file of this kind, where new entries are of this sort.
 ///
 /// A file that will change hands is made for its owner alone. A directory is made without write permission for others,
 /// who could place entries in it before it is ready. For a symbolic link the mode has no meaning.
-pub fn creation_mode(kind: Kind, source_permissions: u32, preserve: &Preserve, caller: Caller) -> Creation {
-    let omitted = source_permissions
+pub fn creation_mode(
+    kind: Kind,
+    source: &Inode,
+    entries: &NewEntries,
+    preserve: &Preserve,
+    caller: Caller,
+) -> Creation {
+    let changes_hands = entries.owner != Some((source.user, source.group));
+    let omitted = source.permissions
         & match kind {
-            _ if preserve.ownership => GROUP_AND_OTHERS,
+            // As long as it is being filled, nobody else has business in it.
+            Kind::Directory if preserve.ownership => GROUP_AND_OTHERS,
             Kind::Directory => WRITE_OF_GROUP_AND_OTHERS,
+            _ if preserve.ownership && changes_hands => GROUP_AND_OTHERS,
             _ => 0,
         };
     if kind != Kind::Regular {
-        return Creation { mode: source_permissions & 0o7777 & !omitted, omitted, extra: 0 };
+        return Creation { mode: source.permissions & 0o7777 & !omitted, omitted, extra: 0 };
     }
-    let wanted = source_permissions & 0o777;
+    let wanted = source.permissions & 0o777;
     let write = if preserve.xattr != Wish::No && !caller.privileged() { 0o200 } else { 0 };
     Creation { mode: wanted & !omitted | write, omitted, extra: write & !wanted }
 }

@@ -9,7 +9,7 @@
 //! # How the caller makes a file
 //! 1. `creation_mode` gives the mode for `open(O_CREAT | O_EXCL)`, `mkdir` or `mknod`. The umask stays in force: where
 //!    the parent directory has a default ACL, the kernel takes that in its place, and only the mode at creation gets
-//!    this right.
+//!    this right. [`NewEntries`] of the directory tell what need not be left out at first.
 //! 2. `Inode::of` the new inode is what [`Side::inode`] wants; of an existing destination, its attributes after opening.
 //! 3. A new directory is opened up for its owner by [`open_up`], after its attributes were taken.
 //! 4. [`before_data`], the data or the directory's entries, [`finish`].
@@ -19,6 +19,7 @@ mod context;
 mod creation;
 mod flags;
 mod mode;
+mod new_entries;
 mod owner;
 mod parent;
 mod rules;
@@ -26,14 +27,15 @@ mod xattr;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use haul_sys::Errno;
 pub use haul_sys::object::Object;
-use haul_sys::rustix::fs::{Timespec, Timestamps};
+use haul_sys::rustix::fs::{Timespec, Timestamps, fstatfs};
 
 pub use creation::{Creation, creation_mode, open_up};
 pub use flags::{before_data, seal};
+pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
 
@@ -49,6 +51,8 @@ pub type Report<'a> = &'a mut dyn FnMut(Error);
 pub struct Caller {
     /// The effective user ID.
     pub user: u32,
+    /// The effective group ID.
+    pub group: u32,
     /// The umask: of its bits, those of permissions.
     pub umask: u32,
     /// SELinux is enabled: `/sys/fs/selinux` is mounted.
@@ -86,6 +90,9 @@ pub struct Request<'a> {
     pub dest: Side<'a>,
     /// We made the destination.
     pub created: bool,
+    /// What is known of the directory in which we made the destination, as it was given to [`creation_mode`]; of the
+    /// destination itself if that is a directory.
+    pub entries: NewEntries,
     /// No data is copied (`--attributes-only`): then every failing attribute is worth a message.
     pub no_data: bool,
     /// More hard links to the destination may follow, which the flags immutable and append-only would forbid: they are
@@ -107,12 +114,28 @@ impl Request<'_> {
     }
 }
 
-/// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file.
+/// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file;
+/// and what kind of filesystem a device has.
 #[derive(Debug, Default)]
-pub struct PairMemory(Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>);
+pub struct PairMemory {
+    reported: Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>,
+    /// A run meets few filesystems.
+    filesystems: RwLock<Vec<(DeviceNumber, bool)>>,
+}
 
 /// What failed, on which attributes, and what the kernel said.
 type Cause = (What, String, Errno);
+
+/// Filesystems that keep to the kernel's rules for owner, mode and ACLs of new files, and name ACLs in the list of
+/// attributes; the numbers are those of statfs(2).
+const KEEP_TO_RULES: [u32; 6] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0xf2f5_2010, // F2FS
+    0x794c_7630, // overlay
+];
 
 impl PairMemory {
     /// An empty memory.
@@ -123,8 +146,21 @@ impl PairMemory {
     fn is_news(&self, cause: What, detail: &str, errno: Errno, request: &Request<'_>) -> bool {
         let pair = (request.source.inode.id.device(), request.dest.inode.id.device());
         // A panic elsewhere leaves the set whole.
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(((cause, detail.to_owned(), errno), pair.0, pair.1))
+    }
+
+    /// Whether this filesystem is one of [`KEEP_TO_RULES`]; it is asked once.
+    fn keeps_to_rules(&self, object: Object<'_>, device: DeviceNumber) -> bool {
+        let known = self.filesystems.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, keeps)) = known.iter().find(|(known, _)| *known == device) {
+            return *keeps;
+        }
+        drop(known);
+        let keeps =
+            fstatfs(object).is_ok_and(|fs| u32::try_from(fs.f_type).is_ok_and(|id| KEEP_TO_RULES.contains(&id)));
+        self.filesystems.write().unwrap_or_else(PoisonError::into_inner).push((device, keeps));
+        keeps
     }
 }
 
@@ -161,15 +197,19 @@ fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
     if request.preserve.timestamps && doubtful && !set_times(request, report) {
         return Kept { all: false, times_are_due: false };
     }
-    mode::let_attributes_in(request);
+    let permissions = mode::let_attributes_in(request);
     // The owner comes first: a change of owner clears the set-user-ID bit and the file capabilities.
     let owner = owner::keep(request, report);
     if owner == owner::Result::Failed {
         return Kept { all: false, times_are_due: kind != Kind::SymbolicLink };
     }
     // Extended attributes come before the mode, which may take away our own write permission.
+    let names = xattr::Names::default();
     let mut all = true;
-    if request.preserve.xattr != Wish::No && !xattr::keep(request, report) && request.preserve.xattr == Wish::Require {
+    if request.preserve.xattr != Wish::No
+        && !xattr::keep(request, &names, report)
+        && request.preserve.xattr == Wish::Require
+    {
         all = false;
         if kind != Kind::Regular {
             return Kept { all, times_are_due: true };
@@ -179,7 +219,8 @@ fn keep_all(request: &Request<'_>, report: Report<'_>) -> Kept {
     // The mode with the special bits, then the ACLs: an ACL changes the group bits of the mode.
     if kind != Kind::SymbolicLink {
         let special_bits = owner != owner::Result::Refused;
-        all &= mode::keep(request, special_bits, report);
+        let permissions = permissions.filter(|_| !owner::differs(request));
+        all &= mode::keep(request, special_bits, permissions, &names, report);
     }
     Kept { all, times_are_due: true }
 }

@@ -7,7 +7,8 @@ use crate::facts::{Inode, Kind};
 use crate::plan::ModeRule;
 
 use super::owner::drop_error;
-use super::{Report, Request, acl, creation_mode, xattr};
+use super::xattr::{self, Names};
+use super::{Creation, Report, Request, acl, creation_mode};
 
 /// Set-user-ID, set-group-ID and sticky bit.
 const SPECIAL: u32 = 0o7000;
@@ -15,17 +16,25 @@ const SPECIAL: u32 = 0o7000;
 /// Gives the destination the permission bits that it shall have in the end. False if that failed and matters.
 ///
 /// Without `special_bits` the destination could not get the source's owner, so it does not get these bits either.
-pub fn keep(request: &Request<'_>, special_bits: bool, report: Report<'_>) -> bool {
+/// `current` are the bits that it has now, if that is known.
+pub fn keep(
+    request: &Request<'_>,
+    special_bits: bool,
+    current: Option<u32>,
+    names: &Names,
+    report: Report<'_>,
+) -> bool {
     let dest = request.dest;
     match request.preserve.mode {
         ModeRule::Keep => {
             let dropped = if special_bits { 0 } else { SPECIAL };
-            copy(request, request.source.inode.permissions & !dropped, report) || !request.preserve.required
+            copy(request, request.source.inode.permissions & !dropped, current, names, report)
+                || !request.preserve.required
         }
         // Also an ACL inherited from the parent directory goes: new files are as if it had none.
         ModeRule::Discard if request.created => {
             let all = if matches!(dest.inode.kind, Kind::Directory | Kind::Socket) { 0o777 } else { 0o666 };
-            let Err(errno) = acl::set_from_mode(dest.object, all & !request.caller.umask) else { return true };
+            let Err(errno) = set_plain(request, all & !request.caller.umask, current) else { return true };
             report(Error::new(What::SettingAcl, dest.path).errno(errno));
             false
         }
@@ -38,25 +47,37 @@ pub fn keep(request: &Request<'_>, special_bits: bool, report: Report<'_>) -> bo
 }
 
 /// Adds the owner's write permission that extended attributes need, where the umask took it from the mode at creation.
-pub fn let_attributes_in(request: &Request<'_>) {
+/// Returns the permission bits of a new destination, if they are known.
+pub fn let_attributes_in(request: &Request<'_>) -> Option<u32> {
     let dest = request.dest;
-    if !request.created || dest.inode.kind != Kind::Regular {
-        return;
+    let made = dest.inode.permissions;
+    match dest.inode.kind {
+        _ if !request.created => return None,
+        Kind::Regular => {}
+        // It may have been opened up since.
+        Kind::Directory => return (made & 0o700 == 0o700).then_some(made),
+        _ => return Some(made),
     }
-    let creation = creation_mode(dest.inode.kind, request.source.inode.permissions, request.preserve, request.caller);
-    if creation.extra & !dest.inode.permissions != 0 {
-        // If this fails, so will setting the attributes, and that is reported.
-        drop_error(dest.object.set_mode(dest.inode.permissions | creation.extra));
+    if creation(request).extra & !made == 0 {
+        return Some(made);
     }
+    // If this fails, so will setting the attributes, and that is reported.
+    drop_error(dest.object.set_mode(made | creation(request).extra));
+    None
+}
+
+/// How the destination was made.
+fn creation(request: &Request<'_>) -> Creation {
+    creation_mode(request.dest.inode.kind, request.source.inode, &request.entries, request.preserve, request.caller)
 }
 
 /// Sets exactly this mode and the source's ACLs. False if that failed.
 ///
 /// As with cp, special bits of an existing destination (or the set-group-ID bit that a new directory has inherited)
 /// stay if the source has none of the three and the filesystem has ACLs.
-pub fn copy(request: &Request<'_>, mode: u32, report: Report<'_>) -> bool {
+pub fn copy(request: &Request<'_>, mode: u32, current: Option<u32>, names: &Names, report: Report<'_>) -> bool {
     let (source, dest) = (request.source, request.dest);
-    let acls = match acl::read(source.object, source.inode.kind) {
+    let acls = match acl::read(request, names) {
         Ok(acls) => acls,
         Err(errno) => {
             report(Error::new(What::ReadingAcl, source.path).errno(errno));
@@ -65,14 +86,35 @@ pub fn copy(request: &Request<'_>, mode: u32, report: Report<'_>) -> bool {
     };
     let result = match &acls.access {
         Some(access) if acl::is_extended(access) => set_extended(request, mode, access),
-        _ => acl::set_from_mode(dest.object, mode),
+        _ => set_plain(request, mode, current),
     };
     if let Err(errno) = result.and_then(|()| set_default(request, &acls)) {
         report(Error::new(What::PreservingAcl, dest.path).errno(errno));
         return false;
     }
     // A filesystem without POSIX ACLs may have those of NFSv4.
-    !acls.unsupported || xattr::keep_permissions(request, report)
+    !acls.unsupported || xattr::keep_permissions(request, names, report)
+}
+
+/// The destination is new and cannot have inherited an ACL.
+fn has_no_acl(request: &Request<'_>) -> bool {
+    request.created && request.entries.inherit_acl == Some(false)
+}
+
+/// Sets the permission bits where they are not right already, and takes away an ACL where there may be one.
+fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(), Errno> {
+    let dest = request.dest;
+    let inherited = dest.inode.permissions & SPECIAL;
+    // The set-group-ID bit of a new directory stays, as it does where an ACL is set.
+    let stays = dest.inode.kind == Kind::Directory && mode & SPECIAL == 0;
+    if !has_no_acl(request) || inherited != 0 && mode & SPECIAL == 0 && !stays {
+        return acl::set_from_mode(dest.object, mode);
+    }
+    // The kernel may want to take a special bit away when the mode is set.
+    if current == Some(mode) && inherited == 0 {
+        return Ok(());
+    }
+    dest.object.set_mode(if stays { mode | inherited } else { mode })
 }
 
 fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), Errno> {
@@ -91,7 +133,7 @@ fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), E
 
 /// What a directory hands on.
 fn set_default(request: &Request<'_>, acls: &acl::Acls) -> Result<(), Errno> {
-    if request.dest.inode.kind != Kind::Directory {
+    if request.dest.inode.kind != Kind::Directory || acls.default.is_none() && has_no_acl(request) {
         return Ok(());
     }
     match acl::set_default(request.dest.object, acls.default.as_deref()) {
@@ -108,7 +150,7 @@ fn complete(request: &Request<'_>) -> Result<(), Errno> {
     }
     let dest = request.dest;
     let (source, umask) = (request.source.inode.permissions, request.caller.umask);
-    let creation = creation_mode(dest.inode.kind, source, request.preserve, request.caller);
+    let creation = creation(request);
     let omitted = creation.omitted & !umask;
     if dest.inode.kind == Kind::Regular {
         if omitted | creation.extra == 0 {

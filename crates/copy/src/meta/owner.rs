@@ -24,10 +24,7 @@ pub enum Result {
 /// Gives the destination the source's owner and group.
 pub fn keep(request: &Request<'_>, report: Report<'_>) -> Result {
     let (source, dest) = (request.source.inode, request.dest.inode);
-    if !request.preserve.ownership
-        || request.links_to_source()
-        || (source.user, source.group) == (dest.user, dest.group)
-    {
+    if !differs(request) {
         return Result::Kept;
     }
     // Between the change of owner and the change of mode, the new owner's file would have the old file's permissions.
@@ -47,6 +44,12 @@ pub fn keep(request: &Request<'_>, report: Report<'_>) -> Result {
     }
     report(Error::new(What::PreservingOwnership, request.dest.path).errno(errno));
     if request.preserve.required { Result::Failed } else { Result::Refused }
+}
+
+/// Whether the owner has to be changed.
+pub fn differs(request: &Request<'_>) -> bool {
+    let (source, dest) = (request.source.inode, request.dest.inode);
+    request.preserve.ownership && !request.links_to_source() && (source.user, source.group) != (dest.user, dest.group)
 }
 
 /// Changes both, else the group alone; the error is that of both.

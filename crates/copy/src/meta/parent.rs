@@ -4,6 +4,7 @@ use crate::error::{Error, What};
 use crate::plan::{ModeRule, Preserve};
 
 use super::owner::{drop_error, is_tolerated};
+use super::xattr::Names;
 use super::{Creation, Report, Request, mode, times_of};
 
 /// With which mode to make such a directory, from the source directory's permission bits.
@@ -43,7 +44,7 @@ pub fn finish_parent(request: &Request<'_>, report: Report<'_>) -> bool {
         drop_error(dest.object.change_owner(None, Some(group)));
     }
     if request.preserve.mode == ModeRule::Keep {
-        return mode::copy(request, source.inode.permissions, report);
+        return mode::copy(request, source.inode.permissions, None, &Names::default(), report);
     }
     let made = dest.inode.permissions;
     let omitted = parent_creation_mode(source.inode.permissions, request.preserve).omitted & !request.caller.umask;

@@ -16,6 +16,7 @@ use super::tree::{Frame, Sides, overlap};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{Inode, Kind};
+use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::walk::{Spot, last_component};
 
@@ -30,6 +31,13 @@ pub(super) struct Level<'t> {
     pub ancestors: &'t [Frame],
     /// The directory says that the entry is a regular file.
     pub is_regular: bool,
+}
+
+impl Level<'_> {
+    /// What is known of new entries of the directory that will hold the copy.
+    fn entries(&self) -> NewEntries {
+        self.ancestors.last().map_or(NewEntries::UNKNOWN, Frame::entries)
+    }
 }
 
 /// What is known across all entries of one operand.
@@ -112,7 +120,7 @@ impl Run<'_> {
     ) -> Step {
         let Some(mut subject) = self.look_at_source(source, dest, level, missing) else { return Step::Done };
         let clear = match self.clear_way(&subject, level, missing) {
-            Way::Clear(clear) => clear,
+            Way::Clear(clear) => Clear { entries: level.entries(), ..clear },
             Way::Done | Way::Blocked => return Step::Done,
         };
         if self.through_just_made_link(&subject, &clear) {

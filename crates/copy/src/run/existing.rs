@@ -12,6 +12,7 @@ use super::same_file::{Pair, Verdict, judge};
 use crate::error::{Error, What};
 use crate::events::{Event, Question};
 use crate::facts::{Inode, Kind};
+use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode, Overwrite};
 use crate::walk::{Spot, last_component};
 
@@ -62,6 +63,8 @@ pub(super) struct Clear {
     pub backup: Option<OsString>,
     /// The old one was removed.
     pub removed: bool,
+    /// What is known of the directory that it stands in.
+    pub entries: NewEntries,
 }
 
 impl Run<'_> {

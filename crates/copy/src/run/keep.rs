@@ -10,7 +10,7 @@ use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use super::Run;
 use crate::error::{Error, What};
 use crate::facts::Inode;
-use crate::meta::{self, Object, Request, Side};
+use crate::meta::{self, NewEntries, Object, Request, Side};
 
 /// An entry whose data or contents are in place.
 pub(super) struct Keep<'a> {
@@ -22,6 +22,8 @@ pub(super) struct Keep<'a> {
     pub dest_inode: &'a Inode,
     pub dest_path: &'a Path,
     pub created: bool,
+    /// What is known of the directory that it was made in, or of itself if it is a directory.
+    pub entries: NewEntries,
 }
 
 impl Run<'_> {
@@ -77,6 +79,7 @@ impl Run<'_> {
             source: Side { object: keep.source, inode: keep.source_inode, path: keep.source_path },
             dest: Side { object: keep.dest, inode: keep.dest_inode, path: keep.dest_path },
             created: keep.created,
+            entries: keep.entries,
             no_data: self.plan.attributes_only,
             seal_later: false,
             caller: self.shared.caller,
@@ -108,6 +111,7 @@ pub(super) struct Unsealed {
     dest: OwnedFd,
     dest_inode: Inode,
     dest_path: PathBuf,
+    entries: NewEntries,
 }
 
 impl Unsealed {
@@ -124,6 +128,7 @@ impl Unsealed {
             dest: held(keep.dest.fd)?,
             dest_inode: *keep.dest_inode,
             dest_path: keep.dest_path.to_owned(),
+            entries: keep.entries,
         }))
     }
 
@@ -136,6 +141,7 @@ impl Unsealed {
             dest_inode: &self.dest_inode,
             dest_path: &self.dest_path,
             created: true,
+            entries: self.entries,
         }
     }
 }

@@ -162,6 +162,7 @@ impl Shared {
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
+                group: process::getegid().as_raw(),
                 umask: umask.as_raw_mode(),
                 selinux: haul_sys::rustix::fs::access("/sys/fs/selinux/enforce", haul_sys::rustix::fs::Access::EXISTS)
                     .is_ok(),

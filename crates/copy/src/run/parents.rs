@@ -15,7 +15,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{Inode, Kind};
-use crate::meta::{self, Object};
+use crate::meta::{self, NewEntries, Object};
 use crate::plan::ModeRule;
 use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
 
@@ -176,6 +176,7 @@ impl Parent {
             dest_inode: &self.dest_inode,
             dest_path: &self.dest_path,
             created: self.created,
+            entries: NewEntries::UNKNOWN,
         }
     }
 }

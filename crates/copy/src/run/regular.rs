@@ -14,7 +14,7 @@ use super::existing::Clear;
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::meta::{self, Object};
+use crate::meta::{self, NewEntries, Object};
 use crate::plan::Reflink;
 use crate::walk::Spot;
 
@@ -25,6 +25,8 @@ struct Opened {
     created: bool,
     /// An old one was removed to make room.
     replaced: bool,
+    /// What was known of the directory when it was made.
+    entries: NewEntries,
 }
 
 impl Run<'_> {
@@ -39,7 +41,7 @@ impl Run<'_> {
         let subject = &*subject;
         let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
-        let Opened { fd, inode, created, replaced } = dest;
+        let Opened { fd, inode, created, replaced, entries } = dest;
         let fd = Arc::new(fd);
         let keep = Keep {
             source: Object { fd: source.as_fd(), path_only: false },
@@ -49,6 +51,7 @@ impl Run<'_> {
             dest_inode: &inode,
             dest_path: subject.dest.path,
             created,
+            entries,
         };
         if created {
             self.prepare_attributes(&keep);
@@ -120,21 +123,21 @@ impl Run<'_> {
         let dest = subject.dest;
         let mut replaced = clear.removed;
         let opened = if clear.new {
-            self.create(subject, source_inode)
+            self.create(subject, clear, source_inode)
         } else {
             match self.open_existing(subject, clear) {
-                Err(Errno::NOENT) => self.create(subject, source_inode),
+                Err(Errno::NOENT) => self.create(subject, clear, source_inode),
                 Err(_) if self.plan.force => {
                     if !self.remove(dest) {
                         return None;
                     }
                     replaced = true;
-                    self.create(subject, source_inode)
+                    self.create(subject, clear, source_inode)
                 }
                 opened => opened.map_err(|errno| Error::new(What::CannotCreateRegular, dest.path).errno(errno)),
             }
         };
-        let (fd, created) = match opened {
+        let (fd, created, entries) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.problem(error);
@@ -153,23 +156,29 @@ impl Run<'_> {
             self.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
             return None;
         }
-        Some(Opened { fd, inode, created, replaced })
+        Some(Opened { fd, inode, created, replaced, entries })
     }
 
     /// Opens what stands there, without truncating it: first it must be known that it is not the source.
-    fn open_existing(&self, subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, bool), Errno> {
+    fn open_existing(&self, subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, bool, NewEntries), Errno> {
         let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
         let no_follow = if was_link { OFlags::empty() } else { OFlags::NOFOLLOW };
-        Ok((subject.dest.open(OFlags::WRONLY | no_follow, 0)?, false))
+        Ok((subject.dest.open(OFlags::WRONLY | no_follow, 0)?, false, NewEntries::UNKNOWN))
     }
 
-    fn create(&self, subject: &Subject<'_>, source_inode: &Inode) -> Result<(OwnedFd, bool), Error> {
+    fn create(
+        &self,
+        subject: &Subject<'_>,
+        clear: &Clear,
+        source_inode: &Inode,
+    ) -> Result<(OwnedFd, bool, NewEntries), Error> {
         let dest = subject.dest;
-        let creation =
-            meta::creation_mode(Kind::Regular, source_inode.permissions, &self.plan.preserve, self.shared.caller);
+        let mode = |entries: &NewEntries| {
+            meta::creation_mode(Kind::Regular, source_inode, entries, &self.plan.preserve, self.shared.caller).mode
+        };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let errno = match dest.open(flags, creation.mode) {
-            Ok(opened) => return Ok((opened, true)),
+        let errno = match dest.open(flags, mode(&clear.entries)) {
+            Ok(opened) => return Ok((opened, true, clear.entries)),
             Err(errno) => errno,
         };
         let error = Error::new(What::CannotCreateRegular, dest.path);
@@ -177,11 +186,13 @@ impl Run<'_> {
             if !self.plan.write_through_dangling_link {
                 return Err(Error::new(What::DanglingLink, dest.path));
             }
-            return match dest.open(OFlags::WRONLY | OFlags::CREATE, creation.mode) {
+            // It is made in another directory.
+            let entries = NewEntries::UNKNOWN;
+            return match dest.open(OFlags::WRONLY | OFlags::CREATE, mode(&entries)) {
                 // Somebody may have made it meanwhile: then it is an existing one, and is truncated.
                 Ok(opened) => {
                     let empty = Inode::of(opened.as_fd()).is_ok_and(|inode| inode.size == 0);
-                    Ok((opened, empty))
+                    Ok((opened, empty, entries))
                 }
                 Err(errno) => Err(error.errno(errno)),
             };

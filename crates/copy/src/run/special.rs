@@ -13,7 +13,7 @@ use super::links;
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::meta::{self, Object};
+use crate::meta::{self, NewEntries, Object};
 use crate::plan::LinkMode;
 use crate::walk::Spot;
 
@@ -28,7 +28,7 @@ impl Run<'_> {
         match links::symbolic_link(source.path.as_os_str(), dest, self.plan.force) {
             Ok(_) => {
                 self.stats.symbolic_links += 1;
-                self.finish_special(subject, true)
+                self.finish_special(subject, true, NewEntries::UNKNOWN)
             }
             Err(errno) => self.problem(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno)),
         }
@@ -47,12 +47,13 @@ impl Run<'_> {
                 return self.problem(Error::new(What::UnknownType, source.path));
             }
         };
+        let preserve = &self.plan.preserve;
         let creation =
-            meta::creation_mode(subject.inode.kind, subject.inode.permissions, &self.plan.preserve, self.shared.caller);
+            meta::creation_mode(subject.inode.kind, &subject.inode, &clear.entries, preserve, self.shared.caller);
         match dest.make_node(kind, creation.mode, subject.inode.node) {
             Ok(()) => {
                 self.stats.special += 1;
-                self.finish_special(subject, clear.new)
+                self.finish_special(subject, clear.new, clear.entries)
             }
             Err(errno) => {
                 let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
@@ -75,11 +76,11 @@ impl Run<'_> {
             Err(errno) => return self.problem(Error::new(What::CannotCreateLink, dest.path).errno(errno)),
         }
         self.stats.symbolic_links += 1;
-        self.finish_special(subject, clear.new)
+        self.finish_special(subject, clear.new, clear.entries)
     }
 
     /// Attributes of a node or link that was just made.
-    fn finish_special(&mut self, subject: &Subject<'_>, created: bool) -> bool {
+    fn finish_special(&mut self, subject: &Subject<'_>, created: bool, entries: NewEntries) -> bool {
         let dest = match held(subject.dest.open_path()) {
             Ok(dest) => dest,
             Err(errno) => return self.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno)),
@@ -104,6 +105,7 @@ impl Run<'_> {
             dest_inode: &dest.0,
             dest_path: subject.dest.path,
             created,
+            entries,
         })
     }
 }

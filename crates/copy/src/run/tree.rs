@@ -17,7 +17,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
-use crate::meta::{self, Object};
+use crate::meta::{self, NewEntries, Object};
 use crate::walk::{Listed, Listing, Spot, last_component};
 
 /// A directory of the source and its copy: what does not change while it is being copied.
@@ -26,6 +26,10 @@ pub(super) struct Place {
     source_inode: Inode,
     /// The destination directory just after it was made, or as it was found.
     dest_inode: Inode,
+    /// What is known of entries that we make in the destination.
+    entries: NewEntries,
+    /// The source was opened with `O_PATH`.
+    source_path_only: bool,
     dir: Arc<DestDir>,
     /// We made it: nothing can be in it but what we put there.
     created: bool,
@@ -74,6 +78,11 @@ impl Frame {
         self.place.source_inode.id
     }
 
+    /// What is known of entries that we make in the destination.
+    pub(super) fn entries(&self) -> NewEntries {
+        self.place.entries
+    }
+
     /// Whether another thread can take a part of it.
     pub(super) fn has_names_to_share(&self) -> bool {
         self.place.created && !self.finished && self.sides.is_some() && self.listing.can_be_split()
@@ -102,14 +111,14 @@ impl Frame {
     fn keep(&self) -> Option<Keep<'_>> {
         let sides = self.sides.as_ref()?;
         Some(Keep {
-            // Opened for reading or not: as a handle it serves in either case.
-            source: Object { fd: sides.source.as_fd(), path_only: true },
+            source: Object { fd: sides.source.as_fd(), path_only: self.place.source_path_only },
             source_inode: &self.place.source_inode,
             source_path: &self.place.source_path,
             dest: Object { fd: sides.dest.as_fd(), path_only: true },
             dest_inode: &self.place.dest_inode,
             dest_path: &self.place.dest_path,
             created: self.place.created,
+            entries: self.place.entries,
         })
     }
 }
@@ -129,12 +138,9 @@ impl Run<'_> {
         }
         let created = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
         if created {
-            let creation = meta::creation_mode(
-                Kind::Directory,
-                subject.inode.permissions,
-                &self.plan.preserve,
-                self.shared.caller,
-            );
+            let preserve = &self.plan.preserve;
+            let creation =
+                meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
             if let Err(errno) = dest.make_dir(creation.mode) {
                 self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
                 return None;
@@ -159,10 +165,14 @@ impl Run<'_> {
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
         self.stats.directories += 1;
+        let entries = self.new_entries(&dest_fd, &dest_inode, created.then_some(&clear.entries));
         let (opened, contents) = self.open_source(subject, level)?;
         let place = Place {
             source_inode: subject.inode,
             dest_inode,
+            entries,
+            // Also where only the contents are not wanted: as a handle it serves in either case.
+            source_path_only: !contents,
             dir,
             created,
             source_path: source.path.to_owned(),
@@ -197,6 +207,18 @@ impl Run<'_> {
         match meta::open_up(Object { fd: dest.as_fd(), path_only: true }, inode) {
             Ok(()) => true,
             Err(errno) => self.problem(Error::new(What::SettingPermissions, path).errno(errno)),
+        }
+    }
+
+    /// What is known of entries that we make in a directory, itself just made where `above` is known or found there.
+    fn new_entries(&self, dest: &OwnedFd, inode: &Inode, above: Option<&NewEntries>) -> NewEntries {
+        if !NewEntries::matter(&self.plan.preserve) {
+            return NewEntries::UNKNOWN;
+        }
+        let object = Object { fd: dest.as_fd(), path_only: true };
+        match above {
+            Some(above) => above.of_made(object, inode, self.shared.caller, &self.shared.memory),
+            None => NewEntries::of_found(object, inode, self.shared.caller, &self.shared.memory),
         }
     }
 

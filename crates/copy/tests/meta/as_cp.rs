@@ -8,7 +8,7 @@ use std::process::Command;
 use haul_testbed::{Bed, Fs};
 
 use crate::scene::{
-    NOBODY, Options, Outcome, as_user, below, describe, replicate, run, set_times, shell, with_cp, with_haul,
+    Manner, NOBODY, Options, Outcome, as_user, below, describe, replicate, run, set_times, shell, with_cp, with_haul,
 };
 
 const OPTIONS: [&str; 19] = [
@@ -72,10 +72,15 @@ const DEVICES: [(&str, &str); 2] = [
 ];
 
 /// Directories to copy into: a name and what makes it special.
-const PARENTS: [(&str, &str); 3] = [
+const PARENTS: [(&str, &str); 5] = [
     ("parent", "mkdir parent; chmod 777 parent"),
     ("acl-parent", "mkdir acl-parent; chmod 777 acl-parent; setfacl -m d:u:1234:rwx,d:g::rx,d:o::- acl-parent"),
     ("set-gid-parent", "mkdir set-gid-parent; chown 65534:4321 set-gid-parent; chmod 2777 set-gid-parent"),
+    ("own-parent", "mkdir own-parent; chown 65534:65534 own-parent; chmod 755 own-parent"),
+    (
+        "root-set-gid-parent",
+        "mkdir root-set-gid-parent; chown 0:4321 root-set-gid-parent; chmod 2777 root-set-gid-parent",
+    ),
 ];
 
 /// What stands at the destination already, with `X` for its name.
@@ -102,7 +107,7 @@ fn compare(
     found: Option<&Path>,
     options: &Options,
     who: (u32, u32),
-    path_only: bool,
+    manner: Manner,
 ) -> Option<String> {
     let (expected, actual) = (below(parent, "of-cp"), below(parent, "of-haul"));
     if let Some(found) = found {
@@ -120,11 +125,11 @@ fn compare(
     let mut difference = None;
     let hopeless = ["cannot open", "cannot create", "cannot access"];
     if !by_cp.messages.iter().any(|message| hopeless.iter().any(|words| message.starts_with(words))) {
-        let by_haul = as_user(who.0, who.1, || with_haul(source, &actual, options, path_only));
+        let by_haul = as_user(who.0, who.1, || with_haul(source, &actual, options, manner));
         let by_haul = complete(by_haul, &actual);
         if by_haul != by_cp {
             let place = format!("{} in {}, found {found:?}", source.display(), parent.display());
-            let how = format!("{:?}, user and umask {who:?}, path only {path_only}", options.flags);
+            let how = format!("{:?}, user and umask {who:?}, {manner:?}", options.flags);
             difference = Some(format!("\n{place}, {how}\n   cp: {by_cp:?}\n haul: {by_haul:?}"));
         }
     }
@@ -193,15 +198,18 @@ fn compare_all(fs: Fs, who: (u32, u32), options: &[&'static str]) {
         for source in &sources {
             let is_directory = source.is_dir();
             for parent in &parents {
-                for path_only in [false, true].into_iter().take(1 + usize::from(is_directory)) {
-                    differences.extend(compare(source, parent, None, &options, who, path_only));
+                for judged in [false, true] {
+                    for path_only in [false, true].into_iter().take(1 + usize::from(is_directory)) {
+                        let manner = Manner { path_only, judged };
+                        differences.extend(compare(source, parent, None, &options, who, manner));
+                    }
                 }
             }
             let kind = fs::symlink_metadata(source).unwrap().file_type();
             for found in
                 found.iter().filter(|found| kind.is_file() && found.is_file() || kind.is_dir() && found.is_dir())
             {
-                differences.extend(compare(source, &parents[0], Some(found), &options, who, false));
+                differences.extend(compare(source, &parents[0], Some(found), &options, who, Manner::default()));
             }
         }
     }
@@ -276,12 +284,26 @@ fn a_filesystem_without_attributes_is_as_with_cp() {
         for options in OPTIONS.map(Options::of) {
             for source in &sources {
                 if user == 0 || !source.ends_with("character-device") && !source.ends_with("block-device") {
-                    differences.extend(compare(source, &below(&poor, "parent"), None, &options, (user, 0o022), false));
+                    differences.extend(compare(
+                        source,
+                        &below(&poor, "parent"),
+                        None,
+                        &options,
+                        (user, 0o022),
+                        Manner::default(),
+                    ));
                 }
             }
             for source in &poor_sources {
                 for parent in &parents {
-                    differences.extend(compare(source, parent, None, &options, (user, 0o022), true));
+                    differences.extend(compare(
+                        source,
+                        parent,
+                        None,
+                        &options,
+                        (user, 0o022),
+                        Manner { path_only: true, judged: false },
+                    ));
                 }
             }
         }
@@ -304,7 +326,7 @@ fn times_are_kept_to_the_nanosecond() {
                 let (source, dest) = (below(&root, name), below(&root, "copy"));
                 set_times(&source, times.0, times.1);
                 let expected = describe(&source, true);
-                assert!(with_haul(&source, &dest, &options, false).done);
+                assert!(with_haul(&source, &dest, &options, Manner::default()).done);
                 assert_eq!(describe(&dest, true), expected, "{fs:?} {name}");
                 shell(&root, "rm -rf copy");
             }
@@ -328,7 +350,7 @@ fn large_and_binary_attributes_are_kept() {
             shell(&root, &format!("setfattr -n user.attribute-with-a-long-name-{number} -v {number} file"));
         }
         let (source, dest) = (below(&root, "file"), below(&root, "copy"));
-        assert!(with_haul(&source, &dest, &Options::of("--preserve=xattr"), false).done);
+        assert!(with_haul(&source, &dest, &Options::of("--preserve=xattr"), Manner::default()).done);
         assert_eq!(describe(&dest, false).split_once("user"), describe(&source, false).split_once("user"), "{fs:?}");
         assert!(describe(&dest, false).contains("user"));
     }
@@ -346,8 +368,8 @@ fn an_attribute_without_room_is_as_with_cp() {
     );
     let mut differences = Vec::new();
     for options in OPTIONS.map(Options::of) {
-        differences.extend(compare(&below(&from, "file"), &to, None, &options, (0, 0o022), false));
-        differences.extend(compare(&below(&from, "directory"), &to, None, &options, (0, 0o022), false));
+        differences.extend(compare(&below(&from, "file"), &to, None, &options, (0, 0o022), Manner::default()));
+        differences.extend(compare(&below(&from, "directory"), &to, None, &options, (0, 0o022), Manner::default()));
     }
     assert_none(&differences);
 }

@@ -11,7 +11,7 @@ use haul_sys::inode_flags::Project;
 use haul_sys::rustix::fs::{Mode, OFlags, open};
 use haul_testbed::{Bed, Fs, skip};
 
-use crate::scene::{NOBODY, Options, as_user, below, copy, describe, shell, words};
+use crate::scene::{Manner, NOBODY, Options, as_user, below, copy, describe, shell, words};
 
 fn options(flags: bool, project: bool) -> Options {
     let mut options = Options::of("-a");
@@ -38,7 +38,8 @@ fn held<T>(path: &Path, path_only: bool, act: impl FnOnce(Object<'_>) -> T) -> T
 fn try_copy(source: &Path, dest: &Path, options: &Options, memory: &PairMemory) -> (bool, Vec<String>) {
     let mut messages = Vec::new();
     // Directories are held with O_PATH in a run, other files are not.
-    let done = copy(source, dest, options, source.is_dir(), memory, &mut |error| messages.push(words(&error, dest)));
+    let manner = Manner { path_only: source.is_dir(), judged: true };
+    let done = copy(source, dest, options, manner, memory, &mut |error| messages.push(words(&error, dest)));
     (done, messages)
 }
 

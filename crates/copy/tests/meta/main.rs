@@ -2,5 +2,6 @@
 
 mod as_cp;
 mod flags;
+mod new_entries;
 mod safety;
 mod scene;

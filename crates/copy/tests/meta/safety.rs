@@ -8,7 +8,7 @@ use std::process::Command;
 
 use haul_copy::facts::Inode;
 use haul_copy::meta::{
-    Object, PairMemory, Request, Side, XattrRules, finish, finish_parent, open_up, parent_creation_mode,
+    NewEntries, Object, PairMemory, Request, Side, XattrRules, finish, finish_parent, open_up, parent_creation_mode,
 };
 use haul_copy::plan::ContextRule;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, mkdirat, open};
@@ -36,6 +36,7 @@ fn finish_held(
         source: Side { object: Object { fd: from.as_fd(), path_only: true }, inode: &from_inode, path: source },
         dest: Side { object: Object { fd: to.as_fd(), path_only: true }, inode: &to_inode, path: dest },
         created,
+        entries: NewEntries::UNKNOWN,
         no_data: false,
         seal_later: false,
         caller: caller(),

@@ -12,13 +12,13 @@ use std::process::Command;
 use haul_copy::error::Error;
 use haul_copy::facts::{Inode, Kind};
 use haul_copy::meta::{
-    Caller, Object, PairMemory, Report, Request, Side, XATTR_RULES_FILE, XattrRules, before_data, creation_mode,
-    finish, open_up,
+    Caller, NewEntries, Object, PairMemory, Report, Request, Side, XATTR_RULES_FILE, XattrRules, before_data,
+    creation_mode, finish, open_up,
 };
 use haul_copy::plan::{ContextRule, ModeRule, Preserve, Wish};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mknodat, open};
-use haul_sys::rustix::process::{geteuid, umask};
+use haul_sys::rustix::process::{getegid, geteuid, umask};
 use haul_sys::rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// The user that has no rights.
@@ -133,11 +133,20 @@ pub fn with_cp(source: &Path, dest: &Path, options: &Options) -> Outcome {
     }
 }
 
-/// Copies one file by hand, with the library's metadata code. `path_only` takes the way over `O_PATH` for directories.
-pub fn with_haul(source: &Path, dest: &Path, options: &Options, path_only: bool) -> Outcome {
+/// Which of the ways that lead to the same result is taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manner {
+    /// The way over `O_PATH` for directories.
+    pub path_only: bool,
+    /// The directory of the destination is judged as one that we have just made.
+    pub judged: bool,
+}
+
+/// Copies one file by hand, with the library's metadata code.
+pub fn with_haul(source: &Path, dest: &Path, options: &Options, manner: Manner) -> Outcome {
     let mut messages = Vec::new();
     let mut report = |error: Error| messages.push(words(&error, dest));
-    let done = copy(source, dest, options, path_only, &PairMemory::new(), &mut report);
+    let done = copy(source, dest, options, manner, &PairMemory::new(), &mut report);
     Outcome { done, messages, file: String::new() }
 }
 
@@ -145,7 +154,8 @@ pub fn with_haul(source: &Path, dest: &Path, options: &Options, path_only: bool)
 pub fn caller() -> Caller {
     let mask = umask(Mode::empty());
     umask(mask);
-    Caller { user: geteuid().as_raw(), umask: mask.as_raw_mode(), selinux: Path::new("/sys/fs/selinux").exists() }
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    Caller { user, group, umask: mask.as_raw_mode(), selinux: Path::new("/sys/fs/selinux").exists() }
 }
 
 /// Copies one file by hand.
@@ -153,16 +163,18 @@ pub fn copy(
     source: &Path,
     dest: &Path,
     options: &Options,
-    path_only: bool,
+    manner: Manner,
     memory: &PairMemory,
     report: Report<'_>,
 ) -> bool {
     let caller = caller();
+    let path_only = manner.path_only;
+    let above = if manner.judged { judge(dest.parent().unwrap(), caller, memory) } else { NewEntries::UNKNOWN };
     let kind = Inode::at(CWD, source.as_os_str()).unwrap().kind;
     let source_path_only = path_only && kind != Kind::Regular || !matches!(kind, Kind::Regular | Kind::Directory);
     let (from, source_path_only) = hold(source, OFlags::RDONLY, source_path_only);
     let source_inode = Inode::of(from.as_fd()).unwrap();
-    let creation = creation_mode(kind, source_inode.permissions, &options.preserve, caller);
+    let creation = creation_mode(kind, &source_inode, &above, &options.preserve, caller);
     let created = fs::symlink_metadata(dest).is_err();
     let mut opened = None;
     if kind == Kind::Regular {
@@ -184,8 +196,10 @@ pub fn copy(
     };
     let dest_inode = Inode::of(to.as_fd()).unwrap();
     let dest_object = Object { fd: to.as_fd(), path_only: dest_path_only };
+    let mut entries = above;
     if kind == Kind::Directory && created {
         open_up(dest_object, &dest_inode).unwrap();
+        entries = above.of_made(dest_object, &dest_inode, caller, memory);
     }
     let request = Request {
         preserve: &options.preserve,
@@ -197,6 +211,7 @@ pub fn copy(
         },
         dest: Side { object: dest_object, inode: &dest_inode, path: dest },
         created,
+        entries,
         no_data: options.no_data,
         seal_later: false,
         caller,
@@ -208,6 +223,13 @@ pub fn copy(
         io::copy(&mut File::from(from.try_clone().unwrap()), &mut File::from(to.try_clone().unwrap())).unwrap();
     }
     finish(&request, report) && begun
+}
+
+/// What is known of new entries of a directory that we own, as if it were just made.
+fn judge(directory: &Path, caller: Caller, memory: &PairMemory) -> NewEntries {
+    let held = open(directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let inode = Inode::of(held.as_fd()).unwrap();
+    NewEntries::UNKNOWN.of_made(Object { fd: held.as_fd(), path_only: true }, &inode, caller, memory)
 }
 
 /// The rules that cp goes by here.
