@@ -20,6 +20,22 @@ impl FileId {
     pub fn device(self) -> DeviceNumber {
         self.device
     }
+
+    /// As bytes, for a table in a file of this run.
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.device.major.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.device.minor.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.inode.to_ne_bytes());
+        bytes
+    }
+
+    /// What [`FileId::to_bytes`] gave.
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> FileId {
+        let [a, b, c, d, e, f, g, h, inode @ ..] = bytes;
+        let device = DeviceNumber { major: u32::from_ne_bytes([a, b, c, d]), minor: u32::from_ne_bytes([e, f, g, h]) };
+        FileId { device, inode: u64::from_ne_bytes(inode) }
+    }
 }
 
 /// A device number: of a filesystem in [`FileId`], of a device node in [`Inode::node`]. Not interchangeable with an integer.

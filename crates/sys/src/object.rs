@@ -6,7 +6,7 @@
 //! inode is its entry in `/proc/thread-self/fd`: a magic link that leads to the inode itself, also where that is a
 //! symbolic link. (`thread-self` and not `self`, since a thread may have its own descriptors.)
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::buffer::spare_capacity;
@@ -77,6 +77,25 @@ impl Object<'_> {
             Err(Errno::INVAL | Errno::NOENT | Errno::BADF) => self.set_times_by_link(times),
             result => result,
         }
+    }
+
+    /// Gives the inode another name, of one component, in this directory. The descriptor decides which inode: no name of
+    /// it is looked up, and no symbolic link is followed.
+    ///
+    /// # Errors
+    /// Whatever linkat(2) says; ENOENT also where there is no way to the inode: without /proc before 6.10, for a caller
+    /// without CAP_DAC_READ_SEARCH.
+    pub fn link_at(self, directory: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+        // Without the capability this is granted since 6.10, to the credentials that opened the descriptor.
+        match retry_on_intr(|| fs::linkat(self, c"", directory, name, AtFlags::EMPTY_PATH)) {
+            Err(Errno::NOENT | Errno::INVAL) => self.link_at_by_link(directory, name),
+            result => result,
+        }
+    }
+
+    fn link_at_by_link(self, directory: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+        let link = magic_link(self);
+        retry_on_intr(|| fs::linkat(fs::CWD, &*link, directory, name, AtFlags::SYMLINK_FOLLOW))
     }
 
     fn set_mode_by_link(self, mode: u32) -> Result<(), Errno> {
@@ -233,6 +252,30 @@ mod tests {
             assert_eq!((stat.stx_atime.tv_sec, stat.stx_atime.tv_nsec), (seconds, 999_999_999));
             assert_eq!((stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec), (-seconds, 999_999_999));
         }
+    }
+
+    #[test]
+    fn a_held_inode_gets_another_name_and_no_link_is_followed() {
+        let dir = std::env::temp_dir().join(format!("haul-link-at-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("file"), "contents").unwrap();
+        std::os::unix::fs::symlink("file", dir.join("link")).unwrap();
+        let directory = fs::open(&dir, OFlags::PATH, Mode::empty()).unwrap();
+        for name in ["file", "link"] {
+            let held = fs::open(dir.join(name), OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
+            std::fs::rename(dir.join(name), dir.join("moved")).unwrap();
+            let object = Object { fd: held.as_fd(), path_only: true };
+            object.link_at(directory.as_fd(), OsStr::new(name)).unwrap();
+            object.link_at_by_link(directory.as_fd(), OsStr::new("by-link")).unwrap();
+            for made in [name, "by-link"] {
+                let made = fs::statx(&directory, made, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).unwrap();
+                assert_eq!((made.stx_ino, made.stx_nlink), (stat(&held).stx_ino, 3), "{name}");
+            }
+            assert_eq!(object.link_at(directory.as_fd(), OsStr::new("moved")), Err(Errno::EXIST));
+            std::fs::remove_file(dir.join("moved")).unwrap();
+            std::fs::remove_file(dir.join("by-link")).unwrap();
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
@@ -25,6 +26,10 @@ pub(super) struct DestDir {
     name: OsString,
     /// Which directory it is a copy of.
     source: Option<FileId>,
+    /// What users see before the names of its entries; of a directory that the user named.
+    prefix: OsString,
+    /// Its number in the table of links; 0 if it has none yet.
+    number: AtomicU32,
 }
 
 impl Drop for DestDir {
@@ -40,14 +45,30 @@ impl Drop for DestDir {
 impl DestDir {
     /// The directory that holds the copies of operands.
     pub fn root(dir: OwnedFd) -> Result<Arc<DestDir>, Errno> {
+        DestDir::root_shown_as(dir, OsString::new())
+    }
+
+    /// The same, with what users see before the names of its entries: its path as they wrote it, with a slash at the end
+    /// unless it is empty.
+    pub fn root_shown_as(dir: OwnedFd, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
-        Ok(Arc::new(DestDir { id, root: Some(dir), parent: None, name: OsString::new(), source: None }))
+        let (name, number) = (OsString::new(), AtomicU32::new(0));
+        Ok(Arc::new(DestDir { id, root: Some(dir), parent: None, name, source: None, prefix, number }))
     }
 
     /// A directory in this one.
     pub fn below(self: &Arc<Self>, name: &OsStr, id: FileId, source: FileId) -> Arc<DestDir> {
-        let parent = Some(Arc::clone(self));
-        Arc::new(DestDir { id, root: None, parent, name: name.to_owned(), source: Some(source) })
+        self.with_name(name, id, Some(source))
+    }
+
+    /// A directory in this one that the table of links knows: to be opened and shown, not to be filled.
+    pub fn known_below(self: &Arc<Self>, name: &OsStr, id: FileId) -> Arc<DestDir> {
+        self.with_name(name, id, None)
+    }
+
+    fn with_name(self: &Arc<Self>, name: &OsStr, id: FileId, source: Option<FileId>) -> Arc<DestDir> {
+        let (parent, number) = (Some(Arc::clone(self)), AtomicU32::new(0));
+        Arc::new(DestDir { id, root: None, parent, name: name.to_owned(), source, prefix: OsString::new(), number })
     }
 
     /// Whether this, or a directory that it is in, is a copy of that one.
@@ -62,9 +83,56 @@ impl DestDir {
         false
     }
 
+    /// The directory that it was made or entered in.
+    pub fn above(&self) -> Option<&Arc<DestDir>> {
+        self.parent.as_ref()
+    }
+
+    /// Its name there.
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// The directory that the user named, on the way to this one.
+    pub fn top(&self) -> Result<BorrowedFd<'_>, Errno> {
+        let mut dir = self;
+        while let Some(parent) = &dir.parent {
+            dir = parent;
+        }
+        dir.root.as_ref().map(AsFd::as_fd).ok_or(Errno::STALE)
+    }
+
+    /// The path of one of its entries as users know it.
+    pub fn shown(&self, name: &OsStr) -> PathBuf {
+        let mut names = vec![name];
+        let mut dir = self;
+        while let Some(parent) = &dir.parent {
+            names.push(&dir.name);
+            dir = parent;
+        }
+        let mut shown = dir.prefix.clone();
+        for (index, name) in names.into_iter().rev().enumerate() {
+            if index > 0 {
+                shown.push("/");
+            }
+            shown.push(name);
+        }
+        PathBuf::from(shown)
+    }
+
+    /// Its number in the table of links, if it has one.
+    pub fn number(&self) -> Option<u32> {
+        Some(self.number.load(Ordering::Relaxed)).filter(|number| *number != 0)
+    }
+
+    /// Gives it its number. Only the table does that, and each directory belongs to one table.
+    pub fn set_number(&self, number: u32) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
     /// Opens it again, component by component from the root, since the whole path may be longer than PATH_MAX.
     /// Fails with ESTALE if another directory stands there now.
-    fn open(&self) -> Result<OwnedFd, Errno> {
+    pub fn open(&self) -> Result<OwnedFd, Errno> {
         let mut names: Vec<&OsStr> = Vec::new();
         let mut dir = self;
         while let Some(parent) = &dir.parent {
@@ -218,7 +286,7 @@ pub(super) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: bool) -> Resu
     make_or_replace(dest, replace, |name| dest.beside(name, dest.path).make_link(text))
 }
 
-fn make_or_replace(
+pub(super) fn make_or_replace(
     dest: Spot<'_>,
     replace: bool,
     make: impl Fn(&OsStr) -> Result<(), Errno>,

@@ -1,0 +1,361 @@
+//! What was made for which source file, so that names of one file stay names of one file: shared by all threads, and of
+//! bounded size.
+//!
+//! The first thread that meets a source file claims it and makes the copy; every other that meets another name of it
+//! waits until the copy is there, and then links to it. What is known afterwards is a record in [`Pages`], which take no
+//! more memory than they were given and go on in a nameless file in the destination. Directories of the destination are
+//! records as well, so nothing is kept in memory for each of them.
+
+mod link;
+mod pages;
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use haul_sys::Errno;
+
+use super::links::DestDir;
+use crate::facts::FileId;
+
+#[cfg_attr(not(test), expect(unused_imports, reason = "as the whole room"))]
+pub(super) use link::link_to;
+use pages::{Key, Pages, Record};
+
+/// Pages of 4 KiB in memory: 16 MiB, enough for about 150,000 files.
+const PAGES_IN_MEMORY: usize = 4096;
+/// Directories that are likely to be asked for again.
+const RECENT: usize = 16;
+
+/// A file or directory that was made, or is about to be.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    /// The directory that holds it.
+    pub dir: Arc<DestDir>,
+    /// Its name there.
+    pub name: OsString,
+    /// Which file it is, once it is complete.
+    pub id: Option<FileId>,
+}
+
+impl Made {
+    /// Whether this is that directory entry.
+    pub fn is_entry(&self, dir: FileId, name: &OsStr) -> bool {
+        self.dir.id == dir && self.name == name
+    }
+
+    /// Its path as users know it.
+    pub fn path(&self) -> PathBuf {
+        self.dir.shown(&self.name)
+    }
+}
+
+/// The answer to whoever meets a source file.
+#[derive(Debug)]
+pub(super) enum Claim {
+    /// Nobody has made it: the caller does, and then says so by [`LinkTable::complete`] or [`LinkTable::forget`]. Until
+    /// then everybody else waits.
+    First,
+    /// It was made.
+    Made(Made),
+}
+
+/// How many names of a file there are to be met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// So many, its link count, each at most once: after the last one it is forgotten. Right for a single operand
+    /// without links that are followed; a bind mount within it may show a name twice, which then is copied again.
+    Counted(u32),
+    /// Names may be met any number of times.
+    Unknown,
+}
+
+/// What was made for source files of several names, and for directories.
+#[derive(Debug)]
+pub(super) struct LinkTable {
+    state: Mutex<State>,
+    /// A claim came to its end.
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    pages: Pages,
+    /// What is being made, by which thread: at most one for each.
+    pending: HashMap<FileId, Pending>,
+    /// Directories that the user named.
+    roots: HashMap<u32, Arc<DestDir>>,
+    recent: VecDeque<(u32, Arc<DestDir>)>,
+    directories: u32,
+    /// A thread panicked.
+    abandoned: bool,
+    /// The pages are not to be trusted any more, and why.
+    broken: Option<Errno>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    made: Made,
+    names: Names,
+    by: ThreadId,
+    /// Threads that wait for it.
+    waiting: usize,
+}
+
+impl Default for LinkTable {
+    fn default() -> LinkTable {
+        LinkTable::new(PAGES_IN_MEMORY)
+    }
+}
+
+impl LinkTable {
+    /// An empty table with so many pages of 4 KiB in memory, at least one.
+    pub fn new(pages_in_memory: usize) -> LinkTable {
+        LinkTable {
+            state: Mutex::new(State {
+                pages: Pages::new(pages_in_memory),
+                pending: HashMap::new(),
+                roots: HashMap::new(),
+                recent: VecDeque::new(),
+                directories: 0,
+                abandoned: false,
+                broken: None,
+            }),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// A name of this source file was met; `made` is what the caller would make. Waits while another thread makes it.
+    ///
+    /// A thread has at most one claim that is neither completed nor forgotten; so there is always one that goes on.
+    ///
+    /// # Errors
+    /// EDEADLK if the caller itself is just making it; else what the file of the table said, now or before: then nothing
+    /// is known of any file, and this one cannot be copied with its links.
+    pub fn claim(&self, source: FileId, names: Names, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
+        let mut state = self.lock();
+        // Once a thread has panicked, whoever makes it may never come back, and the run has failed.
+        while !state.abandoned
+            && let Some(pending) = state.pending.get_mut(&source)
+        {
+            if pending.by == thread::current().id() {
+                return Err(Errno::DEADLK);
+            }
+            pending.waiting += 1;
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            // Another one may have taken it up meanwhile; its count begins anew.
+        }
+        match state.guarded(|state| state.meet(source, names))? {
+            Some(made) => Ok(Claim::Made(made)),
+            None => {
+                let pending = Pending { made: made(), names, by: thread::current().id(), waiting: 0 };
+                state.pending.insert(source, pending);
+                Ok(Claim::First)
+            }
+        }
+    }
+
+    /// What was claimed stands at its place now and is this file: the one that its name leads to in the way in which
+    /// [`link_to`] will look at it.
+    ///
+    /// # Errors
+    /// What the file of the table said: the other names of this file will not be linked, which they report themselves.
+    pub fn complete(&self, source: FileId, dest: FileId) -> Result<(), Errno> {
+        let mut state = self.lock();
+        let Some(Pending { made, names, waiting, .. }) = state.pending.remove(&source) else { return Ok(()) };
+        self.ended.notify_all();
+        if waiting == 0 && names.are_all(1) {
+            return Ok(());
+        }
+        let made = Made { id: Some(dest), ..made };
+        state.guarded(|state| state.insert(source, &made, 1))
+    }
+
+    /// What was claimed or remembered could not be made. One of those who wait for it makes it instead.
+    ///
+    /// # Errors
+    /// What the file of the table said.
+    pub fn forget(&self, source: FileId) -> Result<(), Errno> {
+        let mut state = self.lock();
+        if state.pending.remove(&source).is_some() {
+            self.ended.notify_all();
+            return Ok(());
+        }
+        state.guarded(|state| state.pages.remove(&key_of(source))).map(drop)
+    }
+
+    /// A thread panicked: nobody waits for what it was making.
+    pub fn abandon(&self) {
+        self.lock().abandoned = true;
+        self.ended.notify_all();
+    }
+
+    /// What was made for this source, or is being made. Waits for nobody.
+    ///
+    /// # Errors
+    /// What the file of the table said.
+    pub fn get(&self, source: FileId) -> Result<Option<Made>, Errno> {
+        self.lock().guarded(|state| state.get(source))
+    }
+
+    /// Remembers what is about to be made for this source, unless something was made for it already: then that. For
+    /// directories: nobody waits for them.
+    ///
+    /// # Errors
+    /// What the file of the table said.
+    pub fn remember(&self, source: FileId, made: impl FnOnce() -> Made) -> Result<Option<Made>, Errno> {
+        self.lock().guarded(|state| {
+            let earlier = state.get(source)?;
+            if earlier.is_none() {
+                state.insert(source, &made(), 1)?;
+            }
+            Ok(earlier)
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the state whole: nothing in here panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Names {
+    fn are_all(self, seen: u32) -> bool {
+        match self {
+            Names::Counted(count) => seen >= count,
+            Names::Unknown => false,
+        }
+    }
+}
+
+impl State {
+    /// Does something with the pages. After an error they are not used any more: a record may be missing, and its file
+    /// would be taken for one that was never met.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut State) -> Result<T, Errno>) -> Result<T, Errno> {
+        if let Some(errno) = self.broken {
+            return Err(errno);
+        }
+        act(self).inspect_err(|errno| self.broken = Some(*errno))
+    }
+
+    /// Another name of the file was met: counts it.
+    fn meet(&mut self, source: FileId, names: Names) -> Result<Option<Made>, Errno> {
+        let key = key_of(source);
+        let Some(mut record) = self.pages.get(&key)? else { return Ok(None) };
+        let made = self.made(&record)?;
+        record.seen = record.seen.saturating_add(1);
+        if names.are_all(record.seen) {
+            self.pages.remove(&key)?;
+        } else if names != Names::Unknown {
+            self.put(&record, &made.dir)?;
+        }
+        Ok(Some(made))
+    }
+
+    fn get(&mut self, source: FileId) -> Result<Option<Made>, Errno> {
+        if let Some(pending) = self.pending.get(&source) {
+            return Ok(Some(pending.made.clone()));
+        }
+        match self.pages.get(&key_of(source))? {
+            Some(record) => self.made(&record).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn insert(&mut self, source: FileId, made: &Made, seen: u32) -> Result<(), Errno> {
+        let dir = self.number_of(&made.dir)?;
+        let record = Record { key: key_of(source), dir, name: made.name.clone(), id: made.id, seen };
+        self.put(&record, &made.dir)
+    }
+
+    fn put(&mut self, record: &Record, dir: &DestDir) -> Result<(), Errno> {
+        self.pages.put(record, dir.top()?)
+    }
+
+    fn made(&mut self, record: &Record) -> Result<Made, Errno> {
+        let dir = self.directory(record.dir)?;
+        Ok(Made { dir, name: record.name.clone(), id: record.id })
+    }
+
+    /// The number of a directory. It gets one, and a record, if it has none; so do those above it.
+    fn number_of(&mut self, dir: &Arc<DestDir>) -> Result<u32, Errno> {
+        let mut unknown = Vec::new();
+        let mut next = Some(dir);
+        let mut number = None;
+        while let Some(dir) = next {
+            number = dir.number();
+            if number.is_some() {
+                break;
+            }
+            unknown.push(dir);
+            next = dir.above();
+        }
+        for dir in unknown.into_iter().rev() {
+            let own = self.directories.checked_add(1).ok_or(Errno::NOMEM)?;
+            match number {
+                None => {
+                    self.roots.insert(own, Arc::clone(dir));
+                }
+                Some(above) => {
+                    let (key, name) = (key_of_directory(own), dir.name().to_owned());
+                    let record = Record { key, dir: above, name, id: Some(dir.id), seen: 0 };
+                    self.put(&record, dir)?;
+                }
+            }
+            self.directories = own;
+            dir.set_number(own);
+            self.keep(own, dir);
+            number = Some(own);
+        }
+        number.ok_or(Errno::STALE)
+    }
+
+    /// The directory of this number, from its record and those above it.
+    fn directory(&mut self, number: u32) -> Result<Arc<DestDir>, Errno> {
+        let mut missing = Vec::new();
+        let mut at = number;
+        let mut dir = loop {
+            let known = self.recent.iter().find(|(known, _)| *known == at).map(|(_, dir)| dir);
+            if let Some(dir) = known.or_else(|| self.roots.get(&at)) {
+                break Arc::clone(dir);
+            }
+            let record = self.pages.get(&key_of_directory(at))?.ok_or(Errno::STALE)?;
+            missing.push((at, record.name, record.id.ok_or(Errno::STALE)?));
+            at = record.dir;
+        };
+        for (number, name, id) in missing.into_iter().rev() {
+            dir = dir.known_below(&name, id);
+            dir.set_number(number);
+        }
+        self.keep(number, &dir);
+        Ok(dir)
+    }
+
+    fn keep(&mut self, number: u32, dir: &Arc<DestDir>) {
+        if self.recent.iter().any(|(known, _)| *known == number) {
+            return;
+        }
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((number, Arc::clone(dir)));
+    }
+}
+
+fn key_of(file: FileId) -> Key {
+    let mut key = [b'f'; 17];
+    key[1..].copy_from_slice(&file.to_bytes());
+    key
+}
+
+fn key_of_directory(number: u32) -> Key {
+    let mut key = [0; 17];
+    key[0] = b'd';
+    key[1..5].copy_from_slice(&number.to_ne_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests;

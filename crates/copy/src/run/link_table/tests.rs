@@ -1,0 +1,440 @@
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use haul_sys::rustix::fs::{Mode, OFlags, open};
+use haul_testbed::{Bed, Fs, TempDir, temp_dir};
+use proptest::prelude::*;
+
+use super::link::link_by_name;
+use super::*;
+use crate::facts::Inode;
+use crate::walk::Spot;
+
+/// An identity that no file needs to have.
+fn file(number: u64) -> FileId {
+    let mut bytes = [7; 16];
+    bytes[8..].copy_from_slice(&number.to_ne_bytes());
+    FileId::from_bytes(bytes)
+}
+
+fn held(path: &Path) -> OwnedFd {
+    open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).unwrap()
+}
+
+fn id_of(path: &Path) -> FileId {
+    Inode::of(held(path).as_fd()).unwrap().id
+}
+
+fn root(path: &Path) -> Arc<DestDir> {
+    DestDir::root_shown_as(held(path), "shown/".into()).unwrap()
+}
+
+fn made(dir: &Arc<DestDir>, name: &str) -> Made {
+    Made { dir: Arc::clone(dir), name: name.into(), id: None }
+}
+
+/// A directory of the destination that is held for its records only.
+fn scene() -> (TempDir, Arc<DestDir>) {
+    let dir = temp_dir();
+    let root = root(dir.path());
+    (dir, root)
+}
+
+fn spilled(table: &LinkTable) -> usize {
+    table.lock().pages.spilled()
+}
+
+/// What the model knows of a source.
+#[derive(Debug, Clone)]
+struct Known {
+    name: String,
+    dir: usize,
+    id: Option<u64>,
+    seen: u32,
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    /// Claim it; if it is the first one, complete it, or give it up.
+    Claim {
+        source: u64,
+        names: Option<u32>,
+        name: String,
+        dir: usize,
+        well: bool,
+    },
+    Remember {
+        source: u64,
+        name: String,
+        dir: usize,
+    },
+    Forget {
+        source: u64,
+    },
+    Get {
+        source: u64,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let source = 0..300_u64;
+    // Long names fill the pages.
+    let name = (prop_oneof![1..9_usize, 200..=255_usize], 0..26_u8)
+        .prop_map(|(length, letter)| char::from(b'a' + letter).to_string().repeat(length));
+    let names = prop_oneof![Just(None), (1..4_u32).prop_map(Some)];
+    prop_oneof![
+        6 => (source.clone(), names, name.clone(), 0..20_usize, prop::bool::weighted(0.9))
+            .prop_map(|(source, names, name, dir, well)| Act::Claim { source, names, name, dir, well }),
+        2 => (source.clone(), name, 0..20_usize).prop_map(|(source, name, dir)| Act::Remember { source, name, dir }),
+        1 => source.clone().prop_map(|source| Act::Forget { source }),
+        2 => source.prop_map(|source| Act::Get { source }),
+    ]
+}
+
+/// Plays the acts against a table and against a map, and compares every answer.
+fn play(acts: Vec<Act>, pages: usize) -> usize {
+    let (_dir, top) = scene();
+    let mut dirs = vec![top];
+    for number in 1..20_usize {
+        // Chains and siblings.
+        let above = &dirs[if number % 3 == 0 { 0 } else { number - 1 }];
+        dirs.push(above.known_below(OsStr::new(&format!("dir-{number}")), file(10_000 + number as u64)));
+    }
+    let table = LinkTable::new(pages);
+    let mut model: HashMap<u64, Known> = HashMap::new();
+    let same = |made: &Made, known: &Known| {
+        assert_eq!((made.name.to_str().unwrap(), made.dir.id), (known.name.as_str(), dirs[known.dir].id));
+        assert_eq!(made.id, known.id.map(file));
+        assert_eq!(made.path(), dirs[known.dir].shown(OsStr::new(&known.name)));
+    };
+    for (number, act) in acts.into_iter().enumerate() {
+        match act {
+            Act::Claim { source, names, name, dir, well } => {
+                let count = names.map_or(Names::Unknown, Names::Counted);
+                let claim = table.claim(file(source), count, || made(&dirs[dir], &name)).unwrap();
+                match (claim, model.get_mut(&source)) {
+                    (Claim::Made(made), Some(known)) => {
+                        same(&made, known);
+                        if let Some(names) = names {
+                            known.seen += 1;
+                            if known.seen >= names {
+                                model.remove(&source);
+                            }
+                        }
+                    }
+                    (Claim::First, None) if well => {
+                        table.complete(file(source), file(number as u64)).unwrap();
+                        if names != Some(1) {
+                            model.insert(source, Known { name, dir, id: Some(number as u64), seen: 1 });
+                        }
+                    }
+                    (Claim::First, None) => table.forget(file(source)).unwrap(),
+                    (claim, known) => panic!("{claim:?}, but the model says {known:?}"),
+                }
+            }
+            Act::Remember { source, name, dir } => {
+                let earlier = table.remember(file(source), || made(&dirs[dir], &name)).unwrap();
+                match (earlier, model.get(&source)) {
+                    (Some(earlier), Some(known)) => same(&earlier, known),
+                    (None, None) => drop(model.insert(source, Known { name, dir, id: None, seen: 1 })),
+                    (earlier, known) => panic!("{earlier:?}, but the model says {known:?}"),
+                }
+            }
+            Act::Forget { source } => {
+                table.forget(file(source)).unwrap();
+                model.remove(&source);
+            }
+            Act::Get { source } => match (table.get(file(source)).unwrap(), model.get(&source)) {
+                (Some(made), Some(known)) => same(&made, known),
+                (None, None) => {}
+                (made, known) => panic!("{made:?}, but the model says {known:?}"),
+            },
+        }
+    }
+    for (source, known) in &model {
+        same(&table.get(file(*source)).unwrap().unwrap(), known);
+    }
+    spilled(&table)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_gives_the_same_as_a_map(acts in prop::collection::vec(act(), 0..800)) {
+        play(acts, 1000);
+    }
+
+    #[test]
+    fn any_sequence_gives_the_same_as_a_map_when_all_but_a_page_is_in_the_file(
+        acts in prop::collection::vec(act(), 0..800),
+    ) {
+        play(acts, 1);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_files_with_little_memory_are_all_found_again() {
+    let (dir, top) = scene();
+    let table = LinkTable::new(8);
+    let mut below = Arc::clone(&top);
+    for number in 0..100_000 {
+        if number % 100 == 0 {
+            let id = file(1_000_000 + number);
+            below = if number % 1000 == 0 {
+                top.known_below(OsStr::new("again"), id)
+            } else {
+                below.known_below(OsStr::new("d"), id)
+            };
+        }
+        let name = format!("file-{number}");
+        assert!(matches!(table.claim(file(number), Names::Counted(2), || made(&below, &name)).unwrap(), Claim::First));
+        table.complete(file(number), file(number + 500_000)).unwrap();
+    }
+    assert!(spilled(&table) > 1000);
+    assert_eq!(table.lock().pages.in_memory(), 8);
+    // The file has no name.
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    for number in (0..100_000).rev() {
+        let Claim::Made(found) = table.claim(file(number), Names::Counted(2), || unreachable!()).unwrap() else {
+            panic!("{number} is lost");
+        };
+        assert_eq!(found.name.to_str(), Some(format!("file-{number}").as_str()));
+        assert_eq!(found.id, Some(file(number + 500_000)));
+        assert_eq!(found.dir.id, file(1_000_000 + number / 100 * 100));
+        let depth = 1 + number % 1000 / 100;
+        assert_eq!(found.path().components().count() as u64, 1 + depth + 1);
+    }
+    // All names were met: nothing is left but the directories.
+    assert!((0..100_000).all(|number| table.get(file(number)).unwrap().is_none()));
+}
+
+#[test]
+fn a_full_filesystem_is_an_error_and_no_file_is_taken_for_a_new_one() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(small) = bed.small(Fs::Tmpfs, 1 << 20) else { return };
+    let top = root(&small);
+    let table = LinkTable::new(1);
+    let mut failed = None;
+    let mut claimed = 0;
+    while failed.is_none() && claimed < 1_000_000 {
+        let claim = table.claim(file(claimed), Names::Counted(2), || made(&top, "some name of a file"));
+        failed = match claim {
+            Ok(Claim::First) => table.complete(file(claimed), file(1)).err(),
+            Ok(Claim::Made(_)) => panic!("{claimed} was never made"),
+            Err(errno) => Some(errno),
+        };
+        claimed += 1;
+    }
+    assert_eq!(failed, Some(Errno::NOSPC));
+    for number in 0..claimed + 10 {
+        let claim = table.claim(file(number), Names::Counted(2), || made(&top, "name"));
+        assert_eq!(claim.map(drop), Err(Errno::NOSPC), "{number}");
+        assert_eq!(table.get(file(number)).map(drop), Err(Errno::NOSPC));
+    }
+}
+
+/// Eight threads meet the names of 200 files, four of each, in different orders. Some fail to make what they claimed.
+#[test]
+fn one_thread_makes_a_file_and_all_others_wait_for_it() {
+    for pages in [1, 1000] {
+        let (_dir, top) = scene();
+        let table = LinkTable::new(pages);
+        let making: Vec<AtomicU32> = (0..200).map(|_| AtomicU32::new(0)).collect();
+        let complete: Vec<AtomicU32> = (0..200).map(|_| AtomicU32::new(0)).collect();
+        let linked: Vec<AtomicU32> = (0..200).map(|_| AtomicU32::new(0)).collect();
+        thread::scope(|scope| {
+            for worker in 0..8_u64 {
+                let (table, top, making, complete, linked) = (&table, &top, &making, &complete, &linked);
+                scope.spawn(move || {
+                    // Each has its own order of all the files.
+                    let stride = [1, 3, 7, 9, 11, 13, 17, 19][worker as usize];
+                    for step in 0..200_u64 {
+                        let number = (step * stride + worker * 25) % 200;
+                        let slot = number as usize;
+                        let name = format!("{worker}-{number}");
+                        match table.claim(file(number), Names::Unknown, || made(top, &name)).unwrap() {
+                            Claim::First => {
+                                assert_eq!(making[slot].fetch_add(1, Ordering::SeqCst), 0, "made by two at once");
+                                assert_eq!(complete[slot].load(Ordering::SeqCst), 0, "made again");
+                                thread::yield_now();
+                                making[slot].fetch_sub(1, Ordering::SeqCst);
+                                if worker % 3 == 0 {
+                                    table.forget(file(number)).unwrap();
+                                } else {
+                                    complete[slot].fetch_add(1, Ordering::SeqCst);
+                                    table.complete(file(number), file(worker)).unwrap();
+                                }
+                            }
+                            Claim::Made(made) => {
+                                assert_eq!(making[slot].load(Ordering::SeqCst), 0, "did not wait");
+                                assert!(made.id.is_some());
+                                linked[slot].fetch_add(1, Ordering::SeqCst);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        for slot in 0..200 {
+            assert_eq!(complete[slot].load(Ordering::SeqCst), 1);
+            // Three of the workers give up if they are the first.
+            assert!((4..=7).contains(&linked[slot].load(Ordering::SeqCst)));
+        }
+    }
+}
+
+#[test]
+fn who_waits_is_woken_by_both_ends_of_a_claim() {
+    let (_dir, top) = scene();
+    let table = LinkTable::default();
+    for well in [true, false] {
+        let source = file(u64::from(well));
+        assert!(matches!(table.claim(source, Names::Counted(2), || made(&top, "a")).unwrap(), Claim::First));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| table.claim(source, Names::Counted(2), || made(&top, "b")).unwrap());
+            while table.lock().pending[&source].waiting == 0 {
+                thread::yield_now();
+            }
+            match well {
+                true => table.complete(source, file(9)).unwrap(),
+                false => table.forget(source).unwrap(),
+            }
+            match waiter.join().unwrap() {
+                Claim::Made(found) => assert!(well && found.id == Some(file(9)) && found.name == "a"),
+                Claim::First => assert!(!well),
+            }
+        });
+    }
+}
+
+#[test]
+fn nobody_waits_any_more_after_a_panic() {
+    let (_dir, top) = scene();
+    let table = LinkTable::default();
+    assert!(matches!(table.claim(file(1), Names::Unknown, || made(&top, "a")).unwrap(), Claim::First));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| table.claim(file(1), Names::Unknown, || made(&top, "b")).unwrap());
+        while table.lock().pending[&file(1)].waiting == 0 {
+            thread::yield_now();
+        }
+        table.abandon();
+        assert!(matches!(waiter.join().unwrap(), Claim::First));
+    });
+}
+
+#[test]
+fn a_thread_that_would_wait_for_itself_is_told_so() {
+    let (_dir, top) = scene();
+    let table = LinkTable::default();
+    assert!(matches!(table.claim(file(1), Names::Unknown, || made(&top, "a")).unwrap(), Claim::First));
+    assert_eq!(table.claim(file(1), Names::Unknown, || made(&top, "b")).map(drop), Err(Errno::DEADLK));
+    table.complete(file(1), file(2)).unwrap();
+    assert!(matches!(table.claim(file(1), Names::Unknown, || made(&top, "b")).unwrap(), Claim::Made(_)));
+}
+
+#[test]
+fn a_path_is_that_of_the_user_and_the_names_below() {
+    let dir = temp_dir();
+    for (prefix, path) in [("to/", "to/a/b/name"), ("/", "/a/b/name"), ("", "a/b/name"), ("./", "./a/b/name")] {
+        let top = DestDir::root_shown_as(held(dir.path()), prefix.into()).unwrap();
+        let below = top.known_below(OsStr::new("a"), file(1)).known_below(OsStr::new("b"), file(2));
+        assert_eq!(made(&below, "name").path().as_os_str(), path);
+    }
+}
+
+/// Files to link: `made` is in `sub`, and was completed.
+fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<super::super::links::Replaced, Errno>) {
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("sub")).unwrap();
+    fs::write(path("sub/made"), "made").unwrap();
+    fs::write(path("secret"), "secret").unwrap();
+    let sub = root(dir.path()).known_below(OsStr::new("sub"), id_of(&path("sub")));
+    let made = Made { id: Some(id_of(&path("sub/made"))), ..made(&sub, "made") };
+    between(dir.path());
+    let here = held(dir.path());
+    let dest = path("dest");
+    let result = link_to(&made, Spot::new(here.as_fd(), OsStr::new("dest"), &dest), Some(id_of(dir.path())), follow);
+    (dir, result)
+}
+
+#[test]
+fn another_name_is_made_of_what_was_made() {
+    for (existing, replaced) in
+        [(None, super::super::links::Replaced::Nothing), (Some("old"), super::super::links::Replaced::Something)]
+    {
+        let (dir, result) = linking(false, |dir| {
+            existing.inspect(|old| fs::write(dir.join("dest"), old).unwrap());
+        });
+        assert_eq!(result, Ok(replaced));
+        assert_eq!(fs::read(dir.path().join("dest")).unwrap(), b"made");
+        assert_eq!(fs::metadata(dir.path().join("sub/made")).unwrap().nlink(), 2);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+    }
+}
+
+#[test]
+fn what_was_put_in_the_place_of_what_was_made_gets_no_name() {
+    for follow in [false, true] {
+        for put in ["file", "link", "hard link"] {
+            let (dir, result) = linking(follow, |dir| {
+                let (made, secret) = (dir.join("sub/made"), dir.join("secret"));
+                fs::rename(&made, dir.join("sub/aside")).unwrap();
+                match put {
+                    "file" => fs::write(&made, "other").unwrap(),
+                    "link" => symlink(&secret, &made).unwrap(),
+                    _ => fs::hard_link(&secret, &made).unwrap(),
+                }
+            });
+            assert_eq!(result, Err(Errno::STALE), "{put}");
+            assert!(!dir.path().join("dest").exists(), "{put}");
+        }
+    }
+}
+
+/// The way of old kernels without /proc, which cannot be had here.
+#[test]
+fn a_link_that_was_made_by_name_to_something_else_is_taken_away() {
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("made"), "made").unwrap();
+    fs::write(path("other"), "other").unwrap();
+    let top = root(dir.path());
+    let here = held(dir.path());
+    let dest = path("dest");
+    let spot = Spot::new(here.as_fd(), OsStr::new("dest"), &dest);
+    let link = |wanted| link_by_name(&made(&top, "made"), here.as_fd(), spot, OsStr::new("dest"), wanted);
+    assert_eq!(link(id_of(&path("other"))), Err(Errno::STALE));
+    assert!(!dest.exists());
+    assert_eq!(link(id_of(&path("made"))), Ok(()));
+    assert_eq!(id_of(&dest), id_of(&path("made")));
+}
+
+#[test]
+fn a_directory_that_was_exchanged_is_not_entered() {
+    let (dir, result) = linking(false, |dir| {
+        fs::rename(dir.join("sub"), dir.join("aside")).unwrap();
+        fs::create_dir(dir.join("sub")).unwrap();
+        fs::hard_link(dir.join("aside/made"), dir.join("sub/made")).unwrap();
+    });
+    assert_eq!(result, Err(Errno::STALE));
+    assert!(!dir.path().join("dest").exists());
+}
+
+#[test]
+fn what_was_written_through_a_link_is_found_through_it() {
+    let exchange = |dir: &Path| {
+        fs::rename(dir.join("sub/made"), dir.join("target")).unwrap();
+        symlink("../target", dir.join("sub/made")).unwrap();
+    };
+    let (dir, result) = linking(true, exchange);
+    assert!(result.is_ok());
+    assert_eq!(id_of(&dir.path().join("dest")), id_of(&dir.path().join("target")));
+    assert_eq!(linking(false, exchange).1, Err(Errno::STALE));
+}
