@@ -144,6 +144,8 @@ what! {
     CannotCreateLink = "cannot create symbolic link {path}",
     CannotCreateLinkTo = "cannot create symbolic link {path} to {other}",
     RelativeLinkElsewhere = "{plain}: can make relative symbolic links only in current directory",
+    /// The table of files that have several names needs space on the destination's filesystem when it grows large.
+    LinksUnknown = "cannot keep track of the hard links of {path}",
     CannotHardLink = "cannot create hard link {path} to {other}",
     CloneFailed = "failed to clone {path} from {other}",
     Reading = "error reading {path}",

@@ -1,5 +1,6 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use haul_sys::rustix::fs::AtFlags;
 
 use super::Run;
 use super::existing::{Clear, Way};
-use super::links::{self, Claim, DestDir, Made};
+use super::link_table::{Claim, Made};
+use super::links::{self, DestDir};
 use super::operands::renamed;
 use super::regular::open_regular;
 use super::tree::{Frame, Sides, overlap};
@@ -77,6 +79,8 @@ pub(super) enum Earlier {
     Claimed,
     /// This.
     Made(Made),
+    /// The table cannot tell, which was reported.
+    Unknown,
 }
 
 /// How a visit ended.
@@ -140,6 +144,11 @@ impl Run<'_> {
         // Before it is claimed: nobody should have to wait for a thread that waits for its turn.
         self.wait_to_make();
         let earlier = self.earlier_copy(&subject, level);
+        if matches!(earlier, Earlier::Unknown) {
+            self.put_back(&clear, dest);
+            return Step::Done;
+        }
+        self.made = None;
         let (met_before, claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
         if let Earlier::Made(earlier) = earlier
             && let Some(done) = self.instead_of_copying(&earlier, &subject, level, top)
@@ -161,14 +170,15 @@ impl Run<'_> {
         };
         if made {
             if claimed {
-                self.shared.links.complete(subject.inode.id);
+                self.complete_claim(&subject);
             }
             if subject.is_operand {
                 self.remember_destination(dest);
             }
         } else {
             if claimed || (!met_before && subject.is_operand) {
-                self.shared.links.forget(subject.inode.id);
+                let forgotten = self.shared.links.forget(subject.inode.id);
+                self.table(forgotten, source);
             }
             self.put_back(&clear, dest);
         }
@@ -247,9 +257,12 @@ impl Run<'_> {
                 self.shared.links.remember(subject.inode.id, || made_at(dir, subject.dest))
             }
             Some(_) if !subject.is_operand => self.shared.links.get(subject.inode.id),
-            _ => None,
+            _ => Ok(None),
         };
-        earlier.map_or(Earlier::Nothing, Earlier::Made)
+        match self.table(earlier, subject.source) {
+            None => Earlier::Unknown,
+            Some(earlier) => earlier.map_or(Earlier::Nothing, Earlier::Made),
+        }
     }
 
     fn claim_if_linked(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
@@ -265,9 +278,39 @@ impl Run<'_> {
     /// Asks what was made before for this source, and notes that it is made now if nothing was.
     pub(super) fn claim(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         let Some(dir) = level.dir else { return Earlier::Nothing };
-        match self.shared.links.claim(subject.inode.id, || made_at(dir, subject.dest)) {
-            Claim::First => Earlier::Claimed,
-            Claim::Made(made) => Earlier::Made(made),
+        let claim = self.shared.links.claim(subject.inode.id, || made_at(dir, subject.dest));
+        match self.table(claim, subject.source) {
+            None => Earlier::Unknown,
+            Some(Claim::First) => Earlier::Claimed,
+            Some(Claim::Made(made)) => Earlier::Made(made),
+        }
+    }
+
+    /// What was claimed stands at its place.
+    pub(super) fn complete_claim(&mut self, subject: &Subject<'_>) {
+        let dest = subject.dest;
+        let made = match self.made.take() {
+            Some(made) => Ok(made),
+            // As the next name of it will be looked at.
+            None if subject.follow => dest.inode_following().map(|inode| inode.id),
+            None => dest.inode().map(|inode| inode.id),
+        };
+        let completed = match made {
+            Ok(made) => self.shared.links.complete(subject.inode.id, made),
+            // It went away at once: whoever comes next copies it again.
+            Err(_) => self.shared.links.forget(subject.inode.id),
+        };
+        self.table(completed, subject.source);
+    }
+
+    /// Reports what the table of links could not do.
+    pub(super) fn table<T>(&mut self, result: Result<T, Errno>, source: Spot<'_>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(errno) => {
+                self.problem(Error::new(What::LinksUnknown, source.path).errno(errno));
+                None
+            }
         }
     }
 
@@ -299,7 +342,7 @@ impl Run<'_> {
         if subject.follow {
             return None;
         }
-        self.problem(Error::new(What::HardLinkToDirectory, dest.path).and(&earlier.path));
+        self.problem(Error::new(What::HardLinkToDirectory, dest.path).and(earlier.path()));
         Some(false)
     }
 
@@ -335,12 +378,13 @@ impl Run<'_> {
 
 /// What stands, or will stand, at a name of the destination.
 pub(super) fn made_at(dir: &Arc<DestDir>, dest: Spot<'_>) -> Made {
-    Made { dir: Arc::clone(dir), name: last_component(dest.name).to_owned(), path: dest.path.to_owned() }
+    Made { dir: Arc::clone(dir), name: last_component(dest.name).to_owned(), id: None }
 }
 
-fn dest_root(dest: Spot<'_>) -> Result<Arc<DestDir>, Errno> {
-    let dir = dest.dir()?;
-    DestDir::root(links::duplicate(dir)?)
+/// The directory that holds the copy of an operand.
+pub(super) fn dest_root(dest: Spot<'_>) -> Result<Arc<DestDir>, Errno> {
+    let prefix = renamed(dest.path, OsStr::new("")).into_os_string();
+    DestDir::root_shown_as(links::duplicate(dest.dir()?)?, prefix)
 }
 
 /// Whether a symbolic link leads to a directory that this run is just filling: every level of it would have another one

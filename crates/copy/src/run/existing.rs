@@ -7,6 +7,7 @@ use haul_sys::Errno;
 use super::Run;
 use super::backup;
 use super::entry::{Earlier, Level, Subject};
+use super::link_table::{Made, link_to};
 use super::links;
 use super::same_file::{Pair, Verdict, judge};
 use crate::error::{Error, What};
@@ -95,7 +96,7 @@ impl Run<'_> {
         let several_sources = self.keeps_links() && (subject.inode.links > 1 || subject.follow);
         if subject.inode.kind == Kind::Directory {
             // Found by another way (a link to a directory, a mount): others may be filling it.
-            return self.shared.links.get(existing.target.id).is_some();
+            return !matches!(self.shared.links.get(existing.target.id), Ok(None));
         }
         // What is written here may be read or written elsewhere.
         existing.has_several_names() || several_sources || asks
@@ -224,10 +225,12 @@ impl Run<'_> {
                 false => Way::Blocked,
             },
             Earlier::Claimed => {
-                self.shared.links.complete(subject.inode.id);
+                self.made = None;
+                self.complete_claim(subject);
                 Way::Done
             }
             Earlier::Nothing => Way::Done,
+            Earlier::Unknown => Way::Blocked,
         }
     }
 
@@ -315,11 +318,9 @@ impl Run<'_> {
     }
 
     /// Makes `dest` a name of what was made before for another name of the source.
-    pub(super) fn link_to_earlier(&mut self, earlier: &links::Made, subject: &Subject<'_>, level: &Level<'_>) -> bool {
-        use haul_sys::rustix::fs::AtFlags;
-        let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+    pub(super) fn link_to_earlier(&mut self, earlier: &Made, subject: &Subject<'_>, level: &Level<'_>) -> bool {
         let here = level.dir.map(|dir| dir.id);
-        match links::link_to_made(earlier, subject.dest, here, flags) {
+        match link_to(earlier, subject.dest, here, subject.follow) {
             Ok(replaced) => {
                 if replaced == links::Replaced::Something {
                     self.tell(&Event::Removed(subject.dest.path));
@@ -328,7 +329,7 @@ impl Run<'_> {
                 true
             }
             Err(errno) => {
-                self.problem(Error::new(What::CannotHardLink, subject.dest.path).and(&earlier.path).errno(errno))
+                self.problem(Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path()).errno(errno))
             }
         }
     }

@@ -1,11 +1,10 @@
 //! What was made where, so that hard links are kept and a directory is not copied into itself.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
@@ -43,13 +42,8 @@ impl Drop for DestDir {
 }
 
 impl DestDir {
-    /// The directory that holds the copies of operands.
-    pub fn root(dir: OwnedFd) -> Result<Arc<DestDir>, Errno> {
-        DestDir::root_shown_as(dir, OsString::new())
-    }
-
-    /// The same, with what users see before the names of its entries: its path as they wrote it, with a slash at the end
-    /// unless it is empty.
+    /// The directory that holds the copies of operands, with what users see before the names of its entries: its path as
+    /// they wrote it, with a slash at the end unless it is empty.
     pub fn root_shown_as(dir: OwnedFd, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
         let (name, number) = (OsString::new(), AtomicU32::new(0));
@@ -154,126 +148,11 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     fcntl_dupfd_cloexec(fd, 0)
 }
 
-/// A file or directory that was made: the directory that holds it, and its name there.
-#[derive(Debug, Clone)]
-pub(super) struct Made {
-    pub dir: Arc<DestDir>,
-    pub name: OsString,
-    pub path: std::path::PathBuf,
-}
-
-impl Made {
-    /// Whether this is that directory entry.
-    pub fn is_entry(&self, dir: FileId, name: &OsStr) -> bool {
-        self.dir.id == dir && self.name == name
-    }
-}
-
-/// Source identities and what was made for them, shared by all threads. It grows with the number of files that have
-/// several names.
-#[derive(Debug, Default)]
-pub(super) struct LinkTable {
-    entries: Mutex<HashMap<FileId, Entry>>,
-    settled: Condvar,
-    abandoned: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Entry {
-    made: Made,
-    /// Somebody is making it just now.
-    in_work: bool,
-}
-
-/// Whose turn it is to copy a file that has several names.
-#[derive(Debug)]
-pub(super) enum Claim {
-    /// The caller's, who then calls [`LinkTable::complete`] or [`LinkTable::forget`].
-    First,
-    /// It was made before.
-    Made(Made),
-}
-
-impl LinkTable {
-    /// What was made for this source before, or is being made.
-    pub fn get(&self, source: FileId) -> Option<Made> {
-        self.lock().get(&source).map(|entry| entry.made.clone())
-    }
-
-    /// Asks what was made for this file, and otherwise notes that the caller makes it. Waits while another thread does.
-    pub fn claim(&self, source: FileId, made: impl FnOnce() -> Made) -> Claim {
-        let mut entries = self.lock();
-        loop {
-            match entries.get(&source) {
-                None => break,
-                Some(entry) if !entry.in_work => return Claim::Made(entry.made.clone()),
-                // Whoever makes it may never come back, and the run has failed.
-                Some(_) if self.abandoned.load(Ordering::Relaxed) => break,
-                Some(_) => entries = self.settled.wait(entries).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-        entries.insert(source, Entry { made: made(), in_work: true });
-        Claim::First
-    }
-
-    /// What was claimed is made.
-    pub fn complete(&self, source: FileId) {
-        if let Some(entry) = self.lock().get_mut(&source) {
-            entry.in_work = false;
-        }
-        self.settled.notify_all();
-    }
-
-    /// A thread panicked: nobody waits for what it was making.
-    pub fn abandon(&self) {
-        let entries = self.lock();
-        self.abandoned.store(true, Ordering::Relaxed);
-        drop(entries);
-        self.settled.notify_all();
-    }
-
-    /// Remembers what was made for this source, unless something was made for it already: then that.
-    pub fn remember(&self, source: FileId, made: impl FnOnce() -> Made) -> Option<Made> {
-        match self.lock().entry(source) {
-            std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().made.clone()),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(Entry { made: made(), in_work: false });
-                None
-            }
-        }
-    }
-
-    /// Forgets it: it could not be made.
-    pub fn forget(&self, source: FileId) {
-        self.lock().remove(&source);
-        self.settled.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<FileId, Entry>> {
-        // No step in between leaves the table inconsistent.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What a hard or symbolic link replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replaced {
     Nothing,
     Something,
-}
-
-/// Makes `dest` a hard link to what was made earlier.
-pub(super) fn link_to_made(
-    earlier: &Made,
-    dest: Spot<'_>,
-    here: Option<FileId>,
-    flags: AtFlags,
-) -> Result<Replaced, Errno> {
-    if here == Some(earlier.dir.id) {
-        return hard_link(dest.beside(&earlier.name, &earlier.path), dest, flags, true);
-    }
-    let dir = earlier.dir.open()?;
-    hard_link(Spot::new(dir.as_fd(), &earlier.name, &earlier.path), dest, flags, true)
 }
 
 /// Makes `dest` a hard link to `source`. With `replace` an existing destination is replaced in one step.

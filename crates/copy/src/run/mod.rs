@@ -7,7 +7,6 @@ mod data;
 mod entry;
 mod existing;
 mod keep;
-#[expect(dead_code, reason = "the walk takes it up with its threads")]
 mod link_table;
 mod links;
 mod operands;
@@ -115,7 +114,7 @@ pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
 /// What all threads of a run share.
 struct Shared {
     /// What was made for source files that have several names, and for directories.
-    links: links::LinkTable,
+    links: link_table::LinkTable,
     /// What was said already about attributes that cannot be kept.
     memory: meta::PairMemory,
     caller: meta::Caller,
@@ -135,6 +134,8 @@ struct Run<'a> {
     stats: Stats,
     failed: bool,
     damaged: Vec<PathBuf>,
+    /// Which file was made last, where that is known better than a look at its name would tell.
+    made: Option<FileId>,
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
     seen_sources: Option<HashSet<Entry>>,
     made_for_operands: Option<HashSet<Entry>>,
@@ -160,7 +161,7 @@ impl Shared {
         let umask = process::umask(Mode::empty());
         process::umask(umask);
         Shared {
-            links: links::LinkTable::default(),
+            links: link_table::LinkTable::default(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
@@ -187,6 +188,7 @@ impl<'a> Run<'a> {
             stats: Stats::default(),
             failed: false,
             damaged: Vec::new(),
+            made: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
             mover: data::Mover::new(plan),

@@ -81,7 +81,8 @@ impl Run<'_> {
     /// All sources into one directory.
     fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
         let plan = self.plan;
-        let root = match duplicate(dir.as_fd()).and_then(DestDir::root) {
+        let shown = joined(target, OsStr::new("")).into_os_string();
+        let root = match duplicate(dir.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown)) {
             Ok(root) => root,
             Err(errno) => {
                 self.problem(Error::new(What::Target, target).errno(errno));

@@ -10,7 +10,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::links::{DestDir, duplicate};
-use super::operands::joined;
+use super::operands::{joined, renamed};
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
@@ -39,7 +39,8 @@ impl Run<'_> {
         let made = self.make_parents(target, dir, bare, &mut parents);
         if made {
             let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest);
-            let root = duplicate(holder.as_fd()).and_then(DestDir::root);
+            let shown = renamed(&dest_path, OsStr::new("")).into_os_string();
+            let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown));
             // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
             let missing = parents.last().is_some_and(|parent| parent.created);
             match root {

@@ -42,6 +42,7 @@ impl Run<'_> {
         let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
         let Opened { fd, inode, created, replaced, entries } = dest;
+        self.made = Some(inode.id);
         let fd = Arc::new(fd);
         let keep = Keep {
             source: Object { fd: source.as_fd(), path_only: false },

@@ -89,6 +89,10 @@ impl Run<'_> {
         if created && (dest.0.links != 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
             return self.problem(Error::new(What::ReplacedWhileCopied, subject.dest.path));
         }
+        // A link that the next name would be looked at through is no file of its own.
+        if !(subject.follow && dest.0.kind == Kind::SymbolicLink) {
+            self.made = Some(dest.0.id);
+        }
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
             Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,

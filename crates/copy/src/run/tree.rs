@@ -225,7 +225,8 @@ impl Run<'_> {
     fn remember_made_directory(&mut self, inode: &Inode, dest: Spot<'_>, level: &Level<'_>) {
         let Some(dir) = level.dir else { return };
         // Remembering what was remembered already is no error: the same directory may be entered for two operands.
-        let _earlier = self.shared.links.remember(inode.id, || made_at(dir, dest));
+        let remembered = self.shared.links.remember(inode.id, || made_at(dir, dest));
+        self.table(remembered, dest);
     }
 
     /// Opens the source directory. The flag says whether its contents are to be copied: not those of a directory on

@@ -20,7 +20,6 @@ use haul_sys::Errno;
 use super::links::DestDir;
 use crate::facts::FileId;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "as the whole room"))]
 pub(super) use link::link_to;
 use pages::{Key, Pages, Record};
 
@@ -62,16 +61,6 @@ pub(super) enum Claim {
     Made(Made),
 }
 
-/// How many names of a file there are to be met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Names {
-    /// So many, its link count, each at most once: after the last one it is forgotten. Right for a single operand
-    /// without links that are followed; a bind mount within it may show a name twice, which then is copied again.
-    Counted(u32),
-    /// Names may be met any number of times.
-    Unknown,
-}
-
 /// What was made for source files of several names, and for directories.
 #[derive(Debug)]
 pub(super) struct LinkTable {
@@ -98,9 +87,9 @@ struct State {
 #[derive(Debug)]
 struct Pending {
     made: Made,
-    names: Names,
     by: ThreadId,
     /// Threads that wait for it.
+    #[cfg(test)]
     waiting: usize,
 }
 
@@ -134,23 +123,28 @@ impl LinkTable {
     /// # Errors
     /// EDEADLK if the caller itself is just making it; else what the file of the table said, now or before: then nothing
     /// is known of any file, and this one cannot be copied with its links.
-    pub fn claim(&self, source: FileId, names: Names, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
+    pub fn claim(&self, source: FileId, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
         let mut state = self.lock();
         // Once a thread has panicked, whoever makes it may never come back, and the run has failed.
         while !state.abandoned
-            && let Some(pending) = state.pending.get_mut(&source)
+            && let Some(pending) = state.pending.get(&source)
         {
             if pending.by == thread::current().id() {
                 return Err(Errno::DEADLK);
             }
-            pending.waiting += 1;
+            #[cfg(test)]
+            state.pending.entry(source).and_modify(|pending| pending.waiting += 1);
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
-            // Another one may have taken it up meanwhile; its count begins anew.
         }
-        match state.guarded(|state| state.meet(source, names))? {
+        match state.guarded(|state| state.found(source))? {
             Some(made) => Ok(Claim::Made(made)),
             None => {
-                let pending = Pending { made: made(), names, by: thread::current().id(), waiting: 0 };
+                let pending = Pending {
+                    made: made(),
+                    by: thread::current().id(),
+                    #[cfg(test)]
+                    waiting: 0,
+                };
                 state.pending.insert(source, pending);
                 Ok(Claim::First)
             }
@@ -164,13 +158,10 @@ impl LinkTable {
     /// What the file of the table said: the other names of this file will not be linked, which they report themselves.
     pub fn complete(&self, source: FileId, dest: FileId) -> Result<(), Errno> {
         let mut state = self.lock();
-        let Some(Pending { made, names, waiting, .. }) = state.pending.remove(&source) else { return Ok(()) };
+        let Some(Pending { made, .. }) = state.pending.remove(&source) else { return Ok(()) };
         self.ended.notify_all();
-        if waiting == 0 && names.are_all(1) {
-            return Ok(());
-        }
         let made = Made { id: Some(dest), ..made };
-        state.guarded(|state| state.insert(source, &made, 1))
+        state.guarded(|state| state.insert(source, &made))
     }
 
     /// What was claimed or remembered could not be made. One of those who wait for it makes it instead.
@@ -209,7 +200,7 @@ impl LinkTable {
         self.lock().guarded(|state| {
             let earlier = state.get(source)?;
             if earlier.is_none() {
-                state.insert(source, &made(), 1)?;
+                state.insert(source, &made())?;
             }
             Ok(earlier)
         })
@@ -218,15 +209,6 @@ impl LinkTable {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere leaves the state whole: nothing in here panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Names {
-    fn are_all(self, seen: u32) -> bool {
-        match self {
-            Names::Counted(count) => seen >= count,
-            Names::Unknown => false,
-        }
     }
 }
 
@@ -240,33 +222,23 @@ impl State {
         act(self).inspect_err(|errno| self.broken = Some(*errno))
     }
 
-    /// Another name of the file was met: counts it.
-    fn meet(&mut self, source: FileId, names: Names) -> Result<Option<Made>, Errno> {
-        let key = key_of(source);
-        let Some(mut record) = self.pages.get(&key)? else { return Ok(None) };
-        let made = self.made(&record)?;
-        record.seen = record.seen.saturating_add(1);
-        if names.are_all(record.seen) {
-            self.pages.remove(&key)?;
-        } else if names != Names::Unknown {
-            self.put(&record, &made.dir)?;
-        }
-        Ok(Some(made))
-    }
-
-    fn get(&mut self, source: FileId) -> Result<Option<Made>, Errno> {
-        if let Some(pending) = self.pending.get(&source) {
-            return Ok(Some(pending.made.clone()));
-        }
+    fn found(&mut self, source: FileId) -> Result<Option<Made>, Errno> {
         match self.pages.get(&key_of(source))? {
             Some(record) => self.made(&record).map(Some),
             None => Ok(None),
         }
     }
 
-    fn insert(&mut self, source: FileId, made: &Made, seen: u32) -> Result<(), Errno> {
+    fn get(&mut self, source: FileId) -> Result<Option<Made>, Errno> {
+        if let Some(pending) = self.pending.get(&source) {
+            return Ok(Some(pending.made.clone()));
+        }
+        self.found(source)
+    }
+
+    fn insert(&mut self, source: FileId, made: &Made) -> Result<(), Errno> {
         let dir = self.number_of(&made.dir)?;
-        let record = Record { key: key_of(source), dir, name: made.name.clone(), id: made.id, seen };
+        let record = Record { key: key_of(source), dir, name: made.name.clone(), id: made.id };
         self.put(&record, &made.dir)
     }
 
@@ -300,7 +272,7 @@ impl State {
                 }
                 Some(above) => {
                     let (key, name) = (key_of_directory(own), dir.name().to_owned());
-                    let record = Record { key, dir: above, name, id: Some(dir.id), seen: 0 };
+                    let record = Record { key, dir: above, name, id: Some(dir.id) };
                     self.put(&record, dir)?;
                 }
             }

@@ -20,8 +20,8 @@ use crate::facts::FileId;
 const SIZE: usize = 4096;
 /// Bytes of a page that are in use, these two included.
 const USED: usize = 2;
-/// Length of the name, what is there, key, directory, identity, count.
-const FIXED: usize = 1 + 1 + KEY + 4 + ID + 4;
+/// Length of the name, what is there, key, directory, identity.
+const FIXED: usize = 1 + 1 + KEY + 4 + ID;
 const KEY: usize = 17;
 const ID: usize = 16;
 
@@ -40,8 +40,6 @@ pub struct Record {
     pub name: OsString,
     /// Which file it is, if that is known.
     pub id: Option<FileId>,
-    /// How often it was asked for.
-    pub seen: u32,
 }
 
 /// The records.
@@ -292,7 +290,6 @@ fn pack(record: &Record) -> Option<Vec<u8>> {
     packed.extend(record.key);
     packed.extend(record.dir.to_ne_bytes());
     packed.extend(record.id.map_or([0; ID], FileId::to_bytes));
-    packed.extend(record.seen.to_ne_bytes());
     packed.extend(name);
     Some(packed)
 }
@@ -308,7 +305,6 @@ fn unpack(packed: &[u8]) -> Record {
         key: key_of(packed),
         dir: u32::from_ne_bytes(array(packed, dir)),
         id: (packed[1] != 0).then(|| FileId::from_bytes(array(packed, id))),
-        seen: u32::from_ne_bytes(array(packed, id + ID)),
         name: OsString::from_vec(packed[FIXED..length_of(packed)].to_vec()),
     }
 }
