@@ -16,6 +16,7 @@ pub mod map;
 pub mod namespace;
 pub mod object;
 pub mod priority;
+pub mod page_cache;
 pub mod process_state;
 
 pub use close::close;
