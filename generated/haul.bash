@@ -27,9 +27,13 @@ _haul_value() {
         --sparse)
             mapfile -t COMPREPLY < <(compgen -W 'never auto always' -- "$value") ;;
         --engine)
-            mapfile -t COMPREPLY < <(compgen -W 'auto reference read-write copy-range clone splice mapped direct null' -- "$value") ;;
+            mapfile -t COMPREPLY < <(compgen -W 'auto reference read-write copy-range clone splice mapped mapped-direct direct dontcache null' -- "$value") ;;
         --buffer-size)
             COMPREPLY=() ;;
+        --cache)
+            mapfile -t COMPREPLY < <(compgen -W 'auto keep drop' -- "$value") ;;
+        --preallocate)
+            mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
         --jobs)
             COMPREPLY=() ;;
         --readahead)
@@ -61,6 +65,10 @@ _haul_options=(
     --readahead --readahead= --limit= --yield --control= --priority=
     -v --verbose --debug --explain --progress --progress=
     --stats --stats= --help --version
+    --reflink --reflink= --sparse= --engine= --buffer-size= --cache=
+    --preallocate --preallocate= --jobs= -v --verbose --debug
+    --explain --progress --progress= --stats --stats= --help
+    --version
 )
 
 _haul() {

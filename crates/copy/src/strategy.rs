@@ -1,7 +1,7 @@
 //! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or globals.
 
-use crate::facts::Kind;
-use crate::plan::{EngineChoice, EngineName, Plan, Reflink, Sparse};
+use crate::facts::{Kind, Surroundings};
+use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse};
 
 /// What is known about the two open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,12 @@ pub struct DataFacts {
     pub copy_range_is_known_to_fail: bool,
     /// Preferred size of a request of the destination in bytes, which on disks is the block size: smaller holes are no use.
     pub dest_block: u32,
+    /// The kernel says what O_DIRECT demands of the source.
+    pub direct_source: bool,
+    /// The kernel says what O_DIRECT demands of the destination.
+    pub direct_dest: bool,
+    /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
+    pub around: Option<Surroundings>,
 }
 
 /// Which bytes to ask for.
@@ -48,9 +54,34 @@ pub struct Steps {
     pub ranges: Ranges,
     /// Blocks of zeros become holes.
     pub find_zeros: bool,
+    /// How many work at the file.
+    pub workers: Workers,
+    /// The space is allocated before it is written.
+    pub preallocate: bool,
+    /// Pages of the source that the copy brings into the page cache are forgotten behind it.
+    pub forget_source: bool,
+    /// Pages of the destination are sent to the device and forgotten behind the copy, where an engine leaves any.
+    pub send_dest: bool,
     /// Why, for `--explain`.
     pub reasons: Vec<&'static str>,
 }
+
+/// How many workers move the ranges of one file, each with an engine of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers {
+    /// To begin with.
+    pub start: usize,
+    /// At most. With 1 the file is moved in order.
+    pub most: usize,
+}
+
+impl Workers {
+    /// One after the other.
+    pub const ONE: Workers = Workers { start: 1, most: 1 };
+}
+
+/// Files below this size are copied before the questions about them are answered.
+pub const WORTH_ASKING: u64 = 4 << 20;
 
 /// Below this size one read and one write are quicker than setting up an in-kernel copy (measured: 100,000 files of
 /// 1 to 16 KiB took 1.2 times as long with copy_file_range).
@@ -63,7 +94,11 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
         strict: false,
         ranges: Ranges::Whole,
         find_zeros: false,
-        reasons: Vec::with_capacity(4),
+        workers: Workers::ONE,
+        preallocate: false,
+        forget_source: false,
+        send_dest: false,
+        reasons: Vec::with_capacity(6),
     };
     choose_ranges(facts, plan, &mut steps);
     if plan.reflink == Reflink::Always {
@@ -75,6 +110,9 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
     match plan.engine {
         EngineChoice::Only(name) => choose_forced(name, plan, &mut steps),
         EngineChoice::Auto => choose_freely(facts, plan, &mut steps),
+    }
+    if steps.ranges != Ranges::Stream && !steps.strict {
+        choose_around(facts, plan, &mut steps);
     }
     steps
 }
@@ -113,42 +151,140 @@ fn choose_ranges(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
 }
 
 fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
-    let regular = facts.source == Kind::Regular && facts.dest == Kind::Regular;
-    if steps.ranges == Ranges::Stream || !regular || facts.size == 0 {
+    let copies_bytes = facts.source == Kind::Regular && matches!(facts.dest, Kind::Regular | Kind::BlockDevice);
+    if steps.ranges == Ranges::Stream || !copies_bytes || facts.size == 0 {
         steps.engines.push(EngineName::ReadWrite);
         return;
     }
-    if steps.find_zeros {
-        steps.engines.push(EngineName::ReadWrite);
+    let may_share = facts.dest == Kind::Regular
+        && !steps.find_zeros
+        && plan.sparse != Sparse::Never
+        && plan.reflink != Reflink::Never;
+    if facts.dest == Kind::BlockDevice {
+        steps.reasons.push("a device shares no extents");
+    } else if steps.find_zeros {
         steps.reasons.push("only an engine that sees the bytes finds zeros");
-        return;
-    }
-    if plan.sparse == Sparse::Never {
-        steps.engines.push(EngineName::ReadWrite);
+    } else if plan.sparse == Sparse::Never {
         steps.reasons.push("--sparse=never: sharing extents or copying inside the kernel could keep holes");
-        return;
-    }
-    if plan.reflink == Reflink::Never {
-        steps.engines.push(EngineName::ReadWrite);
+    } else if plan.reflink == Reflink::Never {
         steps.reasons.push("--reflink=never: copying inside the kernel could share extents");
-        return;
-    }
-    if facts.clone_is_known_to_fail {
+    } else if facts.clone_is_known_to_fail {
         steps.reasons.push("these filesystems do not share extents");
     } else {
         // Also where the device numbers differ: the subvolumes of a btrfs have different ones.
         steps.engines.push(EngineName::Clone);
         steps.reasons.push("sharing extents is tried first");
     }
-    if steps.ranges == Ranges::Extents {
+    push_past_the_cache(facts, plan, steps);
+    if may_share && steps.ranges == Ranges::Extents {
         steps.reasons.push("sparse: read and write beat copy_file_range on many small extents");
-    } else if facts.size < SMALL {
+    } else if may_share && facts.size < SMALL {
         steps.reasons.push("small: one read and one write are the quickest");
-    } else if !facts.copy_range_is_known_to_fail {
+    } else if may_share && !facts.copy_range_is_known_to_fail && !is_cold(facts) {
         steps.engines.push(EngineName::CopyRange);
         steps.reasons.push("the kernel copies without a detour through this process");
     }
     steps.engines.push(EngineName::ReadWrite);
+}
+
+/// The engines that leave the page cache alone, for files that are not to stay there.
+fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
+    let Some(around) = &facts.around else { return };
+    if !goes_to_device(facts, around, plan, steps.ranges) {
+        return;
+    }
+    steps.reasons.push(match plan.cache {
+        CacheUse::Drop => "--cache=drop: the copy goes to the device",
+        _ => "large for the free memory: the copy goes to the device and not into the page cache",
+    });
+    if !facts.direct_dest {
+        steps.reasons.push("no direct I/O at the destination");
+        return;
+    }
+    if is_cold(facts) || steps.find_zeros {
+        steps.engines.push(EngineName::Direct);
+        steps.reasons.push("direct I/O: the source is not in the page cache, or its bytes must be seen");
+    } else {
+        steps.engines.push(EngineName::MappedDirect);
+        steps.reasons.push("the source is in the page cache: the device takes it straight from there");
+    }
+    steps.engines.push(EngineName::Dontcache);
+}
+
+/// Less than half of the source is in the page cache.
+fn is_cold(facts: &DataFacts) -> bool {
+    let amount = facts.size.min(facts.allocated);
+    facts.around.and_then(|around| around.cached).is_some_and(|cached| cached < amount / 2)
+}
+
+/// A dense file from here on goes to the device, whatever memory there is: the processor copies 4 GiB no faster than the
+/// device writes them, and has to write them in any case.
+const ALWAYS_LARGE: u64 = 1 << 30;
+/// Below this a file stays in the page cache, unless the user says otherwise.
+const NEVER_LARGE: u64 = 32 << 20;
+/// `--cache=drop` leaves smaller files alone.
+const NEVER_DROPPED: u64 = WORTH_ASKING;
+
+/// Whether the copy is to be on the device and not in the page cache.
+fn goes_to_device(facts: &DataFacts, around: &Surroundings, plan: &Plan, ranges: Ranges) -> bool {
+    // Many small direct writes wait for the device each: a sparse file went half as fast.
+    let amount = facts.size.min(facts.allocated);
+    match plan.cache {
+        CacheUse::Keep => false,
+        CacheUse::Drop => facts.size >= NEVER_DROPPED,
+        CacheUse::Auto if facts.dest == Kind::BlockDevice => amount >= NEVER_LARGE,
+        // Heads that move make a direct copy as slow as the disk, where memory would have taken it at once.
+        CacheUse::Auto => {
+            let memory = around.memory.unwrap_or(ALWAYS_LARGE * 8);
+            let share = if around.rotational == Some(true) { memory / 4 } else { memory / 8 };
+            let always = ranges == Ranges::Whole && around.rotational != Some(true) && amount >= ALWAYS_LARGE;
+            let crowded = around.left_in_cache.saturating_add(amount) > memory / 2;
+            amount >= NEVER_LARGE && (always || amount > share || crowded)
+        }
+    }
+}
+
+/// What concerns all engines: workers, space, and what stays in the page cache.
+fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
+    let dense = steps.ranges == Ranges::Whole && !steps.find_zeros && facts.dest == Kind::Regular;
+    steps.preallocate = plan.preallocate == Preallocate::Always && dense && facts.size > 0;
+    if steps.preallocate {
+        steps.reasons.push("--preallocate: the space is allocated first");
+    }
+    let Some(around) = &facts.around else { return };
+    if facts.source != Kind::Regular {
+        return;
+    }
+    let to_device = goes_to_device(facts, around, plan, steps.ranges);
+    steps.forget_source = to_device && around.cached.is_some_and(|cached| cached < facts.size);
+    steps.send_dest = plan.cache == CacheUse::Drop && facts.dest == Kind::Regular;
+    steps.workers = workers(facts, around, steps);
+    let direct = steps.engines.iter().any(|name| matches!(name, EngineName::Direct | EngineName::MappedDirect));
+    if plan.preallocate == Preallocate::Auto && dense && direct && steps.workers.most > 1 {
+        steps.preallocate = true;
+        steps.reasons.push("the space is allocated first, so that direct writes need not wait for each other");
+    }
+}
+
+/// How many workers, by the engine that comes first after a clone.
+fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Workers {
+    if around.rotational == Some(true) {
+        steps.reasons.push("one worker: the heads of the disk move");
+        return Workers::ONE;
+    }
+    let first = steps.engines.iter().find(|name| **name != EngineName::Clone);
+    let (start, most) = match first {
+        Some(EngineName::MappedDirect) => (2, 4),
+        Some(EngineName::Direct) => (2, 6),
+        Some(EngineName::ReadWrite | EngineName::Dontcache | EngineName::Mapped) => (2, around.cores.clamp(2, 4)),
+        Some(EngineName::CopyRange) => (around.cores.min(2), around.cores.clamp(1, 4)),
+        // The reference is one, and the others see to it themselves.
+        _ => return Workers::ONE,
+    };
+    // Other large files are being copied at the same time.
+    let share = |count: usize| (count / around.at_once.max(1)).max(1);
+    let enough = usize::try_from(facts.size / WORTH_ASKING).unwrap_or(usize::MAX).max(1);
+    Workers { start: share(start).min(enough), most: share(most).min(enough) }
 }
 
 #[cfg(test)]
@@ -165,6 +301,9 @@ mod tests {
         clone_is_known_to_fail: false,
         copy_range_is_known_to_fail: false,
         dest_block: 4096,
+        direct_source: true,
+        direct_dest: true,
+        around: None,
     };
 
     fn engines(facts: DataFacts, plan: &Plan) -> Vec<EngineName> {

@@ -90,7 +90,9 @@ for_each_engine! {
     clone = Clone,
     splice = Splice,
     mapped = Mapped,
+    mapped_direct = MappedDirect,
     direct = Direct,
+    dontcache = Dontcache,
 }
 
 /// Painted around all the boundaries that counters and offsets could trip over; else holes.

@@ -20,7 +20,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Engines that can look for zeros.
-const SEEING: [EngineName; 3] = [EngineName::Reference, EngineName::ReadWrite, EngineName::Direct];
+const SEEING: [EngineName; 4] =
+    [EngineName::Reference, EngineName::ReadWrite, EngineName::Direct, EngineName::Dontcache];
 
 #[test]
 fn engines_that_do_not_see_bytes_refuse_to_look_for_zeros() {
