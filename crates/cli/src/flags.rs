@@ -559,7 +559,7 @@ pub const FLAGS: &[Flag] = &[
         details: "A copy that stays in memory is quick to read next, is written to the device later by the kernel, and \
                   pushes other files out of memory. A copy that goes to the device (by direct I/O, where the filesystem has \
                   it) is there when haul ends, costs little processor time and leaves the memory to others; reading it \
-                  next means reading the device. With auto, a file goes to the device if it has at least 1 GiB without \
+                  next means reading the device. With auto, a file goes to the device if it has at least 2 GiB without \
                   holes, or more than an eighth of the memory that is available (a control group's limit counts), or if \
                   the copies of this run fill half of that memory; never one below 32 MiB. On disks with heads, it is a \
                   quarter of the memory and no fixed size. What such a copy reads that was not in memory does not stay \

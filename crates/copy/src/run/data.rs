@@ -2,13 +2,14 @@
 //! one before refused.
 
 use std::collections::{BTreeMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux, reopen_direct};
+use haul_sys::page_cache;
 use haul_sys::rustix::fs::{self, SeekFrom, ftruncate};
 
 use super::Session;
@@ -123,7 +124,10 @@ impl Mover {
         let steps = strategy::choose(&facts, plan);
         let mut moving = Moving::new(job, session, &facts, &steps, plan);
         let result = moving.run(self);
-        let result = moving.close().and(result);
+        if result.is_err() {
+            moving.cut();
+        }
+        let result = result.and(moving.close());
         if large {
             shared.probe.end(moving.moved.total(), moving.left_in_cache());
         }
@@ -245,6 +249,7 @@ impl<'a> Moving<'a> {
             (Some(end), _) => end,
             (None, ranges) => {
                 self.allocate();
+                self.read_ahead();
                 match ranges {
                     Ranges::Stream => self.move_to_end(mover, 0)?,
                     _ if self.steps.workers.most > 1 => self.move_together(mover)?,
@@ -272,6 +277,24 @@ impl<'a> Moving<'a> {
             // What was allocated before it failed would stay. A file that cannot even be emptied cannot be written either,
             // and that is where the error is to be met.
             ftruncate(&self.job.dest, 0).ok();
+        }
+    }
+
+    /// Begins to read a small file as a whole.
+    fn read_ahead(&self) {
+        let size = self.job.source_inode.size;
+        if self.steps.read_ahead && self.steps.workers.most == 1 && size < WORTH_ASKING {
+            // Advice: without it the file is read all the same.
+            page_cache::will_need(self.job.source.as_fd(), 0, size).ok();
+        }
+    }
+
+    /// After a failure: takes away what stands behind the last byte that counts. Allocated space and pieces that were ahead
+    /// would make a destination that is kept look whole.
+    fn cut(&self) {
+        if self.ragged && self.job.dest_inode.kind == Kind::Regular {
+            // The copy has failed already, and that is what is reported.
+            ftruncate(&self.job.dest, self.moved.total()).ok();
         }
     }
 
@@ -310,7 +333,12 @@ impl<'a> Moving<'a> {
         let tuning = mover.tuning;
         let make = move || engine::make(name, &tuning);
         let piece = piece_of(name, size - size.min(at), workers.most);
-        let lookout = Lookout { session: self.session, behind: self.behind.as_ref() };
+        let ahead = self.steps.read_ahead && (name != EngineName::Direct || self.source.direct_fd.is_none());
+        let lookout = Lookout {
+            session: self.session,
+            behind: self.behind.as_ref(),
+            read_ahead: ahead.then(|| self.job.source.as_fd()),
+        };
         let (source, dest) = (&self.source, &self.dest);
         let climb = Climb::new(workers.start, workers.most);
         let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
@@ -549,10 +577,17 @@ impl<'a> Moving<'a> {
 struct Lookout<'a> {
     session: &'a Session<'a>,
     behind: Option<&'a Behind>,
+    /// The source, if it is to be read ahead.
+    read_ahead: Option<BorrowedFd<'a>>,
 }
 
 impl Watch for Lookout<'_> {
-    fn may_move(&self, _offset: u64, _len: u64) -> bool {
+    fn may_move(&self, offset: u64, len: u64) -> bool {
+        if let Some(source) = self.read_ahead {
+            // Several workers at one open file look like random access to the kernel, which then reads little ahead. Advice:
+            // without it the piece is read all the same.
+            page_cache::will_need(source, offset, len).ok();
+        }
         !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
     }
 

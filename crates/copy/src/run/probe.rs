@@ -99,7 +99,7 @@ impl Probe {
     }
 }
 
-/// Pages of a range of a regular file that are in the page cache, in bytes.
+/// Whether not a single page of a range of a regular file is in the page cache.
 pub(super) fn is_cold(source: &std::os::fd::OwnedFd, offset: u64, len: u64) -> bool {
     page_cache::cached_pages(source.as_fd(), offset, len).is_ok_and(|pages| pages == 0)
 }
