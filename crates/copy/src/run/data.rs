@@ -212,8 +212,8 @@ impl<'a> Moving<'a> {
             _ => Zeros::Write,
         };
         let mut source = side(&job.source, job.source_inode, seekable);
-        // What has blocks is no made-up file, so its size is one that a read can meet.
-        let plain = job.source_inode.kind == Kind::Regular && job.source_inode.allocated > 0 && !facts.made_up;
+        // Its size is one that a read can meet.
+        let plain = job.source_inode.kind == Kind::Regular && is_kept_somewhere(job.source_inode) && !facts.made_up;
         source.size = plain.then_some(job.source_inode.size);
         let mut dest = side(&job.dest, job.dest_inode, dest_seekable);
         open_for_direct(&mut source, &mut dest, steps, facts);
@@ -660,11 +660,16 @@ fn hole_block(block: u32) -> u32 {
 
 fn has_offsets(fd: &OwnedFd, inode: &Inode) -> bool {
     match inode.kind {
-        // What has blocks has offsets. Of the others some have none (/proc/kmsg, trace_pipe).
-        Kind::Regular if inode.allocated > 0 => true,
+        // Of the made-up ones some have none (/proc/kmsg, trace_pipe).
+        Kind::Regular if is_kept_somewhere(inode) => true,
         Kind::Regular | Kind::BlockDevice => fs::seek(fd, SeekFrom::Current(0)).is_ok(),
         _ => false,
     }
+}
+
+/// Whether a file is certainly no made-up one: it has blocks, or a time at which it was made, which those do not tell.
+fn is_kept_somewhere(inode: &Inode) -> bool {
+    inode.allocated > 0 || inode.born.is_some()
 }
 
 /// Filesystems that make up their files while they are read, whose sizes are 0 or one page whatever is in them.
@@ -681,8 +686,8 @@ const MADE_UP: [u64; 9] = [
 ];
 
 fn is_made_up(fd: &OwnedFd, inode: &Inode) -> bool {
-    // No statfs for each ordinary file: one that has blocks is no made-up one.
-    if inode.allocated > 0 {
+    // No statfs for each ordinary file.
+    if is_kept_somewhere(inode) {
         return false;
     }
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
