@@ -61,12 +61,9 @@ _haul_options=(
     -S --suffix= --keep-directory-symlink -l --link -s
     --symbolic-link -a --archive -d -p --preserve
     --preserve= --no-preserve= --attributes-only -Z --context --context=
-    --reflink --reflink= --sparse= --engine= --buffer-size= --jobs=
-    --readahead --readahead= --limit= --yield --control= --priority=
-    -v --verbose --debug --explain --progress --progress=
-    --stats --stats= --help --version
     --reflink --reflink= --sparse= --engine= --buffer-size= --cache=
-    --preallocate --preallocate= --jobs= -v --verbose --debug
+    --preallocate --preallocate= --jobs= --readahead --readahead= --limit=
+    --yield --control= --priority= -v --verbose --debug
     --explain --progress --progress= --stats --stats= --help
     --version
 )

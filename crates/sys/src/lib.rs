@@ -15,8 +15,8 @@ pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 pub mod object;
-pub mod priority;
 pub mod page_cache;
+pub mod priority;
 pub mod process_state;
 
 pub use close::close;

@@ -93,17 +93,6 @@ pub fn forget(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> 
     }
 }
 
-/// Begins to read a range into the page cache, in requests as large as the device takes. Does not wait for the data.
-///
-/// # Errors
-/// What posix_fadvise(2) says; the reads that follow will do.
-pub fn will_need(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-    match std::num::NonZeroU64::new(len) {
-        Some(len) => fadvise(file, offset, Some(len), Advice::WillNeed),
-        None => Ok(()),
-    }
-}
-
 /// Begins to write the dirty pages of a range to the device and, if `wait`, waits until they are there. Says nothing of
 /// the device's own cache or of metadata: it is about memory, not about durability.
 ///

@@ -9,12 +9,11 @@ use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux, reopen_direct};
-use haul_sys::page_cache;
 use haul_sys::rustix::fs::{self, SeekFrom, ftruncate};
 
 use super::Session;
 use super::behind::Behind;
-use super::paced::Paced;
+use super::paced::{CANCELLED, Paced};
 use super::probe::{self, Probe};
 use super::readahead::ReadAhead;
 use crate::engine::climb::Climb;
@@ -33,6 +32,9 @@ use crate::strategy::{self, DataFacts, Ranges, Steps, WORTH_ASKING};
 
 /// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
+
+/// How far a cold source is read ahead where the user does not say it: enough for several requests of the device.
+const COLD_WINDOW: u64 = 8 << 20;
 
 /// What all movers of a run find out, for each other.
 #[derive(Debug, Default)]
@@ -230,7 +232,11 @@ impl<'a> Moving<'a> {
             dest,
             steps,
             zeros,
-            read_ahead: plan.readahead.filter(|_| seekable).map(ReadAhead::new),
+            read_ahead: plan
+                .readahead
+                .or(steps.read_ahead.then_some(COLD_WINDOW))
+                .filter(|_| seekable)
+                .map(ReadAhead::new),
             tried: Vec::with_capacity(2),
             useless: Vec::new(),
             moved: Moved::default(),
@@ -249,7 +255,6 @@ impl<'a> Moving<'a> {
             (Some(end), _) => end,
             (None, ranges) => {
                 self.allocate();
-                self.read_ahead();
                 match ranges {
                     Ranges::Stream => self.move_to_end(mover, 0)?,
                     _ if self.steps.workers.most > 1 => self.move_together(mover)?,
@@ -280,15 +285,6 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Begins to read a small file as a whole.
-    fn read_ahead(&self) {
-        let size = self.job.source_inode.size;
-        if self.steps.read_ahead && self.steps.workers.most == 1 && size < WORTH_ASKING {
-            // Advice: without it the file is read all the same.
-            page_cache::will_need(self.job.source.as_fd(), 0, size).ok();
-        }
-    }
-
     /// After a failure: takes away what stands behind the last byte that counts. Allocated space and pieces that were ahead
     /// would make a destination that is kept look whole.
     fn cut(&self) {
@@ -312,6 +308,9 @@ impl<'a> Moving<'a> {
             at = ran.at;
             match ran.stopped {
                 Stopped::Forbidden => return Err(self.forbidden()),
+                Stopped::End(End::Failed(CANCELLED)) if self.session.cancel.is_cancelled() => {
+                    return Err(Stop::Cancelled);
+                }
                 Stopped::End(End::Complete) => return self.move_to_end(mover, at),
                 Stopped::End(End::SourceEnd) => return Ok(at),
                 Stopped::End(End::Failed(failure)) => return Err(self.failed(failure)),
@@ -331,13 +330,16 @@ impl<'a> Moving<'a> {
         let size = self.job.source_inode.size;
         let workers = if self.may_be_several(name) { self.steps.workers } else { strategy::Workers::ONE };
         let tuning = mover.tuning;
-        let make = move || engine::make(name, &tuning);
+        let (pace, cancel) = (&self.session.pace, &self.session.cancel);
+        let make = || -> Box<dyn Engine> { Box::new(Paced::new(name, &tuning, pace, cancel)) };
         let piece = piece_of(name, size - size.min(at), workers.most);
-        let ahead = self.steps.read_ahead && (name != EngineName::Direct || self.source.direct_fd.is_none());
+        let read_ahead = self.read_ahead.take_if(|_| ReadAhead::helps(name)).map(Mutex::new);
         let lookout = Lookout {
             session: self.session,
             behind: self.behind.as_ref(),
-            read_ahead: ahead.then(|| self.job.source.as_fd()),
+            read_ahead: read_ahead.as_ref().map(|ahead| (ahead, self.job.source.as_fd())),
+            // Beyond an extent there may be a hole, which would only fill the page cache with zeros.
+            size: if self.steps.ranges == Ranges::Extents { 0 } else { size },
         };
         let (source, dest) = (&self.source, &self.dest);
         let climb = Climb::new(workers.start, workers.most);
@@ -350,6 +352,7 @@ impl<'a> Moving<'a> {
             Stopped::End(End::Refused(refusal)) => Some(refusal),
             _ => None,
         };
+        self.read_ahead = read_ahead.map(|ahead| ahead.into_inner().unwrap_or_else(PoisonError::into_inner));
         // Holes of the source are nobody's work.
         let holes_seen = self.zeros == Zeros::Write;
         let own = Moved { holes: if holes_seen { 0 } else { ran.moved.holes }, ..ran.moved };
@@ -577,16 +580,18 @@ impl<'a> Moving<'a> {
 struct Lookout<'a> {
     session: &'a Session<'a>,
     behind: Option<&'a Behind>,
-    /// The source, if it is to be read ahead.
-    read_ahead: Option<BorrowedFd<'a>>,
+    /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
+    /// kernel, which then reads little ahead by itself.
+    read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
+    /// Up to where it may be read ahead in any case.
+    size: u64,
 }
 
 impl Watch for Lookout<'_> {
     fn may_move(&self, offset: u64, len: u64) -> bool {
-        if let Some(source) = self.read_ahead {
-            // Several workers at one open file look like random access to the kernel, which then reads little ahead. Advice:
-            // without it the piece is read all the same.
-            page_cache::will_need(source, offset, len).ok();
+        if let Some((ahead, source)) = self.read_ahead {
+            let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
         !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
     }

@@ -10,6 +10,7 @@ mod existing;
 mod keep;
 mod links;
 mod operands;
+mod paced;
 mod parents;
 mod partial;
 mod probe;
