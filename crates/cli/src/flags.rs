@@ -8,6 +8,7 @@ pub enum Id {
     AttributesOnly,
     Backup,
     BufferSize,
+    Cache,
     Context,
     Control,
     CopyContents,
@@ -30,6 +31,7 @@ pub enum Id {
     NoTargetDirectory,
     OneFileSystem,
     Parents,
+    Preallocate,
     Preserve,
     Priority,
     Progress,
@@ -231,11 +233,27 @@ pub const ENGINES: &[Choice] = &[
     own("clone", "share extents with FICLONE and FICLONERANGE"),
     own("splice", "splice through a pipe"),
     own("mapped", "write straight from 8 MiB mappings of the source"),
+    own("mapped-direct", "O_DIRECT writes straight from mappings of the source"),
     own("direct", "O_DIRECT, past the page cache, where the sides allow it"),
     own("io-uring", "io_uring: many requests at a time, O_DIRECT where the sides allow it"),
     own("linux-aio", "io_submit: the same with O_DIRECT only, also where io_uring is forbidden"),
     own("posix-aio", "aio_read and aio_write: the same by threads of the C library"),
+    own("dontcache", "read and write that leave nothing in the page cache (RWF_DONTCACHE, Linux 6.14)"),
     own("null", "move nothing: measures the overhead of the rest"),
+];
+
+/// The arguments of `--cache`.
+pub const CACHES: &[Choice] = &[
+    own("auto", "large copies go to the device, others stay in memory"),
+    own("keep", "every copy stays in memory, as with cp"),
+    own("drop", "every copy goes to the device and leaves the memory"),
+];
+
+/// The arguments of `--preallocate`.
+pub const PREALLOCATIONS: &[Choice] = &[
+    own("auto", "where it lets several writes go on at the same time"),
+    own("always", "for every file without holes"),
+    own("never", "for no file"),
 ];
 
 /// The arguments of `--progress`.
@@ -534,6 +552,33 @@ pub const FLAGS: &[Flag] = &[
         details: "K, M and G (or KiB, MiB, GiB) after the number multiply it by powers of 1024; KB, MB and GB by \
                   powers of 1000. At most 1G.",
         ..Flag::new(Id::BufferSize, Data)
+    },
+    Flag {
+        long: "cache",
+        argument: Required("WHEN"),
+        values: Values::One(CACHES),
+        origin: Origin::Haul,
+        help: "whether copies stay in the page cache; auto by default",
+        details: "A copy that stays in memory is quick to read next, is written to the device later by the kernel, and \
+                  pushes other files out of memory. A copy that goes to the device (by direct I/O, where the filesystem has \
+                  it) is there when haul ends, costs little processor time and leaves the memory to others; reading it \
+                  next means reading the device. With auto, a file goes to the device if it has at least 2 GiB without \
+                  holes, or more than an eighth of the memory that is available (a control group's limit counts), or if \
+                  the copies of this run fill half of that memory; never one below 32 MiB. On disks with heads, it is a \
+                  quarter of the memory and no fixed size. What such a copy reads that was not in memory does not stay \
+                  there; what was, stays. With drop, files below 4 MiB are left in memory all the same. None of this makes \
+                  a copy durable: that takes a sync.",
+        ..Flag::new(Id::Cache, Data)
+    },
+    Flag {
+        long: "preallocate",
+        argument: Optional("WHEN"),
+        values: Values::One(PREALLOCATIONS),
+        origin: Origin::Haul,
+        help: "when to allocate a file's space before writing it",
+        details: "Without this option auto is meant, without WHEN, always. Where the filesystem cannot, or has too little \
+                  space, the file is copied without.",
+        ..Flag::new(Id::Preallocate, Data)
     },
     Flag {
         long: "jobs",

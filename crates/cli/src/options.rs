@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use haul_copy::plan::{
-    Backup, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan, Reflink, Sparse,
-    Wish,
+    Backup, CacheUse, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan,
+    Preallocate, Reflink, Sparse, Wish,
 };
 use haul_sys::rustix::fs::statfs;
 
@@ -287,6 +287,7 @@ impl<'a> Draft<'a> {
             Id::Limit | Id::Priority => self.manners(flag, value.unwrap_or_default())?,
             Id::Yield => self.manners.yields = true,
             Id::Control => self.manners.control = value.map(PathBuf::from),
+            Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));
             }
@@ -440,6 +441,18 @@ impl<'a> Draft<'a> {
             }
             Id::BufferSize => self.plan.buffer_size = Some(self.number(flag, word, 1 << 30)?),
             _ => self.plan.jobs = Some(self.number(flag, word, 65536)?),
+        }
+        Ok(())
+    }
+
+    fn memory_and_space(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
+        match (flag.id, self.choice(flag, value.unwrap_or(OsStr::new("always")))?) {
+            (Id::Cache, "keep") => self.plan.cache = CacheUse::Keep,
+            (Id::Cache, "drop") => self.plan.cache = CacheUse::Drop,
+            (Id::Cache, _) => self.plan.cache = CacheUse::Auto,
+            (_, "always") => self.plan.preallocate = Preallocate::Always,
+            (_, "never") => self.plan.preallocate = Preallocate::Never,
+            _ => self.plan.preallocate = Preallocate::Auto,
         }
         Ok(())
     }

@@ -128,6 +128,9 @@ pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
     for tried in report.tried {
         text.extend(format!("  {}: {}\n", tried.engine, tried_words(tried)).as_bytes());
     }
+    if report.workers > 1 {
+        text.extend(format!("  workers: up to {}\n", report.workers).as_bytes());
+    }
     let holes = match report.holes {
         HoleSearch::None => "not looked for",
         HoleSearch::Seek => "looked for with SEEK_HOLE",

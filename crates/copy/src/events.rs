@@ -83,6 +83,8 @@ pub struct DataReport<'a> {
     pub holes: HoleSearch,
     /// All bytes of the file.
     pub moved: Moved,
+    /// Most workers that moved it at the same time.
+    pub workers: usize,
     /// Time from the open files to the last byte.
     pub time: Duration,
 }

@@ -112,6 +112,26 @@ pub struct Inode {
     pub direct: (u32, u32),
 }
 
+/// What is known about time and place of a copy: asked for only where a file is large enough for it to matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Bytes of the source that are in the page cache; `None` where the kernel does not tell.
+    pub cached: Option<u64>,
+    /// Bytes of memory that can be had without swapping, in the machine and in this process's control group.
+    pub memory: Option<u64>,
+    /// Bytes that this run has left in the page cache so far.
+    pub left_in_cache: u64,
+    /// Source and destination are on one device; `None` where that cannot be told (btrfs, network, overlay).
+    pub same_device: Option<bool>,
+    /// One of the devices has moving heads; `None` where a device does not tell, or what it tells means nothing (virtio,
+    /// loop).
+    pub rotational: Option<bool>,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Files of this size class that this run is copying at the moment, this one included.
+    pub at_once: usize,
+}
+
 impl Inode {
     /// The attributes of an open file; also for `O_PATH` descriptors.
     ///

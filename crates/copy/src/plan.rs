@@ -59,6 +59,10 @@ pub struct Plan {
     pub buffer_size: Option<usize>,
     /// Bytes of the source that are asked for ahead of the copy (`--readahead`); `None` leaves that to the kernel.
     pub readahead: Option<u64>,
+    /// Whether the copy stays in the page cache.
+    pub cache: CacheUse,
+    /// When space is allocated before it is written.
+    pub preallocate: Preallocate,
     /// Files copied at the same time; `None` lets haul decide.
     pub jobs: Option<usize>,
     /// Remove a new file that could not be copied whole.
@@ -93,6 +97,8 @@ impl Default for Plan {
             engine: EngineChoice::Auto,
             buffer_size: None,
             readahead: None,
+            cache: CacheUse::Auto,
+            preallocate: Preallocate::Auto,
             jobs: None,
             remove_partial: true,
         }
@@ -257,6 +263,28 @@ pub enum ContextRule {
     Fixed(OsString),
 }
 
+/// Whether the copy is left in the page cache, to be read soon, or goes to the device and leaves the memory to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheUse {
+    /// Files that are large for the memory that is free go to the device, others stay.
+    Auto,
+    /// It stays, as with cp.
+    Keep,
+    /// It goes to the device, but for small files.
+    Drop,
+}
+
+/// When space is allocated before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preallocate {
+    /// Where it lets several writes into one file go on at the same time.
+    Auto,
+    /// For every file without holes.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// The engines by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EngineName {
@@ -272,6 +300,8 @@ pub enum EngineName {
     Splice,
     /// `write` straight from a mapping of the source.
     Mapped,
+    /// `O_DIRECT` writes straight from a mapping of the source.
+    MappedDirect,
     /// `O_DIRECT` where the sides allow it.
     Direct,
     /// Many requests at a time by io_uring, with `O_DIRECT` where the sides allow it.
@@ -280,23 +310,27 @@ pub enum EngineName {
     LinuxAio,
     /// Many requests at a time by the C library's POSIX AIO, with `O_DIRECT` where the sides allow it.
     PosixAio,
+    /// `preadv2` and `pwritev2` that leave nothing in the page cache.
+    Dontcache,
     /// Moves nothing and says that it did: measures the overhead of the rest.
     Null,
 }
 
 impl EngineName {
     /// Every engine, in the order in which the documentation lists them.
-    pub const ALL: [EngineName; 11] = [
+    pub const ALL: [EngineName; 13] = [
         EngineName::Reference,
         EngineName::ReadWrite,
         EngineName::CopyRange,
         EngineName::Clone,
         EngineName::Splice,
         EngineName::Mapped,
+        EngineName::MappedDirect,
         EngineName::Direct,
         EngineName::IoUring,
         EngineName::LinuxAio,
         EngineName::PosixAio,
+        EngineName::Dontcache,
         EngineName::Null,
     ];
 
@@ -309,10 +343,12 @@ impl EngineName {
             EngineName::Clone => "clone",
             EngineName::Splice => "splice",
             EngineName::Mapped => "mapped",
+            EngineName::MappedDirect => "mapped-direct",
             EngineName::Direct => "direct",
             EngineName::IoUring => "io-uring",
             EngineName::LinuxAio => "linux-aio",
             EngineName::PosixAio => "posix-aio",
+            EngineName::Dontcache => "dontcache",
             EngineName::Null => "null",
         }
     }

@@ -4,11 +4,12 @@
 //! EINTR, a source truncated between two calls) and hands the rest on.
 
 use std::fmt::Debug;
+use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Advice, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use crate::clone;
@@ -17,6 +18,9 @@ use crate::queue::{self, Queue, QueueKind};
 
 /// A descriptor, borrowed.
 pub type Fd<'a> = BorrowedFd<'a>;
+
+/// RWF_DONTCACHE of linux/fs.h (Linux 6.14), which rustix lacks.
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// The calls that move bytes. Each method is one system call, and its count is the kernel's: it may be short.
 ///
@@ -42,6 +46,16 @@ pub trait Kernel: Debug + Send + Sync {
     /// pwrite(2).
     fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
         rustix::io::pwrite(fd, bytes, offset)
+    }
+
+    /// preadv2(2) with RWF_DONTCACHE: what it brings into the page cache leaves it again. EOPNOTSUPP where there is none.
+    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, DONTCACHE)
+    }
+
+    /// pwritev2(2) with RWF_DONTCACHE: goes to the device at once and leaves the page cache when it is there.
+    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        rustix::io::pwritev2(fd, &[IoSlice::new(bytes)], offset, DONTCACHE)
     }
 
     /// copy_file_range(2) at the same offset on both sides. One call moves at most 2,147,479,552 bytes.
@@ -111,6 +125,11 @@ pub trait Kernel: Debug + Send + Sync {
         rustix::fs::fadvise(fd, offset, Some(len), Advice::WillNeed)
     }
 
+    /// fallocate(2): space for the whole range, which becomes a part of the file.
+    fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len)
+    }
+
     /// lseek(2) with SEEK_DATA. Moves the file position.
     fn seek_data(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
         rustix::fs::seek(fd, SeekFrom::Data(offset))
@@ -162,11 +181,6 @@ pub trait Kernel: Debug + Send + Sync {
         if (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) { Ok(again) } else { Err(Errno::NOENT) }
     }
 
-    /// fallocate(2): the range has blocks, and the file reaches at least to its end.
-    fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len)
-    }
-
     /// ftruncate(2).
     fn set_size(&self, fd: Fd<'_>, size: u64) -> Result<(), Errno> {
         rustix::fs::ftruncate(fd, size)
@@ -176,6 +190,22 @@ pub trait Kernel: Debug + Send + Sync {
     fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
         queue::make(kind)
     }
+}
+
+/// Opens a file a second time with O_DIRECT on, to write (or else to read), through /proc/self/fd: an open file of its own,
+/// so that the flag of the other one stays as it is.
+///
+/// # Errors
+/// What open(2) says: EACCES also for a new file whose own mode does not allow it, EINVAL where there is no direct I/O,
+/// ENOENT without /proc; ESTALE if it turns out to be another file.
+pub fn reopen_direct(fd: Fd<'_>, write: bool) -> Result<OwnedFd, Errno> {
+    let access = if write { OFlags::WRONLY } else { OFlags::RDONLY };
+    // A link of the kernel, not a path that somebody could have changed; should /proc be something else, the check below
+    // notices.
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let opened = rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+    let (old, new) = (rustix::fs::fstat(fd)?, rustix::fs::fstat(&opened)?);
+    if (old.st_dev, old.st_ino) == (new.st_dev, new.st_ino) { Ok(opened) } else { Err(Errno::STALE) }
 }
 
 /// The kernel that this process runs on.

@@ -15,6 +15,7 @@ pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 pub mod object;
+pub mod page_cache;
 pub mod priority;
 pub mod process_state;
 pub mod queue;

@@ -1,26 +1,23 @@
 //! `O_DIRECT` on each side that allows it, buffered on the other.
 //!
-//! The flag is switched on and off with fcntl on the open files that the job brings, and at the end of a job it is as it
-//! was. What cannot be direct (an unaligned head, the tail, a short count's remainder) goes through the page cache; the
-//! kernel keeps the two coherent as long as they are not at work at the same time, and one job is one thread.
+//! Where a side brings an open file of its own for it, that one is used, and several jobs of one file may be under way.
+//! Otherwise the flag is switched on and off with fcntl on the one open file, and at the end of a job it is as it was.
+//! What cannot be direct (an unaligned head, the tail, a short count's remainder) goes through the page cache; the kernel
+//! keeps the two coherent as long as they are not at work on the same page at the same time.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
-use super::buffer::{AlignedBuffer, is_aligned};
+use super::buffer::AlignedBuffer;
 use super::hole;
-use super::transfer::{Transfer, again, failed, write_some};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Side, Submitted, Tuning, USEFUL_JOB};
+use super::switch::{Switch, align_of, grain, write_failed};
+use super::transfer::{Transfer, failed};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB};
 use crate::plan::EngineName;
 
 /// Large requests keep a device busy without a queue of our own.
 const BUFFER: usize = 4 << 20;
-/// Whole pages even where the device takes sectors: smaller pieces would share a page with buffered neighbours, and ext4
-/// takes its slow path for direct writes that are no whole blocks.
-const GRAIN: usize = 4096;
 
 /// Moves bytes past the page cache.
 pub(super) struct Direct {
@@ -33,7 +30,7 @@ pub(super) struct Direct {
 impl Direct {
     pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Direct {
         let len = tuning.buffer_size_or(BUFFER);
-        Direct { kernel, len, align: GRAIN, buffer: AlignedBuffer::new(len.next_multiple_of(GRAIN), GRAIN) }
+        Direct { kernel, len, align: grain(), buffer: AlignedBuffer::new(len.next_multiple_of(grain()), grain()) }
     }
 
     /// Makes sure that the buffer suits this alignment.
@@ -67,11 +64,6 @@ impl Engine for Direct {
     }
 }
 
-/// What a side's offsets, lengths and buffers are multiples of.
-fn align_of(side: &Side) -> usize {
-    side.direct.map_or(GRAIN, |align| GRAIN.max(align.memory as usize).max(align.offset as usize))
-}
-
 fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> End {
     let kernel = transfer.kernel;
     let opened = Switch::new(kernel, &transfer.job.source)
@@ -91,10 +83,6 @@ fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> End {
         (End::Failed(_), _) | (_, Ok(())) => end,
         (_, Err(failure)) => failure,
     }
-}
-
-fn write_failed(errno: Errno) -> End {
-    failed(FailedOn::Write, errno)
 }
 
 fn move_bytes(
@@ -128,106 +116,4 @@ fn move_bytes(
         }
     }
     Ok(End::Complete)
-}
-
-/// One side with its flag.
-struct Switch<'a> {
-    side: &'a Side,
-    /// It can still be direct.
-    capable: bool,
-    align: usize,
-    memory: usize,
-    was_on: bool,
-    on: bool,
-    /// What it said when it turned out that it cannot.
-    refusal: Option<Refusal>,
-}
-
-impl<'a> Switch<'a> {
-    fn new(kernel: &dyn Kernel, side: &'a Side) -> Result<Switch<'a>, Errno> {
-        let on = kernel.is_direct(side.as_fd())?;
-        let capable = side.seekable && side.direct.is_some();
-        let memory = side.direct.map_or(1, |align| align.memory.max(1) as usize);
-        Ok(Switch { side, capable, align: align_of(side), memory, was_on: on, on, refusal: None })
-    }
-
-    fn turn(&mut self, kernel: &dyn Kernel, on: bool) -> Result<(), Errno> {
-        if self.on != on {
-            kernel.set_direct(self.side.as_fd(), on)?;
-            self.on = on;
-        }
-        Ok(())
-    }
-
-    /// Turns it on for what is aligned, off for the rest. A filesystem that refuses is buffered from then on.
-    fn turn_for(&mut self, kernel: &dyn Kernel, aligned: bool) -> Result<bool, Errno> {
-        if self.capable && aligned {
-            match self.turn(kernel, true) {
-                Ok(()) => return Ok(true),
-                Err(Errno::INVAL) => self.give_up(Errno::INVAL),
-                Err(errno) => return Err(errno),
-            }
-        }
-        self.turn(kernel, false)?;
-        Ok(false)
-    }
-
-    fn give_up(&mut self, errno: Errno) {
-        self.capable = false;
-        self.refusal = Some(Refusal::Unsupported(errno));
-    }
-
-    fn restore(&mut self, kernel: &dyn Kernel) -> Result<(), Errno> {
-        self.turn(kernel, self.was_on)
-    }
-
-    fn is_aligned(&self, at: u64, bytes: &[u8]) -> bool {
-        at.is_multiple_of(self.align as u64) && is_aligned(bytes, self.memory)
-    }
-
-    /// Reads once, at least one byte unless the source ends; perhaps more than wanted.
-    fn read(&mut self, transfer: &Transfer<'_>, buffer: &mut [u8], want: usize) -> Result<usize, End> {
-        let kernel = transfer.kernel;
-        let read_failed = |errno| failed(FailedOn::Read, errno);
-        let whole = want.next_multiple_of(self.align);
-        let aligned = whole <= buffer.len() && self.is_aligned(transfer.at(), buffer);
-        if self.turn_for(kernel, aligned).map_err(read_failed)? {
-            match again(|| kernel.pread(self.side.as_fd(), &mut buffer[..whole], transfer.at())) {
-                Ok(count) => return Ok(count),
-                Err(Errno::INVAL) => {
-                    self.give_up(Errno::INVAL);
-                    self.turn(kernel, false).map_err(read_failed)?;
-                }
-                Err(errno) => return Err(read_failed(errno)),
-            }
-        }
-        transfer.read(&mut buffer[..want])
-    }
-
-    /// Writes all the bytes at the place where the job stands.
-    fn write(&mut self, transfer: &mut Transfer<'_>, bytes: &[u8]) -> Result<(), End> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let at = transfer.at();
-            let whole = rest.len() - rest.len() % self.align;
-            let direct =
-                self.turn_for(transfer.kernel, whole > 0 && self.is_aligned(at, rest)).map_err(write_failed)?;
-            let piece = if direct { whole } else { self.buffered_piece(at, rest.len()) };
-            match write_some(transfer.kernel, self.side, &rest[..piece], at) {
-                Ok(count) => {
-                    transfer.moved.written += count as u64;
-                    rest = &rest[count..];
-                }
-                Err(Errno::INVAL) if direct => self.give_up(Errno::INVAL),
-                Err(errno) => return Err(write_failed(errno)),
-            }
-        }
-        Ok(())
-    }
-
-    /// How much goes through the page cache: up to where direct I/O can go on.
-    fn buffered_piece(&self, at: u64, len: usize) -> usize {
-        let to_aligned = self.align - (at % self.align as u64) as usize;
-        if self.capable { len.min(to_aligned) } else { len }
-    }
 }

@@ -4,22 +4,27 @@
 //! way, or refuses, and then the next engine goes on at the exact byte where this one stopped.
 
 mod buffer;
+pub mod climb;
 mod clone;
 mod copy_range;
 mod direct;
+mod dontcache;
 mod errnos;
 mod flight;
 pub mod hole;
 mod io_uring;
 mod linux_aio;
 mod mapped;
+mod mapped_direct;
 mod null;
+pub mod parallel;
 mod posix_aio;
 mod queued;
 mod read_write;
 mod reference;
 mod shape;
 mod splice;
+mod switch;
 mod transfer;
 pub mod wrap;
 
@@ -46,10 +51,12 @@ pub fn make_on(kernel: Arc<dyn Kernel>, name: EngineName, tuning: &Tuning) -> Bo
         EngineName::Clone => Box::new(clone::Clone::new(kernel)),
         EngineName::Splice => Box::new(splice::Splice::new(kernel, tuning)),
         EngineName::Mapped => Box::new(mapped::Mapped::new(kernel, tuning)),
+        EngineName::MappedDirect => Box::new(mapped_direct::MappedDirect::new(kernel, tuning)),
         EngineName::Direct => Box::new(direct::Direct::new(kernel, tuning)),
         EngineName::IoUring => Box::new(io_uring::new(kernel, tuning)),
         EngineName::LinuxAio => Box::new(linux_aio::new(kernel, tuning)),
         EngineName::PosixAio => Box::new(posix_aio::new(kernel, tuning)),
+        EngineName::Dontcache => Box::new(dontcache::Dontcache::new(kernel, tuning)),
         EngineName::Null => Box::new(null::Null::new(kernel)),
     }
 }
@@ -78,6 +85,31 @@ const LARGEST_COUNT: usize = 0x7fff_f000;
 /// Jobs of this many bytes take some ten milliseconds to a second: often enough for progress and cancellation, and
 /// too long for the cost of a job to show.
 const USEFUL_JOB: u64 = 64 << 20;
+
+/// Submits a job and waits for its outcome; no other job of this engine is under way.
+///
+/// # Errors
+/// If the engine itself broke down.
+pub fn complete(engine: &mut dyn Engine, job: Job) -> Result<Outcome, Errno> {
+    let mut done = Vec::new();
+    let mut job = job;
+    loop {
+        match engine.submit(job) {
+            Submitted::Done(outcome) => return Ok(outcome),
+            Submitted::Queued => {
+                while done.is_empty() {
+                    engine.reap(1, &mut done)?;
+                }
+                // One job at a time is in flight, so this is its outcome.
+                return done.pop().ok_or(Errno::IO);
+            }
+            Submitted::Full(again) => {
+                engine.reap(1, &mut done)?;
+                job = again;
+            }
+        }
+    }
+}
 
 /// Moves byte ranges between two open files.
 pub trait Engine: Send {
@@ -125,6 +157,19 @@ pub struct Side {
     pub seekable: bool,
     /// Alignment for O_DIRECT as statx(STATX_DIOALIGN) gave it (Linux 6.1); `None` where it is unknown or unsupported.
     pub direct: Option<DirectAlign>,
+    /// A second open file of the same one, with O_DIRECT on: the flag belongs to an open file, so engines that switch it on
+    /// `fd` can do one job of a file at a time; with this, any number. `None` where it could not be opened.
+    pub direct_fd: Option<Arc<OwnedFd>>,
+    /// Size in bytes of a regular file on a filesystem that keeps its files somewhere: a read that asks for more and stops
+    /// exactly there has seen the end. `None` where only a read of nothing is the end.
+    pub size: Option<u64>,
+}
+
+impl Side {
+    /// An open file with nothing known about it but whether it has offsets.
+    pub fn new(fd: Arc<OwnedFd>, seekable: bool) -> Side {
+        Side { fd, seekable, direct: None, direct_fd: None, size: None }
+    }
 }
 
 impl AsFd for Side {

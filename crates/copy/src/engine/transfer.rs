@@ -145,13 +145,24 @@ impl<'a> Transfer<'a> {
             if count == 0 {
                 return Ok(End::SourceEnd);
             }
+            let seen = self.seen_end(count, want);
             self.put(&buffer[..count])?;
+            if seen {
+                return Ok(End::SourceEnd);
+            }
         }
         Ok(End::Complete)
     }
 
+    /// Whether a read of `want` bytes that gave `count` of them has met the end: it had room for more, and stopped exactly
+    /// where the file is known to end. Spares every small file a read of nothing.
+    fn seen_end(&self, count: usize, want: usize) -> bool {
+        let source = &self.job.source;
+        count < want && source.seekable && source.size == self.at().checked_add(count as u64)
+    }
+
     /// How much to read next: the whole buffer, but ending at a block's end where zeros become holes.
-    fn want(&self, buffer: usize) -> usize {
+    pub(super) fn want(&self, buffer: usize) -> usize {
         let want = self.left_within(buffer);
         let Some(block) = self.hole_block() else { return want };
         // At most u32::MAX, so it fits.

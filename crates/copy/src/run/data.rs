@@ -2,19 +2,24 @@
 //! one before refused.
 
 use std::collections::{BTreeMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use haul_sys::Errno;
-use haul_sys::kernel::Linux;
+use haul_sys::kernel::{Kernel, Linux, reopen_direct};
 use haul_sys::rustix::fs::{self, SeekFrom, ftruncate};
 
 use super::Session;
+use super::behind::Behind;
+use super::paced::{CANCELLED, Paced};
+use super::probe::{self, Probe};
 use super::readahead::ReadAhead;
+use crate::engine::climb::Climb;
+use crate::engine::parallel::{Ran, Range, Stopped, Team, Watch};
 use crate::engine::wrap::Tally;
-use crate::engine::{self, DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Submitted, Zeros};
+use crate::engine::{self, DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, HoleSearch, Tried};
 use crate::facts::{DeviceNumber, Inode, Kind};
@@ -23,18 +28,29 @@ use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
 use crate::ranges::{Extent, Extents};
 use crate::stats::Stats;
-use crate::strategy::{self, DataFacts, Ranges, Steps};
+use crate::strategy::{self, DataFacts, Ranges, Steps, WORTH_ASKING};
 
 /// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
 
-/// Moves data; owns the engines and remembers what filesystem pairs cannot do.
+/// How far a cold source is read ahead where the user does not say it: enough for several requests of the device.
+const COLD_WINDOW: u64 = 8 << 20;
+
+/// What all movers of a run find out, for each other.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// What filesystem pairs cannot do.
+    cannot: Mutex<HashSet<(EngineName, DeviceNumber, DeviceNumber)>>,
+    probe: Probe,
+}
+
+/// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
 pub(super) struct Mover {
     engines: BTreeMap<EngineName, Box<dyn Engine>>,
     /// Requests that the engines make.
     tally: Tally,
     tuning: engine::Tuning,
-    cannot: HashSet<(EngineName, DeviceNumber, DeviceNumber)>,
+    shared: Arc<Shared>,
 }
 
 /// Two open files.
@@ -66,6 +82,11 @@ struct Moving<'a> {
     /// Engines that said they can do nothing for these two files.
     useless: Vec<EngineName>,
     moved: Moved,
+    behind: Option<Behind>,
+    /// The destination has got a size of its own, or bytes behind the end: it is set right when all is moved.
+    ragged: bool,
+    /// Most workers that there were.
+    workers: usize,
 }
 
 /// Why moving stopped before its end.
@@ -81,9 +102,9 @@ enum Reached {
 }
 
 impl Mover {
-    pub fn new(plan: &Plan) -> Mover {
+    pub fn new(plan: &Plan, shared: Arc<Shared>) -> Mover {
         let tuning = engine::Tuning { buffer_size: plan.buffer_size, ..engine::Tuning::default() };
-        Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, cannot: HashSet::new() }
+        Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, shared }
     }
 
     /// Moves the data, tells the observer, and counts.
@@ -96,10 +117,22 @@ impl Mover {
     ) -> Result<(), Broken> {
         let started = Instant::now();
         session.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
-        let facts = self.facts(job);
+        let large = probe::is_worth_it(job.source_inode, job.dest_inode, WORTH_ASKING);
+        let shared = Arc::clone(&self.shared);
+        if large {
+            shared.probe.begin();
+        }
+        let facts = self.facts(job, large);
         let steps = strategy::choose(&facts, plan);
         let mut moving = Moving::new(job, session, &facts, &steps, plan);
         let result = moving.run(self);
+        if result.is_err() {
+            moving.cut();
+        }
+        let result = result.and(moving.close());
+        if large {
+            shared.probe.end(moving.moved.total(), moving.left_in_cache());
+        }
         stats.moved += moving.moved;
         for tried in &moving.tried {
             let entry = stats.engines.entry(tried.engine).or_default();
@@ -115,6 +148,7 @@ impl Mover {
             tried: &moving.tried,
             holes: hole_search(&steps),
             moved: moving.moved,
+            workers: moving.workers,
             time: started.elapsed(),
         }));
         result.map_err(|stop| match stop {
@@ -123,20 +157,24 @@ impl Mover {
         })
     }
 
-    fn facts(&self, job: &DataJob<'_>) -> DataFacts {
+    fn facts(&self, job: &DataJob<'_>, large: bool) -> DataFacts {
         let (source, dest) = (job.source_inode, job.dest_inode);
         let pair = (source.id.device(), dest.id.device());
-        let cannot = |engine| self.cannot.contains(&(engine, pair.0, pair.1));
+        let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+        let cannot = |engine| known.contains(&(engine, pair.0, pair.1));
         DataFacts {
             source: source.kind,
             dest: dest.kind,
             size: source.size,
             allocated: source.allocated,
-            seekable: has_offsets(&job.source, source.kind) && has_offsets(&job.dest, dest.kind),
+            seekable: has_offsets(&job.source, source) && has_offsets(&job.dest, dest),
             made_up: source.kind == Kind::Regular && is_made_up(&job.source, source),
             clone_is_known_to_fail: cannot(EngineName::Clone),
             copy_range_is_known_to_fail: cannot(EngineName::CopyRange),
             dest_block: dest.block_size,
+            direct_source: direct_align(source).is_some(),
+            direct_dest: direct_align(dest).is_some(),
+            around: large.then(|| self.shared.probe.look(job)),
         }
     }
 
@@ -148,7 +186,8 @@ impl Mover {
         );
         if of_filesystems && matches!(tried.engine, EngineName::Clone | EngineName::CopyRange) {
             let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
-            self.cannot.insert((tried.engine, pair.0, pair.1));
+            let mut known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+            known.insert((tried.engine, pair.0, pair.1));
         }
     }
 
@@ -174,17 +213,36 @@ impl<'a> Moving<'a> {
             true if job.dest_inode.kind == Kind::Regular => Zeros::Skip(hole_block(facts.dest_block)),
             _ => Zeros::Write,
         };
+        let mut source = side(&job.source, job.source_inode, seekable);
+        // Its size is one that a read can meet.
+        let plain = job.source_inode.kind == Kind::Regular && is_kept_somewhere(job.source_inode) && !facts.made_up;
+        source.size = plain.then_some(job.source_inode.size);
+        let mut dest = side(&job.dest, job.dest_inode, dest_seekable);
+        open_for_direct(&mut source, &mut dest, steps, facts);
+        let forget = (steps.forget_source && seekable).then_some((
+            &job.source,
+            facts.size,
+            facts.around.and_then(|around| around.cached),
+        ));
+        let send = (steps.send_dest && dest_seekable).then_some(&job.dest);
         Moving {
             job,
             session,
-            source: side(&job.source, job.source_inode, seekable),
-            dest: side(&job.dest, job.dest_inode, dest_seekable),
+            source,
+            dest,
             steps,
             zeros,
-            read_ahead: plan.readahead.filter(|_| seekable).map(ReadAhead::new),
+            read_ahead: plan
+                .readahead
+                .or(steps.read_ahead.then_some(COLD_WINDOW))
+                .filter(|_| seekable)
+                .map(ReadAhead::new),
             tried: Vec::with_capacity(2),
             useless: Vec::new(),
             moved: Moved::default(),
+            behind: if steps.forget_source || steps.send_dest { Behind::new(forget, send) } else { None },
+            ragged: false,
+            workers: 1,
         }
     }
 
@@ -195,13 +253,150 @@ impl<'a> Moving<'a> {
         };
         let end = match (cloned, self.steps.ranges) {
             (Some(end), _) => end,
-            (None, Ranges::Extents) => self.move_extents(mover)?,
-            (None, Ranges::Stream | Ranges::Whole) => self.move_to_end(mover, 0)?,
+            (None, ranges) => {
+                self.allocate();
+                match ranges {
+                    Ranges::Stream => self.move_to_end(mover, 0)?,
+                    _ if self.steps.workers.most > 1 => self.move_together(mover)?,
+                    Ranges::Extents => self.move_extents(mover)?,
+                    Ranges::Whole => self.move_to_end(mover, 0)?,
+                }
+            }
         };
-        if self.job.dest_inode.kind == Kind::Regular && self.moved.holes > 0 {
+        if self.job.dest_inode.kind == Kind::Regular && (self.moved.holes > 0 || self.ragged) {
             self.set_size(end)?;
         }
-        Ok(())
+        match &self.behind {
+            Some(behind) => behind.tidy(true).map_err(|errno| self.failed(Failure { on: FailedOn::Write, errno })),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the space of the whole file, where that was chosen. Whether there is enough of it the writes will tell.
+    fn allocate(&mut self) {
+        if !self.steps.preallocate || self.job.dest_inode.kind != Kind::Regular {
+            return;
+        }
+        self.ragged = true;
+        if Linux.allocate(self.job.dest.as_fd(), 0, self.job.source_inode.size).is_err() {
+            // What was allocated before it failed would stay. A file that cannot even be emptied cannot be written either,
+            // and that is where the error is to be met.
+            ftruncate(&self.job.dest, 0).ok();
+        }
+    }
+
+    /// After a failure: takes away what stands behind the last byte that counts. Allocated space and pieces that were ahead
+    /// would make a destination that is kept look whole.
+    fn cut(&self) {
+        if self.ragged && self.job.dest_inode.kind == Kind::Regular {
+            // The copy has failed already, and that is what is reported.
+            ftruncate(&self.job.dest, self.moved.total()).ok();
+        }
+    }
+
+    /// Moves everything by several workers, as far as the size was seen, then whatever the source has grown by meanwhile.
+    /// Returns the size reached.
+    fn move_together(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
+        let steps = self.steps;
+        let mut at = 0;
+        let mut last = End::Complete;
+        for &name in &steps.engines {
+            if self.useless.contains(&name) {
+                continue;
+            }
+            let ran = self.team(mover, name, at)?;
+            at = ran.at;
+            match ran.stopped {
+                Stopped::Forbidden => return Err(self.forbidden()),
+                Stopped::End(End::Failed(CANCELLED)) if self.session.cancel.is_cancelled() => {
+                    return Err(Stop::Cancelled);
+                }
+                Stopped::End(End::Complete) => return self.move_to_end(mover, at),
+                Stopped::End(End::SourceEnd) => return Ok(at),
+                Stopped::End(End::Failed(failure)) => return Err(self.failed(failure)),
+                Stopped::End(End::Refused(refusal)) => {
+                    last = End::Refused(refusal);
+                    if !matches!(refusal, Refusal::Misaligned) {
+                        self.useless.push(name);
+                    }
+                }
+            }
+        }
+        Err(self.all_refused(last))
+    }
+
+    /// Lets several workers move the file from `at` on, each with such an engine.
+    fn team(&mut self, mover: &mut Mover, name: EngineName, at: u64) -> Result<Ran, Stop> {
+        let size = self.job.source_inode.size;
+        let workers = if self.may_be_several(name) { self.steps.workers } else { strategy::Workers::ONE };
+        let tuning = mover.tuning;
+        let (pace, cancel) = (&self.session.pace, &self.session.cancel);
+        let make = || -> Box<dyn Engine> { Box::new(Paced::new(name, &tuning, pace, cancel)) };
+        let piece = piece_of(name, size - size.min(at), workers.most);
+        let read_ahead = self.read_ahead.take_if(|_| ReadAhead::helps(name)).map(Mutex::new);
+        let lookout = Lookout {
+            session: self.session,
+            behind: self.behind.as_ref(),
+            read_ahead: read_ahead.as_ref().map(|ahead| (ahead, self.job.source.as_fd())),
+            // Beyond an extent there may be a hole, which would only fill the page cache with zeros.
+            size: if self.steps.ranges == Ranges::Extents { 0 } else { size },
+        };
+        let (source, dest) = (&self.source, &self.dest);
+        let climb = Climb::new(workers.start, workers.most);
+        let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
+        let ran = match self.steps.ranges {
+            Ranges::Extents => team.run(at, &mut Extents::new(&Linux, source.as_fd(), at, size).map(ranged)),
+            _ => team.run(at, &mut (at < size).then(|| Ok(Range::Data(at, size - at))).into_iter()),
+        };
+        let refused = match ran.stopped {
+            Stopped::End(End::Refused(refusal)) => Some(refusal),
+            _ => None,
+        };
+        self.read_ahead = read_ahead.map(|ahead| ahead.into_inner().unwrap_or_else(PoisonError::into_inner));
+        // Holes of the source are nobody's work.
+        let holes_seen = self.zeros == Zeros::Write;
+        let own = Moved { holes: if holes_seen { 0 } else { ran.moved.holes }, ..ran.moved };
+        self.record(name, own, refused);
+        self.moved += ran.moved;
+        self.ragged |= ran.beyond;
+        self.workers = self.workers.max(ran.workers);
+        Ok(ran)
+    }
+
+    /// Whether several engines of this kind may work at these two files at the same time.
+    fn may_be_several(&self, name: EngineName) -> bool {
+        // Without an open file of their own, engines would turn O_DIRECT on and off under each other.
+        let own = |side: &Side| side.direct.is_none() || side.direct_fd.is_some();
+        match name {
+            EngineName::Direct => own(&self.source) && own(&self.dest),
+            EngineName::MappedDirect => own(&self.dest),
+            EngineName::Clone | EngineName::Null | EngineName::Splice => false,
+            _ => true,
+        }
+    }
+
+    /// Why the lookout said no.
+    fn forbidden(&self) -> Stop {
+        match self.behind.as_ref().map(|behind| behind.tidy(false)) {
+            Some(Err(errno)) => self.failed(Failure { on: FailedOn::Write, errno }),
+            _ => Stop::Cancelled,
+        }
+    }
+
+    /// Closes the open files for direct I/O.
+    fn close(&mut self) -> Result<(), Stop> {
+        drop(self.source.direct_fd.take());
+        // An engine that keeps it for its next file lets go of it then.
+        let Some(fd) = self.dest.direct_fd.take().and_then(|fd| Arc::try_unwrap(fd).ok()) else { return Ok(()) };
+        let dest = self.job.dest_path;
+        haul_sys::close(fd).map_err(|errno| Stop::Failed(Error::new(What::Closing, dest).errno(errno)))
+    }
+
+    /// Bytes of the copy that went through the page cache.
+    fn left_in_cache(&self) -> u64 {
+        let past = [EngineName::Direct, EngineName::MappedDirect, EngineName::Dontcache];
+        let buffered = self.tried.iter().filter(|tried| !past.contains(&tried.engine));
+        if self.steps.send_dest { 0 } else { buffered.map(|tried| tried.moved.written + tried.moved.offloaded).sum() }
     }
 
     /// Moves the extents that lseek finds, then whatever the source has grown by meanwhile. Returns the size reached.
@@ -320,17 +515,25 @@ impl<'a> Moving<'a> {
             End::Refused(refusal) => Some(refusal),
             _ => None,
         };
-        match self.tried.iter_mut().find(|tried| tried.engine == name) {
-            Some(tried) => {
-                tried.moved += outcome.moved;
-                tried.refused = tried.refused.or(refused);
-            }
-            None => self.tried.push(Tried { engine: name, moved: outcome.moved, refused }),
-        }
+        self.record(name, outcome.moved, refused);
         if outcome.moved.total() > 0 {
             self.session.observer.event(&Event::Progress(outcome.moved));
         }
+        if let Some(behind) = &self.behind {
+            behind.copied(offset + outcome.moved.total());
+            behind.tidy(false).map_err(|errno| self.failed(Failure { on: FailedOn::Write, errno }))?;
+        }
         Ok(outcome)
+    }
+
+    fn record(&mut self, name: EngineName, moved: Moved, refused: Option<Refusal>) {
+        match self.tried.iter_mut().find(|tried| tried.engine == name) {
+            Some(tried) => {
+                tried.moved += moved;
+                tried.refused = tried.refused.or(refused);
+            }
+            None => self.tried.push(Tried { engine: name, moved, refused }),
+        }
     }
 
     fn count_hole(&mut self, len: u64) {
@@ -373,32 +576,77 @@ impl<'a> Moving<'a> {
     }
 }
 
-/// Submits a job and waits for its outcome.
-fn complete(engine: &mut dyn Engine, job: Job) -> Result<Outcome, Errno> {
-    let mut done = Vec::new();
-    let mut job = job;
-    loop {
-        match engine.submit(job) {
-            Submitted::Done(outcome) => return Ok(outcome),
-            Submitted::Queued => {
-                while done.is_empty() {
-                    engine.reap(1, &mut done)?;
-                }
-                // One job at a time is in flight, so this is its outcome.
-                return done.pop().ok_or(Errno::IO);
-            }
-            Submitted::Full(again) => {
-                engine.reap(1, &mut done)?;
-                job = again;
-            }
+/// Looks after a file that several workers move.
+struct Lookout<'a> {
+    session: &'a Session<'a>,
+    behind: Option<&'a Behind>,
+    /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
+    /// kernel, which then reads little ahead by itself.
+    read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
+    /// Up to where it may be read ahead in any case.
+    size: u64,
+}
+
+impl Watch for Lookout<'_> {
+    fn may_move(&self, offset: u64, len: u64) -> bool {
+        if let Some((ahead, source)) = self.read_ahead {
+            let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
+        !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
+    }
+
+    fn advanced(&self, to: u64, moved: Moved) {
+        if let Some(behind) = self.behind {
+            behind.copied(to);
+        }
+        self.session.observer.event(&Event::Progress(moved));
     }
 }
 
+fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
+    extent.map(|extent| match extent {
+        Extent::Data { offset, len } => Range::Data(offset, len),
+        Extent::Hole { offset, len } => Range::Hole(offset, len),
+    })
+}
+
+/// Bytes that a worker moves before it comes back for more.
+fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
+    let usual: u64 = match name {
+        EngineName::MappedDirect => 8 << 20,
+        EngineName::CopyRange => 16 << 20,
+        EngineName::Direct => 4 << 20,
+        _ => 2 << 20,
+    };
+    // Small files are shared as well, in pieces that are not worth less than the sharing.
+    let fair = (left / (2 * workers.max(1) as u64)).next_multiple_of(1 << 20);
+    usual.min(fair.max(1 << 20))
+}
+
 fn side(fd: &Arc<OwnedFd>, inode: &Inode, seekable: bool) -> Side {
+    Side { direct: direct_align(inode), ..Side::new(Arc::clone(fd), seekable) }
+}
+
+fn direct_align(inode: &Inode) -> Option<DirectAlign> {
     let (memory, offset) = inode.direct;
-    let direct = (memory > 0 && offset > 0).then_some(DirectAlign { memory, offset });
-    Side { fd: Arc::clone(fd), seekable, direct }
+    (memory > 0 && offset > 0).then_some(DirectAlign { memory, offset })
+}
+
+/// Gives each side an open file of its own for direct I/O, where an engine will want it and several may be at work. Where
+/// that is not possible (a new file whose mode forbids to write it, no /proc) they turn a flag, and there is one.
+fn open_for_direct(source: &mut Side, dest: &mut Side, steps: &Steps, facts: &DataFacts) {
+    let wanted = |name| steps.engines.contains(&name);
+    if facts.around.is_none() || !(wanted(EngineName::Direct) || wanted(EngineName::MappedDirect)) {
+        return;
+    }
+    let open = |side: &Side, write| reopen_direct(side.as_fd(), write).ok().map(Arc::new);
+    if wanted(EngineName::Direct) && source.direct.is_some() && source.seekable {
+        source.direct_fd = open(source, false);
+    }
+    if dest.direct.is_some() && dest.seekable {
+        dest.direct_fd = open(dest, true);
+    }
 }
 
 fn hole_search(steps: &Steps) -> HoleSearch {
@@ -415,11 +663,18 @@ fn hole_block(block: u32) -> u32 {
     block.clamp(512, 64 << 10).next_power_of_two()
 }
 
-fn has_offsets(fd: &OwnedFd, kind: Kind) -> bool {
-    match kind {
+fn has_offsets(fd: &OwnedFd, inode: &Inode) -> bool {
+    match inode.kind {
+        // Of the made-up ones some have none (/proc/kmsg, trace_pipe).
+        Kind::Regular if is_kept_somewhere(inode) => true,
         Kind::Regular | Kind::BlockDevice => fs::seek(fd, SeekFrom::Current(0)).is_ok(),
         _ => false,
     }
+}
+
+/// Whether a file is certainly no made-up one: it has blocks, or a time at which it was made, which those do not tell.
+fn is_kept_somewhere(inode: &Inode) -> bool {
+    inode.allocated > 0 || inode.born.is_some()
 }
 
 /// Filesystems that make up their files while they are read, whose sizes are 0 or one page whatever is in them.
@@ -436,8 +691,8 @@ const MADE_UP: [u64; 9] = [
 ];
 
 fn is_made_up(fd: &OwnedFd, inode: &Inode) -> bool {
-    // No statfs for each ordinary file: one that has blocks is no made-up one.
-    if inode.allocated > 0 {
+    // No statfs for each ordinary file.
+    if is_kept_somewhere(inode) {
         return false;
     }
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]

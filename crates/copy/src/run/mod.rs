@@ -1,6 +1,7 @@
 //! A whole run: the only room that knows all the others.
 
 mod backup;
+mod behind;
 mod climb;
 mod crew;
 mod data;
@@ -10,8 +11,10 @@ mod keep;
 mod link_table;
 mod links;
 mod operands;
+mod paced;
 mod parents;
 mod partial;
+mod probe;
 mod readahead;
 mod regular;
 mod same_file;
@@ -117,6 +120,8 @@ struct Shared {
     links: link_table::LinkTable,
     /// What was said already about attributes that cannot be kept.
     memory: meta::PairMemory,
+    /// What was found out about filesystems, devices and memory.
+    data: Arc<data::Shared>,
     caller: meta::Caller,
 }
 
@@ -162,6 +167,7 @@ impl Shared {
         process::umask(umask);
         Shared {
             links: link_table::LinkTable::default(),
+            data: Arc::default(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
@@ -191,7 +197,7 @@ impl<'a> Run<'a> {
             made: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
-            mover: data::Mover::new(plan),
+            mover: data::Mover::new(plan, Arc::clone(&shared.data)),
             unsealed: Vec::new(),
             open_levels: open_levels(1),
         }

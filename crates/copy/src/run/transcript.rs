@@ -246,6 +246,7 @@ struct Report {
     tried: Vec<Tried>,
     holes: HoleSearch,
     moved: Moved,
+    workers: usize,
     time: Duration,
 }
 
@@ -267,6 +268,7 @@ impl Held {
                 tried: report.tried.to_vec(),
                 holes: report.holes,
                 moved: report.moved,
+                workers: report.workers,
                 time: report.time,
             })),
             Event::Problem(error) => Held::Problem((*error).clone()),
@@ -291,6 +293,7 @@ impl Held {
                 tried: &report.tried,
                 holes: report.holes,
                 moved: report.moved,
+                workers: report.workers,
                 time: report.time,
             })),
             Held::Problem(error) => observer.event(&Event::Problem(error)),

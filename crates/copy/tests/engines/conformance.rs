@@ -90,10 +90,12 @@ for_each_engine! {
     clone = Clone,
     splice = Splice,
     mapped = Mapped,
+    mapped_direct = MappedDirect,
     direct = Direct,
     io_uring = IoUring,
     linux_aio = LinuxAio,
     posix_aio = PosixAio,
+    dontcache = Dontcache,
 }
 
 /// Painted around all the boundaries that counters and offsets could trip over; else holes.

@@ -14,17 +14,19 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{AtFlags, StatxFlags, statx};
 use haul_testbed::Fs;
 
-pub const MOVING: [EngineName; 10] = [
+pub const MOVING: [EngineName; 12] = [
     EngineName::Reference,
     EngineName::ReadWrite,
     EngineName::CopyRange,
     EngineName::Clone,
     EngineName::Splice,
     EngineName::Mapped,
+    EngineName::MappedDirect,
     EngineName::Direct,
     EngineName::IoUring,
     EngineName::LinuxAio,
     EngineName::PosixAio,
+    EngineName::Dontcache,
 ];
 
 pub fn engine(name: EngineName) -> Box<dyn Engine> {
@@ -39,11 +41,11 @@ pub fn side(file: File) -> Side {
     let stat = statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).unwrap();
     let direct = (stat.stx_dio_offset_align > 0)
         .then_some(DirectAlign { memory: stat.stx_dio_mem_align, offset: stat.stx_dio_offset_align });
-    Side { fd: Arc::new(OwnedFd::from(file)), seekable: true, direct }
+    Side { direct, ..Side::new(Arc::new(OwnedFd::from(file)), true) }
 }
 
 pub fn stream(fd: impl Into<OwnedFd>) -> Side {
-    Side { fd: Arc::new(fd.into()), seekable: false, direct: None }
+    Side::new(Arc::new(fd.into()), false)
 }
 
 pub fn source(path: impl AsRef<Path>) -> Side {
@@ -163,6 +165,9 @@ pub fn suits(name: EngineName, from: Fs, to: Fs) -> bool {
         EngineName::CopyRange => from == to,
         EngineName::Clone => from == to && from.reflinks(),
         EngineName::Direct | EngineName::LinuxAio => direct(from) || direct(to),
+        EngineName::MappedDirect => direct(to),
+        // btrfs and tmpfs do not have it (Linux 6.18).
+        EngineName::Dontcache => direct(from) || direct(to),
         EngineName::Null => false,
     }
 }

@@ -78,6 +78,17 @@ impl Kernel for Failing {
         Linux.pwrite(fd, bytes, offset)
     }
 
+    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        self.ask("pread_dontcache")?;
+        let most = buffer.len().min(PIECE);
+        Linux.pread_dontcache(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        self.ask("pwrite_dontcache")?;
+        Linux.pwrite_dontcache(fd, &bytes[..bytes.len().min(PIECE)], offset)
+    }
+
     fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
         self.ask("copy_file_range")?;
         Linux.copy_file_range(source, dest, offset, len.min(PIECE))
@@ -122,7 +133,7 @@ impl Kernel for Failing {
 }
 
 /// The call that each engine stands on, and how it reports its failure.
-const CALLS: [(EngineName, &str, FailedOn); 12] = [
+const CALLS: [(EngineName, &str, FailedOn); 16] = [
     (EngineName::Reference, "pread", FailedOn::Read),
     (EngineName::Reference, "pwrite", FailedOn::Write),
     (EngineName::ReadWrite, "pread", FailedOn::Read),
@@ -133,6 +144,10 @@ const CALLS: [(EngineName, &str, FailedOn); 12] = [
     (EngineName::Splice, "splice out", FailedOn::Write),
     (EngineName::Mapped, "map", FailedOn::Read),
     (EngineName::Mapped, "write_mapped", FailedOn::Write),
+    (EngineName::MappedDirect, "map", FailedOn::Read),
+    (EngineName::MappedDirect, "write_mapped", FailedOn::Write),
+    (EngineName::Dontcache, "pread_dontcache", FailedOn::Read),
+    (EngineName::Dontcache, "pwrite_dontcache", FailedOn::Write),
     (EngineName::Direct, "pread", FailedOn::Read),
     (EngineName::Direct, "pwrite", FailedOn::Write),
 ];
@@ -175,6 +190,7 @@ fn unsupported_refuses_at_once_or_midway_at_the_exact_byte() {
         (EngineName::Splice, "splice in", &[]),
         (EngineName::Splice, "splice out", &[]),
         (EngineName::Mapped, "map", &[Errno::NODEV]),
+        (EngineName::MappedDirect, "map", &[Errno::NODEV]),
     ];
     for (name, call, more) in cases {
         for errno in common.iter().chain(more) {
@@ -323,7 +339,7 @@ fn a_source_truncated_while_mapped_is_an_error_and_no_signal() {
     for fs in Fs::ALL {
         let Some(dir) = bed.mount(fs) else { continue };
         // Within the first page, at a page, within a later page, in the second segment, to nothing.
-        for (before_byte, len) in [
+        let cuts = [
             (0, 100),
             (0, 4096),
             (0, 5 * MIB + 1),
@@ -331,13 +347,15 @@ fn a_source_truncated_while_mapped_is_an_error_and_no_signal() {
             (9 * MIB, 8 * MIB + 5),
             (9 * MIB, 10),
             (9 * MIB, 10 * MIB - 1),
-        ] {
+        ];
+        let engines = [EngineName::Mapped, EngineName::MappedDirect].into_iter().filter(|name| suits(*name, fs, fs));
+        for (name, (before_byte, len)) in engines.flat_map(|name| cuts.map(|cut| (name, cut))) {
             let (a, b) = (dir.join("a"), dir.join("b"));
             create_painted(&a, 10 * MIB);
             let file = OpenOptions::new().write(true).open(&a).unwrap();
             let kernel = Truncating { source: file, len, before_byte };
-            let outcome = run(&mut *engine_on(kernel, EngineName::Mapped), job(&source(&a), &dest(&b), 0, 10 * MIB));
-            let context = format!("{} cut to {len} before {before_byte}: {outcome:?}", fs.name());
+            let outcome = run(&mut *engine_on(kernel, name), job(&source(&a), &dest(&b), 0, 10 * MIB));
+            let context = format!("{name} on {} cut to {len} before {before_byte}: {outcome:?}", fs.name());
             let expected = Failure { on: FailedOn::Truncated, errno: Errno::NODATA };
             assert_eq!(outcome.end, End::Failed(expected), "{context}");
             // What is counted was there when it was copied.
@@ -383,15 +401,18 @@ fn a_page_that_cannot_be_mapped_in_is_read_or_its_error_reported() {
     let Some(dir) = bed.mount(Fs::Ext4) else { return };
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 3 * MIB + 5);
-    let run_with = |read| {
-        let kernel = BadPage { bad: AtomicBool::new(true), read };
-        run(&mut *engine_on(kernel, EngineName::Mapped), job(&source(&a), &dest(&b), 0, 3 * MIB + 5))
-    };
-    assert_eq!(run_with(None).end, End::Complete);
-    assert_same_contents(&a, &b);
-    let outcome = run_with(Some(Errno::IO));
-    assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Read, errno: Errno::IO }));
-    assert_eq!(outcome.moved, Moved { written: MIB, ..Moved::default() });
+    for name in [EngineName::Mapped, EngineName::MappedDirect] {
+        let run_with = |read| {
+            let kernel = BadPage { bad: AtomicBool::new(true), read };
+            run(&mut *engine_on(kernel, name), job(&source(&a), &dest(&b), 0, 3 * MIB + 5))
+        };
+        assert_eq!(run_with(None).end, End::Complete, "{name}");
+        assert_same_contents(&a, &b);
+        let outcome = run_with(Some(Errno::IO));
+        assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Read, errno: Errno::IO }), "{name}");
+        assert_eq!(outcome.moved, Moved { written: MIB, ..Moved::default() }, "{name}");
+        fs::remove_file(&b).unwrap();
+    }
 }
 
 /// Direct requests are answered with EINVAL after some bytes, as by a device with stricter rules than it told.

@@ -5,6 +5,7 @@ mod conformance;
 mod harness;
 mod kernel;
 mod limits;
+mod parallel;
 mod queued;
 mod ranges;
 mod sparse;

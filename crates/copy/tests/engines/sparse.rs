@@ -20,13 +20,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Engines that can look for zeros.
-const SEEING: [EngineName; 6] = [
+const SEEING: [EngineName; 7] = [
     EngineName::Reference,
     EngineName::ReadWrite,
     EngineName::Direct,
     EngineName::IoUring,
     EngineName::LinuxAio,
     EngineName::PosixAio,
+    EngineName::Dontcache,
 ];
 
 #[test]

@@ -43,6 +43,14 @@ impl Kernel for Tally {
         self.kernel().pwrite(fd, bytes, offset)
     }
 
+    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        self.kernel().pread_dontcache(fd, buffer, offset)
+    }
+
+    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        self.kernel().pwrite_dontcache(fd, bytes, offset)
+    }
+
     fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
         self.kernel().copy_file_range(source, dest, offset, len)
     }

@@ -61,6 +61,15 @@ impl Kernel for Unruly {
         Linux.pwrite(fd, &bytes[..most], offset)
     }
 
+    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let most = self.most(buffer.len())?;
+        Linux.pread_dontcache(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        Linux.pwrite_dontcache(fd, &bytes[..self.most(bytes.len())?], offset)
+    }
+
     fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
         Linux.copy_file_range(source, dest, offset, self.most(len)?)
     }
@@ -87,7 +96,11 @@ impl Kernel for Unruly {
         len: usize,
         offset: Option<u64>,
     ) -> Result<usize, Errno> {
-        Linux.write_mapped(fd, mapping, from, self.most(len)?, offset)
+        let mut most = self.most(len)?;
+        if Linux.is_direct(fd)? {
+            most = most.next_multiple_of(512).min(len);
+        }
+        Linux.write_mapped(fd, mapping, from, most, offset)
     }
 
     fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {

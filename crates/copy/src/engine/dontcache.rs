@@ -1,0 +1,150 @@
+//! `preadv2` and `pwritev2` with RWF_DONTCACHE (Linux 6.14): through the page cache, but nothing stays there that was not
+//! there before. Needs no alignment. Writing begins at once, so the copy is on the device little after the last byte.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+
+use super::transfer::{Transfer, again, failed};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB};
+use crate::plan::EngineName;
+
+/// Larger than for ordinary buffered copies: each write starts its own request to the device.
+const BUFFER: usize = 1 << 20;
+
+/// Moves bytes through the page cache without leaving them there.
+pub(super) struct Dontcache {
+    kernel: Arc<dyn Kernel>,
+    buffer: Vec<u8>,
+}
+
+impl Dontcache {
+    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Dontcache {
+        Dontcache { kernel, buffer: vec![0; tuning.buffer_size_or(BUFFER)] }
+    }
+}
+
+impl Engine for Dontcache {
+    fn caps(&self) -> Caps {
+        Caps {
+            name: EngineName::Dontcache,
+            sees_bytes: true,
+            keeps_holes: false,
+            shares_extents: false,
+            needs_alignment: false,
+            streams: false,
+            max_job: USEFUL_JOB.max(self.buffer.len() as u64),
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Submitted {
+        let mut transfer = Transfer::new(&*self.kernel, &job);
+        let end = match copy(&mut transfer, &mut self.buffer) {
+            Ok(end) | Err(end) => end,
+        };
+        Submitted::Done(transfer.outcome(end))
+    }
+}
+
+/// A side that lacks the flag is read or written as usual, as long as the other one has it.
+struct Sides {
+    read: bool,
+    write: bool,
+    refusal: Option<Refusal>,
+}
+
+impl Sides {
+    /// A refusal once both sides lack it.
+    fn check(&self) -> Result<(), End> {
+        match self.refusal {
+            Some(refusal) if !self.read && !self.write => Err(End::Refused(refusal)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The filesystem (EOPNOTSUPP), the kernel (EOPNOTSUPP before 6.14, ENOSYS before 4.6) or a sandbox has none of this.
+fn lacks(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
+}
+
+fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> Result<End, End> {
+    let job = transfer.job;
+    if !job.source.seekable || !job.dest.seekable {
+        return Ok(End::Refused(Refusal::NotSeekable));
+    }
+    let mut sides = Sides { read: true, write: true, refusal: None };
+    while transfer.left() > 0 {
+        sides.check()?;
+        let want = transfer.want(buffer.len());
+        let count = fill(transfer, &mut sides, &mut buffer[..want])?;
+        if count == 0 {
+            return Ok(End::SourceEnd);
+        }
+        let Some(block) = transfer.hole_block() else {
+            write(transfer, &mut sides, &buffer[..count])?;
+            continue;
+        };
+        for run in super::hole::runs(&buffer[..count], transfer.at(), block) {
+            if !(run.zero && transfer.leave_hole(run.range.len() as u64)?) {
+                write(transfer, &mut sides, &buffer[run.range])?;
+            }
+        }
+    }
+    Ok(End::Complete)
+}
+
+/// Reads until the buffer is full or the source ends. An error after the first byte is met again by the next read.
+fn fill(transfer: &Transfer<'_>, sides: &mut Sides, buffer: &mut [u8]) -> Result<usize, End> {
+    let (kernel, source) = (transfer.kernel, transfer.job.source.as_fd());
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let at = transfer.at().saturating_add(filled as u64);
+        let rest = &mut buffer[filled..];
+        let count = match sides.read {
+            true => again(|| kernel.pread_dontcache(source, rest, at)),
+            false => again(|| kernel.pread(source, rest, at)),
+        };
+        match count {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(errno) if sides.read && lacks(errno) => {
+                sides.read = false;
+                sides.refusal = Some(Refusal::Unsupported(errno));
+                sides.check()?;
+            }
+            Err(errno) if filled == 0 => return Err(failed(FailedOn::Read, errno)),
+            // Offsets allow to ask again: the error comes with the next read of that byte.
+            Err(_) => break,
+        }
+    }
+    Ok(filled)
+}
+
+fn write(transfer: &mut Transfer<'_>, sides: &mut Sides, bytes: &[u8]) -> Result<(), End> {
+    let (kernel, dest) = (transfer.kernel, transfer.job.dest.as_fd());
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let at = transfer.at();
+        let count = match sides.write {
+            true => again(|| kernel.pwrite_dontcache(dest, rest, at)),
+            false => again(|| kernel.pwrite(dest, rest, at)),
+        };
+        match count {
+            Ok(0) => return Err(failed(FailedOn::Write, Errno::NOSPC)),
+            Ok(count) => {
+                transfer.moved.written += count as u64;
+                rest = &rest[count..];
+            }
+            Err(errno) if sides.write && lacks(errno) => {
+                sides.write = false;
+                sides.refusal = Some(Refusal::Unsupported(errno));
+                sides.check()?;
+            }
+            Err(errno) => return Err(failed(FailedOn::Write, errno)),
+        }
+    }
+    Ok(())
+}

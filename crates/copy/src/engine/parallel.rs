@@ -1,0 +1,287 @@
+//! Several workers at one file: its ranges are cut into pieces that each worker moves with an engine of its own.
+//!
+//! Pieces are taken in order and end in any. What counts is the exact contiguous prefix: a piece behind one that failed, was
+//! refused or found the end of the source has been written perhaps, and is as good as not.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+use std::time::Instant;
+
+use haul_sys::Errno;
+
+use super::climb::Climb;
+use super::transfer::failed;
+use super::{End, Engine, FailedOn, Job, Moved, Outcome, Side, Zeros, complete};
+
+/// Pieces that may be done while the one before them is not: then the workers wait, so that memory stays bounded.
+const AHEAD: usize = 4096;
+
+/// A range of the source. In order and without gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// To be moved: offset and length.
+    Data(u64, u64),
+    /// Left out: offset and length.
+    Hole(u64, u64),
+}
+
+/// Is asked and told while a file is being moved, by any of the workers.
+pub trait Watch: Sync {
+    /// Whether so many bytes at this offset may be moved now. May wait for its turn. `false` ends the work here.
+    fn may_move(&self, offset: u64, len: u64) -> bool;
+
+    /// The prefix has grown by `moved` and reaches up to `to`. Calls come one at a time and in order.
+    fn advanced(&self, to: u64, moved: Moved);
+}
+
+/// Who works, on what, and how.
+pub struct Team<'a> {
+    /// Makes a worker's engine.
+    pub make: &'a (dyn Fn() -> Box<dyn Engine> + Sync),
+    /// From here.
+    pub source: &'a Side,
+    /// To here.
+    pub dest: &'a Side,
+    /// What to do with runs of zeros.
+    pub zeros: Zeros,
+    /// Bytes of a piece; pieces begin at multiples of it, where the ranges allow.
+    pub piece: u64,
+    /// How many workers.
+    pub climb: Climb,
+    /// Is asked and told.
+    pub watch: &'a dyn Watch,
+}
+
+/// Why the work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// As a single job would have ended.
+    End(End),
+    /// The watch said no.
+    Forbidden,
+}
+
+/// How far the work came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ran {
+    /// The end of the prefix.
+    pub at: u64,
+    /// Bytes of the prefix, holes of the source included.
+    pub moved: Moved,
+    /// Why it ended there.
+    pub stopped: Stopped,
+    /// Most workers that there were.
+    pub workers: usize,
+    /// Something behind the prefix may have been written: the destination may be longer than it should.
+    pub beyond: bool,
+}
+
+impl Team<'_> {
+    /// Moves the ranges, the first of which begins at `from`.
+    pub fn run(&self, from: u64, ranges: &mut (dyn Iterator<Item = Result<Range, Errno>> + Send)) -> Ran {
+        let desk = Desk {
+            team: self,
+            began: Instant::now(),
+            book: Mutex::new(Book {
+                ranges,
+                left: None,
+                given: from,
+                done: BTreeMap::new(),
+                at: from,
+                moved: Moved::default(),
+                stopped: None,
+                no_more: false,
+                climb: self.climb.clone(),
+                workers: 1,
+            }),
+            changed: Condvar::new(),
+        };
+        thread::scope(|scope| {
+            desk.hire(scope);
+            desk.work(scope, 0);
+        });
+        let book = desk.book.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ran {
+            at: book.at,
+            moved: book.moved,
+            stopped: book.stopped.unwrap_or(Stopped::End(End::Complete)),
+            workers: book.workers,
+            beyond: !book.done.is_empty(),
+        }
+    }
+}
+
+/// Where the workers meet.
+struct Desk<'a, 'i> {
+    team: &'a Team<'a>,
+    began: Instant,
+    book: Mutex<Book<'i>>,
+    changed: Condvar,
+}
+
+struct Book<'i> {
+    ranges: &'i mut (dyn Iterator<Item = Result<Range, Errno>> + Send),
+    /// What is left of the range in hand.
+    left: Option<(u64, u64)>,
+    /// Everything before this offset was given out or is a hole.
+    given: u64,
+    /// Pieces that are done, or holes, by their offset, as far as they are ahead of the prefix.
+    done: BTreeMap<u64, (Moved, Stopped)>,
+    at: u64,
+    moved: Moved,
+    /// Why the prefix ends, once it does.
+    stopped: Option<Stopped>,
+    /// No piece is given out any more.
+    no_more: bool,
+    climb: Climb,
+    /// Hired so far.
+    workers: usize,
+}
+
+impl<'i> Desk<'_, 'i> {
+    fn lock(&self) -> MutexGuard<'_, Book<'i>> {
+        // A worker that panicked takes the whole scope with it.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the workers that are wanted and not there yet.
+    fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        loop {
+            let index = {
+                let mut book = self.lock();
+                if book.no_more || book.workers >= book.climb.active() {
+                    return;
+                }
+                book.workers += 1;
+                book.workers - 1
+            };
+            let hired = thread::Builder::new().spawn_scoped(scope, move || self.work(scope, index));
+            if hired.is_err() {
+                // No thread to be had: those that are there do it.
+                let mut book = self.lock();
+                book.workers -= 1;
+                book.climb = Climb::new(book.workers, book.workers);
+                return;
+            }
+        }
+    }
+
+    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) {
+        let team = self.team;
+        let mut engine = None;
+        while let Some((offset, len)) = self.next(index) {
+            if !team.watch.may_move(offset, len) {
+                self.done(offset, Moved::default(), Stopped::Forbidden, 0);
+                continue;
+            }
+            let (source, dest) = (team.source.clone(), team.dest.clone());
+            let job = Job { id: offset, source, dest, offset, len, zeros: team.zeros };
+            let engine = engine.get_or_insert_with(team.make);
+            let outcome = complete(engine.as_mut(), job).unwrap_or_else(|errno| Outcome {
+                id: offset,
+                moved: Moved::default(),
+                end: failed(FailedOn::Copy, errno),
+            });
+            if self.done(offset, outcome.moved, Stopped::End(outcome.end), len) {
+                self.hire(scope);
+            }
+        }
+    }
+
+    /// The next piece for this worker; waits while it is not wanted or too far ahead.
+    fn next(&self, index: usize) -> Option<(u64, u64)> {
+        let mut book = self.lock();
+        loop {
+            if book.no_more {
+                return None;
+            }
+            // Of those who wait the first goes on, or nobody would.
+            if index < book.climb.active() && book.done.len() < AHEAD {
+                break;
+            }
+            book = self.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
+        }
+        let piece = book.cut(self.team.piece);
+        book.advance(self.team.watch);
+        if book.no_more {
+            self.changed.notify_all();
+        }
+        piece
+    }
+
+    /// A piece has ended; whether another worker is wanted.
+    fn done(&self, offset: u64, moved: Moved, stopped: Stopped, len: u64) -> bool {
+        let mut book = self.lock();
+        let active = book.climb.active();
+        // Less was moved than asked for, whatever the engine says: nothing behind it counts.
+        let stopped = match stopped {
+            Stopped::End(End::Complete) if moved.total() < len => Stopped::End(failed(FailedOn::Copy, Errno::IO)),
+            stopped => stopped,
+        };
+        book.no_more |= stopped != Stopped::End(End::Complete);
+        let waited_for = offset == book.at || book.no_more;
+        let crowded = book.done.len() >= AHEAD;
+        book.done.insert(offset, (moved, stopped));
+        book.advance(self.team.watch);
+        let wanted = book.climb.moved(moved.total(), self.began.elapsed());
+        if (waited_for && crowded) || wanted > active || book.no_more {
+            self.changed.notify_all();
+        }
+        wanted > book.workers
+    }
+}
+
+impl Book<'_> {
+    /// Takes the next piece off the ranges. Holes on the way are done at once.
+    fn cut(&mut self, piece: u64) -> Option<(u64, u64)> {
+        loop {
+            if let Some((offset, len)) = self.left.take() {
+                // Up to the next multiple, so that a first odd piece sets the others right.
+                let first = (piece - offset % piece).min(len);
+                if first < len {
+                    self.left = Some((offset + first, len - first));
+                }
+                self.given = offset + first;
+                return Some((offset, first));
+            }
+            match self.ranges.next() {
+                None => {
+                    self.no_more = true;
+                    return None;
+                }
+                Some(Ok(Range::Data(offset, len))) => self.left = Some((offset, len)),
+                Some(Ok(Range::Hole(offset, len))) => {
+                    let moved = Moved { holes: len, ..Moved::default() };
+                    self.done.insert(offset, (moved, Stopped::End(End::Complete)));
+                    self.given = offset + len;
+                }
+                Some(Err(errno)) => {
+                    let end = failed(FailedOn::Read, errno);
+                    self.done.insert(self.given, (Moved::default(), Stopped::End(end)));
+                    self.no_more = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Lets the prefix grow over everything that is done right behind it.
+    fn advance(&mut self, watch: &dyn Watch) {
+        let mut grown = Moved::default();
+        while self.stopped.is_none()
+            && let Some((moved, stopped)) = self.done.remove(&self.at)
+        {
+            grown += moved;
+            self.at += moved.total();
+            if stopped != Stopped::End(End::Complete) {
+                self.stopped = Some(stopped);
+                self.no_more = true;
+            }
+        }
+        if grown.total() > 0 {
+            self.moved += grown;
+            watch.advanced(self.at, grown);
+        }
+    }
+}

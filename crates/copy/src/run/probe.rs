@@ -1,0 +1,252 @@
+//! Facts about device, memory and page cache, as cheap as they come: /sys and /proc are read once for each device, and
+//! the memory again only after so many bytes.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use haul_sys::page_cache;
+use haul_sys::rustix::param::page_size;
+
+use super::data::DataJob;
+use crate::facts::{DeviceNumber, Inode, Kind, Surroundings};
+
+/// The free memory is looked up again after this many bytes were moved.
+const MEMORY_AGE: u64 = 128 << 20;
+
+/// What was found out, for all movers of a run.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    disks: Mutex<HashMap<DeviceNumber, Option<Disk>>>,
+    memory: Mutex<Option<(u64, Option<u64>)>>,
+    cores: Mutex<Option<usize>>,
+    moved: AtomicU64,
+    left_in_cache: AtomicU64,
+    at_once: AtomicUsize,
+}
+
+/// A whole disk, whatever partition a filesystem is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Disk {
+    path: PathBuf,
+    /// `None`: it does not say, or says nothing that can be believed.
+    rotational: Option<bool>,
+}
+
+impl Probe {
+    /// Everything about two open files of which the source is regular.
+    pub(super) fn look(&self, job: &DataJob<'_>) -> Surroundings {
+        let size = job.source_inode.size;
+        let pages = page_cache::cached_pages(job.source.as_fd(), 0, size).ok();
+        let source = self.disk(job.source_inode.id.device());
+        let dest = match job.dest_inode.kind {
+            Kind::BlockDevice => self.disk(job.dest_inode.node),
+            _ => self.disk(job.dest_inode.id.device()),
+        };
+        let rotational = |disk: &Option<Disk>| disk.as_ref().and_then(|disk| disk.rotational);
+        Surroundings {
+            cached: pages.map(|pages| pages.saturating_mul(page_size() as u64).min(size)),
+            memory: self.memory(),
+            left_in_cache: self.left_in_cache.load(Ordering::Relaxed),
+            same_device: source.as_ref().zip(dest.as_ref()).map(|(source, dest)| source.path == dest.path),
+            rotational: match (rotational(&source), rotational(&dest)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            },
+            cores: self.cores(),
+            at_once: self.at_once.load(Ordering::Relaxed).max(1),
+        }
+    }
+
+    /// A large file begins; whether files are large is for the caller to say, and to end it.
+    pub(super) fn begin(&self) {
+        self.at_once.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It ended, so many bytes were moved, and so many of them were left in the page cache.
+    pub(super) fn end(&self, moved: u64, left_in_cache: u64) {
+        self.at_once.fetch_sub(1, Ordering::Relaxed);
+        self.moved.fetch_add(moved, Ordering::Relaxed);
+        self.left_in_cache.fetch_add(left_in_cache, Ordering::Relaxed);
+    }
+
+    fn memory(&self) -> Option<u64> {
+        let moved = self.moved.load(Ordering::Relaxed);
+        let mut known = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match *known {
+            Some((then, memory)) if moved - then < MEMORY_AGE => memory,
+            _ => {
+                let memory = available_memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
+                *known = Some((moved, memory));
+                memory
+            }
+        }
+    }
+
+    fn cores(&self) -> usize {
+        let mut known = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
+        // Heeds the affinity mask and the quotas of control groups.
+        *known.get_or_insert_with(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    fn disk(&self, device: DeviceNumber) -> Option<Disk> {
+        let mut known = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(device).or_insert_with(|| find_disk(Path::new("/sys"), device)).clone()
+    }
+}
+
+/// Whether not a single page of a range of a regular file is in the page cache.
+pub(super) fn is_cold(source: &std::os::fd::OwnedFd, offset: u64, len: u64) -> bool {
+    page_cache::cached_pages(source.as_fd(), offset, len).is_ok_and(|pages| pages == 0)
+}
+
+/// The disk below a filesystem or partition. `None` for filesystems without one device (btrfs, tmpfs, network).
+fn find_disk(sys: &Path, device: DeviceNumber) -> Option<Disk> {
+    if device.major == 0 {
+        return None;
+    }
+    let link = sys.join(format!("dev/block/{}:{}", device.major, device.minor));
+    let mut path = fs::canonicalize(link).ok()?;
+    if path.join("partition").exists() {
+        path.pop();
+    }
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    // Virtual disks say what their driver was born with: virtio says rotational on any store; loop and network devices
+    // know nothing of what is below.
+    let believable =
+        !["vd", "xvd", "loop", "nbd", "rbd", "zram", "dm-", "md"].iter().any(|kind| name.starts_with(kind));
+    let said = fs::read_to_string(path.join("queue/rotational")).ok();
+    let rotational = match said.as_deref().map(str::trim) {
+        Some("0") if believable => Some(false),
+        Some("1") if believable => Some(true),
+        _ => None,
+    };
+    Some(Disk { path, rotational })
+}
+
+/// What /proc/meminfo calls available, or less where a control group allows less.
+fn available_memory(proc: &Path, cgroup: &Path) -> Option<u64> {
+    let meminfo = fs::read_to_string(proc.join("meminfo")).ok()?;
+    let available = field(&meminfo, "MemAvailable:")?.checked_mul(1024)?;
+    let groups = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+    Some(groups.lines().filter_map(|line| group_memory(cgroup, line)).fold(available, u64::min))
+}
+
+/// What a line of /proc/self/cgroup still allows: the least of the group and those above it.
+fn group_memory(cgroup: &Path, line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+    let (root, files) = match controllers {
+        "" => (cgroup.to_owned(), [("memory.max", "memory.current"), ("memory.high", "memory.current")]),
+        list if list.split(',').any(|name| name == "memory") => {
+            let files = ("memory.limit_in_bytes", "memory.usage_in_bytes");
+            (cgroup.join("memory"), [files, files])
+        }
+        _ => return None,
+    };
+    let mut least = None;
+    let mut dir = root.join(group);
+    while dir.starts_with(&root) {
+        for (limit, usage) in files {
+            let room = room_in(&dir, limit, usage);
+            least = [least, room].into_iter().flatten().min();
+        }
+        dir.pop();
+    }
+    least
+}
+
+/// The room below one limit. Pages of files count as room, since they can go.
+fn room_in(dir: &Path, limit: &str, usage: &str) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+    let (limit, usage) = (number(limit)?, number(usage)?);
+    let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
+    let files = ["inactive_file", "active_file"].iter().filter_map(|name| field(&stat, name)).sum::<u64>();
+    Some(limit.saturating_sub(usage.saturating_sub(files)))
+}
+
+/// The number after the name that begins a line.
+fn field(table: &str, name: &str) -> Option<u64> {
+    let mut lines = table.lines().map(str::split_whitespace);
+    lines.find_map(|mut words| if words.next() == Some(name) { words.next()?.parse().ok() } else { None })
+}
+
+/// Whether this file is worth the questions.
+pub(super) fn is_worth_it(source: &Inode, dest: &Inode, from: u64) -> bool {
+    source.kind == Kind::Regular && matches!(dest.kind, Kind::Regular | Kind::BlockDevice) && source.size >= from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("haul-probe-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_least_limit_above_the_process_counts_and_pages_of_files_are_room() {
+        let root = tree(
+            "memory",
+            &[
+                ("proc/meminfo", "MemTotal: 9000000 kB\nMemAvailable:    4000000 kB\n"),
+                ("proc/self/cgroup", "3:cpu:/x\n0::/a/b\n"),
+                ("cg/a/memory.max", "max\n"),
+                ("cg/a/memory.high", "1000000\n"),
+                ("cg/a/memory.current", "700000\n"),
+                ("cg/a/memory.stat", "anon 1\ninactive_file 100000\nactive_file 50000\n"),
+                ("cg/a/b/memory.max", "800000\n"),
+                ("cg/a/b/memory.current", "100000\n"),
+            ],
+        );
+        let found = available_memory(&root.join("proc"), &root.join("cg"));
+        fs::write(root.join("proc/self/cgroup"), "0::/\n").unwrap();
+        let free = available_memory(&root.join("proc"), &root.join("cg"));
+        fs::write(root.join("proc/self/cgroup"), "4:memory:/job\n").unwrap();
+        fs::create_dir_all(root.join("cg/memory/job")).unwrap();
+        fs::write(root.join("cg/memory/job/memory.limit_in_bytes"), "5000\n").unwrap();
+        fs::write(root.join("cg/memory/job/memory.usage_in_bytes"), "2000\n").unwrap();
+        let old = available_memory(&root.join("proc"), &root.join("cg"));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, Some(1_000_000 - (700_000 - 150_000)));
+        assert_eq!(free, Some(4_000_000 * 1024));
+        assert_eq!(old, Some(3000));
+    }
+
+    #[test]
+    fn a_partition_is_its_disk_and_a_virtual_disk_is_not_believed() {
+        let root = tree(
+            "disks",
+            &[
+                ("devices/sda/queue/rotational", "1\n"),
+                ("devices/sda/sda1/partition", "1\n"),
+                ("devices/nvme0n1/queue/rotational", "0\n"),
+                ("devices/vda/queue/rotational", "1\n"),
+            ],
+        );
+        fs::create_dir_all(root.join("dev/block")).unwrap();
+        for (number, device) in [("8:0", "sda"), ("8:1", "sda/sda1"), ("259:0", "nvme0n1"), ("254:0", "vda")] {
+            symlink(root.join("devices").join(device), root.join("dev/block").join(number)).unwrap();
+        }
+        let disk = |major, minor| find_disk(&root, DeviceNumber { major, minor });
+        let found = [disk(8, 0), disk(8, 1), disk(259, 0), disk(254, 0), disk(0, 42), disk(9, 9)];
+        fs::remove_dir_all(&root).unwrap();
+        let [whole, part, ssd, virtual_disk, none, unknown] = found;
+        assert_eq!(whole.as_ref().and_then(|disk| disk.rotational), Some(true));
+        assert_eq!(whole, part);
+        assert_eq!(ssd.and_then(|disk| disk.rotational), Some(false));
+        assert_eq!(virtual_disk.map(|disk| disk.rotational), Some(None));
+        assert_eq!((none, unknown), (None, None));
+    }
+}

@@ -1,0 +1,294 @@
+//! Several workers at one file: what counts is the exact contiguous prefix.
+
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_copy::engine::climb::Climb;
+use haul_copy::engine::parallel::{Ran, Range, Stopped, Team, Watch};
+use haul_copy::engine::wrap::{Fault, Faults, ShortCounts, Unruly};
+use haul_copy::engine::{End, Engine, FailedOn, Failure, Moved, Refusal, Side, Zeros};
+use haul_copy::plan::EngineName;
+use haul_copy::ranges::{Extent, Extents};
+use haul_sys::Errno;
+use haul_sys::kernel::{Linux, reopen_direct};
+use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted, sparse_file};
+
+use crate::harness::{MOVING, dest, engine, engine_on, source, suits};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Adds up what it is told, and says no from the n-th question on.
+struct Witness {
+    at: AtomicU64,
+    total: Mutex<Moved>,
+    questions_left: AtomicU64,
+}
+
+impl Witness {
+    fn new(questions: u64) -> Witness {
+        Witness { at: AtomicU64::new(0), total: Mutex::default(), questions_left: AtomicU64::new(questions) }
+    }
+}
+
+impl Watch for Witness {
+    fn may_move(&self, _: u64, len: u64) -> bool {
+        assert!(len > 0);
+        let left = &self.questions_left;
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn advanced(&self, to: u64, moved: Moved) {
+        let before = self.at.swap(to, Ordering::Relaxed);
+        assert_eq!(before + moved.total(), to, "in order and without gaps");
+        *self.total.lock().unwrap() += moved;
+    }
+}
+
+fn with_direct_fd(side: Side, write: bool) -> Side {
+    let fd = side.direct.map(|_| Arc::new(reopen_direct(side.as_fd(), write).unwrap()));
+    Side { direct_fd: fd, ..side }
+}
+
+/// Four workers move ranges; what they say of it is checked against what the witness heard.
+fn run_four(
+    make: &(dyn Fn() -> Box<dyn Engine> + Sync),
+    (source, dest): (&Side, &Side),
+    piece: u64,
+    ranges: Vec<Result<Range, Errno>>,
+    questions: u64,
+) -> Ran {
+    let witness = Witness::new(questions);
+    let climb = Climb::new(4, 4);
+    let team = Team { make, source, dest, zeros: Zeros::Write, piece, climb, watch: &witness };
+    let ran = team.run(0, &mut ranges.into_iter());
+    assert_eq!(ran.at, ran.moved.total(), "{ran:?}");
+    assert_eq!((witness.at.into_inner(), *witness.total.lock().unwrap()), (ran.at, ran.moved), "{ran:?}");
+    assert!(ran.workers <= 4);
+    ran
+}
+
+fn extents(source: &Side, size: u64) -> Vec<Result<Range, Errno>> {
+    let ranged = |extent| match extent {
+        Extent::Data { offset, len } => Range::Data(offset, len),
+        Extent::Hole { offset, len } => Range::Hole(offset, len),
+    };
+    Extents::new(&Linux, source.as_fd(), 0, size).map(|extent| extent.map(ranged)).collect()
+}
+
+#[test]
+fn every_engine_copies_with_four_workers() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        for size in [1, 4095, MIB - 1, MIB, MIB + 1, 9 * MIB + 777] {
+            create_painted(&a, size);
+            for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs) && *name != EngineName::Clone) {
+                for odd in [false, true] {
+                    // With odd pieces the engines meet heads and tails at every border.
+                    let piece = if odd { 300_001 } else { 256 * KIB };
+                    if odd && matches!(name, EngineName::Direct | EngineName::MappedDirect) {
+                        continue;
+                    }
+                    let sides = (with_direct_fd(source(&a), false), with_direct_fd(dest(&b), true));
+                    let all = vec![Ok(Range::Data(0, size))];
+                    let ran = run_four(&|| engine(name), (&sides.0, &sides.1), piece, all, u64::MAX);
+                    let context = format!("{name} on {} {size}: {ran:?}", fs.name());
+                    assert_eq!(
+                        (ran.at, ran.stopped, ran.beyond),
+                        (size, Stopped::End(End::Complete), false),
+                        "{context}"
+                    );
+                    assert_same_contents(&a, &b);
+                    fs::remove_file(&b).unwrap();
+                }
+            }
+            fs::remove_file(&a).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_and_short_spoken_kernel_loses_and_repeats_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        let size = 9 * MIB + 1234;
+        create_painted(&a, size);
+        for name in [EngineName::ReadWrite, EngineName::Direct, EngineName::MappedDirect, EngineName::Dontcache] {
+            for seed in 0..3 {
+                let sides = (with_direct_fd(source(&a), false), with_direct_fd(dest(&b), true));
+                let make = || engine_on(Unruly::new(seed, MIB), name);
+                let all = vec![Ok(Range::Data(0, size))];
+                let ran = run_four(&make, (&sides.0, &sides.1), MIB, all, u64::MAX);
+                assert_eq!((ran.at, ran.stopped), (size, Stopped::End(End::Complete)), "{name} with seed {seed}");
+                assert_same_contents(&a, &b);
+                fs::remove_file(&b).unwrap();
+            }
+        }
+        fs::remove_file(&a).unwrap();
+    }
+}
+
+#[test]
+fn a_fault_ends_the_prefix_at_its_exact_byte_and_the_first_of_two_counts() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    let size = 5 * MIB + 777;
+    create_painted(&a, size);
+    let failure = Failure { on: FailedOn::Read, errno: Errno::IO };
+    let later = Failure { on: FailedOn::Write, errno: Errno::NOSPC };
+    let (from, all) = (source(&a), vec![Ok(Range::Data(0, size))]);
+    for at in [0, 1, 65_535, 65_536, 65_537, MIB + 3, 5 * MIB + 776] {
+        for fault in [Fault::Fail(failure), Fault::Refuse(Refusal::NoProgress)] {
+            for seed in 0..4 {
+                let make = || -> Box<dyn Engine> {
+                    let short = ShortCounts::new(engine(EngineName::ReadWrite), seed, 40_000);
+                    let second = Faults::new(Box::new(short), at + 70_000, Fault::Fail(later));
+                    Box::new(Faults::new(Box::new(second), at, fault))
+                };
+                let ran = run_four(&make, (&from, &dest(&b)), 64 * KIB, all.clone(), u64::MAX);
+                assert_eq!((ran.at, ran.stopped), (at, Stopped::End(fault.into())), "at {at}: {ran:?}");
+                assert!(fs::read(&b).unwrap()[..at as usize] == painted(at as usize));
+                assert!(ran.beyond || fs::metadata(&b).unwrap().len() <= at, "{ran:?}");
+                fs::remove_file(&b).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_refusal_the_next_team_goes_on_at_the_exact_byte() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    let size = 3 * MIB + 17;
+    create_painted(&a, size);
+    let (from, to) = (source(&a), dest(&b));
+    let make = || -> Box<dyn Engine> {
+        Box::new(Faults::new(engine(EngineName::CopyRange), MIB + 99, Fault::Refuse(Refusal::NoProgress)))
+    };
+    let ran = run_four(&make, (&from, &to), 64 * KIB, vec![Ok(Range::Data(0, size))], u64::MAX);
+    assert_eq!(ran.at, MIB + 99);
+    let make = || engine(EngineName::ReadWrite);
+    let watch = Witness::new(u64::MAX);
+    watch.at.store(ran.at, Ordering::Relaxed);
+    let climb = Climb::new(3, 3);
+    let team =
+        Team { make: &make, source: &from, dest: &to, zeros: Zeros::Write, piece: 64 * KIB, climb, watch: &watch };
+    let ran = team.run(ran.at, &mut vec![Ok(Range::Data(ran.at, size - ran.at))].into_iter());
+    assert_eq!((ran.at, ran.stopped), (size, Stopped::End(End::Complete)));
+    assert_same_contents(&a, &b);
+}
+
+#[test]
+fn a_source_that_shrank_ends_where_it_ends_whatever_was_in_flight() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        for real in [0, 1, 100_001, MIB, 2 * MIB - 1] {
+            create_painted(&a, 4 * MIB);
+            let from = with_direct_fd(source(&a), false);
+            OpenOptions::new().write(true).open(&a).unwrap().set_len(real).unwrap();
+            for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs) && *name != EngineName::Clone) {
+                let to = with_direct_fd(dest(&b), true);
+                let all = vec![Ok(Range::Data(0, 4 * MIB))];
+                let ran = run_four(&|| engine(name), (&from, &to), 64 * KIB, all, u64::MAX);
+                assert_eq!((ran.at, ran.stopped), (real, Stopped::End(End::SourceEnd)), "{name} on {}", fs.name());
+                assert_same_contents(&a, &b);
+                fs::remove_file(&b).unwrap();
+            }
+            fs::remove_file(&a).unwrap();
+        }
+    }
+}
+
+#[test]
+fn holes_are_counted_in_the_prefix_and_stay_holes() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in Fs::ALL {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        let size = 64 * MIB + 5;
+        let data: Vec<(u64, u64)> = (1..100).map(|n| (n * 640 * KIB, 64 * KIB)).collect();
+        sparse_file(&a, size, &data);
+        let (from, to) = (source(&a), dest(&b));
+        let ran = run_four(&|| engine(EngineName::ReadWrite), (&from, &to), MIB, extents(&from, size), u64::MAX);
+        assert_eq!((ran.at, ran.stopped), (size, Stopped::End(End::Complete)), "{}", fs.name());
+        haul_sys::rustix::fs::ftruncate(&to.fd, size).unwrap();
+        assert_same_contents(&a, &b);
+        assert!(ran.moved.holes >= 50 * MIB, "{ran:?}");
+        assert_eq!(haul_testbed::data_extents(&fs::File::open(&b).unwrap()).len(), data.len(), "{}", fs.name());
+    }
+}
+
+#[test]
+fn an_error_of_the_search_for_holes_ends_the_prefix_where_the_search_stood() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, MIB);
+    let ranges = vec![Ok(Range::Data(0, 300_000)), Ok(Range::Hole(300_000, 1000)), Err(Errno::IO)];
+    let ran = run_four(&|| engine(EngineName::ReadWrite), (&source(&a), &dest(&b)), 64 * KIB, ranges, u64::MAX);
+    let failure = Failure { on: FailedOn::Read, errno: Errno::IO };
+    assert_eq!((ran.at, ran.stopped), (301_000, Stopped::End(End::Failed(failure))));
+    assert_eq!(ran.moved, Moved { written: 300_000, holes: 1000, ..Moved::default() });
+}
+
+#[test]
+fn a_watch_that_says_no_stops_all_workers() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    create_painted(&a, 4 * MIB);
+    for questions in [0, 1, 5, 63] {
+        let all = vec![Ok(Range::Data(0, 4 * MIB))];
+        let make = || engine(EngineName::ReadWrite);
+        let ran = run_four(&make, (&source(&a), &dest(&b)), 64 * KIB, all, questions);
+        assert_eq!(ran.stopped, Stopped::Forbidden, "{questions}");
+        assert!(ran.at <= questions * 64 * KIB, "{ran:?}");
+        assert!(fs::read(&b).unwrap()[..ran.at as usize] == painted(ran.at as usize));
+        fs::remove_file(&b).unwrap();
+    }
+}
+
+#[test]
+fn an_engine_that_says_complete_too_early_is_found_out() {
+    struct Liar;
+    impl Engine for Liar {
+        fn caps(&self) -> haul_copy::engine::Caps {
+            engine(EngineName::ReadWrite).caps()
+        }
+        fn submit(&mut self, job: haul_copy::engine::Job) -> haul_copy::engine::Submitted {
+            let moved = Moved { written: job.len - 1, ..Moved::default() };
+            haul_copy::engine::Submitted::Done(haul_copy::engine::Outcome { id: job.id, moved, end: End::Complete })
+        }
+    }
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    create_painted(dir.join("a"), MIB);
+    let all = vec![Ok(Range::Data(0, MIB))];
+    let ran = run_four(&|| Box::new(Liar), (&source(dir.join("a")), &dest(dir.join("b"))), 64 * KIB, all, u64::MAX);
+    assert!(matches!(ran.stopped, Stopped::End(End::Failed(_))), "{ran:?}");
+}
+
+#[test]
+fn thousands_of_holes_before_a_slow_piece_do_not_block_the_others_for_ever() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    let size = 20_000 * 4 * KIB;
+    create_painted(&a, size);
+    let ranges = (0..20_000u64)
+        .map(|n| Ok(if n % 2 == 0 { Range::Data(n * 4 * KIB, 4 * KIB) } else { Range::Hole(n * 4 * KIB, 4 * KIB) }))
+        .collect();
+    let ran = run_four(&|| engine(EngineName::ReadWrite), (&source(&a), &dest(&b)), MIB, ranges, u64::MAX);
+    assert_eq!((ran.at, ran.moved.holes, ran.stopped), (size, size / 2, Stopped::End(End::Complete)));
+}
