@@ -1,0 +1,179 @@
+//! Large and odd shapes with few descriptors and little memory, and the end of a run that is stopped.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use haul_testbed::{Bed, Fs};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::trees::{number, room};
+
+/// The program, with at most so many descriptors.
+fn with_descriptors(limit: u32, program: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")]).arg(program);
+    command
+}
+
+fn succeeds(command: &mut Command) {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn eight_threads_share_a_wide_directory_with_few_descriptors() {
+    let (room, program) = room();
+    let (source, dest) = (room.path().join("s"), room.path().join("d"));
+    fs::create_dir(&source).expect("a directory");
+    for number in 0..20_000 {
+        fs::write(source.join(number.to_string()), number.to_string()).expect("a file");
+    }
+    for limit in [64, 40, 24] {
+        succeeds(with_descriptors(limit, &program).args(["-a", "--jobs=8"]).args([&source, &dest]));
+        for number in 0..20_000 {
+            let text = fs::read_to_string(dest.join(number.to_string())).expect("it was copied");
+            assert_eq!(text, number.to_string());
+        }
+        fs::remove_dir_all(&dest).expect("the copy is removed");
+    }
+}
+
+const LEVELS: usize = 5000;
+
+/// A directory with some files beside the way down, which keep other threads busy at every level.
+fn make_chain(root: &Path) {
+    fs::create_dir(root).expect("a directory");
+    let mut dir = openat(CWD, root, OFlags::RDONLY, Mode::empty()).expect("it opens");
+    for level in 0..LEVELS {
+        for name in ["first", "down", "last", "side"] {
+            if name == "down" || (name == "side" && level % 10 == 0) {
+                mkdirat(&dir, name, Mode::from_raw_mode(0o755)).expect("a directory");
+                continue;
+            }
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = openat(&dir, name, flags, Mode::from_raw_mode(0o644)).expect("a file");
+            rustix::io::write(&file, level.to_string().as_bytes()).expect("it is written");
+        }
+        dir = down(&dir);
+    }
+}
+
+fn down(dir: &OwnedFd) -> OwnedFd {
+    openat(dir, "down", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).expect("the way down")
+}
+
+fn assert_chain(root: &Path) {
+    let mut dir = openat(CWD, root, OFlags::RDONLY, Mode::empty()).expect("it opens");
+    for level in 0..LEVELS {
+        for name in ["first", "last"] {
+            let file = openat(&dir, name, OFlags::RDONLY, Mode::empty()).expect("it was copied");
+            let mut text = [0; 8];
+            let count = rustix::io::read(&file, &mut text).expect("it is read");
+            assert_eq!(&text[..count], level.to_string().as_bytes());
+        }
+        openat(&dir, "side", OFlags::RDONLY, Mode::empty()).expect("it was copied");
+        dir = down(&dir);
+    }
+}
+
+#[test]
+fn eight_threads_go_down_a_deep_tree_with_few_descriptors() {
+    let (room, program) = room();
+    let (source, dest) = (room.path().join("s"), room.path().join("d"));
+    make_chain(&source);
+    for limit in [64, 40, 24] {
+        succeeds(with_descriptors(limit, &program).args(["-a", "--jobs=8"]).args([&source, &dest]));
+        assert_chain(&dest);
+        // The standard library gives up at PATH_MAX.
+        succeeds(Command::new("rm").arg("-rf").arg(&dest));
+    }
+    succeeds(Command::new("rm").arg("-rf").arg(&source));
+}
+
+/// Waits for a child and returns the most memory that it had resident, in KiB.
+fn peak(mut child: Child) -> u64 {
+    let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).expect("the child is there");
+    let status = format!("/proc/{}/status", child.id());
+    let mut most = 0;
+    // The figure only rises, so that all but the last moment is seen.
+    let often = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    while poll(&mut [PollFd::new(&handle.as_fd(), PollFlags::IN)], Some(&often)).expect("poll works") == 0 {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        most = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(most);
+    }
+    assert!(child.wait().expect("the child is ours").success());
+    most
+}
+
+fn entries(root: &Path, count: u64, in_one: u64) {
+    for number in 0..count {
+        let dir = root.join((number / in_one / 20).to_string()).join((number / in_one).to_string());
+        if number % in_one == 0 {
+            fs::create_dir_all(&dir).expect("a directory");
+        }
+        File::create(dir.join(format!("a-file-{number}"))).expect("a file");
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_the_tree() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(disk) = bed.mount(Fs::Tmpfs) else { return };
+    let (_room, program) = room();
+    let most = number("HAUL_STRESS_ENTRIES", 200_000);
+    // All in one directory, and in many.
+    for in_one in [u64::MAX / 40, 100] {
+        let peaks = [most / 4, most].map(|count| {
+            let (source, dest) = (disk.join("s"), disk.join("d"));
+            entries(&source, count, in_one);
+            let mut command = Command::new(&program);
+            // Verbose, so that messages have to wait for their turn.
+            command.args(["-rv", "--jobs=4"]).args([&source, &dest]).stdout(Stdio::null());
+            let peak = peak(command.spawn().expect("it starts"));
+            let mut count = Command::new("sh");
+            count.args(["-c", "test $(find \"$0\" | wc -l) = $(find \"$1\" | wc -l)"]).args([&source, &dest]);
+            succeeds(&mut count);
+            succeeds(Command::new("rm").arg("-rf").args([&source, &dest]));
+            peak
+        });
+        println!("{} and {most} entries: {peaks:?} KiB", most / 4);
+        assert!(peaks[1] < 64 << 10 && peaks[1] < peaks[0] + (12 << 10), "{peaks:?} KiB");
+    }
+}
+
+#[test]
+fn a_tree_that_is_interrupted_has_no_half_files_and_the_status_names_the_signal() {
+    let (room, program) = room();
+    let source = room.path().join("s");
+    for dir in 0..20 {
+        let dir = source.join(dir.to_string());
+        fs::create_dir_all(&dir).expect("a directory");
+        for file in 0..10 {
+            haul_testbed::create_painted(dir.join(file.to_string()), 1 << 20);
+        }
+    }
+    for round in 0..10 {
+        let dest = room.path().join(round.to_string());
+        let mut command = Command::new(&program);
+        command.args(["-rv", "--jobs=8", "--engine=read-write", "--buffer-size=4K"]).args([&source, &dest]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        // When it says something, it is in the middle.
+        let mut out = child.stdout.take().expect("it is piped");
+        std::io::Read::read_exact(&mut out, &mut [0; 8]).expect("it says something");
+        kill_process(Pid::from_child(&child), Signal::INT).expect("the process is there");
+        std::io::copy(&mut out, &mut std::io::sink()).expect("it is read");
+        let status = child.wait().expect("the child is ours");
+        assert!(status.code() == Some(130) || status.success(), "{status}");
+        for dir in fs::read_dir(&dest).expect("it is there").map(Result::unwrap) {
+            for file in fs::read_dir(dir.path()).expect("it is there").map(Result::unwrap) {
+                assert_eq!(file.metadata().expect("it is there").len(), 1 << 20, "{:?}", file.path());
+            }
+        }
+        fs::remove_dir_all(&dest).expect("the copy is removed");
+    }
+}
