@@ -77,7 +77,7 @@ pub struct DataReport<'a> {
     pub dest: &'a Path,
     /// Why this order of engines.
     pub reasons: &'a [&'static str],
-    /// Every engine that was tried, in order.
+    /// Every engine that was tried, in order, after those that are known from other files to refuse.
     pub tried: &'a [Tried],
     /// How holes were looked for.
     pub holes: HoleSearch,

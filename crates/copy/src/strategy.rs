@@ -48,6 +48,8 @@ pub enum Ranges {
 pub struct Steps {
     /// Engines in the order in which they are tried. Each goes on where the one before refused.
     pub engines: Vec<EngineName>,
+    /// Engines that would have been tried before them, but are known to refuse.
+    pub passed_over: Vec<EngineName>,
     /// Nothing else may be tried: a refusal of the last engine fails the file.
     pub strict: bool,
     /// Which bytes to ask for.
@@ -97,6 +99,7 @@ const SMALL: u64 = 64 << 10;
 pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
     let mut steps = Steps {
         engines: Vec::with_capacity(3),
+        passed_over: Vec::new(),
         strict: false,
         ranges: Ranges::Whole,
         find_zeros: false,
@@ -176,6 +179,7 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     } else if plan.reflink == Reflink::Never {
         steps.reasons.push("--reflink=never: copying inside the kernel could share extents");
     } else if facts.clone_is_known_to_fail {
+        steps.passed_over.push(EngineName::Clone);
         steps.reasons.push("these filesystems do not share extents");
     } else {
         // Also where the device numbers differ: the subvolumes of a btrfs have different ones.
@@ -187,7 +191,9 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.reasons.push("sparse: read and write beat copy_file_range on many small extents");
     } else if may_share && facts.size < SMALL {
         steps.reasons.push("small: one read and one write are the quickest");
-    } else if may_share && !facts.copy_range_is_known_to_fail && !is_cold(facts) {
+    } else if may_share && facts.copy_range_is_known_to_fail {
+        steps.passed_over.push(EngineName::CopyRange);
+    } else if may_share && !is_cold(facts) {
         steps.engines.push(EngineName::CopyRange);
         steps.reasons.push("through the page cache, the kernel copies without a detour through this process");
     }

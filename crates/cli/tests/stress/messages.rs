@@ -52,7 +52,7 @@ fn copy(root: &Path, program: &Path, options: &[&str], jobs: u32, prepare: impl 
 fn same_messages(what: &[&str], hard_links: bool, prepare: impl Fn(&Path)) {
     let (room, program) = room();
     let first = number("HAUL_STRESS_SEED", 1);
-    for seed in first..first + number("HAUL_STRESS_CASES", 8) {
+    for seed in first..first + number("HAUL_STRESS_CASES", 4) {
         let root = room.path().join(seed.to_string());
         fs::create_dir(&root).expect("a directory");
         chown(&root, Some(USER), Some(USER)).expect("it is given away");

@@ -1,7 +1,7 @@
 //! Moves the data of one open file: runs the steps that the strategy chose, each engine from the exact byte where the
 //! one before refused.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ const COLD_WINDOW: u64 = 8 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// What filesystem pairs cannot do.
-    cannot: Mutex<HashSet<(EngineName, DeviceNumber, DeviceNumber)>>,
+    cannot: Mutex<HashMap<(EngineName, DeviceNumber, DeviceNumber), Refusal>>,
     probe: Probe,
 }
 
@@ -141,11 +141,16 @@ impl Mover {
             entry.refusals += u64::from(tried.refused.is_some());
             self.learn(job, tried);
         }
+        let mut tried = Vec::new();
+        if session.observer.in_order() {
+            tried = self.known_refusals(job, &steps);
+        }
+        tried.extend_from_slice(&moving.tried);
         session.observer.event(&Event::DataDone(&DataReport {
             source: job.source_path,
             dest: job.dest_path,
             reasons: &steps.reasons,
-            tried: &moving.tried,
+            tried: &tried,
             holes: hole_search(&steps),
             moved: moving.moved,
             workers: moving.workers,
@@ -161,7 +166,7 @@ impl Mover {
         let (source, dest) = (job.source_inode, job.dest_inode);
         let pair = (source.id.device(), dest.id.device());
         let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
-        let cannot = |engine| known.contains(&(engine, pair.0, pair.1));
+        let cannot = |engine| known.contains_key(&(engine, pair.0, pair.1));
         DataFacts {
             source: source.kind,
             dest: dest.kind,
@@ -178,16 +183,27 @@ impl Mover {
         }
     }
 
+    /// What engines would have said that were not asked again. Each thread learns for itself when it needs not ask, and
+    /// what is told must not depend on that.
+    fn known_refusals(&self, job: &DataJob<'_>, steps: &Steps) -> Vec<Tried> {
+        let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
+        let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |engine: &EngineName| {
+            let refusal = known.get(&(*engine, pair.0, pair.1))?;
+            Some(Tried { engine: *engine, moved: Moved::default(), refused: Some(*refusal) })
+        };
+        steps.passed_over.iter().filter_map(refused).collect()
+    }
+
     /// Remembers refusals that concern the two filesystems and not just these two files.
     fn learn(&mut self, job: &DataJob<'_>, tried: &Tried) {
-        let of_filesystems = matches!(
-            tried.refused,
-            Some(Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS))
-        );
+        let Some(refusal) = tried.refused else { return };
+        let of_filesystems =
+            matches!(refusal, Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS));
         if of_filesystems && matches!(tried.engine, EngineName::Clone | EngineName::CopyRange) {
             let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
             let mut known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
-            known.insert((tried.engine, pair.0, pair.1));
+            known.insert((tried.engine, pair.0, pair.1), refusal);
         }
     }
 
