@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::{Dereference, Destination, Overwrite, Plan, Preserve};
+use haul_copy::plan::{Dereference, Destination, EngineChoice, EngineName, Overwrite, Plan, Preserve};
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
 use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 
@@ -283,5 +283,72 @@ fn a_directory_that_is_mounted_in_itself_is_refused_by_every_thread() {
             support::copy(&Plan { jobs: Some(4), ..plan(&source, &dest) }, &Cancel::default(), |_| {});
         assert!(summary.failed && problems.len() == 1, "{problems:?}");
         assert!(!dest.join("a/b/c/loop").exists());
+    }
+}
+
+#[test]
+fn two_names_of_one_file_at_the_destination_are_written_in_the_order_of_one_thread() {
+    let s = scene();
+    for name in ["a", "b"] {
+        three_files(&s.source.join(name).join("sub"));
+        fs::write(s.source.join(name).join("f"), format!("from {name}, {}", name.repeat(5000))).unwrap();
+    }
+    let copied = |jobs: usize, number: usize| {
+        let dest = s.dest.with_extension(format!("{jobs}-{number}"));
+        fs::create_dir_all(dest.join("a")).unwrap();
+        fs::create_dir(dest.join("b")).unwrap();
+        fs::write(dest.join("a/f"), "old").unwrap();
+        fs::hard_link(dest.join("a/f"), dest.join("b/f")).unwrap();
+        let plan = Plan { preserve: Preserve::default(), jobs: Some(jobs), ..plan(&s.source, &dest) };
+        let (summary, problems) = support::copy(&plan, &Cancel::default(), |_| {});
+        assert!(!summary.failed, "{problems:?}");
+        assert_eq!(inode(&dest.join("a/f")), inode(&dest.join("b/f")));
+        fs::read_to_string(dest.join("a/f")).unwrap()
+    };
+    let serial = copied(1, 0);
+    for number in 0..30 {
+        assert!(serial == copied(8, number), "not as with one thread");
+    }
+}
+
+#[test]
+fn a_run_of_many_threads_that_is_cancelled_ends_at_once_and_leaves_no_half_file() {
+    const LEN: u64 = 1 << 20;
+    let s = scene();
+    for dir in 0..8 {
+        let dir = s.source.join(dir.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..8 {
+            haul_testbed::create_painted(dir.join(file.to_string()), LEN);
+        }
+    }
+    for round in 0..20 {
+        let dest = s.dest.with_extension(round.to_string());
+        let cancel = Cancel::default();
+        let plan = Plan {
+            jobs: Some(8),
+            engine: EngineChoice::Only(EngineName::ReadWrite),
+            buffer_size: Some(4096),
+            ..plan(&s.source, &dest)
+        };
+        let mut left = 3 * round;
+        let (summary, problems) = support::copy(&plan, &cancel, |event| {
+            if let Event::Copying { .. } = event {
+                match left {
+                    0 => cancel.cancel(),
+                    _ => left -= 1,
+                }
+            }
+        });
+        assert!(summary.cancelled && problems.is_empty(), "{problems:?}");
+        let mut files = 0;
+        for dir in fs::read_dir(&dest).into_iter().flatten().map(Result::unwrap) {
+            for file in fs::read_dir(dir.path()).unwrap().map(Result::unwrap) {
+                assert_eq!(file.metadata().unwrap().len(), LEN, "{:?}", file.path());
+                files += 1;
+            }
+        }
+        // Later events may wait for their turn until everything is copied; the first one comes at once.
+        assert!(round > 0 || files == 0, "it went on: {files} files");
     }
 }
