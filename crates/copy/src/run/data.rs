@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux, reopen_direct};
-use haul_sys::rustix::fs::{self, SeekFrom, ftruncate};
+use haul_sys::rustix::fs::ftruncate;
 
 use super::Session;
 use super::behind::Behind;
+use super::made_up::{has_offsets, is_kept_somewhere, is_made_up};
 use super::paced::{CANCELLED, Paced};
 use super::probe::{self, Probe};
 use super::readahead::ReadAhead;
@@ -677,40 +678,4 @@ fn hole_search(steps: &Steps) -> HoleSearch {
 /// Holes are looked for in blocks of the destination, within what makes sense.
 fn hole_block(block: u32) -> u32 {
     block.clamp(512, 64 << 10).next_power_of_two()
-}
-
-fn has_offsets(fd: &OwnedFd, inode: &Inode) -> bool {
-    match inode.kind {
-        // Of the made-up ones some have none (/proc/kmsg, trace_pipe).
-        Kind::Regular if is_kept_somewhere(inode) => true,
-        Kind::Regular | Kind::BlockDevice => fs::seek(fd, SeekFrom::Current(0)).is_ok(),
-        _ => false,
-    }
-}
-
-/// Whether a file is certainly no made-up one: it has blocks, or a time at which it was made, which those do not tell.
-fn is_kept_somewhere(inode: &Inode) -> bool {
-    inode.allocated > 0 || inode.born.is_some()
-}
-
-/// Filesystems that make up their files while they are read, whose sizes are 0 or one page whatever is in them.
-const MADE_UP: [u64; 9] = [
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x6367_7270, // cgroup2
-    0x0027_e0eb, // cgroup
-    0x6265_6570, // configfs
-    0x7363_6673, // securityfs
-    0xf97c_ff8c, // selinuxfs
-];
-
-fn is_made_up(fd: &OwnedFd, inode: &Inode) -> bool {
-    // No statfs for each ordinary file.
-    if is_kept_somewhere(inode) {
-        return false;
-    }
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    fs::fstatfs(fd).is_ok_and(|stat| MADE_UP.contains(&(stat.f_type as u64)))
 }

@@ -10,6 +10,7 @@ mod existing;
 mod keep;
 mod link_table;
 mod links;
+mod made_up;
 mod operands;
 mod paced;
 mod parents;
