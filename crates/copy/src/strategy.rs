@@ -264,7 +264,8 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     if steps.preallocate {
         steps.reasons.push("--preallocate: the space is allocated first");
     }
-    let plain = facts.source == Kind::Regular && steps.ranges == Ranges::Whole;
+    // Whoever names an engine wants to see that engine, and says himself whether to read ahead of it.
+    let plain = facts.source == Kind::Regular && steps.ranges == Ranges::Whole && plan.engine == EngineChoice::Auto;
     let Some(around) = &facts.around else {
         // Not asked whether it is cold: to say so of pages that are there costs little.
         steps.read_ahead = plain && facts.size >= READ_AHEAD && facts.size < WORTH_ASKING;
