@@ -69,6 +69,17 @@ impl<'a> Extents<'a> {
                 Found::Nothing => {
                     // Either a hole up to the end, or the file ends before this place by now.
                     let end = self.kernel.size(self.file)?.min(self.size);
+                    // It may have shrunk and grown again between the two questions: a hole is one only if nothing has
+                    // come to stand there.
+                    if end > at
+                        && let Found::At(data) = seek(|| self.kernel.seek_data(self.file, at))?
+                    {
+                        if data > at {
+                            self.data = Some(data);
+                            return Ok(self.hole_to(data));
+                        }
+                        return Ok(self.data_to((at / GRAIN + 1).saturating_mul(GRAIN)));
+                    }
                     self.size = end;
                     return Ok(self.hole_to(end));
                 }

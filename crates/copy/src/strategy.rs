@@ -1,5 +1,6 @@
 //! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or globals.
 
+use crate::events::HoleSearch;
 use crate::facts::{Kind, Surroundings};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse};
 
@@ -69,6 +70,18 @@ pub struct Steps {
     pub send_dest: bool,
     /// Why, for `--explain`.
     pub reasons: Vec<&'static str>,
+}
+
+impl Steps {
+    /// How holes are looked for, in the words of the report.
+    pub fn hole_search(&self) -> HoleSearch {
+        match (self.ranges == Ranges::Extents, self.find_zeros) {
+            (false, false) => HoleSearch::None,
+            (true, false) => HoleSearch::Seek,
+            (false, true) => HoleSearch::Zeros,
+            (true, true) => HoleSearch::SeekAndZeros,
+        }
+    }
 }
 
 /// How many workers move the ranges of one file, each with an engine of its own.

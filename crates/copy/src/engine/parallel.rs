@@ -102,14 +102,18 @@ impl Team<'_> {
             desk.work(scope, 0);
         });
         let book = desk.book.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ran {
-            at: book.at,
-            moved: book.moved,
-            stopped: book.stopped.unwrap_or(Stopped::End(End::Complete)),
-            workers: book.workers,
-            beyond: !book.done.is_empty(),
+        let mut stopped = book.stopped.unwrap_or(Stopped::End(End::Complete));
+        // An error behind a refusal is as final as any: the next engine must not try that place again.
+        let failure = book.done.values().map(|(_, stopped)| *stopped).find(|stopped| is_failure(*stopped));
+        if let (Stopped::End(End::Refused(_)), Some(failure)) = (stopped, failure) {
+            stopped = failure;
         }
+        Ran { at: book.at, moved: book.moved, stopped, workers: book.workers, beyond: !book.done.is_empty() }
     }
+}
+
+fn is_failure(stopped: Stopped) -> bool {
+    matches!(stopped, Stopped::End(End::Failed(_)))
 }
 
 /// Where the workers meet.
@@ -169,6 +173,7 @@ impl<'i> Desk<'_, 'i> {
 
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) {
         let team = self.team;
+        let _alarm = Alarm(self);
         let mut engine = None;
         while let Some((offset, len)) = self.next(index) {
             if !team.watch.may_move(offset, len) {
@@ -229,6 +234,18 @@ impl<'i> Desk<'_, 'i> {
             self.changed.notify_all();
         }
         wanted > book.workers
+    }
+}
+
+/// Lets the others stop when a worker panics: nobody will do its piece. The scope of the threads passes the panic on.
+struct Alarm<'d, 'a, 'i>(&'d Desk<'a, 'i>);
+
+impl Drop for Alarm<'_, '_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().no_more = true;
+            self.0.changed.notify_all();
+        }
     }
 }
 

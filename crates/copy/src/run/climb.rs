@@ -27,6 +27,13 @@ impl Climb {
         Climb { fixed: true, ..Climb::new(level, level) }
     }
 
+    /// Begins anew from the lowest level, unless the user said which to keep.
+    pub fn start_low(&mut self) {
+        if !self.fixed {
+            *self = Climb::new(1, self.most);
+        }
+    }
+
     /// The highest level.
     pub fn most(&self) -> usize {
         self.most
@@ -123,6 +130,14 @@ mod tests {
     fn it_comes_down_from_a_start_that_was_too_high() {
         let found = levels(Climb::new(8, 16), 400, |level| 1.0 / level as f64);
         assert!(share_at(&found[200..], |level| level <= 2) > 0.8, "{found:?}");
+    }
+
+    #[test]
+    fn a_low_start_is_for_those_that_climb() {
+        let (mut free, mut fixed) = (Climb::new(4, 8), Climb::fixed(4));
+        free.start_low();
+        fixed.start_low();
+        assert_eq!((free.level(), fixed.level()), (1, 4));
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl<T> Crew<T> {
         self.lock().most == 1
     }
 
+    /// Begins with one thread: more than one may be slower on this device.
+    pub fn start_low(&self) {
+        self.lock().climb.start_low();
+        drop(self.lock_and_publish());
+    }
+
     /// Whether somebody would take a task now.
     pub fn wants_work(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) > 0

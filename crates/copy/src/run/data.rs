@@ -8,21 +8,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use haul_sys::Errno;
-use haul_sys::kernel::{Kernel, Linux, reopen_direct};
+use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 
 use super::Session;
 use super::behind::Behind;
 use super::made_up::{has_offsets, is_kept_somewhere, is_made_up};
+use super::open_sides::{direct_align, open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
 use super::probe::{self, Probe};
 use super::readahead::ReadAhead;
 use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Range, Stopped, Team, Watch};
 use crate::engine::wrap::Tally;
-use crate::engine::{self, DirectAlign, End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
+use crate::engine::{self, End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
-use crate::events::{DataReport, Event, HoleSearch, Tried};
+use crate::events::{DataReport, Event, Tried};
 use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::moved::Moved;
 use crate::pace::Work;
@@ -42,7 +43,7 @@ const COLD_WINDOW: u64 = 8 << 20;
 pub(super) struct Shared {
     /// What filesystem pairs cannot do.
     cannot: Mutex<HashMap<(EngineName, DeviceNumber, DeviceNumber), Refusal>>,
-    probe: Probe,
+    pub probe: Probe,
 }
 
 /// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
@@ -119,20 +120,58 @@ impl Mover {
         let started = Instant::now();
         session.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
         let large = probe::is_worth_it(job.source_inode, job.dest_inode, WORTH_ASKING);
-        let shared = Arc::clone(&self.shared);
         if large {
-            shared.probe.begin();
+            self.shared.probe.begin();
+        }
+        let quick = self.facts(job, false);
+        let steps = strategy::choose(&quick, plan);
+        let mut refused = Vec::new();
+        if large && steps.engines.first() == Some(&EngineName::Clone) {
+            // Sharing extents takes a millisecond, and the questions about a large file some fifty.
+            let mut attempt = Moving::new(job, session, &quick, &steps, plan);
+            let cloned = attempt.clone_whole(self).and_then(|end| match end {
+                Some(end) => attempt.complete(end).map(Some),
+                None => Ok(None),
+            });
+            match cloned {
+                Ok(None) => refused = std::mem::take(&mut attempt.tried),
+                Ok(Some(())) => return self.conclude(attempt, Ok(()), large, started, stats),
+                Err(stop) => return self.conclude(attempt, Err(stop), large, started, stats),
+            }
+        }
+        for tried in &refused {
+            self.learn(job, tried);
+        }
+        if !large {
+            let mut moving = Moving::new(job, session, &quick, &steps, plan);
+            let result = moving.run(self);
+            return self.conclude(moving, result, large, started, stats);
         }
         let facts = self.facts(job, large);
         let steps = strategy::choose(&facts, plan);
         let mut moving = Moving::new(job, session, &facts, &steps, plan);
+        moving.useless.extend(refused.iter().map(|tried| tried.engine));
+        moving.tried = refused;
         let result = moving.run(self);
+        self.conclude(moving, result, large, started, stats)
+    }
+
+    /// Closes what the file was moved with, counts, and tells the observer.
+    fn conclude(
+        &mut self,
+        mut moving: Moving<'_>,
+        result: Result<(), Stop>,
+        large: bool,
+        started: Instant,
+        stats: &mut Stats,
+    ) -> Result<(), Broken> {
+        let (job, session, steps) = (moving.job, moving.session, moving.steps);
         if result.is_err() {
             moving.cut();
         }
         let result = result.and(moving.close());
         if large {
-            shared.probe.end(moving.moved.total(), moving.left_in_cache());
+            self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
         }
         stats.moved += moving.moved;
         for tried in &moving.tried {
@@ -144,7 +183,8 @@ impl Mover {
         }
         let mut tried = Vec::new();
         if session.observer.in_order() {
-            tried = self.known_refusals(job, &steps);
+            tried = self.known_refusals(job, steps);
+            tried.retain(|known| moving.tried.iter().all(|tried| tried.engine != known.engine));
         }
         tried.extend_from_slice(&moving.tried);
         session.observer.event(&Event::DataDone(&DataReport {
@@ -152,7 +192,7 @@ impl Mover {
             dest: job.dest_path,
             reasons: &steps.reasons,
             tried: &tried,
-            holes: hole_search(&steps),
+            holes: steps.hole_search(),
             moved: moving.moved,
             workers: moving.workers,
             time: started.elapsed(),
@@ -166,8 +206,11 @@ impl Mover {
     fn facts(&self, job: &DataJob<'_>, large: bool) -> DataFacts {
         let (source, dest) = (job.source_inode, job.dest_inode);
         let pair = (source.id.device(), dest.id.device());
-        let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
-        let cannot = |engine| known.contains_key(&(engine, pair.0, pair.1));
+        let cannot = {
+            // Held for a moment only: what is asked below can take its time on some filesystems.
+            let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+            [EngineName::Clone, EngineName::CopyRange].map(|engine| known.contains_key(&(engine, pair.0, pair.1)))
+        };
         DataFacts {
             source: source.kind,
             dest: dest.kind,
@@ -175,8 +218,8 @@ impl Mover {
             allocated: source.allocated,
             seekable: has_offsets(&job.source, source) && has_offsets(&job.dest, dest),
             made_up: source.kind == Kind::Regular && is_made_up(&job.source, source),
-            clone_is_known_to_fail: cannot(EngineName::Clone),
-            copy_range_is_known_to_fail: cannot(EngineName::CopyRange),
+            clone_is_known_to_fail: cannot[0],
+            copy_range_is_known_to_fail: cannot[1],
             dest_block: dest.block_size,
             direct_source: direct_align(source).is_some(),
             direct_dest: direct_align(dest).is_some(),
@@ -265,7 +308,7 @@ impl<'a> Moving<'a> {
 
     fn run(&mut self, mover: &mut Mover) -> Result<(), Stop> {
         let cloned = match self.steps.engines.first() {
-            Some(EngineName::Clone) => self.clone_whole(mover)?,
+            Some(EngineName::Clone) if !self.useless.contains(&EngineName::Clone) => self.clone_whole(mover)?,
             _ => None,
         };
         let end = match (cloned, self.steps.ranges) {
@@ -280,6 +323,11 @@ impl<'a> Moving<'a> {
                 }
             }
         };
+        self.complete(end)
+    }
+
+    /// All data is there, up to this size.
+    fn complete(&mut self, end: u64) -> Result<(), Stop> {
         if self.job.dest_inode.kind == Kind::Regular && (self.moved.holes > 0 || self.ragged) {
             self.set_size(end)?;
         }
@@ -305,7 +353,7 @@ impl<'a> Moving<'a> {
     /// After a failure: takes away what stands behind the last byte that counts. Allocated space and pieces that were ahead
     /// would make a destination that is kept look whole.
     fn cut(&self) {
-        if self.ragged && self.job.dest_inode.kind == Kind::Regular {
+        if self.job.dest_inode.kind == Kind::Regular {
             // The copy has failed already, and that is what is reported.
             ftruncate(&self.job.dest, self.moved.total()).ok();
         }
@@ -639,40 +687,6 @@ fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
     // Small files are shared as well, in pieces that are not worth less than the sharing.
     let fair = (left / (2 * workers.max(1) as u64)).next_multiple_of(1 << 20);
     usual.min(fair.max(1 << 20))
-}
-
-fn side(fd: &Arc<OwnedFd>, inode: &Inode, seekable: bool) -> Side {
-    Side { direct: direct_align(inode), ..Side::new(Arc::clone(fd), seekable) }
-}
-
-fn direct_align(inode: &Inode) -> Option<DirectAlign> {
-    let (memory, offset) = inode.direct;
-    (memory > 0 && offset > 0).then_some(DirectAlign { memory, offset })
-}
-
-/// Gives each side an open file of its own for direct I/O, where an engine will want it and several may be at work. Where
-/// that is not possible (a new file whose mode forbids to write it, no /proc) they turn a flag, and there is one.
-fn open_for_direct(source: &mut Side, dest: &mut Side, steps: &Steps, facts: &DataFacts) {
-    let wanted = |name| steps.engines.contains(&name);
-    if facts.around.is_none() || !(wanted(EngineName::Direct) || wanted(EngineName::MappedDirect)) {
-        return;
-    }
-    let open = |side: &Side, write| reopen_direct(side.as_fd(), write).ok().map(Arc::new);
-    if wanted(EngineName::Direct) && source.direct.is_some() && source.seekable {
-        source.direct_fd = open(source, false);
-    }
-    if dest.direct.is_some() && dest.seekable {
-        dest.direct_fd = open(dest, true);
-    }
-}
-
-fn hole_search(steps: &Steps) -> HoleSearch {
-    match (steps.ranges == Ranges::Extents, steps.find_zeros) {
-        (false, false) => HoleSearch::None,
-        (true, false) => HoleSearch::Seek,
-        (false, true) => HoleSearch::Zeros,
-        (true, true) => HoleSearch::SeekAndZeros,
-    }
 }
 
 /// Holes are looked for in blocks of the destination, within what makes sense.

@@ -108,6 +108,11 @@ impl Run<'_> {
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
         let crew = std::mem::replace(&mut self.crew, crew);
+        if let Some(crew) = self.crew
+            && self.shared.data.probe.has_heads(frame.devices())
+        {
+            crew.start_low();
+        }
         self.walk_tree(*frame, &mut top);
         self.drain();
         self.crew = crew;
@@ -177,7 +182,7 @@ impl Run<'_> {
             }
         } else {
             if claimed || (!met_before && subject.is_operand) {
-                let forgotten = self.shared.links.forget(subject.inode.id);
+                let forgotten = self.shared.links.forget((&subject.inode).into());
                 self.table(forgotten, source);
             }
             self.put_back(&clear, dest);
@@ -254,9 +259,9 @@ impl Run<'_> {
         }
         let earlier = match level.dir {
             Some(dir) if subject.is_operand => {
-                self.shared.links.remember(subject.inode.id, || made_at(dir, subject.dest))
+                self.shared.links.remember((&subject.inode).into(), || made_at(dir, subject.dest))
             }
-            Some(_) if !subject.is_operand => self.shared.links.get(subject.inode.id),
+            Some(_) if !subject.is_operand => self.shared.links.get((&subject.inode).into()),
             _ => Ok(None),
         };
         match self.table(earlier, subject.source) {
@@ -278,7 +283,7 @@ impl Run<'_> {
     /// Asks what was made before for this source, and notes that it is made now if nothing was.
     pub(super) fn claim(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         let Some(dir) = level.dir else { return Earlier::Nothing };
-        let claim = self.shared.links.claim(subject.inode.id, || made_at(dir, subject.dest));
+        let claim = self.shared.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
         match self.table(claim, subject.source) {
             None => Earlier::Unknown,
             Some(Claim::First) => Earlier::Claimed,
@@ -296,9 +301,9 @@ impl Run<'_> {
             None => dest.inode().map(|inode| inode.id),
         };
         let completed = match made {
-            Ok(made) => self.shared.links.complete(subject.inode.id, made),
+            Ok(made) => self.shared.links.complete((&subject.inode).into(), made),
             // It went away at once: whoever comes next copies it again.
-            Err(_) => self.shared.links.forget(subject.inode.id),
+            Err(_) => self.shared.links.forget((&subject.inode).into()),
         };
         self.table(completed, subject.source);
     }

@@ -96,7 +96,7 @@ impl Run<'_> {
         let several_sources = self.keeps_links() && (subject.inode.links > 1 || subject.follow);
         if subject.inode.kind == Kind::Directory {
             // Found by another way (a link to a directory, a mount): others may be filling it.
-            return !matches!(self.shared.links.get(existing.target.id), Ok(None));
+            return !matches!(self.shared.links.get((&existing.target).into()), Ok(None));
         }
         // What is written here may be read or written elsewhere.
         existing.has_several_names() || several_sources || asks

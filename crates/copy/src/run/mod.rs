@@ -11,6 +11,7 @@ mod keep;
 mod link_table;
 mod links;
 mod made_up;
+mod open_sides;
 mod operands;
 mod paced;
 mod parents;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +40,7 @@ impl Probe {
     /// Everything about two open files of which the source is regular.
     pub(super) fn look(&self, job: &DataJob<'_>) -> Surroundings {
         let size = job.source_inode.size;
-        let pages = page_cache::cached_pages(job.source.as_fd(), 0, size).ok();
+        let cached = cached_bytes(job.source.as_fd(), size);
         let source = self.disk(job.source_inode.id.device());
         let dest = match job.dest_inode.kind {
             Kind::BlockDevice => self.disk(job.dest_inode.node),
@@ -48,7 +48,7 @@ impl Probe {
         };
         let rotational = |disk: &Option<Disk>| disk.as_ref().and_then(|disk| disk.rotational);
         Surroundings {
-            cached: pages.map(|pages| pages.saturating_mul(page_size() as u64).min(size)),
+            cached,
             memory: self.memory(),
             left_in_cache: self.left_in_cache.load(Ordering::Relaxed),
             same_device: source.as_ref().zip(dest.as_ref()).map(|(source, dest)| source.path == dest.path),
@@ -60,6 +60,11 @@ impl Probe {
             cores: self.cores(),
             at_once: self.at_once.load(Ordering::Relaxed).max(1),
         }
+    }
+
+    /// Whether a disk with heads that move is below one of two filesystems, as far as is known.
+    pub(super) fn has_heads(&self, devices: [DeviceNumber; 2]) -> bool {
+        devices.into_iter().any(|device| self.disk(device).is_some_and(|disk| disk.rotational == Some(true)))
     }
 
     /// A large file begins; whether files are large is for the caller to say, and to end it.
@@ -78,7 +83,7 @@ impl Probe {
         let moved = self.moved.load(Ordering::Relaxed);
         let mut known = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match *known {
-            Some((then, memory)) if moved - then < MEMORY_AGE => memory,
+            Some((then, memory)) if moved.saturating_sub(then) < MEMORY_AGE => memory,
             _ => {
                 let memory = available_memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
                 *known = Some((moved, memory));
@@ -96,6 +101,27 @@ impl Probe {
     fn disk(&self, device: DeviceNumber) -> Option<Disk> {
         let mut known = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
         known.entry(device).or_insert_with(|| find_disk(Path::new("/sys"), device)).clone()
+    }
+}
+
+/// How much of a file is in the page cache; of a very large one by samples, since the answer takes 15 ms for each GiB that
+/// is there (Linux 6.18).
+fn cached_bytes(source: BorrowedFd<'_>, size: u64) -> Option<u64> {
+    const SAMPLES: u64 = 128;
+    const SAMPLE: u64 = 1 << 20;
+    let pages = |offset, len| page_cache::cached_pages(source, offset, len).ok();
+    if size <= SAMPLES * SAMPLE {
+        return Some(pages(0, size)?.saturating_mul(page_size() as u64).min(size));
+    }
+    let distance = size / SAMPLES / SAMPLE * SAMPLE;
+    let mut found: u64 = 0;
+    for sample in 0..SAMPLES {
+        found += pages(sample * distance, SAMPLE)?.saturating_mul(page_size() as u64).min(SAMPLE);
+    }
+    if found == SAMPLES * SAMPLE {
+        Some(size)
+    } else {
+        Some((size / (SAMPLES * SAMPLE)).saturating_mul(found).min(size))
     }
 }
 

@@ -83,6 +83,11 @@ impl Frame {
         self.place.entries
     }
 
+    /// The filesystems of both sides.
+    pub(super) fn devices(&self) -> [DeviceNumber; 2] {
+        [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
+    }
+
     /// Whether another thread can take a part of it.
     pub(super) fn has_names_to_share(&self) -> bool {
         self.place.created && !self.finished && self.sides.is_some() && self.listing.can_be_split()
@@ -225,7 +230,7 @@ impl Run<'_> {
     fn remember_made_directory(&mut self, inode: &Inode, dest: Spot<'_>, level: &Level<'_>) {
         let Some(dir) = level.dir else { return };
         // Remembering what was remembered already is no error: the same directory may be entered for two operands.
-        let remembered = self.shared.links.remember(inode.id, || made_at(dir, dest));
+        let remembered = self.shared.links.remember(inode.into(), || made_at(dir, dest));
         self.table(remembered, dest);
     }
 

@@ -18,10 +18,10 @@ use std::thread::{self, ThreadId};
 use haul_sys::Errno;
 
 use super::links::DestDir;
-use crate::facts::FileId;
+use crate::facts::{FileId, Inode, Time};
 
 pub(super) use link::link_to;
-use pages::{Key, Pages, Record};
+use pages::{KEY, Key, Pages, Record};
 
 /// Pages of 4 KiB in memory: 16 MiB, enough for about 150,000 files.
 const PAGES_IN_MEMORY: usize = 4096;
@@ -51,6 +51,20 @@ impl Made {
     }
 }
 
+/// A source file. The inode number of one that is removed meanwhile may be given to another at once (seen on ext4); the
+/// time at which it was made tells them apart, where the filesystem keeps that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Source {
+    id: FileId,
+    born: Option<Time>,
+}
+
+impl From<&Inode> for Source {
+    fn from(inode: &Inode) -> Source {
+        Source { id: inode.id, born: inode.born }
+    }
+}
+
 /// The answer to whoever meets a source file.
 #[derive(Debug)]
 pub(super) enum Claim {
@@ -73,7 +87,7 @@ pub(super) struct LinkTable {
 struct State {
     pages: Pages,
     /// What is being made, by which thread: at most one for each.
-    pending: HashMap<FileId, Pending>,
+    pending: HashMap<Source, Pending>,
     /// Directories that the user named.
     roots: HashMap<u32, Arc<DestDir>>,
     recent: VecDeque<(u32, Arc<DestDir>)>,
@@ -123,7 +137,7 @@ impl LinkTable {
     /// # Errors
     /// EDEADLK if the caller itself is just making it; else what the file of the table said, now or before: then nothing
     /// is known of any file, and this one cannot be copied with its links.
-    pub fn claim(&self, source: FileId, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
+    pub fn claim(&self, source: Source, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
         let mut state = self.lock();
         // Once a thread has panicked, whoever makes it may never come back, and the run has failed.
         while !state.abandoned
@@ -156,7 +170,7 @@ impl LinkTable {
     ///
     /// # Errors
     /// What the file of the table said: the other names of this file will not be linked, which they report themselves.
-    pub fn complete(&self, source: FileId, dest: FileId) -> Result<(), Errno> {
+    pub fn complete(&self, source: Source, dest: FileId) -> Result<(), Errno> {
         let mut state = self.lock();
         let Some(Pending { made, .. }) = state.pending.remove(&source) else { return Ok(()) };
         self.ended.notify_all();
@@ -168,7 +182,7 @@ impl LinkTable {
     ///
     /// # Errors
     /// What the file of the table said.
-    pub fn forget(&self, source: FileId) -> Result<(), Errno> {
+    pub fn forget(&self, source: Source) -> Result<(), Errno> {
         let mut state = self.lock();
         if state.pending.remove(&source).is_some() {
             self.ended.notify_all();
@@ -187,7 +201,7 @@ impl LinkTable {
     ///
     /// # Errors
     /// What the file of the table said.
-    pub fn get(&self, source: FileId) -> Result<Option<Made>, Errno> {
+    pub fn get(&self, source: Source) -> Result<Option<Made>, Errno> {
         self.lock().guarded(|state| state.get(source))
     }
 
@@ -196,7 +210,7 @@ impl LinkTable {
     ///
     /// # Errors
     /// What the file of the table said.
-    pub fn remember(&self, source: FileId, made: impl FnOnce() -> Made) -> Result<Option<Made>, Errno> {
+    pub fn remember(&self, source: Source, made: impl FnOnce() -> Made) -> Result<Option<Made>, Errno> {
         self.lock().guarded(|state| {
             let earlier = state.get(source)?;
             if earlier.is_none() {
@@ -222,21 +236,21 @@ impl State {
         act(self).inspect_err(|errno| self.broken = Some(*errno))
     }
 
-    fn found(&mut self, source: FileId) -> Result<Option<Made>, Errno> {
+    fn found(&mut self, source: Source) -> Result<Option<Made>, Errno> {
         match self.pages.get(&key_of(source))? {
             Some(record) => self.made(&record).map(Some),
             None => Ok(None),
         }
     }
 
-    fn get(&mut self, source: FileId) -> Result<Option<Made>, Errno> {
+    fn get(&mut self, source: Source) -> Result<Option<Made>, Errno> {
         if let Some(pending) = self.pending.get(&source) {
             return Ok(Some(pending.made.clone()));
         }
         self.found(source)
     }
 
-    fn insert(&mut self, source: FileId, made: &Made) -> Result<(), Errno> {
+    fn insert(&mut self, source: Source, made: &Made) -> Result<(), Errno> {
         let dir = self.number_of(&made.dir)?;
         let record = Record { key: key_of(source), dir, name: made.name.clone(), id: made.id };
         self.put(&record, &made.dir)
@@ -316,14 +330,19 @@ impl State {
     }
 }
 
-fn key_of(file: FileId) -> Key {
-    let mut key = [b'f'; 17];
-    key[1..].copy_from_slice(&file.to_bytes());
+fn key_of(source: Source) -> Key {
+    let mut key = [0; KEY];
+    key[0] = b'f';
+    key[1..17].copy_from_slice(&source.id.to_bytes());
+    if let Some(born) = source.born {
+        key[17..25].copy_from_slice(&born.seconds.to_ne_bytes());
+        key[25..].copy_from_slice(&born.nanoseconds.to_ne_bytes());
+    }
     key
 }
 
 fn key_of_directory(number: u32) -> Key {
-    let mut key = [0; 17];
+    let mut key = [0; KEY];
     key[0] = b'd';
     key[1..5].copy_from_slice(&number.to_ne_bytes());
     key

@@ -22,7 +22,8 @@ const SIZE: usize = 4096;
 const USED: usize = 2;
 /// Length of the name, what is there, key, directory, identity.
 const FIXED: usize = 1 + 1 + KEY + 4 + ID;
-const KEY: usize = 17;
+/// A word for what it is, the identity, and when it was made.
+pub const KEY: usize = 1 + 16 + 12;
 const ID: usize = 16;
 
 type Page = [u8; SIZE];

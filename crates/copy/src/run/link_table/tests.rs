@@ -16,6 +16,10 @@ use crate::facts::Inode;
 use crate::walk::Spot;
 
 /// An identity that no file needs to have.
+fn source(number: u64) -> Source {
+    Source { id: file(number), born: None }
+}
+
 fn file(number: u64) -> FileId {
     let mut bytes = [7; 16];
     bytes[8..].copy_from_slice(&number.to_ne_bytes());
@@ -112,19 +116,19 @@ fn play(acts: Vec<Act>, pages: usize) -> usize {
     for (number, act) in acts.into_iter().enumerate() {
         match act {
             Act::Claim { source, name, dir, well } => {
-                let claim = table.claim(file(source), || made(&dirs[dir], &name)).unwrap();
+                let claim = table.claim(self::source(source), || made(&dirs[dir], &name)).unwrap();
                 match (claim, model.get(&source)) {
                     (Claim::Made(made), Some(known)) => same(&made, known),
                     (Claim::First, None) if well => {
-                        table.complete(file(source), file(number as u64)).unwrap();
+                        table.complete(self::source(source), file(number as u64)).unwrap();
                         model.insert(source, Known { name, dir, id: Some(number as u64) });
                     }
-                    (Claim::First, None) => table.forget(file(source)).unwrap(),
+                    (Claim::First, None) => table.forget(self::source(source)).unwrap(),
                     (claim, known) => panic!("{claim:?}, but the model says {known:?}"),
                 }
             }
             Act::Remember { source, name, dir } => {
-                let earlier = table.remember(file(source), || made(&dirs[dir], &name)).unwrap();
+                let earlier = table.remember(self::source(source), || made(&dirs[dir], &name)).unwrap();
                 match (earlier, model.get(&source)) {
                     (Some(earlier), Some(known)) => same(&earlier, known),
                     (None, None) => drop(model.insert(source, Known { name, dir, id: None })),
@@ -132,10 +136,10 @@ fn play(acts: Vec<Act>, pages: usize) -> usize {
                 }
             }
             Act::Forget { source } => {
-                table.forget(file(source)).unwrap();
+                table.forget(self::source(source)).unwrap();
                 model.remove(&source);
             }
-            Act::Get { source } => match (table.get(file(source)).unwrap(), model.get(&source)) {
+            Act::Get { source } => match (table.get(self::source(source)).unwrap(), model.get(&source)) {
                 (Some(made), Some(known)) => same(&made, known),
                 (None, None) => {}
                 (made, known) => panic!("{made:?}, but the model says {known:?}"),
@@ -143,7 +147,7 @@ fn play(acts: Vec<Act>, pages: usize) -> usize {
         }
     }
     for (source, known) in &model {
-        same(&table.get(file(*source)).unwrap().unwrap(), known);
+        same(&table.get(self::source(*source)).unwrap().unwrap(), known);
     }
     spilled(&table)
 }
@@ -179,15 +183,15 @@ fn a_hundred_thousand_files_with_little_memory_are_all_found_again() {
             };
         }
         let name = format!("file-{number}");
-        assert!(matches!(table.claim(file(number), || made(&below, &name)).unwrap(), Claim::First));
-        table.complete(file(number), file(number + 500_000)).unwrap();
+        assert!(matches!(table.claim(source(number), || made(&below, &name)).unwrap(), Claim::First));
+        table.complete(source(number), file(number + 500_000)).unwrap();
     }
     assert!(spilled(&table) > 1000);
     assert_eq!(table.lock().pages.in_memory(), 8);
     // The file has no name.
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     for number in (0..100_000).rev() {
-        let Claim::Made(found) = table.claim(file(number), || unreachable!()).unwrap() else {
+        let Claim::Made(found) = table.claim(source(number), || unreachable!()).unwrap() else {
             panic!("{number} is lost");
         };
         assert_eq!(found.name.to_str(), Some(format!("file-{number}").as_str()));
@@ -207,9 +211,9 @@ fn a_full_filesystem_is_an_error_and_no_file_is_taken_for_a_new_one() {
     let mut failed = None;
     let mut claimed = 0;
     while failed.is_none() && claimed < 1_000_000 {
-        let claim = table.claim(file(claimed), || made(&top, "some name of a file"));
+        let claim = table.claim(source(claimed), || made(&top, "some name of a file"));
         failed = match claim {
-            Ok(Claim::First) => table.complete(file(claimed), file(1)).err(),
+            Ok(Claim::First) => table.complete(source(claimed), file(1)).err(),
             Ok(Claim::Made(_)) => panic!("{claimed} was never made"),
             Err(errno) => Some(errno),
         };
@@ -217,9 +221,9 @@ fn a_full_filesystem_is_an_error_and_no_file_is_taken_for_a_new_one() {
     }
     assert_eq!(failed, Some(Errno::NOSPC));
     for number in 0..claimed + 10 {
-        let claim = table.claim(file(number), || made(&top, "name"));
+        let claim = table.claim(source(number), || made(&top, "name"));
         assert_eq!(claim.map(drop), Err(Errno::NOSPC), "{number}");
-        assert_eq!(table.get(file(number)).map(drop), Err(Errno::NOSPC));
+        assert_eq!(table.get(source(number)).map(drop), Err(Errno::NOSPC));
     }
 }
 
@@ -242,17 +246,17 @@ fn one_thread_makes_a_file_and_all_others_wait_for_it() {
                         let number = (step * stride + worker * 25) % 200;
                         let slot = number as usize;
                         let name = format!("{worker}-{number}");
-                        match table.claim(file(number), || made(top, &name)).unwrap() {
+                        match table.claim(source(number), || made(top, &name)).unwrap() {
                             Claim::First => {
                                 assert_eq!(making[slot].fetch_add(1, Ordering::SeqCst), 0, "made by two at once");
                                 assert_eq!(complete[slot].load(Ordering::SeqCst), 0, "made again");
                                 thread::yield_now();
                                 making[slot].fetch_sub(1, Ordering::SeqCst);
                                 if worker % 3 == 0 {
-                                    table.forget(file(number)).unwrap();
+                                    table.forget(source(number)).unwrap();
                                 } else {
                                     complete[slot].fetch_add(1, Ordering::SeqCst);
-                                    table.complete(file(number), file(worker)).unwrap();
+                                    table.complete(source(number), file(worker)).unwrap();
                                 }
                             }
                             Claim::Made(made) => {
@@ -278,7 +282,7 @@ fn who_waits_is_woken_by_both_ends_of_a_claim() {
     let (_dir, top) = scene();
     let table = LinkTable::default();
     for well in [true, false] {
-        let source = file(u64::from(well));
+        let source = source(u64::from(well));
         assert!(matches!(table.claim(source, || made(&top, "a")).unwrap(), Claim::First));
         thread::scope(|scope| {
             let waiter = scope.spawn(|| table.claim(source, || made(&top, "b")).unwrap());
@@ -301,10 +305,10 @@ fn who_waits_is_woken_by_both_ends_of_a_claim() {
 fn nobody_waits_any_more_after_a_panic() {
     let (_dir, top) = scene();
     let table = LinkTable::default();
-    assert!(matches!(table.claim(file(1), || made(&top, "a")).unwrap(), Claim::First));
+    assert!(matches!(table.claim(source(1), || made(&top, "a")).unwrap(), Claim::First));
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| table.claim(file(1), || made(&top, "b")).unwrap());
-        while table.lock().pending[&file(1)].waiting == 0 {
+        let waiter = scope.spawn(|| table.claim(source(1), || made(&top, "b")).unwrap());
+        while table.lock().pending[&source(1)].waiting == 0 {
             thread::yield_now();
         }
         table.abandon();
@@ -316,10 +320,10 @@ fn nobody_waits_any_more_after_a_panic() {
 fn a_thread_that_would_wait_for_itself_is_told_so() {
     let (_dir, top) = scene();
     let table = LinkTable::default();
-    assert!(matches!(table.claim(file(1), || made(&top, "a")).unwrap(), Claim::First));
-    assert_eq!(table.claim(file(1), || made(&top, "b")).map(drop), Err(Errno::DEADLK));
-    table.complete(file(1), file(2)).unwrap();
-    assert!(matches!(table.claim(file(1), || made(&top, "b")).unwrap(), Claim::Made(_)));
+    assert!(matches!(table.claim(source(1), || made(&top, "a")).unwrap(), Claim::First));
+    assert_eq!(table.claim(source(1), || made(&top, "b")).map(drop), Err(Errno::DEADLK));
+    table.complete(source(1), file(2)).unwrap();
+    assert!(matches!(table.claim(source(1), || made(&top, "b")).unwrap(), Claim::Made(_)));
 }
 
 #[test]
@@ -421,4 +425,15 @@ fn what_was_written_through_a_link_is_found_through_it() {
     assert!(result.is_ok());
     assert_eq!(id_of(&dir.path().join("dest")), id_of(&dir.path().join("target")));
     assert_eq!(linking(false, exchange).1, Err(Errno::STALE));
+}
+
+#[test]
+fn a_file_that_got_the_inode_number_of_a_removed_one_is_another_file() {
+    let (_dir, top) = scene();
+    let table = LinkTable::default();
+    let at = |seconds| Source { id: file(1), born: Some(Time { seconds, nanoseconds: 5 }) };
+    assert!(matches!(table.claim(at(1), || made(&top, "old")).unwrap(), Claim::First));
+    table.complete(at(1), file(2)).unwrap();
+    assert!(matches!(table.claim(at(2), || made(&top, "new")).unwrap(), Claim::First));
+    assert!(matches!(table.claim(at(1), || unreachable!()).unwrap(), Claim::Made(found) if found.name == "old"));
 }
