@@ -192,22 +192,6 @@ pub trait Kernel: Debug + Send + Sync {
     }
 }
 
-/// Opens a file a second time with O_DIRECT on, to write (or else to read), through /proc/self/fd: an open file of its own,
-/// so that the flag of the other one stays as it is.
-///
-/// # Errors
-/// What open(2) says: EACCES also for a new file whose own mode does not allow it, EINVAL where there is no direct I/O,
-/// ENOENT without /proc; ESTALE if it turns out to be another file.
-pub fn reopen_direct(fd: Fd<'_>, write: bool) -> Result<OwnedFd, Errno> {
-    let access = if write { OFlags::WRONLY } else { OFlags::RDONLY };
-    // A link of the kernel, not a path that somebody could have changed; should /proc be something else, the check below
-    // notices.
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let opened = rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
-    let (old, new) = (rustix::fs::fstat(fd)?, rustix::fs::fstat(&opened)?);
-    if (old.st_dev, old.st_ino) == (new.st_dev, new.st_ino) { Ok(opened) } else { Err(Errno::STALE) }
-}
-
 /// The kernel that this process runs on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Linux;

@@ -3,17 +3,19 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use haul_sys::kernel::reopen_direct;
+use haul_sys::kernel::{Kernel, Linux};
 
 use crate::engine::{DirectAlign, Side};
 use crate::facts::Inode;
 use crate::plan::EngineName;
 use crate::strategy::{DataFacts, Steps};
 
+/// One side, with the alignment that O_DIRECT needs there.
 pub(super) fn side(fd: &Arc<OwnedFd>, inode: &Inode, seekable: bool) -> Side {
     Side { direct: direct_align(inode), ..Side::new(Arc::clone(fd), seekable) }
 }
 
+/// What O_DIRECT needs of a file; `None` where the kernel does not say.
 pub(super) fn direct_align(inode: &Inode) -> Option<DirectAlign> {
     let (memory, offset) = inode.direct;
     (memory > 0 && offset > 0).then_some(DirectAlign { memory, offset })
@@ -26,11 +28,11 @@ pub(super) fn open_for_direct(source: &mut Side, dest: &mut Side, steps: &Steps,
     if facts.around.is_none() || !(wanted(EngineName::Direct) || wanted(EngineName::MappedDirect)) {
         return;
     }
-    let open = |side: &Side, write| reopen_direct(side.as_fd(), write).ok().map(Arc::new);
+    let open = |side: &Side| Linux.reopen_direct(side.as_fd()).ok().map(Arc::new);
     if wanted(EngineName::Direct) && source.direct.is_some() && source.seekable {
-        source.direct_fd = open(source, false);
+        source.direct_fd = open(source);
     }
     if dest.direct.is_some() && dest.seekable {
-        dest.direct_fd = open(dest, true);
+        dest.direct_fd = open(dest);
     }
 }

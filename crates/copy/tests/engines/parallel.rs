@@ -13,7 +13,7 @@ use haul_copy::engine::{End, Engine, FailedOn, Failure, Moved, Refusal, Side, Ze
 use haul_copy::plan::EngineName;
 use haul_copy::ranges::{Extent, Extents};
 use haul_sys::Errno;
-use haul_sys::kernel::{Linux, reopen_direct};
+use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted, sparse_file};
 
 use crate::harness::{MOVING, dest, engine, engine_on, source, suits};
@@ -48,8 +48,8 @@ impl Watch for Witness {
     }
 }
 
-fn with_direct_fd(side: Side, write: bool) -> Side {
-    let fd = side.direct.map(|_| Arc::new(reopen_direct(side.as_fd(), write).unwrap()));
+fn with_direct_fd(side: Side) -> Side {
+    let fd = side.direct.map(|_| Arc::new(Linux.reopen_direct(side.as_fd()).unwrap()));
     Side { direct_fd: fd, ..side }
 }
 
@@ -94,7 +94,7 @@ fn every_engine_copies_with_four_workers() {
                     if odd && matches!(name, EngineName::Direct | EngineName::MappedDirect) {
                         continue;
                     }
-                    let sides = (with_direct_fd(source(&a), false), with_direct_fd(dest(&b), true));
+                    let sides = (with_direct_fd(source(&a)), with_direct_fd(dest(&b)));
                     let all = vec![Ok(Range::Data(0, size))];
                     let ran = run_four(&|| engine(name), (&sides.0, &sides.1), piece, all, u64::MAX);
                     let context = format!("{name} on {} {size}: {ran:?}", fs.name());
@@ -122,7 +122,7 @@ fn an_interrupted_and_short_spoken_kernel_loses_and_repeats_nothing() {
         create_painted(&a, size);
         for name in [EngineName::ReadWrite, EngineName::Direct, EngineName::MappedDirect, EngineName::Dontcache] {
             for seed in 0..3 {
-                let sides = (with_direct_fd(source(&a), false), with_direct_fd(dest(&b), true));
+                let sides = (with_direct_fd(source(&a)), with_direct_fd(dest(&b)));
                 let make = || engine_on(Unruly::new(seed, MIB), name);
                 let all = vec![Ok(Range::Data(0, size))];
                 let ran = run_four(&make, (&sides.0, &sides.1), MIB, all, u64::MAX);
@@ -197,10 +197,10 @@ fn a_source_that_shrank_ends_where_it_ends_whatever_was_in_flight() {
         let (a, b) = (dir.join("a"), dir.join("b"));
         for real in [0, 1, 100_001, MIB, 2 * MIB - 1] {
             create_painted(&a, 4 * MIB);
-            let from = with_direct_fd(source(&a), false);
+            let from = with_direct_fd(source(&a));
             OpenOptions::new().write(true).open(&a).unwrap().set_len(real).unwrap();
             for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs) && *name != EngineName::Clone) {
-                let to = with_direct_fd(dest(&b), true);
+                let to = with_direct_fd(dest(&b));
                 let all = vec![Ok(Range::Data(0, 4 * MIB))];
                 let ran = run_four(&|| engine(name), (&from, &to), 64 * KIB, all, u64::MAX);
                 assert_eq!((ran.at, ran.stopped), (real, Stopped::End(End::SourceEnd)), "{name} on {}", fs.name());
