@@ -29,6 +29,9 @@ pub struct DataFacts {
     pub direct_source: bool,
     /// The kernel says what O_DIRECT demands of the destination.
     pub direct_dest: bool,
+    /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
+    /// itself when the kernel is asked to.
+    pub local_disk: bool,
     /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
     pub around: Option<Surroundings>,
 }
@@ -206,7 +209,7 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.reasons.push("small: one read and one write are the quickest");
     } else if may_share && facts.copy_range_is_known_to_fail {
         steps.passed_over.push(EngineName::CopyRange);
-    } else if may_share && !is_cold(facts) {
+    } else if may_share && !(is_cold(facts) && facts.local_disk) {
         steps.engines.push(EngineName::CopyRange);
         steps.reasons.push("through the page cache, the kernel copies without a detour through this process");
     }
@@ -336,6 +339,7 @@ mod tests {
         dest_block: 4096,
         direct_source: true,
         direct_dest: true,
+        local_disk: true,
         around: None,
     };
 
@@ -368,6 +372,13 @@ mod tests {
     fn sized(size: u64, cached: u64) -> DataFacts {
         let around = Some(Surroundings { cached: Some(cached), ..AROUND });
         DataFacts { size, allocated: size, clone_is_known_to_fail: true, around, ..FILE }
+    }
+
+    #[test]
+    fn a_cold_file_is_left_to_the_kernel_where_a_server_may_copy_it() {
+        let (plan, cold) = (Plan::default(), sized(64 << 20, 0));
+        assert!(!engines(cold, &plan).contains(&EngineName::CopyRange));
+        assert!(engines(DataFacts { local_disk: false, ..cold }, &plan).contains(&EngineName::CopyRange));
     }
 
     fn around(facts: DataFacts, change: impl FnOnce(&mut Surroundings)) -> DataFacts {

@@ -97,7 +97,8 @@ fn a_source_that_was_cached_stays_cached_and_a_cold_one_does_not_stay() {
             let plan = Plan { cache: CacheUse::Drop, engine, reflink, ..plan(&a, &b) };
             make_cold(&a);
             copy(&plan);
-            assert_eq!(cached(&a, 0, size), 0, "a cold source: {context}");
+            // A page that another processor has just in hand (a batch of its LRU list) cannot be dropped.
+            assert!(cached(&a, 0, size) <= 64 * KIB, "a cold source: {context}");
             // The tail of a direct copy goes through the page cache and is still dirty there.
             assert!(cached(&b, 0, size) <= 64 * KIB, "the copy of a cold source: {context}");
             assert_same_contents(&a, &b);
@@ -107,7 +108,7 @@ fn a_source_that_was_cached_stays_cached_and_a_cold_one_does_not_stay() {
             make_warm(&a, 16 << 20);
             copy(&plan);
             assert!(stayed(cached(&a, 0, 16 * MIB), 16 * MIB), "the cached half: {context}");
-            assert_eq!(cached(&a, 24 * MIB, size), 0, "the cold half: {context}");
+            assert!(cached(&a, 24 * MIB, size) <= 64 * KIB, "the cold half: {context}");
             fs::remove_file(&b).unwrap();
 
             make_warm(&a, size as usize);

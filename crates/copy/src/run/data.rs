@@ -10,6 +10,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
+use haul_sys::rustix::io::retry_on_intr;
 
 use super::Session;
 use super::behind::Behind;
@@ -223,6 +224,7 @@ impl Mover {
             dest_block: dest.block_size,
             direct_source: direct_align(source).is_some(),
             direct_dest: direct_align(dest).is_some(),
+            local_disk: source.id.device().major != 0,
             around: large.then(|| self.shared.probe.look(job)),
         }
     }
@@ -609,7 +611,7 @@ impl<'a> Moving<'a> {
 
     /// A hole at the end is made by the size alone; old contents beyond the end go away.
     fn set_size(&self, size: u64) -> Result<(), Stop> {
-        ftruncate(&self.job.dest, size)
+        retry_on_intr(|| ftruncate(&self.job.dest, size))
             .map_err(|errno| Stop::Failed(Error::new(What::Extending, self.job.dest_path).errno(errno)))
     }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{OFlags, fcntl_setfl, ftruncate};
+use haul_sys::rustix::io::retry_on_intr;
 
 use super::data::{Broken, DataJob};
 use super::entry::Subject;
@@ -221,7 +222,7 @@ impl Run<'_> {
                 let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
                 return self.problem(error.errno(errno));
             }
-            if let Err(errno) = ftruncate(dest, 0) {
+            if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
                 return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
             }
         }
