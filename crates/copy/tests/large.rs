@@ -48,8 +48,12 @@ fn stayed(cached: u64, of: u64) -> bool {
 fn make_cold(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
-    page_cache::forget(file.as_fd(), 0, 1 << 40).unwrap();
-    assert_eq!(cached(path, 0, 1 << 40), 0, "cannot make it cold");
+    // A page that another processor has just in hand stays, and goes the next time.
+    let is_cold = (0..1000).any(|_| {
+        page_cache::forget(file.as_fd(), 0, 1 << 40).unwrap();
+        cached(path, 0, 1 << 40) == 0
+    });
+    assert!(is_cold, "cannot make it cold");
 }
 
 fn make_warm(path: &Path, len: usize) {
