@@ -179,7 +179,7 @@ pub fn write(about: &[String], tables: &[Table]) -> String {
     format!("{value:#}\n")
 }
 
-/// What [`write`] wrote.
+/// What [`write()`] wrote.
 ///
 /// # Errors
 /// When it is something else.
