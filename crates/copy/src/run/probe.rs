@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -118,15 +118,13 @@ fn cached_bytes(source: BorrowedFd<'_>, size: u64) -> Option<u64> {
     for sample in 0..SAMPLES {
         found += pages(sample * distance, SAMPLE)?.saturating_mul(page_size() as u64).min(SAMPLE);
     }
-    if found == SAMPLES * SAMPLE {
-        Some(size)
-    } else {
-        Some((size / (SAMPLES * SAMPLE)).saturating_mul(found).min(size))
-    }
+    // In 128 bits, as the product of two sizes does not fit into 64. No more than the size, so it fits again.
+    let estimate = u128::from(size) * u128::from(found) / u128::from(SAMPLES * SAMPLE);
+    u64::try_from(estimate).ok()
 }
 
 /// Whether not a single page of a range of a regular file is in the page cache.
-pub(super) fn is_cold(source: &std::os::fd::OwnedFd, offset: u64, len: u64) -> bool {
+pub(super) fn is_cold(source: &OwnedFd, offset: u64, len: u64) -> bool {
     page_cache::cached_pages(source.as_fd(), offset, len).is_ok_and(|pages| pages == 0)
 }
 

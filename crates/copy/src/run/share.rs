@@ -143,7 +143,8 @@ impl Run<'_> {
     /// Whether the directory has to wait for parts in other hands; then it is left to them.
     pub(super) fn wait_for_parts(&mut self, mut frame: Frame, parent: Option<&mut Frame>) -> Option<Frame> {
         let Some(tally) = frame.tally.clone().filter(|tally| !tally.is_done()) else { return Some(frame) };
-        let crew = self.crew?;
+        // Without a crew nothing was given away; if it were, the directory would rather be finished early than never.
+        let Some(crew) = self.crew else { return Some(frame) };
         let Some(parking) = crew.reserve_parking() else {
             crew.rest_until(|| tally.is_done());
             return Some(frame);
