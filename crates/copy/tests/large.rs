@@ -215,6 +215,32 @@ fn a_cancelled_copy_that_is_kept_ends_where_its_bytes_end() {
 }
 
 #[test]
+fn a_large_copy_does_not_look_whole_before_its_end() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let Some(dir) = bed.mount(fs) else { continue };
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        create_painted(&a, 256 * MIB);
+        let reflink = haul_copy::plan::Reflink::Never;
+        let plan = Plan { cache: CacheUse::Drop, preallocate: Preallocate::Always, reflink, ..plan(&a, &b) };
+        let first = Mutex::new(None);
+        let (summary, problems) = support::copy(&plan, &Cancel::default(), |event| {
+            if let Event::Progress(_) = event {
+                let now = fs::metadata(&b).unwrap();
+                first.lock().unwrap().get_or_insert((now.len(), allocated(&b)));
+            }
+        });
+        assert_eq!((summary.failed, problems), (false, vec![]));
+        let (len, space) = first.into_inner().unwrap().unwrap();
+        assert!(len < 256 * MIB, "{len} on {}", fs.name());
+        assert!(space >= 255 * MIB, "the space is there: {space} on {}", fs.name());
+        assert_same_contents(&a, &b);
+        fs::remove_file(&a).unwrap();
+        fs::remove_file(&b).unwrap();
+    }
+}
+
+#[test]
 fn a_full_filesystem_is_met_by_the_write_and_not_by_the_preallocation() {
     let Some(bed) = Bed::new() else { return };
     let source_dir = temp_dir();

@@ -6,6 +6,8 @@ use std::time::Duration;
 const WORTH: f64 = 1.10;
 /// A figure is made of at least so many bytes and so much time.
 const WINDOW_BYTES: u64 = 64 << 20;
+/// And of so many pieces, since each is counted when it is done.
+const WINDOW_PIECES: u64 = 16;
 const WINDOW_TIME: Duration = Duration::from_millis(40);
 /// Windows without another attempt after one that was not worth it; twice as many after each further one.
 const REST: u32 = 8;
@@ -23,6 +25,7 @@ pub struct Climb {
     up_next: bool,
     rest: u32,
     next_rest: u32,
+    window: u64,
     bytes: u64,
     since: Duration,
 }
@@ -39,9 +42,16 @@ impl Climb {
             up_next: true,
             rest: 0,
             next_rest: REST,
+            window: WINDOW_BYTES,
             bytes: 0,
             since: Duration::ZERO,
         }
+    }
+
+    /// Says how many bytes are counted at a time.
+    #[must_use]
+    pub fn by_pieces_of(self, piece: u64) -> Climb {
+        Climb { window: WINDOW_BYTES.max(piece.saturating_mul(WINDOW_PIECES)), ..self }
     }
 
     /// Workers wanted now.
@@ -58,7 +68,7 @@ impl Climb {
     pub fn moved(&mut self, bytes: u64, now: Duration) -> usize {
         self.bytes += bytes;
         let time = now.saturating_sub(self.since);
-        if self.most > 1 && self.bytes >= WINDOW_BYTES && time >= WINDOW_TIME {
+        if self.most > 1 && self.bytes >= self.window && time >= WINDOW_TIME {
             let rate = self.bytes as f64 / time.as_secs_f64();
             self.judge(rate);
             (self.bytes, self.since) = (0, now);

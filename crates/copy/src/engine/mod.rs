@@ -34,6 +34,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 
+pub use self::direct::BUFFER as DIRECT_BUFFER;
 pub use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
 

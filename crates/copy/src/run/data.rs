@@ -339,13 +339,15 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Takes the space of the whole file, where that was chosen. Whether there is enough of it the writes will tell.
+    /// Takes the space of the file, where that was chosen. Whether there is enough of it the writes will tell. The last byte
+    /// is left out: a copy that was killed, or lost its power, must not look whole by its size.
     fn allocate(&mut self) {
-        if !self.steps.preallocate || self.job.dest_inode.kind != Kind::Regular {
+        let space = self.job.source_inode.size.saturating_sub(1);
+        if !self.steps.preallocate || self.job.dest_inode.kind != Kind::Regular || space == 0 {
             return;
         }
         self.ragged = true;
-        if Linux.allocate(self.job.dest.as_fd(), 0, self.job.source_inode.size).is_err() {
+        if Linux.allocate(self.job.dest.as_fd(), 0, space).is_err() {
             // What was allocated before it failed would stay. A file that cannot even be emptied cannot be written either,
             // and that is where the error is to be met.
             ftruncate(&self.job.dest, 0).ok();
@@ -409,7 +411,7 @@ impl<'a> Moving<'a> {
             size: if self.steps.ranges == Ranges::Extents { 0 } else { size },
         };
         let (source, dest) = (&self.source, &self.dest);
-        let climb = Climb::new(workers.start, workers.most);
+        let climb = Climb::new(workers.start, workers.most).by_pieces_of(piece);
         let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
         let ran = match self.steps.ranges {
             Ranges::Extents => team.run(at, &mut Extents::new(&Linux, source.as_fd(), at, size).map(ranged)),
@@ -683,7 +685,7 @@ fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
     let usual: u64 = match name {
         EngineName::MappedDirect => 8 << 20,
         EngineName::CopyRange => 16 << 20,
-        EngineName::Direct => 4 << 20,
+        EngineName::Direct => engine::DIRECT_BUFFER as u64,
         _ => 2 << 20,
     };
     // Small files are shared as well, in pieces that are not worth less than the sharing.

@@ -210,7 +210,7 @@ impl Run<'_> {
             && missing
             && !follow
             && plan.link == LinkMode::Copy
-            && let Ok((opened, inode)) = open_regular(source)
+            && let Ok((opened, inode)) = open_regular(source, plan.engine)
         {
             return Some(Subject { source, dest, inode, opened: Some(opened), dereference, follow, is_operand, sides });
         }

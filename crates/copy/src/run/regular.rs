@@ -16,7 +16,8 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
-use crate::plan::Reflink;
+use crate::plan::{EngineChoice, Reflink};
+use crate::strategy::SMALL;
 use crate::walk::Spot;
 
 /// An open destination.
@@ -59,7 +60,8 @@ impl Run<'_> {
             self.prepare_attributes(&keep);
         }
         let whole = self.plan.attributes_only || self.fill(subject, &source, &source_inode, &fd, &inode, created);
-        self.stats.data_time += started.elapsed();
+        let moved = Instant::now();
+        self.stats.data_time += moved - started;
         if !whole {
             if replaced {
                 self.warning(&Error::new(What::Lost, subject.dest.path));
@@ -67,9 +69,8 @@ impl Run<'_> {
             return false;
         }
         self.stats.regular += 1;
-        let started = Instant::now();
         let kept = self.keep_attributes_of_file(&keep);
-        self.stats.metadata_time += started.elapsed();
+        self.stats.metadata_time += moved.elapsed();
         // No engine holds a job now, so this is the last reference and the close is a real one.
         let closed = match Arc::try_unwrap(fd) {
             Ok(fd) => haul_sys::close(fd),
@@ -278,21 +279,37 @@ impl Run<'_> {
 
 /// Opens a regular file of which nothing but its type in the directory is known. Whatever goes wrong, or turns out to be
 /// something else, is an error without a meaning: look at it in the ordinary way.
-pub(super) fn open_regular(source: Spot<'_>) -> Result<(OwnedFd, Inode), Errno> {
-    let opened = open_without_waiting(source, OFlags::RDONLY | OFlags::NOFOLLOW)?;
+pub(super) fn open_regular(source: Spot<'_>, engine: EngineChoice) -> Result<(OwnedFd, Inode), Errno> {
+    let opened = open_at_once(source, OFlags::RDONLY | OFlags::NOFOLLOW)?;
     let inode = Inode::of(opened.as_fd())?;
-    if inode.kind == Kind::Regular { Ok((opened, inode)) } else { Err(Errno::STALE) }
+    if inode.kind != Kind::Regular {
+        return Err(Errno::STALE);
+    }
+    if engine != EngineChoice::Auto || !ignores_nonblock(&inode) {
+        fcntl_setfl(&opened, OFlags::empty())?;
+    }
+    Ok((opened, inode))
+}
+
+/// Whether reading behaves as if O_NONBLOCK were not set: a small file of a filesystem with a device of its own, which is
+/// read and not sent through io_uring. Spares each of them a system call.
+fn ignores_nonblock(inode: &Inode) -> bool {
+    inode.id.device().major != 0 && (1..SMALL).contains(&inode.size)
 }
 
 /// If it was replaced by a FIFO meanwhile, opening must not wait for a writer.
 fn open_without_waiting(source: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let opened = match source.open(flags | OFlags::NONBLOCK, 0) {
+    let opened = open_at_once(source, flags)?;
+    fcntl_setfl(&opened, OFlags::empty())?;
+    Ok(opened)
+}
+
+fn open_at_once(source: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match source.open(flags | OFlags::NONBLOCK, 0) {
         // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
         Err(Errno::AGAIN) => source.open(flags, 0),
         opened => opened,
-    }?;
-    fcntl_setfl(&opened, OFlags::empty())?;
-    Ok(opened)
+    }
 }
 
 /// Whether two files can share extents at all. Asks for a range that no filesystem grants, since it begins within a block:

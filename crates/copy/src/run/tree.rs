@@ -287,10 +287,13 @@ impl Run<'_> {
     }
 
     fn next_name(&mut self, frame: &mut Frame) -> Option<Listed> {
-        let started = Instant::now();
-        if frame.listing.batch_is_empty() {
-            self.go_on_after_parts(frame);
+        if frame.sides.is_some()
+            && let Some(listed) = frame.listing.next_of_batch()
+        {
+            return Some(listed);
         }
+        let started = Instant::now();
+        self.go_on_after_parts(frame);
         let next = match &frame.sides {
             Some(sides) => frame.listing.next(sides.source.as_fd()),
             None => Ok(None),

@@ -47,9 +47,9 @@ impl Listing {
         Ok(self.batch.pop_front())
     }
 
-    /// Whether the next name has to be read from the directory, or there is none.
-    pub fn batch_is_empty(&self) -> bool {
-        self.batch.is_empty()
+    /// The next name, if it need not be read from the directory.
+    pub fn next_of_batch(&mut self) -> Option<Listed> {
+        self.batch.pop_front()
     }
 
     /// Whether the rest of the batch can usefully be split between two: it is two names or more, or one that holds others.
