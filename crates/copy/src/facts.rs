@@ -126,6 +126,8 @@ pub struct Surroundings {
     /// One of the devices has moving heads; `None` where a device does not tell, or what it tells means nothing (virtio,
     /// loop).
     pub rotational: Option<bool>,
+    /// The destination is on XFS, which takes what is written into the page cache in large pieces and cheaply.
+    pub dest_on_xfs: bool,
     /// Processors that this process may use.
     pub cores: usize,
     /// Files of this size class that this run is copying at the moment, this one included.

@@ -221,6 +221,9 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
 fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     let Some(around) = &facts.around else { return };
     if !goes_to_device(facts, around, plan, steps.ranges) {
+        if facts.size >= ALWAYS_LARGE && stays_on_its_way_to_xfs(facts, around) {
+            steps.reasons.push("XFS takes it into the page cache quicker than a device would");
+        }
         return;
     }
     steps.reasons.push(match plan.cache {
@@ -266,12 +269,25 @@ fn goes_to_device(facts: &DataFacts, around: &Surroundings, plan: &Plan, ranges:
         // Heads that move make a direct copy as slow as the disk, where memory would have taken it at once.
         CacheUse::Auto => {
             let memory = around.memory.unwrap_or(ALWAYS_LARGE * 4);
-            let share = if around.rotational == Some(true) { memory / 4 } else { memory / 8 };
-            let always = ranges == Ranges::Whole && around.rotational != Some(true) && amount >= ALWAYS_LARGE;
+            let through_xfs = stays_on_its_way_to_xfs(facts, around);
+            let share = match around.rotational {
+                Some(true) => memory / 4,
+                _ if through_xfs => memory / 5,
+                _ => memory / 8,
+            };
+            let quick = around.rotational == Some(true) || through_xfs;
+            let always = ranges == Ranges::Whole && !quick && amount >= ALWAYS_LARGE;
             let crowded = around.left_in_cache.saturating_add(amount) > memory / 2;
             amount >= NEVER_LARGE && (always || amount > share || crowded)
         }
     }
+}
+
+/// Whether the page cache takes a file quicker than devices do: XFS needs no journal entry for each page, and takes large
+/// folios (4 GiB, warm: returned after 1.1 to 1.4 s, directly to the device after 2.3 s; durable after 2.5 to 2.7 and 2.3 s).
+/// Beyond a fifth of the memory (vm.dirty_ratio) the kernel would make the copy wait for the device after all.
+fn stays_on_its_way_to_xfs(facts: &DataFacts, around: &Surroundings) -> bool {
+    around.dest_on_xfs && !is_cold(facts)
 }
 
 /// What concerns all engines: workers, space, and what stays in the page cache.
@@ -373,6 +389,7 @@ mod tests {
         left_in_cache: 0,
         same_device: Some(true),
         rotational: None,
+        dest_on_xfs: false,
         cores: 2,
         at_once: 1,
     };
@@ -424,6 +441,17 @@ mod tests {
         assert!(!goes(&DataFacts { direct_dest: false, ..sized(8 * GIB, 0) }, &plan), "no direct I/O there");
         let device = DataFacts { dest: Kind::BlockDevice, ..sized(64 << 20, 0) };
         assert!(goes(&device, &plan) && !choose(&device, &plan).preallocate);
+    }
+
+    #[test]
+    fn xfs_takes_a_cached_file_through_the_page_cache_while_a_fifth_of_the_memory_will_do() {
+        let to_xfs = |size, cached| {
+            let facts = around(sized(size, cached), |around| around.dest_on_xfs = true);
+            choose(&facts, &Plan::default()).engines[0]
+        };
+        assert_eq!(to_xfs(3 * GIB, 3 * GIB), EngineName::CopyRange);
+        assert_eq!(to_xfs(4 * GIB, 4 * GIB), EngineName::MappedDirect, "more than a fifth");
+        assert_eq!(to_xfs(3 * GIB, 0), EngineName::Direct, "it waits for the device in any case");
     }
 
     #[test]

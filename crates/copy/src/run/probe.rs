@@ -57,6 +57,7 @@ impl Probe {
                 (Some(false), Some(false)) => Some(false),
                 _ => None,
             },
+            dest_on_xfs: is_on_xfs(job.dest.as_fd()),
             cores: self.cores(),
             at_once: self.at_once.load(Ordering::Relaxed).max(1),
         }
@@ -102,6 +103,13 @@ impl Probe {
         let mut known = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
         known.entry(device).or_insert_with(|| find_disk(Path::new("/sys"), device)).clone()
     }
+}
+
+fn is_on_xfs(file: BorrowedFd<'_>) -> bool {
+    const XFS_SUPER_MAGIC: u32 = 0x5846_5342;
+    // The type of the field differs from one architecture to the next.
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+    haul_sys::rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type as u32 == XFS_SUPER_MAGIC)
 }
 
 /// How much of a file is in the page cache; of a very large one by samples, since the answer takes 15 ms for each GiB that

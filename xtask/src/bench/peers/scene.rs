@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use haul_sys::rustix::fs::{statvfs, syncfs};
+use haul_sys::rustix::fs::{Advice, fadvise, statvfs, syncfs};
 
 use super::super::memory;
 use super::super::place::{Image, Place};
@@ -82,7 +82,13 @@ impl<'a> Scene<'a> {
         };
         let open = |path: &Path| File::open(path).map_err(|error| format!("{}: {error}", path.display()));
         let sync = open(&to)?;
-        syncfs(open(&source)?).map_err(|error| format!("syncfs: {error}"))?;
+        let read = open(&source)?;
+        syncfs(&read).map_err(|error| format!("syncfs: {error}"))?;
+        if matches!(workload.source, Source::File { .. }) {
+            // What is warm was read, and not just written: writing leaves small folios, reading large ones.
+            fadvise(&read, 0, None, Advice::DontNeed).map_err(|error| format!("fadvise: {error}"))?;
+        }
+        drop(read);
         Ok(Scene { workload, options, source, extent, dest: to, sync, title, places, copies: Vec::new() })
     }
 
