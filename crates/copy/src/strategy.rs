@@ -221,7 +221,8 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
 fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     let Some(around) = &facts.around else { return };
     if !goes_to_device(facts, around, plan, steps.ranges) {
-        if facts.size >= ALWAYS_LARGE && stays_on_its_way_to_xfs(facts, around) {
+        let would_go = plan.cache == CacheUse::Auto && steps.ranges == Ranges::Whole && facts.size >= ALWAYS_LARGE;
+        if would_go && around.rotational != Some(true) && stays_on_its_way_to_xfs(facts, around) {
             steps.reasons.push("XFS takes it into the page cache quicker than a device would");
         }
         return;
@@ -287,7 +288,7 @@ fn goes_to_device(facts: &DataFacts, around: &Surroundings, plan: &Plan, ranges:
 /// folios (4 GiB, warm: returned after 1.1 to 1.4 s, directly to the device after 2.3 s; durable after 2.5 to 2.7 and 2.3 s).
 /// Beyond a fifth of the memory (vm.dirty_ratio) the kernel would make the copy wait for the device after all.
 fn stays_on_its_way_to_xfs(facts: &DataFacts, around: &Surroundings) -> bool {
-    around.dest_on_xfs && !is_cold(facts)
+    around.dest_on_xfs && around.cached.is_some() && !is_cold(facts)
 }
 
 /// What concerns all engines: workers, space, and what stays in the page cache.
@@ -330,7 +331,8 @@ fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Worke
         Some(EngineName::MappedDirect) => (2, 4),
         Some(EngineName::Direct) => {
             // Each has a buffer, and the page cache that this leaves alone is no use where memory is short.
-            let memory = around.memory.map_or(4, |memory| memory / 8 / DIRECT_BUFFER as u64);
+            let at_once = around.at_once.max(1) as u64;
+            let memory = around.memory.map_or(4, |memory| memory / 8 / at_once / DIRECT_BUFFER as u64);
             let fit = usize::try_from(memory.clamp(1, 4)).unwrap_or(1);
             (fit, fit)
         }
@@ -477,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_of_direct_workers_take_an_eighth_of_the_memory_at_most() {
+    fn there_are_no_more_direct_workers_than_have_buffers_in_an_eighth_of_the_memory_but_one() {
         let workers = |memory| {
             let facts = around(sized(4 * GIB, 0), |around| around.memory = Some(memory));
             choose(&facts, &Plan::default()).workers.most

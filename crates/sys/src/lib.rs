@@ -8,6 +8,7 @@
 pub mod child;
 mod clone;
 mod close;
+pub mod huge;
 pub mod inode_flags;
 pub mod kernel;
 pub mod locale;

@@ -1,5 +1,7 @@
 //! A buffer aligned for direct I/O.
 
+use haul_sys::huge::{self, HUGE_PAGE};
+
 /// Bytes in memory whose first one has an address that is a multiple of the alignment.
 #[derive(Debug)]
 pub(super) struct AlignedBuffer {
@@ -9,12 +11,19 @@ pub(super) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// `len` bytes, aligned to `align`, a power of two. The memory is taken from the system when it is touched.
+    /// `len` bytes, aligned to `align`, a power of two, and in huge pages where they are worth it and to be had. The memory
+    /// is taken from the system when it is touched.
     pub(super) fn new(len: usize, align: usize) -> AlignedBuffer {
+        let huge = len >= 2 * HUGE_PAGE;
+        let align = if huge { align.max(HUGE_PAGE) } else { align };
         let memory = vec![0; len + align - 1];
         // Plain arithmetic, since `align_offset` may decline to answer.
         let start = memory.as_ptr().addr().wrapping_neg() & (align - 1);
-        AlignedBuffer { memory, start, len }
+        let mut buffer = AlignedBuffer { memory, start, len };
+        if huge {
+            huge::advise(buffer.bytes());
+        }
+        buffer
     }
 
     pub(super) fn bytes(&mut self) -> &mut [u8] {
@@ -34,7 +43,7 @@ mod tests {
     #[test]
     fn a_buffer_is_aligned_and_whole() {
         for align in [1, 512, 4096, 1 << 16] {
-            for len in [1, 4096, 100_000] {
+            for len in [1, 4096, 100_000, 5 << 20] {
                 let mut buffer = AlignedBuffer::new(len, align);
                 assert_eq!(buffer.bytes().len(), len);
                 assert!(is_aligned(buffer.bytes(), align), "{align}");

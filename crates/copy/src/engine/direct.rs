@@ -16,8 +16,9 @@ use super::transfer::{Transfer, failed};
 use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB};
 use crate::plan::EngineName;
 
-/// Bytes of the buffer unless the user says otherwise. Large requests keep a device busy without a queue of our own (4 GiB cold, ext4 on virtio, 4 workers: 7.2 s with 4 MiB,
-/// 5.9 to 6.4 with 8 MiB, 5.3 to 5.9 with 16 MiB). Memory is taken only as far as it is used.
+/// Bytes of the buffer unless the user says otherwise. Large requests keep a device busy without a queue of our own (4 GiB
+/// cold, ext4 on virtio, 4 workers: 7.2 s with 4 MiB, 5.9 to 6.4 with 8 MiB, 5.3 to 5.9 with 16 MiB; in huge pages 3.6 where
+/// single ones took 6.9). Memory is taken only as far as it is used.
 pub const BUFFER: usize = 16 << 20;
 
 /// Moves bytes past the page cache.

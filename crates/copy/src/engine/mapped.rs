@@ -18,6 +18,9 @@ use crate::plan::EngineName;
 
 /// The segment of Solaris cp (MAXMAPSIZE).
 const SEGMENT: usize = 8 << 20;
+/// Bytes of one write: as large are the folios that the page cache takes for the copy, and larger ones may be dear (see
+/// `read_write`).
+const WRITE: usize = 128 << 10;
 /// Files smaller than this are read: setting up a mapping costs more than copying them (SMALLFILESIZE of Solaris cp).
 const SMALL: u64 = 32 << 10;
 /// For what is read.
@@ -120,7 +123,8 @@ fn write_mapping(
     let mut done = 0;
     while done < len {
         let to = dest.seekable.then(|| transfer.at());
-        match again(|| kernel.write_mapped(dest.as_fd(), mapping, before + done, len - done, to)) {
+        let most = (len - done).min(WRITE);
+        match again(|| kernel.write_mapped(dest.as_fd(), mapping, before + done, most, to)) {
             Ok(0) => return Err(failed(FailedOn::Write, Errno::NOSPC)),
             Ok(count) => {
                 transfer.moved.written += count as u64;

@@ -2,7 +2,7 @@
 //! one before refused.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -17,10 +17,11 @@ use super::behind::Behind;
 use super::made_up::{has_offsets, is_kept_somewhere, is_made_up};
 use super::open_sides::{direct_align, open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
+use super::pieces::{LAST_BYTES, Lookout, piece_of, ranged};
 use super::probe::{self, Probe};
 use super::readahead::ReadAhead;
 use crate::engine::climb::Climb;
-use crate::engine::parallel::{Ran, Range, Stopped, Team, Watch};
+use crate::engine::parallel::{Ran, Range, Stopped, Team};
 use crate::engine::wrap::Tally;
 use crate::engine::{self, End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
@@ -35,6 +36,9 @@ use crate::strategy::{self, DataFacts, Ranges, Steps, WORTH_ASKING};
 
 /// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
+
+/// Buffer of a `direct` engine that moves one file after the other.
+const KEPT_BUFFER: usize = 4 << 20;
 
 /// How far a cold source is read ahead where the user does not say it: enough for several requests of the device.
 const COLD_WINDOW: u64 = 8 << 20;
@@ -254,8 +258,12 @@ impl Mover {
     }
 
     fn engine(&mut self, name: EngineName) -> &mut dyn Engine {
-        let (tuning, tally) = (&self.tuning, &self.tally);
-        let make = || engine::make_on(Arc::new(tally.clone()), name, tuning);
+        let (mut tuning, tally) = (self.tuning, &self.tally);
+        if name == EngineName::Direct {
+            // Kept as long as the thread, and there may be many of them.
+            tuning.buffer_size = tuning.buffer_size.or(Some(KEPT_BUFFER));
+        }
+        let make = || engine::make_on(Arc::new(tally.clone()), name, &tuning);
         self.engines.entry(name).or_insert_with(make).as_mut()
     }
 }
@@ -339,8 +347,8 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Takes the space of the file, where that was chosen. Whether there is enough of it the writes will tell. The last byte
-    /// is left out: a copy that was killed, or lost its power, must not look whole by its size.
+    /// Takes the space of the file but for its last byte (see [`LAST_BYTES`]), where that was chosen. Whether there is enough of it
+    /// the writes will tell.
     fn allocate(&mut self) {
         let space = self.job.source_inode.size.saturating_sub(1);
         if !self.steps.preallocate || self.job.dest_inode.kind != Kind::Regular || space == 0 {
@@ -350,7 +358,7 @@ impl<'a> Moving<'a> {
         if Linux.allocate(self.job.dest.as_fd(), 0, space).is_err() {
             // What was allocated before it failed would stay. A file that cannot even be emptied cannot be written either,
             // and that is where the error is to be met.
-            ftruncate(&self.job.dest, 0).ok();
+            retry_on_intr(|| ftruncate(&self.job.dest, 0)).ok();
         }
     }
 
@@ -359,7 +367,7 @@ impl<'a> Moving<'a> {
     fn cut(&self) {
         if self.job.dest_inode.kind == Kind::Regular {
             // The copy has failed already, and that is what is reported.
-            ftruncate(&self.job.dest, self.moved.total()).ok();
+            retry_on_intr(|| ftruncate(&self.job.dest, self.moved.total())).ok();
         }
     }
 
@@ -415,7 +423,10 @@ impl<'a> Moving<'a> {
         let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
         let ran = match self.steps.ranges {
             Ranges::Extents => team.run(at, &mut Extents::new(&Linux, source.as_fd(), at, size).map(ranged)),
-            _ => team.run(at, &mut (at < size).then(|| Ok(Range::Data(at, size - at))).into_iter()),
+            _ => {
+                let end = size.saturating_sub(1) / LAST_BYTES * LAST_BYTES;
+                team.run(at, &mut (at < end).then(|| Ok(Range::Data(at, end - at))).into_iter())
+            }
         };
         let refused = match ran.stopped {
             Stopped::End(End::Refused(refusal)) => Some(refusal),
@@ -643,54 +654,6 @@ impl<'a> Moving<'a> {
             end => Stop::Failed(Error::new(What::EngineRefused, source).and(dest).detail(format!("{end:?}"))),
         }
     }
-}
-
-/// Looks after a file that several workers move.
-struct Lookout<'a> {
-    session: &'a Session<'a>,
-    behind: Option<&'a Behind>,
-    /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
-    /// kernel, which then reads little ahead by itself.
-    read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
-    /// Up to where it may be read ahead in any case.
-    size: u64,
-}
-
-impl Watch for Lookout<'_> {
-    fn may_move(&self, offset: u64, len: u64) -> bool {
-        if let Some((ahead, source)) = self.read_ahead {
-            let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            ahead.ask(&Linux, source, offset, self.size.max(offset + len));
-        }
-        !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
-    }
-
-    fn advanced(&self, to: u64, moved: Moved) {
-        if let Some(behind) = self.behind {
-            behind.copied(to);
-        }
-        self.session.observer.event(&Event::Progress(moved));
-    }
-}
-
-fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
-    extent.map(|extent| match extent {
-        Extent::Data { offset, len } => Range::Data(offset, len),
-        Extent::Hole { offset, len } => Range::Hole(offset, len),
-    })
-}
-
-/// Bytes that a worker moves before it comes back for more.
-fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
-    let usual: u64 = match name {
-        EngineName::MappedDirect => 8 << 20,
-        EngineName::CopyRange => 16 << 20,
-        EngineName::Direct => engine::DIRECT_BUFFER as u64,
-        _ => 2 << 20,
-    };
-    // Small files are shared as well, in pieces that are not worth less than the sharing.
-    let fair = (left / (2 * workers.max(1) as u64)).next_multiple_of(1 << 20);
-    usual.min(fair.max(1 << 20))
 }
 
 /// Holes are looked for in blocks of the destination, within what makes sense.

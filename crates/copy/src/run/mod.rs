@@ -16,6 +16,7 @@ mod operands;
 mod paced;
 mod parents;
 mod partial;
+mod pieces;
 mod probe;
 mod readahead;
 mod regular;

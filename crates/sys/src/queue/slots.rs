@@ -7,6 +7,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
 use super::{MOST_SLOTS, Request};
+use crate::huge;
 
 /// Page-aligned memory in slots of equal size.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ impl Slots {
         let start = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)? };
         self.start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         self.mapped = len;
+        // SAFETY: just mapped, and nobody else knows of it yet.
+        huge::advise(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) });
         Ok(())
     }
 

@@ -1,0 +1,70 @@
+//! The pieces of a file that several workers move: how large they are, and what is looked after meanwhile.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::kernel::Linux;
+
+use super::Session;
+use super::behind::Behind;
+use super::readahead::ReadAhead;
+use crate::engine::DIRECT_BUFFER;
+use crate::engine::parallel::{Range, Watch};
+use crate::events::Event;
+use crate::moved::Moved;
+use crate::plan::EngineName;
+use crate::ranges::Extent;
+
+/// The end of a file that several workers move, in bytes, is moved by one when all else is done: a copy that was killed, or
+/// lost its power, must not look whole by its size. A multiple of whatever direct I/O asks for.
+pub(super) const LAST_BYTES: u64 = 64 << 10;
+
+/// Looks after a file that several workers move.
+pub(super) struct Lookout<'a> {
+    pub session: &'a Session<'a>,
+    pub behind: Option<&'a Behind>,
+    /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
+    /// kernel, which then reads little ahead by itself.
+    pub read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
+    /// Up to where it may be read ahead in any case.
+    pub size: u64,
+}
+
+impl Watch for Lookout<'_> {
+    fn may_move(&self, offset: u64, len: u64) -> bool {
+        if let Some((ahead, source)) = self.read_ahead {
+            let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            ahead.ask(&Linux, source, offset, self.size.max(offset + len));
+        }
+        !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
+    }
+
+    fn advanced(&self, to: u64, moved: Moved) {
+        if let Some(behind) = self.behind {
+            behind.copied(to);
+        }
+        self.session.observer.event(&Event::Progress(moved));
+    }
+}
+
+/// An extent, as the workers want it.
+pub(super) fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
+    extent.map(|extent| match extent {
+        Extent::Data { offset, len } => Range::Data(offset, len),
+        Extent::Hole { offset, len } => Range::Hole(offset, len),
+    })
+}
+
+/// Bytes that a worker moves before it comes back for more.
+pub(super) fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
+    let usual: u64 = match name {
+        EngineName::MappedDirect => 8 << 20,
+        EngineName::CopyRange => 16 << 20,
+        EngineName::Direct => DIRECT_BUFFER as u64,
+        _ => 2 << 20,
+    };
+    // Small files are shared as well, in pieces that are not worth less than the sharing.
+    let fair = (left / (2 * workers.max(1) as u64)).next_multiple_of(1 << 20);
+    usual.min(fair.max(1 << 20))
+}
