@@ -102,7 +102,8 @@ fn a_tally_counts_the_requests_of_every_engine() {
         assert_eq!(tally.take(), 0, "{name}");
         match name {
             EngineName::Reference => assert_eq!(requests, 2048),
-            EngineName::ReadWrite => assert_eq!(requests, 32),
+            // 128 KiB read and 128 KiB written.
+            EngineName::ReadWrite => assert_eq!(requests, 64),
             EngineName::CopyRange | EngineName::Clone => assert_eq!(requests, 1),
             // Blocks of 1 MiB.
             EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio => assert_eq!(requests, 8),
