@@ -567,8 +567,7 @@ pub const FLAGS: &[Flag] = &[
                   the copies of this run fill half of that memory; never one below 32 MiB. On disks with heads it is a \
                   quarter of the memory and no fixed size, and a fifth for files in memory that go to XFS. What such a \
                   copy reads that was not in memory does not stay there; what was, stays. With drop, files below 4 MiB \
-                  are left in memory all the same. None of this makes \
-                  a copy durable: that takes a sync.",
+                  are left in memory all the same. None of this makes a copy durable: that takes a sync.",
         ..Flag::new(Id::Cache, Data)
     },
     Flag {

@@ -331,8 +331,7 @@ fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Worke
         Some(EngineName::MappedDirect) => (2, 4),
         Some(EngineName::Direct) => {
             // Each has a buffer, and the page cache that this leaves alone is no use where memory is short.
-            let at_once = around.at_once.max(1) as u64;
-            let memory = around.memory.map_or(4, |memory| memory / 8 / at_once / DIRECT_BUFFER as u64);
+            let memory = around.memory.map_or(4, |memory| memory / 8 / DIRECT_BUFFER as u64);
             let fit = usize::try_from(memory.clamp(1, 4)).unwrap_or(1);
             (fit, fit)
         }
@@ -454,6 +453,8 @@ mod tests {
         assert_eq!(to_xfs(3 * GIB, 3 * GIB), EngineName::CopyRange);
         assert_eq!(to_xfs(4 * GIB, 4 * GIB), EngineName::MappedDirect, "more than a fifth");
         assert_eq!(to_xfs(3 * GIB, 0), EngineName::Direct, "it waits for the device in any case");
+        let unknown = around(sized(3 * GIB, 0), |around| (around.dest_on_xfs, around.cached) = (true, None));
+        assert_eq!(choose(&unknown, &Plan::default()).engines[0], EngineName::MappedDirect, "perhaps it is cold");
     }
 
     #[test]

@@ -352,3 +352,77 @@ fn a_run_of_many_threads_that_is_cancelled_ends_at_once_and_leaves_no_half_file(
         assert!(round > 0 || files == 0, "it went on: {files} files");
     }
 }
+
+/// Lets a small file find the disk full of a large one that does not fit, before that is removed.
+struct FullDisk {
+    large: PathBuf,
+    small: PathBuf,
+    /// How often the large and the small one have failed or were copied.
+    ended: Mutex<(usize, usize)>,
+    change: Condvar,
+    problems: Mutex<Vec<String>>,
+}
+
+impl FullDisk {
+    fn wait(&self, until: impl Fn(&(usize, usize)) -> bool) {
+        let ended = self.ended.lock().unwrap();
+        let waited = self.change.wait_timeout_while(ended, FOR_EVER, |ended| !until(ended)).unwrap();
+        assert!(!waited.1.timed_out(), "the other file is not copied at the same time");
+    }
+}
+
+impl Observer for FullDisk {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::DataStarted { source, .. } if *source == self.small => self.wait(|ended| ended.0 > 0),
+            Event::DataDone(report) if report.source == self.large => {
+                self.ended.lock().unwrap().0 += 1;
+                self.change.notify_all();
+                self.wait(|ended| ended.1 > 0);
+            }
+            Event::DataDone(report) if report.source == self.small => {
+                self.ended.lock().unwrap().1 += 1;
+                self.change.notify_all();
+            }
+            Event::Problem(error) => self.problems.lock().unwrap().push(error.to_string()),
+            _ => {}
+        }
+    }
+
+    fn in_order(&self) -> bool {
+        false
+    }
+}
+
+impl Confirm for FullDisk {
+    fn overwrite(&self, _: &Question<'_>) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_file_that_found_the_disk_full_of_one_that_does_not_fit_is_copied_when_that_is_gone() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(disk) = bed.small(Fs::Tmpfs, 1 << 20) else { return };
+    let s = scene();
+    three_files(&s.source);
+    let (large, small) = (s.source.join("x"), s.source.join("y"));
+    fs::write(&large, vec![1; 2 << 20]).unwrap();
+    let (ended, change, problems) = (Mutex::default(), Condvar::new(), Mutex::default());
+    let director = FullDisk { large, small, ended, change, problems };
+    let session = Session {
+        observer: &director,
+        confirm: &director,
+        cancel: Cancel::default(),
+        partials: Partials::default(),
+        pace: haul_copy::pace::Pace::default(),
+        xattr_rules: XattrRules::default(),
+    };
+    let dest = disk.join("t");
+    let summary = run(&plan(&s.source, &dest), &session);
+    assert_eq!(*director.ended.lock().unwrap(), (1, 2), "the large one is not written twice, the small one is");
+    let problems = director.problems.into_inner().unwrap();
+    assert!(summary.failed && problems.len() == 1 && problems[0].contains("No space left"), "{problems:?}");
+    assert_eq!(fs::read_to_string(dest.join("y")).unwrap(), "y");
+    assert!(!dest.join("x").exists());
+}

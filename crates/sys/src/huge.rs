@@ -13,7 +13,8 @@ pub fn advise(bytes: &mut [u8]) {
     let skip = start.addr().wrapping_neg() & (page_size() - 1);
     let Some(len) = bytes.len().checked_sub(skip).filter(|len| *len >= HUGE_PAGE) else { return };
     let len = len & !(page_size() - 1);
-    // SAFETY: the range lies within the bytes, begins and ends at pages, and this advice changes no contents.
+    // SAFETY: the range lies within the bytes, begins and ends at pages, and this advice changes no contents. It is advice
+    // only, so its failure changes nothing but speed.
     unsafe { madvise(start.add(skip).cast(), len, Advice::LinuxHugepage) }.ok();
 }
 

@@ -347,8 +347,8 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Takes the space of the file but for its last byte (see [`LAST_BYTES`]), where that was chosen. Whether there is enough of it
-    /// the writes will tell.
+    /// Takes the space of the file but for its last byte (see [`LAST_BYTES`]), where that was chosen. Whether there is enough
+    /// of it the writes will tell.
     fn allocate(&mut self) {
         let space = self.job.source_inode.size.saturating_sub(1);
         if !self.steps.preallocate || self.job.dest_inode.kind != Kind::Regular || space == 0 {

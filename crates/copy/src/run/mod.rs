@@ -20,6 +20,7 @@ mod pieces;
 mod probe;
 mod readahead;
 mod regular;
+mod room;
 mod same_file;
 mod share;
 mod special;
@@ -125,6 +126,7 @@ struct Shared {
     memory: meta::PairMemory,
     /// What was found out about filesystems, devices and memory.
     data: Arc<data::Shared>,
+    room: room::Room,
     caller: meta::Caller,
 }
 
@@ -171,6 +173,7 @@ impl Shared {
         Shared {
             links: link_table::LinkTable::default(),
             data: Arc::default(),
+            room: room::Room::default(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),

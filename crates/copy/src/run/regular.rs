@@ -12,6 +12,7 @@ use haul_sys::rustix::io::retry_on_intr;
 use super::data::{Broken, DataJob};
 use super::entry::Subject;
 use super::existing::Clear;
+use super::room;
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
@@ -180,7 +181,7 @@ impl Run<'_> {
             meta::creation_mode(Kind::Regular, source_inode, entries, &self.plan.preserve, self.shared.caller).mode
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let errno = match dest.open(flags, mode(&clear.entries)) {
+        let errno = match self.with_room(|| dest.open(flags, mode(&clear.entries))) {
             Ok(opened) => return Ok((opened, true, clear.entries)),
             Err(errno) => errno,
         };
@@ -241,7 +242,19 @@ impl Run<'_> {
             source_path: subject.source.path,
             dest_path: subject.dest.path,
         };
-        let result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
+        let shared = self.shared;
+        let mut together = Some(shared.room.together());
+        let mut alone = None;
+        let mut result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
+        if regular && room::ran_out(&result) && self.has_company() {
+            // If that fails, there is only less room for the next attempt.
+            retry_on_intr(|| ftruncate(dest, 0)).ok();
+            together = None;
+            alone = Some(shared.room.alone());
+            if room::would_fit(dest, source_inode) {
+                result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
+            }
+        }
         let whole = match result {
             Ok(()) => true,
             Err(broken) => {
@@ -250,6 +263,8 @@ impl Run<'_> {
             }
         };
         self.session.partials.done(guard);
+        // Not before a file that does not fit was removed.
+        drop((together, alone));
         whole
     }
 
@@ -294,7 +309,7 @@ pub(super) fn open_regular(source: Spot<'_>, engine: EngineChoice) -> Result<(Ow
 /// Whether reading behaves as if O_NONBLOCK were not set: a small file of a filesystem with a device of its own, which is
 /// read and not sent through io_uring. Spares each of them a system call.
 fn ignores_nonblock(inode: &Inode) -> bool {
-    inode.id.device().major != 0 && (1..SMALL).contains(&inode.size)
+    inode.id.device().major != 0 && inode.size < SMALL
 }
 
 /// If it was replaced by a FIFO meanwhile, opening must not wait for a writer.

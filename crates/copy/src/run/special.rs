@@ -50,7 +50,7 @@ impl Run<'_> {
         let preserve = &self.plan.preserve;
         let creation =
             meta::creation_mode(subject.inode.kind, &subject.inode, &clear.entries, preserve, self.shared.caller);
-        match dest.make_node(kind, creation.mode, subject.inode.node) {
+        match self.with_room(|| dest.make_node(kind, creation.mode, subject.inode.node)) {
             Ok(()) => {
                 self.stats.special += 1;
                 self.finish_special(subject, clear.new, clear.entries)
@@ -68,7 +68,7 @@ impl Run<'_> {
             Ok(text) => text,
             Err(errno) => return self.problem(Error::new(What::CannotReadLink, source.path).errno(errno)),
         };
-        match links::symbolic_link(&text, dest, self.plan.force) {
+        match self.with_room(|| links::symbolic_link(&text, dest, self.plan.force)) {
             Ok(_) => {}
             // With -u a link that leads to the same place already is as new as can be.
             Err(Errno::EXIST)

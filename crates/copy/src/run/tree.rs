@@ -146,7 +146,7 @@ impl Run<'_> {
             let preserve = &self.plan.preserve;
             let creation =
                 meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
-            if let Err(errno) = dest.make_dir(creation.mode) {
+            if let Err(errno) = self.with_room(|| dest.make_dir(creation.mode)) {
                 self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
                 return None;
             }

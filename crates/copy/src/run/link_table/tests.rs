@@ -15,11 +15,12 @@ use super::*;
 use crate::facts::Inode;
 use crate::walk::Spot;
 
-/// An identity that no file needs to have.
+/// A source that no file needs to be.
 fn source(number: u64) -> Source {
     Source { id: file(number), born: None }
 }
 
+/// An identity that no file needs to have.
 fn file(number: u64) -> FileId {
     let mut bytes = [7; 16];
     bytes[8..].copy_from_slice(&number.to_ne_bytes());

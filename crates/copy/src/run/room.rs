@@ -1,0 +1,60 @@
+//! Room on the device when several threads fill it: what one of them finds full may be full of a file that does not fit
+//! either and is about to be removed. A single thread would have met free space there, so its file is tried again.
+
+use std::os::fd::OwnedFd;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::fstatvfs;
+
+use super::Run;
+use super::data::Broken;
+use crate::facts::Inode;
+
+/// Held together by all that fill a file, and by one alone that tries again.
+#[derive(Debug, Default)]
+pub(super) struct Room(RwLock<()>);
+
+impl Room {
+    /// A file is being filled, until this is dropped. Space that it gives back must be given back before.
+    pub(super) fn together(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no file is being filled: what is half is gone or whole by then. Others wait until this is dropped.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Run<'_> {
+    /// Makes an entry; once more if there was no room for it while others were at work.
+    pub(super) fn with_room<T>(&self, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        match make() {
+            Err(errno) if is_full(errno) && self.has_company() => {
+                let _alone = self.shared.room.alone();
+                make()
+            }
+            made => made,
+        }
+    }
+
+    /// Whether other threads may be filling the device, too.
+    pub(super) fn has_company(&self) -> bool {
+        self.crew.is_some_and(|crew| !crew.is_alone())
+    }
+}
+
+/// Whether a copy failed for want of space.
+pub(super) fn ran_out(result: &Result<(), Broken>) -> bool {
+    matches!(result, Err(Broken { error: Some(error) }) if error.errno.is_some_and(is_full))
+}
+
+/// Whether the source would fit now, as far as can be told: a large file is not written twice for nothing.
+pub(super) fn would_fit(dest: &OwnedFd, source: &Inode) -> bool {
+    fstatvfs(dest).is_ok_and(|free| free.f_bfree.saturating_mul(free.f_frsize) >= source.size.min(source.allocated))
+}
+
+fn is_full(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT)
+}
