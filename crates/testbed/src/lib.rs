@@ -16,6 +16,7 @@
 
 mod bed;
 mod files;
+pub mod guest;
 mod skip;
 
 pub use bed::{Bed, Fs};
@@ -25,6 +26,14 @@ pub use files::{
 };
 pub use skip::skip;
 pub use tempfile::TempDir;
+
+/// A new directory in `dir`, removed when dropped.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn temp_dir_in(dir: &std::path::Path) -> TempDir {
+    TempDir::with_prefix_in("haul-", dir).expect("cannot make a temporary directory")
+}
 
 /// A new directory on the ordinary disk, removed when dropped. Needs no privilege.
 ///

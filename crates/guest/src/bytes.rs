@@ -1,0 +1,87 @@
+//! Numbers out of bytes that somebody else wrote: a field that is not there is a refusal, never a panic.
+
+use crate::refusal::Refusal;
+
+/// The `N` bytes at `offset`.
+///
+/// # Errors
+/// If `from` is too short.
+pub fn array<const N: usize>(from: &[u8], offset: usize) -> Result<[u8; N], Refusal> {
+    let field = offset.checked_add(N).and_then(|end| from.get(offset..end));
+    field.and_then(|field| field.try_into().ok()).ok_or_else(|| Refusal::corrupt("a field lies outside its structure"))
+}
+
+/// The `len` bytes at `offset`.
+///
+/// # Errors
+/// If `from` is too short.
+pub fn slice(from: &[u8], offset: usize, len: usize) -> Result<&[u8], Refusal> {
+    let field = offset.checked_add(len).and_then(|end| from.get(offset..end));
+    field.ok_or_else(|| Refusal::corrupt("a field lies outside its structure"))
+}
+
+macro_rules! getters {
+    ($($name:ident $type:ident $from:ident $order:literal;)*) => {$(
+        #[doc = concat!("The ", $order, " `", stringify!($type), "` at `offset`.")]
+        ///
+        /// # Errors
+        /// If `from` is too short.
+        pub fn $name(from: &[u8], offset: usize) -> Result<$type, Refusal> {
+            Ok($type::$from(array(from, offset)?))
+        }
+    )*};
+}
+
+getters! {
+    u8_at u8 from_le_bytes "single-byte";
+    le16 u16 from_le_bytes "little-endian";
+    le32 u32 from_le_bytes "little-endian";
+    le64 u64 from_le_bytes "little-endian";
+    be16 u16 from_be_bytes "big-endian";
+    be32 u32 from_be_bytes "big-endian";
+    be64 u64 from_be_bytes "big-endian";
+}
+
+/// `a * b`, where a forged header may ask for more than there are numbers.
+///
+/// # Errors
+/// On overflow.
+pub fn product(a: u64, b: u64) -> Result<u64, Refusal> {
+    a.checked_mul(b).ok_or_else(|| Refusal::corrupt("a size overflows"))
+}
+
+/// `a + b`, where a forged header may ask for more than there are numbers.
+///
+/// # Errors
+/// On overflow.
+pub fn sum(a: u64, b: u64) -> Result<u64, Refusal> {
+    a.checked_add(b).ok_or_else(|| Refusal::corrupt("an offset overflows"))
+}
+
+/// `a - b`.
+///
+/// # Errors
+/// If `b` is greater.
+pub fn difference(a: u64, b: u64) -> Result<u64, Refusal> {
+    a.checked_sub(b).ok_or_else(|| Refusal::corrupt("a size is negative"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_there_are_read_in_their_order() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(le16(&bytes, 1), Ok(0x0302));
+        assert_eq!(be32(&bytes, 0), Ok(0x0102_0304));
+        assert_eq!(le64(&bytes, 0), Ok(0x0807_0605_0403_0201));
+    }
+
+    #[test]
+    fn fields_that_are_not_there_are_refused() {
+        assert!(le16(&[1, 2, 3], 2).is_err());
+        assert!(be64(&[0; 8], usize::MAX).is_err());
+        assert!(slice(&[0; 8], 4, usize::MAX).is_err());
+    }
+}

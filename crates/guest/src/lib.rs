@@ -1,0 +1,25 @@
+//! Which bytes of a disk image its guests use.
+//!
+//! [`map()`] finds the partitions, volumes and filesystems of an image and asks each filesystem's own allocation map
+//! which bytes are provably free. What is not proven free counts as used: a filesystem that is dirty, damaged,
+//! ambiguous or unknown is used as a whole, and the report says why.
+//!
+//! Everything is read from the image alone, by positioned reads: no mount, no loop device, no privilege. Images are
+//! hostile until proven otherwise: arithmetic is checked, every read is counted against a [`Budget`], and a parser
+//! that fails in any way costs no more than its region's savings.
+//!
+//! Nothing here knows of copying.
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod bytes;
+pub mod extents;
+pub mod fs;
+pub mod image;
+pub mod refusal;
+pub mod report;
+
+pub use budget::Budget;
+pub use extents::{Extent, ExtentSet};
+pub use image::{ReadAt, View, Witness};
+pub use refusal::Refusal;

@@ -1,0 +1,65 @@
+//! Why a region is copied whole.
+
+use std::fmt;
+use std::io;
+
+/// Why a parser proves nothing free. No error: the region counts as used, and the report carries the words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The filesystem was not unmounted cleanly, or holds changes that its map does not show.
+    Dirty(String),
+    /// A format, a feature or a layout that is not understood well enough to prove anything.
+    Unsupported(String),
+    /// Contradicts itself or its checksums.
+    Corrupt(String),
+    /// Would cost more memory, reads or steps than [`Budget`](crate::Budget) allows; names what ran out.
+    Budget(&'static str),
+    /// The image could not be read, or ends too early.
+    Unreadable(String),
+}
+
+impl Refusal {
+    /// One word for reports that programs read.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Refusal::Dirty(_) => "dirty",
+            Refusal::Unsupported(_) => "unsupported",
+            Refusal::Corrupt(_) => "corrupt",
+            Refusal::Budget(_) => "budget",
+            Refusal::Unreadable(_) => "unreadable",
+        }
+    }
+
+    /// A [`Refusal::Dirty`].
+    pub fn dirty(why: impl Into<String>) -> Refusal {
+        Refusal::Dirty(why.into())
+    }
+
+    /// A [`Refusal::Unsupported`].
+    pub fn unsupported(why: impl Into<String>) -> Refusal {
+        Refusal::Unsupported(why.into())
+    }
+
+    /// A [`Refusal::Corrupt`].
+    pub fn corrupt(why: impl Into<String>) -> Refusal {
+        Refusal::Corrupt(why.into())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Dirty(why) => write!(f, "not cleanly unmounted: {why}"),
+            Refusal::Unsupported(why) => write!(f, "not supported: {why}"),
+            Refusal::Corrupt(why) => write!(f, "damaged: {why}"),
+            Refusal::Budget(what) => write!(f, "too much to look at: {what}"),
+            Refusal::Unreadable(why) => write!(f, "cannot be read: {why}"),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        Refusal::Unreadable(error.to_string())
+    }
+}
