@@ -135,6 +135,29 @@ pub struct Surroundings {
 }
 
 impl Inode {
+    /// What is certain of a regular file that was made a moment ago on this device and has not been looked at. It has no
+    /// identity: [`Inode::of`] gives that where it is needed.
+    pub(crate) fn just_made(device: DeviceNumber) -> Inode {
+        let unknown = Time { seconds: 0, nanoseconds: 0 };
+        Inode {
+            id: FileId { device, inode: 0 },
+            kind: Kind::Regular,
+            permissions: 0,
+            links: 1,
+            user: 0,
+            group: 0,
+            node: DeviceNumber { major: 0, minor: 0 },
+            size: 0,
+            allocated: 0,
+            block_size: 4096,
+            accessed: unknown,
+            modified: unknown,
+            changed: unknown,
+            born: None,
+            direct: (0, 0),
+        }
+    }
+
     /// The attributes of an open file; also for `O_PATH` descriptors.
     ///
     /// # Errors

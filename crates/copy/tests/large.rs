@@ -45,9 +45,9 @@ fn stayed(cached: u64, of: u64) -> bool {
     cached >= of / 10 * 9
 }
 
-/// What may be left of pages that were dropped: those that another processor has just in hand stay. It keeps up to 31
-/// for each of several lists (Linux 6.18, `PAGEVEC_SIZE`).
-const IN_HAND: u64 = MIB;
+/// What may be left of pages that were dropped: those that somebody else has just in hand stay, a processor in its batches
+/// (31 for each of several lists), a device that is busy reading ahead. An eighth of the file, and a leak is all of it.
+const IN_HAND: u64 = 4 * MIB;
 
 fn make_cold(path: &Path) {
     let file = File::open(path).unwrap();

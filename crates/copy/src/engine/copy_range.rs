@@ -64,7 +64,13 @@ fn copy(transfer: &mut Transfer<'_>) -> Result<End, End> {
             // knows the end.
             Ok(0) if transfer.source_has_more()? => return Ok(End::Refused(Refusal::NoProgress)),
             Ok(0) => return Ok(End::SourceEnd),
-            Ok(count) => transfer.moved.offloaded += count as u64,
+            Ok(count) => {
+                let seen = transfer.seen_end(count, want);
+                transfer.moved.offloaded += count as u64;
+                if seen {
+                    return Ok(End::SourceEnd);
+                }
+            }
             Err(errno) if refuses_offload(errno) => return Ok(End::Refused(Refusal::Unsupported(errno))),
             Err(errno) => return Err(failed(FailedOn::Copy, errno)),
         }

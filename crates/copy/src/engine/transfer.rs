@@ -156,7 +156,7 @@ impl<'a> Transfer<'a> {
 
     /// Whether a read of `want` bytes that gave `count` of them has met the end: it had room for more, and stopped exactly
     /// where the file is known to end. Spares every small file a read of nothing.
-    fn seen_end(&self, count: usize, want: usize) -> bool {
+    pub(super) fn seen_end(&self, count: usize, want: usize) -> bool {
         let source = &self.job.source;
         count < want && source.seekable && source.size == self.at().checked_add(count as u64)
     }

@@ -1,10 +1,10 @@
 //! Moves the data of one open file: runs the steps that the strategy chose, each engine from the exact byte where the
 //! one before refused.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use haul_sys::Errno;
@@ -47,7 +47,7 @@ const COLD_WINDOW: u64 = 8 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// What filesystem pairs cannot do.
-    cannot: Mutex<HashMap<(EngineName, DeviceNumber, DeviceNumber), Refusal>>,
+    cannot: RwLock<BTreeMap<(EngineName, DeviceNumber, DeviceNumber), Refusal>>,
     pub probe: Probe,
 }
 
@@ -58,6 +58,8 @@ pub(super) struct Mover {
     tally: Tally,
     tuning: engine::Tuning,
     shared: Arc<Shared>,
+    /// What was chosen last without questions, and for what.
+    chosen: Option<(DataFacts, Arc<Steps>)>,
 }
 
 /// Two open files.
@@ -111,7 +113,20 @@ enum Reached {
 impl Mover {
     pub fn new(plan: &Plan, shared: Arc<Shared>) -> Mover {
         let tuning = engine::Tuning { buffer_size: plan.buffer_size, ..engine::Tuning::default() };
-        Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, shared }
+        Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, shared, chosen: None }
+    }
+
+    /// [`strategy::choose`] by what needs no questions, which is the same for most files of a tree.
+    fn choose_quickly(&mut self, facts: &DataFacts, plan: &Plan) -> Arc<Steps> {
+        let facts = facts.in_kind();
+        match &self.chosen {
+            Some((same, steps)) if *same == facts => Arc::clone(steps),
+            _ => {
+                let steps = Arc::new(strategy::choose(&facts, plan));
+                self.chosen = Some((facts, Arc::clone(&steps)));
+                steps
+            }
+        }
     }
 
     /// Moves the data, tells the observer, and counts.
@@ -129,7 +144,7 @@ impl Mover {
             self.shared.probe.begin();
         }
         let quick = self.facts(job, false);
-        let steps = strategy::choose(&quick, plan);
+        let steps = self.choose_quickly(&quick, plan);
         let mut refused = Vec::new();
         if large && steps.engines.first() == Some(&EngineName::Clone) {
             // Sharing extents takes a millisecond, and the questions about a large file some fifty.
@@ -186,12 +201,12 @@ impl Mover {
             entry.refusals += u64::from(tried.refused.is_some());
             self.learn(job, tried);
         }
-        let mut tried = Vec::new();
+        let mut tried = std::mem::take(&mut moving.tried);
         if session.observer.in_order() {
-            tried = self.known_refusals(job, steps);
-            tried.retain(|known| moving.tried.iter().all(|tried| tried.engine != known.engine));
+            let mut known = self.known_refusals(job, steps);
+            known.retain(|known| tried.iter().all(|tried| tried.engine != known.engine));
+            tried.splice(..0, known);
         }
-        tried.extend_from_slice(&moving.tried);
         session.observer.event(&Event::DataDone(&DataReport {
             source: job.source_path,
             dest: job.dest_path,
@@ -213,7 +228,7 @@ impl Mover {
         let pair = (source.id.device(), dest.id.device());
         let cannot = {
             // Held for a moment only: what is asked below can take its time on some filesystems.
-            let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.shared.cannot.read().unwrap_or_else(PoisonError::into_inner);
             [EngineName::Clone, EngineName::CopyRange].map(|engine| known.contains_key(&(engine, pair.0, pair.1)))
         };
         DataFacts {
@@ -237,7 +252,7 @@ impl Mover {
     /// what is told must not depend on that.
     fn known_refusals(&self, job: &DataJob<'_>, steps: &Steps) -> Vec<Tried> {
         let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
-        let known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.shared.cannot.read().unwrap_or_else(PoisonError::into_inner);
         let refused = |engine: &EngineName| {
             let refusal = known.get(&(*engine, pair.0, pair.1))?;
             Some(Tried { engine: *engine, moved: Moved::default(), refused: Some(*refusal) })
@@ -252,7 +267,7 @@ impl Mover {
             matches!(refusal, Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS));
         if of_filesystems && matches!(tried.engine, EngineName::Clone | EngineName::CopyRange) {
             let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
-            let mut known = self.shared.cannot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.shared.cannot.write().unwrap_or_else(PoisonError::into_inner);
             known.insert((tried.engine, pair.0, pair.1), refusal);
         }
     }

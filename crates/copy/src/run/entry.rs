@@ -17,7 +17,7 @@ use super::regular::open_regular;
 use super::tree::{Frame, Sides, overlap};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{Inode, Kind};
+use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::walk::{Spot, last_component};
@@ -69,6 +69,8 @@ pub(super) struct Subject<'a> {
     pub is_operand: bool,
     /// The directories that it was found in and goes to, unless it was named by the user.
     pub sides: Option<&'a Arc<Sides>>,
+    /// The filesystem of that destination directory.
+    pub dest_device: Option<DeviceNumber>,
 }
 
 /// What is known about earlier copies of a source.
@@ -200,6 +202,7 @@ impl Run<'_> {
         let plan = self.plan;
         let is_operand = level.ancestors.is_empty();
         let sides = level.sides;
+        let dest_device = level.ancestors.last().map(|parent| parent.devices()[1]);
         let dereference = match plan.dereference {
             Dereference::Operands if !is_operand => Dereference::Never,
             dereference => dereference,
@@ -212,7 +215,8 @@ impl Run<'_> {
             && plan.link == LinkMode::Copy
             && let Ok((opened, inode)) = open_regular(source, plan.engine)
         {
-            return Some(Subject { source, dest, inode, opened: Some(opened), dereference, follow, is_operand, sides });
+            let opened = Some(opened);
+            return Some(Subject { source, dest, inode, opened, dereference, follow, is_operand, sides, dest_device });
         }
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
@@ -231,7 +235,7 @@ impl Run<'_> {
             self.warning(&Error::new(What::SourceTwice, source.path));
             return None;
         }
-        Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides })
+        Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides, dest_device })
     }
 
     /// Whether writing would go through a symbolic link that this run made for an earlier operand.

@@ -1,23 +1,28 @@
-//! The destination that is being written, so that a half copy can be removed from another thread.
+//! The destinations that are being written, so that half copies can be removed from another thread.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::tree::Sides;
-use crate::facts::FileId;
+use crate::facts::Inode;
 use crate::walk::Spot;
 
-/// Destinations that are not whole yet.
-#[derive(Clone, Default)]
-pub struct Partials(Arc<Mutex<Vec<Partial>>>);
+/// Destinations that are not whole yet: at most one of each clone, and every thread has a clone of its own. So no thread waits
+/// for another here, once for each file.
+pub struct Partials {
+    all: Arc<Mutex<Vec<Arc<Mutex<Partial>>>>>,
+    own: Arc<Mutex<Partial>>,
+}
 
+/// A place for one of them. Its buffers stay, so that a small file costs no allocation.
+#[derive(Default)]
 struct Partial {
-    dir: Dir,
+    /// The directory that holds it and the file itself, open; `None` if there is none at the moment.
+    open: Option<(Dir, Arc<OwnedFd>)>,
     name: OsString,
-    path: PathBuf,
-    file: FileId,
+    path: OsString,
     created: bool,
 }
 
@@ -36,30 +41,43 @@ impl AsFd for Dir {
     }
 }
 
+impl Default for Partials {
+    fn default() -> Partials {
+        let own: Arc<Mutex<Partial>> = Arc::default();
+        Partials { all: Arc::new(Mutex::new(vec![Arc::clone(&own)])), own }
+    }
+}
+
+impl Clone for Partials {
+    fn clone(&self) -> Partials {
+        let own: Arc<Mutex<Partial>> = Arc::default();
+        lock(&self.all).push(Arc::clone(&own));
+        Partials { all: Arc::clone(&self.all), own }
+    }
+}
+
 impl Partials {
-    /// Notes that this file is being written, so that another thread can remove it. Returns what [`Partials::done`] wants;
-    /// there is nothing to remove of a device or a FIFO.
-    pub(super) fn begin(
-        &self,
-        dest: Spot<'_>,
-        sides: Option<&Arc<Sides>>,
-        file: FileId,
-        created: bool,
-    ) -> Option<FileId> {
+    /// Notes that this file is being written, so that another thread can remove it, until [`Partials::done`].
+    pub(super) fn begin(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: &Arc<OwnedFd>, created: bool) {
         let dir = match sides {
             Some(sides) => Dir::Shared(Arc::clone(sides)),
-            None => Dir::Own(dest.dir().ok()?.try_clone_to_owned().ok()?),
+            None => match dest.dir().and_then(|dir| haul_sys::rustix::io::fcntl_dupfd_cloexec(dir, 0)) {
+                Ok(dir) => Dir::Own(dir),
+                Err(_) => return,
+            },
         };
-        let partial = Partial { dir, name: dest.name.to_owned(), path: dest.path.to_owned(), file, created };
-        self.lock().push(partial);
-        Some(file)
+        let mut own = lock(&self.own);
+        own.name.clear();
+        own.name.push(dest.name);
+        own.path.clear();
+        own.path.push(dest.path);
+        own.created = created;
+        own.open = Some((dir, Arc::clone(file)));
     }
 
     /// It is whole, or was removed.
-    pub(super) fn done(&self, file: Option<FileId>) {
-        if let Some(file) = file {
-            self.lock().retain(|partial| partial.file != file);
-        }
+    pub(super) fn done(&self) {
+        lock(&self.own).open = None;
     }
 
     /// Removes the new files that are not whole and returns the overwritten ones that are damaged.
@@ -68,19 +86,25 @@ impl Partials {
     /// removed counts as damaged.
     pub fn remove_all(&self) -> Vec<PathBuf> {
         let mut damaged = Vec::new();
-        for partial in self.lock().drain(..) {
-            let spot = Spot::new(partial.dir.as_fd(), &partial.name, &partial.path);
-            let ours = spot.inode().is_ok_and(|inode| inode.id == partial.file);
+        for partial in lock(&self.all).iter() {
+            let mut partial = lock(partial);
+            let Some((dir, file)) = partial.open.take() else { continue };
+            let path = PathBuf::from(&partial.path);
+            let spot = Spot::new(dir.as_fd(), &partial.name, &path);
+            let ours = match (spot.inode(), Inode::of(file.as_fd())) {
+                (Ok(there), Ok(written)) => there.is_same_file_as(&written),
+                _ => false,
+            };
             let removed = partial.created && ours && spot.unlink().is_ok();
             if ours && !removed {
-                damaged.push(partial.path);
+                damaged.push(path);
             }
         }
         damaged
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Partial>> {
-        // A panic while the list was held cannot have left it inconsistent.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held cannot have left it inconsistent.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

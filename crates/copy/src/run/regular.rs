@@ -17,7 +17,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
-use crate::plan::{EngineChoice, Reflink};
+use crate::plan::{ContextRule, EngineChoice, Preserve, Reflink, Sparse};
 use crate::strategy::SMALL;
 use crate::walk::Spot;
 
@@ -25,6 +25,8 @@ use crate::walk::Spot;
 struct Opened {
     fd: OwnedFd,
     inode: Inode,
+    /// The inode was asked for; otherwise it is [`Inode::just_made`].
+    known: bool,
     created: bool,
     /// An old one was removed to make room.
     replaced: bool,
@@ -44,8 +46,8 @@ impl Run<'_> {
         let subject = &*subject;
         let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
-        let Opened { fd, inode, created, replaced, entries } = dest;
-        self.made = Some(inode.id);
+        let Opened { fd, inode, known, created, replaced, entries } = dest;
+        self.made = known.then_some(inode.id);
         let fd = Arc::new(fd);
         let keep = Keep {
             source: Object { fd: source.as_fd(), path_only: false },
@@ -148,6 +150,9 @@ impl Run<'_> {
                 return None;
             }
         };
+        if let Some(inode) = created.then(|| self.need_not_look(subject, source_inode)).flatten() {
+            return Some(Opened { fd, inode, known: false, created, replaced, entries });
+        }
         let inode = match Inode::of(fd.as_fd()) {
             Ok(inode) => inode,
             Err(errno) => {
@@ -160,7 +165,20 @@ impl Run<'_> {
             self.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
             return None;
         }
-        Some(Opened { fd, inode, created, replaced, entries })
+        Some(Opened { fd, inode, known: true, created, replaced, entries })
+    }
+
+    /// What may be taken for granted of a destination that was just made, where nothing else will be asked of it: a small
+    /// file of a tree, on a filesystem with a device of its own, whose attributes stay as the kernel made them. Spares each of
+    /// them a system call.
+    fn need_not_look(&self, subject: &Subject<'_>, source_inode: &Inode) -> Option<Inode> {
+        let plan = self.plan;
+        let plain = plan.preserve == Preserve::default()
+            && plan.context == ContextRule::Default
+            && plan.engine == EngineChoice::Auto
+            && plan.sparse == Sparse::Auto;
+        let device = subject.dest_device.filter(|device| device.major != 0)?;
+        (plain && source_inode.size < SMALL).then(|| Inode::just_made(device))
     }
 
     /// Opens what stands there, without truncating it: first it must be known that it is not the source.
@@ -229,11 +247,10 @@ impl Run<'_> {
             }
         }
         let regular = dest_inode.kind == Kind::Regular;
-        let guard = if regular {
-            self.session.partials.begin(subject.dest, subject.sides, dest_inode.id, created)
-        } else {
-            None
-        };
+        if regular {
+            // Of a device or a FIFO there is nothing to remove.
+            self.session.partials.begin(subject.dest, subject.sides, dest, created);
+        }
         let job = DataJob {
             source: Arc::clone(source),
             dest: Arc::clone(dest),
@@ -258,11 +275,12 @@ impl Run<'_> {
         let whole = match result {
             Ok(()) => true,
             Err(broken) => {
-                self.give_up(subject.dest, dest_inode, created, broken);
+                let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
+                self.give_up(subject.dest, &inode, created, broken);
                 false
             }
         };
-        self.session.partials.done(guard);
+        self.session.partials.done();
         // Not before a file that does not fit was removed.
         drop((together, alone));
         whole
