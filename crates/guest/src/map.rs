@@ -124,7 +124,8 @@ fn look<T>(
     Ok((found, session.into_witnesses()))
 }
 
-/// What a look at signatures and partition tables may cost, for each partition and volume. Signatures take 0.7 MiB.
+/// What a look at signatures and partition tables may cost, for each partition and volume. Signatures take
+/// 0.1 MiB, tables of the usual size as much.
 fn budget_for_signatures() -> Budget {
     Budget::new(3 << 20, 1 << 12, 0)
 }

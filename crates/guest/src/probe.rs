@@ -240,16 +240,14 @@ fn drbd(look: &Look<'_, '_>) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// ZFS has four labels of 256 KiB, two at each end; the second half of each is a ring of uberblocks.
+/// ZFS has four labels of 256 KiB, two at each end. Each begins with 16 KiB for others, then a list of names and values in
+/// XDR: encoding and byte order in four bytes, the version 0, and a flag that names are unique.
 fn zfs(look: &Look<'_, '_>) -> Result<bool, Refusal> {
     const LABEL: u64 = 256 * KIB;
-    const MAGIC: u32 = 0x00ba_b10c;
     let labels = look.region.size() / LABEL;
     for label in [Some(0), Some(1), labels.checked_sub(2), labels.checked_sub(1)].into_iter().flatten() {
-        let Some(ring) = look.bytes(label * LABEL + LABEL / 2, (LABEL / 2) as usize)? else { continue };
-        for uberblock in ring.chunks_exact(KIB as usize) {
-            let (low, high) = (le32(uberblock, 0)?, le32(uberblock, 4)?);
-            if (low == MAGIC && high == 0) || (low == 0 && high == MAGIC.swap_bytes()) {
+        for order in [0, 1] {
+            if look.has(label * LABEL + 16 * KIB, &[1, order, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])? {
                 return Ok(true);
             }
         }
