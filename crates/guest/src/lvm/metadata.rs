@@ -17,6 +17,9 @@ const MOST_SEGMENTS: usize = 1 << 16;
 /// The most pieces of a volume that is looked into.
 const MOST_PIECES: usize = 1024;
 
+/// The sections of a group.
+const SECTIONS: &[&str] = &["physical_volumes", "logical_volumes", "historical_logical_volumes"];
+
 /// Types of segments of which it is known that they name every physical extent that they use as a pair of the physical
 /// volume and a number. "striped" with one stripe is a linear segment.
 const SEGMENT_TYPES: &[&str] = &[
@@ -76,14 +79,18 @@ const KNOWN_STATUS: &[&str] = &["READ", "WRITE", "VISIBLE", "FIXED_MINOR", "NOTS
 const NOT_NAMES: &[&str] =
     &["id", "status", "flags", "creation_host", "tags", "allocation_policy", "type", "profile", "lock_args"];
 
-/// The extents of the physical volume.
-struct Grid {
+/// The extents of the physical volume, and who is who.
+struct Grid<'t> {
+    /// The name of the physical volume in the metadata.
+    pv: &'t [u8],
+    /// The names of all physical and logical volumes.
+    names: BTreeSet<&'t [u8]>,
     start: u64,
     unit: u64,
     count: u64,
 }
 
-impl Grid {
+impl Grid<'_> {
     fn bytes(&self, extents: &Range<u64>) -> Extent {
         // Cannot overflow: `count` extents fit into the region.
         Extent { start: self.start + extents.start * self.unit, len: (extents.end - extents.start) * self.unit }
@@ -103,12 +110,13 @@ pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result
         return Err(Refusal::corrupt("LVM metadata of not one volume group"));
     };
     check_group(group)?;
-    let (pv, grid) = physical_volume(group, label, region)?;
+    let mut grid = physical_volume(group, label, region)?;
     let volumes = match group.get("logical_volumes") {
         None => &Section::default(),
         Some(_) => group.section("logical_volumes")?,
     };
-    let (volumes, taken) = volumes_on(volumes, pv, &grid, region)?;
+    grid.names.extend(volumes.sections().map(|(name, _)| name));
+    let (volumes, taken) = volumes_on(volumes, &grid, region)?;
     let whole = grid.bytes(&(0..grid.count));
     Ok(Physical {
         id: label.id,
@@ -127,6 +135,11 @@ fn check_group(group: &Section<'_>) -> Result<(), Refusal> {
     }
     only(group, "status", &["RESIZEABLE", "READ", "WRITE"])?;
     only(group, "flags", &[])?;
+    // Only these are understood, and what is missed could be volumes.
+    if let Some((name, _)) = group.sections().find(|(name, _)| !SECTIONS.iter().any(|known| known.as_bytes() == *name))
+    {
+        return Err(Refusal::unsupported(format!("LVM section {:?}", String::from_utf8_lossy(name))));
+    }
     // Other machines may be changing it.
     match group.get("lock_type") {
         None => {}
@@ -151,29 +164,35 @@ fn has_only(section: &Section<'_>, list: &str, known: &[&str]) -> Result<bool, R
     Ok(section.words(list)?.iter().all(|word| known.iter().any(|known| known.as_bytes() == *word)))
 }
 
-/// The name of the labelled physical volume in the metadata, and its extents.
-fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) -> Result<(&'t [u8], Grid), Refusal> {
+/// The labelled physical volume.
+fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) -> Result<Grid<'t>, Refusal> {
     let unit = product(group.number("extent_size")?, SECTOR)?;
     if unit == 0 {
         return Err(Refusal::corrupt("LVM extents of no size"));
     }
     let mut found = None;
+    let mut names = BTreeSet::new();
     for (name, pv) in group.section("physical_volumes")?.sections() {
         region.budget().take_node()?;
+        names.insert(name);
         only(pv, "status", &["ALLOCATABLE"])?;
         only(pv, "flags", &[])?;
+        if pv.sections().next().is_some() {
+            return Err(Refusal::corrupt("a section in an LVM physical volume"));
+        }
         let id = pv.text("id")?.iter().filter(|byte| **byte != b'-');
         if id.eq(label.id.iter()) && found.replace((name, pv)).is_some() {
             return Err(Refusal::corrupt("an LVM physical volume that is there twice"));
         }
     }
     let (name, pv) = found.ok_or_else(|| Refusal::corrupt("LVM metadata that do not know their physical volume"))?;
-    let grid = Grid { start: product(pv.number("pe_start")?, SECTOR)?, unit, count: pv.number("pe_count")? };
+    let (start, count) = (product(pv.number("pe_start")?, SECTOR)?, pv.number("pe_count")?);
+    let grid = Grid { pv: name, names, start, unit, count };
     let end = sum(grid.start, product(grid.count, unit)?)?;
     if end > region.size() || end > label.size || grid.start != label.data {
         return Err(Refusal::corrupt("LVM extents outside their physical volume"));
     }
-    Ok((name, grid))
+    Ok(grid)
 }
 
 /// A logical volume, as far as it is on this physical volume.
@@ -185,21 +204,19 @@ struct Part<'t> {
 }
 
 /// The volumes that have extents of the physical volume `pv`, and all bytes that they have.
-fn volumes_on(
-    volumes: &Section<'_>,
-    pv: &[u8],
-    grid: &Grid,
-    region: &View<'_>,
-) -> Result<(Vec<Volume>, ExtentSet), Refusal> {
+fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Result<(Vec<Volume>, ExtentSet), Refusal> {
     let mut named = BTreeSet::new();
     let mut parts: Vec<Part<'_>> = Vec::new();
     let mut segments = 0;
+    if volumes.sections().count() != volumes.entries.len() {
+        return Err(Refusal::corrupt("a logical volume that is none"));
+    }
     for (name, volume) in volumes.sections() {
         if parts.len() == MOST_VOLUMES {
             return Err(Refusal::Budget("logical volumes"));
         }
         names_in(volume, &mut named, region)?;
-        let part = part(name, volume, pv, grid, region)?;
+        let part = part(name, volume, grid, region)?;
         segments += part.pieces.len();
         if segments > MOST_SEGMENTS {
             return Err(Refusal::Budget("segments of logical volumes"));
@@ -226,13 +243,7 @@ fn volumes_on(
 }
 
 /// One volume: where it is here, and whether that is all of it and simple.
-fn part<'t>(
-    name: &'t [u8],
-    volume: &Section<'t>,
-    pv: &[u8],
-    grid: &Grid,
-    region: &View<'_>,
-) -> Result<Part<'t>, Refusal> {
+fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View<'_>) -> Result<Part<'t>, Refusal> {
     only(volume, "status", KNOWN_STATUS)?;
     only(volume, "flags", KNOWN_FLAGS)?;
     let mut opaque = None;
@@ -243,7 +254,10 @@ fn part<'t>(
     }
     // By their starts, since their names ("segment10") are not in order.
     let mut segments = BTreeMap::new();
-    for (_, segment) in volume.sections() {
+    for (segment_name, segment) in volume.sections() {
+        if !segment_name.starts_with(b"segment") {
+            return Err(Refusal::unsupported("a section in a logical volume that is no segment"));
+        }
         if segments.insert(segment.number("start_extent")?, segment).is_some() {
             return Err(Refusal::corrupt("segments of a logical volume overlap"));
         }
@@ -263,10 +277,10 @@ fn part<'t>(
             return Err(Refusal::unsupported(format!("LVM segment type {:?}", String::from_utf8_lossy(kind))));
         }
         let before = pieces.len();
-        let stripes = if kind == b"striped" || kind == b"linear" { segment.number("stripe_count")? } else { 0 };
+        let stripes = if kind == b"striped" || kind == b"linear" { stripes(segment, count)? } else { 0 };
         // Of stripes, each has its part of the extents; what others take is not more than their length.
-        let each = if stripes > 1 { count.div_ceil(stripes) } else { count };
-        areas_in(segment, pv, each, &mut pieces, region)?;
+        let each = count / stripes.max(1);
+        areas_in(segment, grid, each, &mut pieces, region)?;
         if stripes != 1 || pieces.len() != before + 1 {
             opaque = opaque.or(Some(if stripes == 1 { "it lies on several disks" } else { "it is not linear" }));
         }
@@ -277,10 +291,23 @@ fn part<'t>(
     Ok(Part { name, pieces, opaque })
 }
 
+/// The number of stripes of a segment of `count` extents.
+fn stripes(segment: &Section<'_>, count: u64) -> Result<u64, Refusal> {
+    let stripes = segment.number("stripe_count")?;
+    let pairs = match segment.get("stripes") {
+        Some(Value::List(items)) if items.len().is_multiple_of(2) => items.len() as u64 / 2,
+        _ => 0,
+    };
+    if stripes == 0 || pairs != stripes || !count.is_multiple_of(stripes) {
+        return Err(Refusal::corrupt("the stripes of a segment"));
+    }
+    Ok(stripes)
+}
+
 /// Every pair of this physical volume and a number, wherever in the segment it stands, is `len` extents from there on.
 fn areas_in(
     segment: &Section<'_>,
-    pv: &[u8],
+    grid: &Grid<'_>,
     len: u64,
     pieces: &mut Vec<Range<u64>>,
     region: &View<'_>,
@@ -291,14 +318,23 @@ fn areas_in(
             region.budget().take_node()?;
             match value {
                 Value::Section(inner) => left.push(inner),
-                Value::Item(Item::Text(text)) if *text == pv => return Err(odd_area()),
+                Value::Item(Item::Text(text)) if *text == grid.pv => return Err(odd_area()),
                 Value::Item(_) => {}
                 Value::List(items) => {
                     for (at, item) in items.iter().enumerate() {
-                        if *item != Item::Text(pv) {
+                        let next = items.get(at + 1);
+                        let (Item::Text(name), Some(Item::Number(start))) = (item, next) else {
+                            if *item == Item::Text(grid.pv) {
+                                return Err(odd_area());
+                            }
+                            continue;
+                        };
+                        if !grid.names.contains(name) {
+                            return Err(Refusal::corrupt("a segment of a volume that does not exist"));
+                        }
+                        if *name != grid.pv {
                             continue;
                         }
-                        let Some(Item::Number(start)) = items.get(at + 1) else { return Err(odd_area()) };
                         let start = u64::try_from(*start).map_err(|_| odd_area())?;
                         pieces.push(start..sum(start, len)?);
                     }

@@ -221,6 +221,8 @@ impl<'t> Parser<'t, '_> {
                     self.text = behind.get(1..).unwrap_or_default();
                     return Ok(Token::Text(text));
                 }
+                // LVM2 writes none, so the end of this text is missing.
+                b'\n' => break,
                 _ => escaped = *byte == b'\\' && !escaped,
             }
         }
@@ -307,6 +309,7 @@ mod tests {
             "a = [,]",
             "a = 99999999999999999999",
             "a = 1\0b",
+            "a = \"x\ny\"",
             "a = \"x\\\"",
         ] {
             assert!(parsed(text).is_err(), "{text:?}");
