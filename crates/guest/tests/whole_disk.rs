@@ -151,7 +151,8 @@ fn a_disk_with_efi_lvm_and_swap_is_understood_in_all_its_parts() {
     assert_eq!(root_at.len(), 2, "{segments:?}");
     place(&root, &file, &root_at);
     place(&data, &file, &data_at);
-    let (efi_at, swap_at) = ([MIB..41 * MIB], [601 * MIB..625 * MIB]);
+    let one = |start: u64, len: u64| vec![Range { start: start * MIB, end: (start + len) * MIB }];
+    let (efi_at, swap_at) = (one(1, 40), one(601, 24));
     place(&efi, &file, &efi_at);
     place(&swap, &file, &swap_at);
     let leftovers: Vec<u8> = Noise::new(3).bytes(MIB as usize);
