@@ -27,6 +27,19 @@ impl Budget {
         Budget::new((64 << 20) + size / 32, (1 << 16) + size / (256 << 10), 2 << 20)
     }
 
+    /// What a region of `len` bytes may cost where an image of `image` bytes has `regions` of them, `all` bytes long
+    /// together (they may overlap). Each has its own share, so that a hostile one takes nothing from the others, and all
+    /// together stay within a few times [`Budget::for_image`], however many there are.
+    pub fn share(image: u64, len: u64, all: u64, regions: usize) -> Budget {
+        let regions = (regions as u64).max(1);
+        // Of what grows with the size, each has its part, less if they overlap.
+        let part = |whole: u64| (u128::from(whole) * u128::from(len) / u128::from(all.max(image).max(1))) as u64;
+        let bytes = (64 << 20).min((512 << 20) / regions);
+        let nodes = (1 << 16).min((1 << 19) / regions);
+        let extents = (1 << 20) / regions + part(1 << 20);
+        Budget::new(bytes + part(image / 32), nodes + part(image / (256 << 10)), extents as usize)
+    }
+
     /// Exactly these limits: bytes of metadata read, nodes (blocks of trees, records, steps) visited, and free extents
     /// found in one filesystem (16 bytes each in memory).
     pub fn new(bytes: u64, nodes: u64, extents: usize) -> Budget {

@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
     /// The whole image as a region.
     pub fn view(&self) -> View<'_> {
         let whole = Extent { start: 0, len: self.image.size() };
-        View { session: self, segments: vec![whole], size: whole.len }
+        View { session: self, segments: vec![Segment { at: 0, place: whole }], size: whole.len }
     }
 
     /// What everything that was read looked like.
@@ -135,8 +135,17 @@ impl<'a> Session<'a> {
 pub struct View<'a> {
     session: &'a Session<'a>,
     /// Where its bytes are in the image, in the order of the view.
-    segments: Vec<Extent>,
+    segments: Vec<Segment>,
     size: u64,
+}
+
+/// A piece of a region.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// Its offset in the region.
+    at: u64,
+    /// Where it is in the image.
+    place: Extent,
 }
 
 impl<'a> View<'a> {
@@ -155,9 +164,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// If it does not lie inside.
     pub fn part(&self, start: u64, len: u64) -> Result<View<'a>, Refusal> {
-        self.check(start, len)?;
-        let segments = self.pieces(start, len).collect();
-        Ok(View { session: self.session, segments, size: len })
+        self.joined(&[Extent { start, len }])
     }
 
     /// A region of several pieces of this region, in the given order, as a logical volume is.
@@ -169,8 +176,12 @@ impl<'a> View<'a> {
         let mut size = 0_u64;
         for piece in pieces {
             self.check(piece.start, piece.len)?;
-            segments.extend(self.pieces(piece.start, piece.len));
-            size = size.checked_add(piece.len).ok_or_else(|| Refusal::corrupt("a volume is too long"))?;
+            let end = size.checked_add(piece.len).ok_or_else(|| Refusal::corrupt("a volume is too long"))?;
+            for place in self.pieces(piece.start, piece.len) {
+                segments.push(Segment { at: size, place });
+                size += place.len;
+            }
+            debug_assert_eq!(size, end);
         }
         Ok(View { session: self.session, segments, size })
     }
@@ -227,12 +238,11 @@ impl<'a> View<'a> {
     /// The pieces of the image that `len` bytes at `offset` consist of.
     fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Extent> + '_ {
         let end = offset + len;
-        let mut at = 0_u64;
-        self.segments.iter().filter_map(move |segment| {
-            let (first, behind) = (at, at + segment.len);
-            at = behind;
-            let (from, to) = (offset.max(first), end.min(behind));
-            (from < to).then(|| Extent { start: segment.start + (from - first), len: to - from })
+        let first = self.segments.partition_point(|segment| segment.at + segment.place.len <= offset);
+        let touched = self.segments[first..].iter().take_while(move |segment| segment.at < end);
+        touched.filter_map(move |segment| {
+            let (from, to) = (offset.max(segment.at), end.min(segment.at + segment.place.len));
+            (from < to).then(|| Extent { start: segment.place.start + (from - segment.at), len: to - from })
         })
     }
 }

@@ -13,13 +13,20 @@
 
 pub mod budget;
 pub mod bytes;
+pub mod crc32;
 pub mod extents;
 pub mod fs;
 pub mod image;
+pub mod lvm;
+pub mod map;
+pub mod partition;
+mod probe;
 pub mod refusal;
 pub mod report;
 
 pub use budget::Budget;
 pub use extents::{Extent, ExtentSet};
 pub use image::{ReadAt, View, Witness};
+pub use map::{map, map_with};
 pub use refusal::Refusal;
+pub use report::{Map, Region, Verdict};

@@ -1,10 +1,14 @@
 //! What the tests of the parsers share.
 #![allow(dead_code)]
 
+pub mod disk;
+pub mod lvm;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use haul_guest::fs::{Findings, FreeMap, Options};
@@ -62,6 +66,23 @@ impl Pages {
         parser.free(&session.view(), &Options::default()).expect("refused");
         let witnesses = session.into_witnesses();
         Pages::of(image, witnesses.iter().map(|witness| witness.offset..witness.offset + witness.len))
+    }
+
+    /// Writes the image to a sparse file.
+    pub fn save(&self, path: &Path) {
+        let file = File::create(path).unwrap();
+        for (page, bytes) in &self.pages {
+            let len = PAGE.min(self.size - page * PAGE) as usize;
+            file.write_all_at(&bytes[..len], page * PAGE).unwrap();
+        }
+        file.set_len(self.size).unwrap();
+    }
+
+    /// Puts all its pages into another image, from `at` on.
+    pub fn copy_to(&self, other: &mut Pages, at: u64) {
+        for (page, bytes) in &self.pages {
+            other.write(at + page * PAGE, bytes);
+        }
     }
 
     /// The bytes at `offset`, which must be in a page that is there.
@@ -144,7 +165,10 @@ pub fn assert_sound(
             Err(_) => counts.refused += 1,
             Ok(found) => {
                 let wrong = found.free.without(truly_free);
-                assert!(wrong.is_empty(), "round {round}, changed (offset, old, new) {changes:?}: {wrong:?} is not free");
+                assert!(
+                    wrong.is_empty(),
+                    "round {round}, changed (offset, old, new) {changes:?}: {wrong:?} is not free"
+                );
                 counts.accepted += 1;
             }
         }

@@ -1,0 +1,397 @@
+//! What the metadata of a volume group say of one physical volume.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::label::Label;
+use super::text::{Item, Section, Value};
+use super::{Physical, Volume};
+use crate::bytes::{product, sum};
+use crate::extents::{Extent, ExtentSet};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+const SECTOR: u64 = 512;
+const MOST_VOLUMES: usize = 4096;
+const MOST_SEGMENTS: usize = 1 << 16;
+/// The most pieces of a volume that is looked into.
+const MOST_PIECES: usize = 1024;
+
+/// The sections of a group.
+const SECTIONS: &[&str] = &["physical_volumes", "logical_volumes", "historical_logical_volumes"];
+
+/// Types of segments of which it is known that they name every physical extent that they use as a pair of the physical
+/// volume and a number. "striped" with one stripe is a linear segment.
+const SEGMENT_TYPES: &[&str] = &[
+    "striped",
+    "linear",
+    "mirror",
+    "snapshot",
+    "thin",
+    "thin-pool",
+    "cache",
+    "cache-pool",
+    "writecache",
+    "vdo",
+    "vdo-pool",
+    "integrity",
+    "error",
+    "zero",
+    "raid0",
+    "raid0_meta",
+    "raid1",
+    "raid10",
+    "raid10_near",
+    "raid4",
+    "raid5",
+    "raid5_n",
+    "raid5_ls",
+    "raid5_la",
+    "raid5_rs",
+    "raid5_ra",
+    "raid6",
+    "raid6_zr",
+    "raid6_nr",
+    "raid6_nc",
+];
+
+/// Words of which a volume may have any and still be ordinary.
+const PLAIN_STATUS: &[&str] = &["READ", "WRITE", "VISIBLE", "FIXED_MINOR"];
+const PLAIN_FLAGS: &[&str] = &["ACTIVATION_SKIP"];
+/// Words of which a volume may have any without making its group doubtful. With others (PVMOVE, LOCKED, PARTIAL ...)
+/// it is being changed, or misses something.
+const KNOWN_FLAGS: &[&str] = &[
+    "ACTIVATION_SKIP",
+    "ERROR_WHEN_FULL",
+    "METADATA_FORMAT",
+    "CROP_METADATA",
+    "CACHE_VOL",
+    "CACHE_USES_CACHEVOL",
+    "NOTSYNCED",
+    "REBUILD",
+    "RESHAPE",
+    "WRITEMOSTLY",
+    "LV_WRITEMOSTLY",
+];
+const KNOWN_STATUS: &[&str] = &["READ", "WRITE", "VISIBLE", "FIXED_MINOR", "NOTSYNCED", "VIRTUAL", "MIRRORED"];
+
+/// What says nothing of other volumes, though it is a text.
+const NOT_NAMES: &[&str] =
+    &["id", "status", "flags", "creation_host", "tags", "allocation_policy", "type", "profile", "lock_args"];
+
+/// The extents of the physical volume, and who is who.
+struct Grid<'t> {
+    /// The name of the physical volume in the metadata.
+    pv: &'t [u8],
+    /// The names of all physical and logical volumes.
+    names: BTreeSet<&'t [u8]>,
+    start: u64,
+    unit: u64,
+    count: u64,
+}
+
+impl Grid<'_> {
+    fn bytes(&self, extents: &Range<u64>) -> Extent {
+        // Cannot overflow: `count` extents fit into the region.
+        Extent { start: self.start + extents.start * self.unit, len: (extents.end - extents.start) * self.unit }
+    }
+}
+
+/// Makes sense of the metadata for the physical volume with this label.
+///
+/// # Errors
+/// Every doubt is a refusal.
+pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result<Physical, Refusal> {
+    if root.text("contents")? != b"Text Format Volume Group" || root.number("version")? != 1 {
+        return Err(Refusal::unsupported("LVM metadata of another format"));
+    }
+    let mut groups = root.sections();
+    let (Some((name, group)), None) = (groups.next(), groups.next()) else {
+        return Err(Refusal::corrupt("LVM metadata of not one volume group"));
+    };
+    check_group(group)?;
+    let mut grid = physical_volume(group, label, region)?;
+    let volumes = match group.get("logical_volumes") {
+        None => &Section::default(),
+        Some(_) => group.section("logical_volumes")?,
+    };
+    grid.names.extend(volumes.sections().map(|(name, _)| name));
+    let (volumes, taken) = volumes_on(volumes, &grid, region)?;
+    let whole = grid.bytes(&(0..grid.count));
+    Ok(Physical {
+        id: label.id,
+        group: proper_name(name)?,
+        group_id: group.text("id")?.to_vec(),
+        version: (0, group.number("seqno")?),
+        volumes,
+        free: taken.complement(whole.start..whole.end()),
+        extents: whole,
+    })
+}
+
+fn check_group(group: &Section<'_>) -> Result<(), Refusal> {
+    if group.text("format")? != b"lvm2" {
+        return Err(Refusal::unsupported("a volume group of another format"));
+    }
+    only(group, "status", &["RESIZEABLE", "READ", "WRITE"])?;
+    only(group, "flags", &[])?;
+    // Only these are understood, and what is missed could be volumes.
+    if let Some((name, _)) = group.sections().find(|(name, _)| !SECTIONS.iter().any(|known| known.as_bytes() == *name))
+    {
+        return Err(Refusal::unsupported(format!("LVM section {:?}", String::from_utf8_lossy(name))));
+    }
+    // Other machines may be changing it.
+    match group.get("lock_type") {
+        None => {}
+        Some(Value::Item(Item::Text(b"none"))) => {}
+        Some(_) => return Err(Refusal::unsupported("a volume group that machines share")),
+    }
+    match group.get("system_id") {
+        None | Some(Value::Item(Item::Text(_))) => Ok(()),
+        Some(_) => Err(Refusal::corrupt("the system of a volume group")),
+    }
+}
+
+/// Refuses a list with words that are not `known`.
+fn only(section: &Section<'_>, list: &str, known: &[&str]) -> Result<(), Refusal> {
+    match section.words(list)?.into_iter().find(|word| !known.iter().any(|known| known.as_bytes() == *word)) {
+        None => Ok(()),
+        Some(word) => Err(Refusal::unsupported(format!("LVM status {:?}", String::from_utf8_lossy(word)))),
+    }
+}
+
+fn has_only(section: &Section<'_>, list: &str, known: &[&str]) -> Result<bool, Refusal> {
+    Ok(section.words(list)?.iter().all(|word| known.iter().any(|known| known.as_bytes() == *word)))
+}
+
+/// The labelled physical volume.
+fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) -> Result<Grid<'t>, Refusal> {
+    let unit = product(group.number("extent_size")?, SECTOR)?;
+    if unit == 0 {
+        return Err(Refusal::corrupt("LVM extents of no size"));
+    }
+    let mut found = None;
+    let mut names = BTreeSet::new();
+    for (name, pv) in group.section("physical_volumes")?.sections() {
+        region.budget().take_node()?;
+        names.insert(name);
+        only(pv, "status", &["ALLOCATABLE"])?;
+        only(pv, "flags", &[])?;
+        if pv.sections().next().is_some() {
+            return Err(Refusal::corrupt("a section in an LVM physical volume"));
+        }
+        let id = pv.text("id")?.iter().filter(|byte| **byte != b'-');
+        if id.eq(label.id.iter()) && found.replace((name, pv)).is_some() {
+            return Err(Refusal::corrupt("an LVM physical volume that is there twice"));
+        }
+    }
+    let (name, pv) = found.ok_or_else(|| Refusal::corrupt("LVM metadata that do not know their physical volume"))?;
+    let (start, count) = (product(pv.number("pe_start")?, SECTOR)?, pv.number("pe_count")?);
+    let grid = Grid { pv: name, names, start, unit, count };
+    let end = sum(grid.start, product(grid.count, unit)?)?;
+    if end > region.size() || end > label.size || grid.start != label.data {
+        return Err(Refusal::corrupt("LVM extents outside their physical volume"));
+    }
+    Ok(grid)
+}
+
+/// A logical volume, as far as it is on this physical volume.
+struct Part<'t> {
+    name: &'t [u8],
+    /// Extents of the physical volume, in the order of the volume.
+    pieces: Vec<Range<u64>>,
+    opaque: Option<&'static str>,
+}
+
+/// The volumes that have extents of the physical volume `pv`, and all bytes that they have.
+fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Result<(Vec<Volume>, ExtentSet), Refusal> {
+    let mut named = BTreeSet::new();
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut segments = 0;
+    if volumes.sections().count() != volumes.entries.len() {
+        return Err(Refusal::corrupt("a logical volume that is none"));
+    }
+    for (name, volume) in volumes.sections() {
+        if parts.len() == MOST_VOLUMES {
+            return Err(Refusal::Budget("logical volumes"));
+        }
+        names_in(volume, &mut named, region)?;
+        let part = part(name, volume, grid, region)?;
+        segments += part.pieces.len();
+        if segments > MOST_SEGMENTS {
+            return Err(Refusal::Budget("segments of logical volumes"));
+        }
+        parts.push(part);
+    }
+    let all: Vec<Range<u64>> = parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect();
+    let expected: u64 = all.iter().map(|piece| piece.end - piece.start).fold(0, u64::saturating_add);
+    let taken = ExtentSet::from_ranges(all.iter().map(|piece| {
+        let bytes = grid.bytes(piece);
+        bytes.start..bytes.end()
+    }));
+    if taken.bytes() != product(expected, grid.unit)? {
+        return Err(Refusal::corrupt("logical volumes overlap"));
+    }
+    let mut found = Vec::new();
+    for part in parts.into_iter().filter(|part| !part.pieces.is_empty()) {
+        let used = named.contains(part.name).then_some("other volumes are built of it");
+        let extents = joined(part.pieces.iter().map(|piece| grid.bytes(piece)));
+        let scattered = (extents.len() > MOST_PIECES).then_some("it has too many pieces");
+        found.push(Volume { name: proper_name(part.name)?, opaque: part.opaque.or(used).or(scattered), extents });
+    }
+    Ok((found, taken))
+}
+
+/// One volume: where it is here, and whether that is all of it and simple.
+fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View<'_>) -> Result<Part<'t>, Refusal> {
+    only(volume, "status", KNOWN_STATUS)?;
+    only(volume, "flags", KNOWN_FLAGS)?;
+    let mut opaque = None;
+    if !volume.words("status")?.contains(&b"VISIBLE".as_slice()) {
+        opaque = Some("it is a hidden part of another volume");
+    } else if !has_only(volume, "status", PLAIN_STATUS)? || !has_only(volume, "flags", PLAIN_FLAGS)? {
+        opaque = Some("it is no ordinary volume");
+    }
+    // By their starts, since their names ("segment10") are not in order.
+    let mut segments = BTreeMap::new();
+    for (segment_name, segment) in volume.sections() {
+        if !segment_name.starts_with(b"segment") {
+            return Err(Refusal::unsupported("a section in a logical volume that is no segment"));
+        }
+        if segments.insert(segment.number("start_extent")?, segment).is_some() {
+            return Err(Refusal::corrupt("segments of a logical volume overlap"));
+        }
+    }
+    if segments.len() as u64 != volume.number("segment_count")? {
+        return Err(Refusal::corrupt("the number of segments of a logical volume"));
+    }
+    let (mut pieces, mut expected) = (Vec::new(), 0);
+    for (start, segment) in segments {
+        let count = segment.number("extent_count")?;
+        if start != expected || count == 0 {
+            return Err(Refusal::corrupt("segments of a logical volume do not follow one another"));
+        }
+        expected = sum(start, count)?;
+        let kind = segment.text("type")?;
+        if !SEGMENT_TYPES.iter().any(|known| known.as_bytes() == kind) {
+            return Err(Refusal::unsupported(format!("LVM segment type {:?}", String::from_utf8_lossy(kind))));
+        }
+        let before = pieces.len();
+        let stripes = if kind == b"striped" || kind == b"linear" { stripes(segment, count)? } else { 0 };
+        // Of stripes, each has its part of the extents; what others take is not more than their length.
+        let each = count / stripes.max(1);
+        areas_in(segment, grid, each, &mut pieces, region)?;
+        if stripes != 1 || pieces.len() != before + 1 {
+            opaque = opaque.or(Some(if stripes == 1 { "it lies on several disks" } else { "it is not linear" }));
+        }
+    }
+    if pieces.iter().any(|piece| piece.end > grid.count) {
+        return Err(Refusal::corrupt("a logical volume lies outside its physical volume"));
+    }
+    Ok(Part { name, pieces, opaque })
+}
+
+/// The number of stripes of a segment of `count` extents.
+fn stripes(segment: &Section<'_>, count: u64) -> Result<u64, Refusal> {
+    let stripes = segment.number("stripe_count")?;
+    let pairs = match segment.get("stripes") {
+        Some(Value::List(items)) if items.len().is_multiple_of(2) => items.len() as u64 / 2,
+        _ => 0,
+    };
+    if stripes == 0 || pairs != stripes || !count.is_multiple_of(stripes) {
+        return Err(Refusal::corrupt("the stripes of a segment"));
+    }
+    Ok(stripes)
+}
+
+/// Every pair of this physical volume and a number, wherever in the segment it stands, is `len` extents from there on.
+fn areas_in(
+    segment: &Section<'_>,
+    grid: &Grid<'_>,
+    len: u64,
+    pieces: &mut Vec<Range<u64>>,
+    region: &View<'_>,
+) -> Result<(), Refusal> {
+    let mut left = vec![segment];
+    while let Some(section) = left.pop() {
+        for (_, value) in &section.entries {
+            region.budget().take_node()?;
+            match value {
+                Value::Section(inner) => left.push(inner),
+                Value::Item(Item::Text(text)) if *text == grid.pv => return Err(odd_area()),
+                Value::Item(_) => {}
+                Value::List(items) => {
+                    for (at, item) in items.iter().enumerate() {
+                        let next = items.get(at + 1);
+                        let (Item::Text(name), Some(Item::Number(start))) = (item, next) else {
+                            if *item == Item::Text(grid.pv) {
+                                return Err(odd_area());
+                            }
+                            continue;
+                        };
+                        if !grid.names.contains(name) {
+                            return Err(Refusal::corrupt("a segment of a volume that does not exist"));
+                        }
+                        if *name != grid.pv {
+                            continue;
+                        }
+                        let start = u64::try_from(*start).map_err(|_| odd_area())?;
+                        pieces.push(start..sum(start, len)?);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn odd_area() -> Refusal {
+    Refusal::unsupported("an LVM segment that names its physical volume in an unknown way")
+}
+
+/// Everything in a volume that could be the name of another one.
+fn names_in<'t>(volume: &Section<'t>, named: &mut BTreeSet<&'t [u8]>, region: &View<'_>) -> Result<(), Refusal> {
+    let mut left = vec![volume];
+    while let Some(section) = left.pop() {
+        for (name, value) in &section.entries {
+            region.budget().take_node()?;
+            if NOT_NAMES.iter().any(|other| other.as_bytes() == *name) {
+                continue;
+            }
+            match value {
+                Value::Section(inner) => left.push(inner),
+                Value::Item(item) => named.extend(text(item)),
+                Value::List(items) => named.extend(items.iter().filter_map(text)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text<'t>(item: &Item<'t>) -> Option<&'t [u8]> {
+    match item {
+        Item::Text(text) => Some(text),
+        Item::Number(_) => None,
+    }
+}
+
+/// Pieces that follow one another on the disk too are one.
+fn joined(pieces: impl Iterator<Item = Extent>) -> Vec<Extent> {
+    let mut joined: Vec<Extent> = Vec::new();
+    for piece in pieces {
+        match joined.last_mut() {
+            Some(last) if last.end() == piece.start => last.len += piece.len,
+            _ => joined.push(piece),
+        }
+    }
+    joined
+}
+
+/// A name as LVM2 permits it.
+fn proper_name(name: &[u8]) -> Result<String, Refusal> {
+    let proper = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+.".contains(byte);
+    if name.is_empty() || name.len() > 128 || !name.iter().all(proper) {
+        return Err(Refusal::corrupt("the name of an LVM volume"));
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}

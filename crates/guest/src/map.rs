@@ -1,0 +1,374 @@
+//! From an image to its regions, and to the bytes that are free in all of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::budget::Budget;
+use crate::extents::{Extent, ExtentSet};
+use crate::fs::{self, FreeMap, Options};
+use crate::image::{ReadAt, Session, View, Witness};
+use crate::lvm::{self, Physical};
+use crate::partition::{self, Claim, Partition, Tables};
+use crate::probe::{self, Signature};
+use crate::refusal::Refusal;
+use crate::report::{Map, Region, Verdict};
+
+/// Free bytes come in whole pieces of this size at multiples of it, in bytes: less is not worth a hole, and no filesystem
+/// below the copy could make one.
+pub const GRANULE: u64 = 4096;
+
+/// The most regions of an image; what has more is used as a whole.
+const MOST_REGIONS: usize = 4096;
+/// The most physical volumes of an image that are looked into.
+const MOST_PHYSICAL: usize = 32;
+/// The most partitions that a partition may overlap and still be looked into. Two tables that differ make one or two.
+const MOST_OVERLAPS: usize = 8;
+
+/// Finds what of an image is provably free. Cannot fail: what cannot be read or understood is used, and the report says
+/// why.
+pub fn map(image: &dyn ReadAt, options: &Options) -> Map {
+    map_with(image, options, fs::ALL)
+}
+
+/// [`map()`] with a choice of parsers, for tests and special tools.
+pub fn map_with(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map {
+    let size = image.size();
+    let mut finder = Finder { image, parsers, leaves: Vec::new(), volumes: Vec::new(), witnesses: Vec::new() };
+    let mut tables = ExtentSet::new();
+    if size > 0 {
+        tables = finder.whole_disk(Extent { start: 0, len: size });
+        finder.physical_volumes();
+    }
+    let Finder { mut leaves, mut witnesses, .. } = finder;
+    if leaves.len() > MOST_REGIONS {
+        let disk = Extent { start: 0, len: size };
+        leaves = vec![Leaf::whole("whole disk".to_owned(), disk, None, refused(Refusal::Budget("regions")))];
+    }
+    ask_parsers(image, options, &mut leaves, &mut witnesses);
+    let free = agree(&mut leaves, &tables);
+    let mut regions: Vec<Region> = leaves.into_iter().map(Leaf::into_region).collect();
+    regions.extend(framework(size, &regions));
+    regions.sort_by_key(|region| (region.start(), region.size()));
+    if free.is_empty() {
+        witnesses.clear(); // nothing rests on them
+    }
+    Map { size, free, regions, witnesses }
+}
+
+/// A region of which no other is a part.
+struct Leaf<'p> {
+    place: String,
+    /// Its bytes in the image, in its own order.
+    extents: Vec<Extent>,
+    /// The partition that it is, or lies in.
+    partition: Extent,
+    kind: Option<&'static str>,
+    fate: Fate<'p>,
+    /// What of it is free, in the image.
+    free: ExtentSet,
+    dropped: u64,
+}
+
+enum Fate<'p> {
+    /// A parser must look at it.
+    Ask(&'p dyn FreeMap),
+    Known(Verdict),
+}
+
+fn refused<'p>(refusal: Refusal) -> Fate<'p> {
+    Fate::Known(Verdict::Refused(refusal))
+}
+
+impl<'p> Leaf<'p> {
+    /// A whole partition.
+    fn whole(place: String, partition: Extent, kind: Option<&'static str>, fate: Fate<'p>) -> Leaf<'p> {
+        Leaf { place, extents: vec![partition], partition, kind, fate, free: ExtentSet::new(), dropped: 0 }
+    }
+
+    fn len(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.len).sum()
+    }
+
+    fn bytes(&self) -> ExtentSet {
+        ExtentSet::from_ranges(self.extents.iter().map(|extent| extent.start..extent.end()))
+    }
+
+    fn into_region(self) -> Region {
+        let verdict = match self.fate {
+            Fate::Known(verdict) => verdict,
+            // Every one was asked.
+            Fate::Ask(_) => Verdict::Unknown,
+        };
+        let free = self.free.bytes();
+        Region {
+            place: self.place,
+            extents: self.extents,
+            kind: self.kind,
+            verdict,
+            free,
+            dropped: self.dropped.min(free),
+        }
+    }
+}
+
+/// Looks at a part of an image with a budget of its own. A parser that panics found a forgery that nobody thought of.
+fn look<T>(
+    image: &dyn ReadAt,
+    budget: Budget,
+    extents: &[Extent],
+    parse: impl FnOnce(&View<'_>) -> Result<T, Refusal>,
+) -> Result<(T, Vec<Witness>), Refusal> {
+    let session = Session::new(image, budget);
+    // Nothing that the closure may leave half done is used after a panic: the session is dropped.
+    let found = catch_unwind(AssertUnwindSafe(|| parse(&session.view().joined(extents)?)));
+    let found = found.unwrap_or_else(|_| Err(Refusal::corrupt("its parser failed")))?;
+    Ok((found, session.into_witnesses()))
+}
+
+/// What a look at signatures and partition tables may cost, for each partition and volume. Signatures take
+/// 0.1 MiB, tables of the usual size as much.
+fn budget_for_signatures() -> Budget {
+    Budget::new(3 << 20, 1 << 12, 0)
+}
+
+/// What a look at the metadata of a physical volume may cost: two copies of 4 MiB, and their words several times.
+fn budget_for_volumes() -> Budget {
+    Budget::new(16 << 20, 1 << 20, 0)
+}
+
+struct Finder<'i, 'p> {
+    image: &'i dyn ReadAt,
+    parsers: &'p [&'p dyn FreeMap],
+    leaves: Vec<Leaf<'p>>,
+    /// Physical volumes that were understood, and where they are.
+    volumes: Vec<(String, Extent, Physical)>,
+    witnesses: Vec<Witness>,
+}
+
+type Nature<'p> = (Vec<Signature<'p>>, Option<Tables>);
+
+impl<'p> Finder<'_, 'p> {
+    /// The signatures and partition tables of a part of the image.
+    fn nature(&mut self, extents: &[Extent]) -> Result<Nature<'p>, Refusal> {
+        let parsers = self.parsers;
+        let (nature, witnesses) = look(self.image, budget_for_signatures(), extents, |view| {
+            Ok((probe::signatures(view, parsers)?, partition::tables(view)?))
+        })?;
+        self.witnesses.extend(witnesses);
+        Ok(nature)
+    }
+
+    /// Finds partitions, or what is on the disk without them. Returns the bytes of partition tables.
+    fn whole_disk(&mut self, disk: Extent) -> ExtentSet {
+        let place = "whole disk".to_owned();
+        match self.nature(&[disk]) {
+            Err(refusal) => self.leaves.push(Leaf::whole(place, disk, None, refused(refusal))),
+            Ok((signatures, Some(tables))) if signatures.is_empty() => {
+                self.partitions(tables.partitions);
+                return tables.tables;
+            }
+            Ok(nature) => {
+                let leaf = Leaf::whole(place, disk, None, Fate::Known(Verdict::Unknown));
+                self.judge(leaf, nature, true);
+            }
+        }
+        ExtentSet::new()
+    }
+
+    fn partitions(&mut self, partitions: Vec<Partition>) {
+        let extents: Vec<Extent> = partitions.iter().map(|partition| partition.extent).collect();
+        for Partition { place, extent, claim } in partitions {
+            let overlapping = extents.iter().filter(|other| other.start < extent.end() && extent.start < other.end());
+            let crowded = overlapping.count() > MOST_OVERLAPS + 1; // one is itself
+            let (kind, fate) = match claim {
+                Claim::Look if crowded => (None, refused(Refusal::Budget("overlapping partitions"))),
+                Claim::Look => (None, Fate::Known(Verdict::Unknown)),
+                Claim::Opaque(kind) => (Some(kind), Fate::Known(Verdict::Opaque { reason: None })),
+                Claim::Broken(why) => (None, refused(why)),
+            };
+            let leaf = Leaf::whole(place, extent, kind, fate);
+            match &leaf.fate {
+                Fate::Known(Verdict::Unknown) => self.region(leaf, true),
+                _ => self.leaves.push(leaf),
+            }
+        }
+    }
+
+    /// Finds out what a partition or a volume is.
+    fn region(&mut self, mut leaf: Leaf<'p>, may_be_physical: bool) {
+        match self.nature(&leaf.extents) {
+            Ok(nature) => self.judge(leaf, nature, may_be_physical),
+            Err(refusal) => {
+                leaf.fate = refused(refusal);
+                self.leaves.push(leaf);
+            }
+        }
+    }
+
+    fn judge(&mut self, mut leaf: Leaf<'p>, nature: Nature<'p>, may_be_physical: bool) {
+        let (signatures, tables) = nature;
+        let inner = tables.into_iter().flat_map(|tables| tables.kinds);
+        let kinds: Vec<&'static str> = signatures.iter().map(|signature| signature.kind()).chain(inner).collect();
+        let opaque = |reason| Fate::Known(Verdict::Opaque { reason });
+        (leaf.kind, leaf.fate) = match (&kinds[..], &signatures[..]) {
+            ([], _) => (None, Fate::Known(Verdict::Unknown)),
+            ([kind], []) => (Some(*kind), opaque(Some("partitions in a partition or volume are not looked for"))),
+            ([kind], [Signature::Opaque(_)]) => (Some(*kind), opaque(None)),
+            ([kind], [Signature::Filesystem(parser)]) => (Some(*kind), Fate::Ask(*parser)),
+            ([kind], _) if may_be_physical => match self.physical_volume(&leaf.place, leaf.partition) {
+                Ok(()) => return,
+                Err(refusal) => (Some(*kind), refused(refusal)),
+            },
+            ([kind], _) => (Some(*kind), opaque(Some("it lies in a logical volume"))),
+            _ => (None, refused(Refusal::unsupported(format!("ambiguous: signatures of {}", kinds.join(" and "))))),
+        };
+        self.leaves.push(leaf);
+    }
+
+    /// Understands a physical volume and remembers it until all are known.
+    fn physical_volume(&mut self, place: &str, partition: Extent) -> Result<(), Refusal> {
+        if self.volumes.len() == MOST_PHYSICAL {
+            return Err(Refusal::Budget("LVM physical volumes"));
+        }
+        let (physical, witnesses) = look(self.image, budget_for_volumes(), &[partition], lvm::read)?;
+        self.witnesses.extend(witnesses);
+        self.volumes.push((place.to_owned(), partition, physical));
+        Ok(())
+    }
+
+    /// Looks into the physical volumes of which the others of their group in this image do not know better.
+    fn physical_volumes(&mut self) {
+        let volumes = std::mem::take(&mut self.volumes);
+        for (number, (place, partition, physical)) in volumes.iter().enumerate() {
+            let mut others = volumes.iter().enumerate().filter(|(other, _)| *other != number);
+            let doubt = others.find_map(|(_, (_, _, other))| match other.group_id == physical.group_id {
+                true if other.version != physical.version => Some("another disk of their group has others"),
+                true if other.id == physical.id => Some("their physical volume is there twice"),
+                _ => None,
+            });
+            let many = self.leaves.len() + physical.volumes.len() > MOST_REGIONS;
+            let refusal = match doubt {
+                Some(why) => Refusal::corrupt(format!("LVM metadata: {why}")),
+                None if many => Refusal::Budget("logical volumes"),
+                None => {
+                    self.volumes_of(place, *partition, physical);
+                    continue;
+                }
+            };
+            self.leaves.push(Leaf::whole(place.clone(), *partition, Some("LVM2_member"), refused(refusal)));
+        }
+    }
+
+    fn volumes_of(&mut self, place: &str, partition: Extent, physical: &Physical) {
+        // Inside the partition, as the parser has checked.
+        let moved = |piece: Extent| Extent { start: partition.start + piece.start, len: piece.len };
+        let part = |place: String, extents: Vec<Extent>, kind, verdict| Leaf {
+            extents,
+            ..Leaf::whole(place, partition, kind, Fate::Known(verdict))
+        };
+        let group = &physical.group;
+        for volume in &physical.volumes {
+            let extents: Vec<Extent> = volume.extents.iter().copied().map(moved).collect();
+            let verdict = Verdict::Opaque { reason: volume.opaque };
+            let leaf = part(format!("LVM volume {group}/{}", volume.name), extents, None, verdict);
+            match volume.opaque {
+                None => self.region(leaf, false),
+                Some(_) => self.leaves.push(leaf),
+            }
+        }
+        if !physical.free.is_empty() {
+            let evidence = vec!["no volume has these extents".to_owned(), "checksums right".to_owned()];
+            let place = format!("LVM free extents of {group}");
+            let extents = physical.free.iter().map(moved).collect();
+            let mut leaf = part(place, extents, Some("LVM2_free"), Verdict::Mapped { evidence });
+            leaf.free = leaf.bytes().trimmed_to(GRANULE);
+            self.leaves.push(leaf);
+        }
+        let extents = moved(physical.extents);
+        let around = ExtentSet::of(extents.start..extents.end()).complement(partition.start..partition.end());
+        let place = format!("LVM metadata of {group} ({place})");
+        self.leaves.push(part(place, around.iter().collect(), Some("LVM2_member"), Verdict::Framework));
+    }
+}
+
+/// Asks the parser of each region that has one, and remembers what those read that proved something.
+fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], witnesses: &mut Vec<Witness>) {
+    let asked = || leaves.iter().filter(|leaf| matches!(leaf.fate, Fate::Ask(_)));
+    let (count, all) = (asked().count(), asked().map(Leaf::len).fold(0, u64::saturating_add));
+    for leaf in leaves {
+        let Fate::Ask(parser) = leaf.fate else { continue };
+        let budget = Budget::share(image.size(), leaf.len(), all, count);
+        let most = budget.extents();
+        let answer = look(image, budget, &leaf.extents, |view| {
+            let findings = parser.free(view, options)?;
+            if findings.free.iter().last().is_some_and(|last| last.end() > view.size()) {
+                return Err(Refusal::corrupt("its parser found free bytes outside"));
+            }
+            if findings.free.count() > most {
+                return Err(Refusal::Budget("free extents"));
+            }
+            let free = view.in_image(&findings.free).trimmed_to(GRANULE);
+            Ok((free, findings.dropped, findings.evidence))
+        });
+        match answer {
+            Ok(((free, dropped, evidence), read)) => {
+                (leaf.free, leaf.dropped) = (free, dropped);
+                leaf.fate = Fate::Known(Verdict::Mapped { evidence });
+                witnesses.extend(read);
+            }
+            Err(refusal) => leaf.fate = refused(refusal),
+        }
+    }
+}
+
+/// Takes from each region what is used in another one or lies in a partition table; returns what is left of all.
+fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
+    let taken: Vec<ExtentSet> = leaves.iter().map(|leaf| taken_from(leaf, leaves, tables)).collect();
+    let mut all = Vec::new();
+    for (leaf, taken) in leaves.iter_mut().zip(taken) {
+        if !taken.is_empty() {
+            if let Fate::Known(Verdict::Mapped { evidence }) = &mut leaf.fate {
+                evidence.push("less what overlapping regions use".to_owned());
+            }
+            leaf.free = leaf.free.without(&taken).trimmed_to(GRANULE);
+        }
+        all.extend(leaf.free.iter().map(|extent| extent.start..extent.end()));
+    }
+    ExtentSet::from_ranges(all)
+}
+
+/// Which free bytes of a region somebody else uses. Regions of one partition do not overlap.
+fn taken_from(leaf: &Leaf<'_>, leaves: &[Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
+    if leaf.free.is_empty() {
+        return ExtentSet::new();
+    }
+    let mut taken = leaf.free.intersection(tables);
+    let mine = leaf.partition;
+    for other in leaves.iter().filter(|other| other.partition != mine) {
+        if other.partition.start < mine.end() && mine.start < other.partition.end() {
+            taken = taken.union(&leaf.free.intersection(&other.bytes().without(&other.free)));
+        }
+    }
+    taken
+}
+
+/// What belongs to no region: partition tables, boot areas, gaps, the end of the disk.
+fn framework(size: u64, regions: &[Region]) -> Vec<Region> {
+    let owned = ExtentSet::from_ranges(
+        regions.iter().flat_map(|region| region.extents.iter().map(|extent| extent.start..extent.end())),
+    );
+    let gaps = owned.complement(0..size);
+    let named = |gap: Extent| Region {
+        place: match gap {
+            Extent { start: 0, .. } => "start of the disk",
+            gap if gap.end() == size => "end of the disk",
+            _ => "between partitions",
+        }
+        .to_owned(),
+        extents: vec![gap],
+        kind: None,
+        verdict: Verdict::Framework,
+        free: 0,
+        dropped: 0,
+    };
+    gaps.iter().map(named).collect()
+}

@@ -1,0 +1,142 @@
+//! GUID partition tables, after chapter 5 of the UEFI specification.
+
+use super::{Claim, Tables};
+use crate::bytes::{array, le32, le64, product, slice};
+use crate::crc32::crc32;
+use crate::image::View;
+use crate::refusal::Refusal;
+
+const SIGNATURE: &[u8] = b"EFI PART";
+const SMALLEST_HEADER: usize = 92;
+const MOST_ENTRIES: u64 = 1024;
+const LARGEST_ENTRY: u64 = 4096;
+/// Of all entries, in bytes. Everybody writes 128 entries of 128 bytes.
+const LARGEST_ARRAY: u64 = 1 << 20;
+
+/// Types whose contents are parts of something larger, as they are on disk.
+const OPAQUE: &[([u8; 16], &str)] = &[
+    // Logical disk manager: data, metadata.
+    (guid(0xaf9b_60a0, 0x1431, 0x4f62, 0xbc68_3311_714a_69ad), "LDM"),
+    (guid(0x5808_c8aa, 0x7e8f, 0x42e0, 0x85d2_e1e9_0434_cfb3), "LDM"),
+    // Storage Spaces.
+    (guid(0xe75c_af8f, 0xf680, 0x4cee, 0xafa3_b001_e56e_fc2d), "storage_spaces"),
+    // Apple's Core Storage.
+    (guid(0x5374_6f72, 0x6167, 0x11aa, 0xaa11_0030_6543_ecac), "core_storage"),
+];
+
+/// The first three parts are little-endian, the rest is as it is written.
+const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
+    let number = ((a.swap_bytes() as u128) << 96)
+        | ((b.swap_bytes() as u128) << 80)
+        | ((c.swap_bytes() as u128) << 64)
+        | d as u128;
+    number.to_be_bytes()
+}
+
+/// A header whose own checksum and whose entries' checksum are right.
+struct Table {
+    sector: u64,
+    lba: u64,
+    alternate: u64,
+    entries_at: u64,
+    entry_len: u64,
+    entries: Vec<u8>,
+}
+
+/// Reads every valid copy of a GPT and says whether there is one.
+///
+/// # Errors
+/// If there are only damaged ones.
+pub fn read(disk: &View<'_>, tables: &mut Tables) -> Result<bool, Refusal> {
+    let mut found: Vec<Table> = Vec::new();
+    let mut damaged = None;
+    for sector in [512, 4096] {
+        let sectors = disk.size() / sector;
+        // The copy at the end of the disk, and the one that the primary names if the disk has grown since.
+        let mut places = vec![1, sectors.saturating_sub(1)];
+        let mut next = 0;
+        while let Some(&lba) = places.get(next) {
+            next += 1;
+            if lba == 0 || lba >= sectors || places[..next - 1].contains(&lba) {
+                continue;
+            }
+            match header(disk, sector, lba) {
+                Ok(None) => {}
+                Ok(Some(table)) => {
+                    if lba == 1 {
+                        places.push(table.alternate);
+                    }
+                    found.push(table);
+                }
+                Err(Refusal::Corrupt(why)) => damaged = Some(Refusal::Corrupt(why)),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+    if let (true, Some(why)) = (found.is_empty(), damaged) {
+        return Err(why);
+    }
+    for table in &found {
+        list(disk, table, tables)?;
+    }
+    if !found.is_empty() {
+        tables.kinds.push("gpt");
+    }
+    Ok(!found.is_empty())
+}
+
+/// The table whose header is at `lba`; `None` if there is no signature.
+fn header(disk: &View<'_>, sector: u64, lba: u64) -> Result<Option<Table>, Refusal> {
+    let damaged = |why: &str| Err(Refusal::corrupt(format!("GPT at sector {lba}: {why}")));
+    let mut header = disk.read(product(lba, sector)?, sector as usize)?;
+    if !header.starts_with(SIGNATURE) {
+        return Ok(None);
+    }
+    let len = le32(&header, 12)? as usize;
+    if !(SMALLEST_HEADER..=header.len()).contains(&len) {
+        return damaged("the size of its header");
+    }
+    header.truncate(len);
+    let checksum = le32(&header, 16)?;
+    header[16..20].fill(0);
+    if crc32(&header) != checksum {
+        return damaged("the checksum of its header");
+    }
+    if le64(&header, 24)? != lba {
+        return damaged("a header that belongs elsewhere");
+    }
+    let (count, entry_len) = (u64::from(le32(&header, 80)?), u64::from(le32(&header, 84)?));
+    if count > MOST_ENTRIES || !(128..=LARGEST_ENTRY).contains(&entry_len) || !entry_len.is_multiple_of(128) {
+        return damaged("the number or size of its entries");
+    }
+    let entries_at = product(le64(&header, 72)?, sector)?;
+    let array_len = product(count, entry_len)?;
+    if array_len > LARGEST_ARRAY {
+        return damaged("the size of its entries together");
+    }
+    let entries = disk.read(entries_at, array_len as usize)?;
+    if crc32(&entries) != le32(&header, 88)? {
+        return damaged("the checksum of its entries");
+    }
+    Ok(Some(Table { sector, lba, alternate: le64(&header, 32)?, entries_at, entry_len, entries }))
+}
+
+fn list(disk: &View<'_>, table: &Table, tables: &mut Tables) -> Result<(), Refusal> {
+    tables.add_table(disk.size(), product(table.lba, table.sector)?, table.sector);
+    tables.add_table(disk.size(), table.entries_at, table.entries.len() as u64);
+    for (number, entry) in (1..).zip(table.entries.chunks_exact(table.entry_len as usize)) {
+        let kind: [u8; 16] = array(entry, 0)?;
+        if slice(entry, 0, 16)?.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let (first, last) = (le64(entry, 32)?, le64(entry, 40)?);
+        if last < first {
+            continue; // holds no byte
+        }
+        let sectors = (last - first).saturating_add(1);
+        let known = OPAQUE.iter().find(|(guid, _)| *guid == kind);
+        let claim = known.map_or(Claim::Look, |(_, name)| Claim::Opaque(name));
+        tables.add(disk.size(), table.sector, format!("GPT partition {number}"), first, sectors, claim);
+    }
+    Ok(())
+}

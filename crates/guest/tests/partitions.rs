@@ -1,0 +1,411 @@
+//! Partition tables: what `sfdisk` writes is found as `sfdisk` says it, and nothing that a table says makes used bytes
+//! free.
+
+mod support;
+
+use std::fs::File;
+use std::ops::Range;
+use std::process::Command;
+use std::time::Instant;
+
+use haul_guest::crc32::crc32;
+use haul_guest::fs::Options;
+use haul_guest::{ExtentSet, Map, ReadAt, Verdict, map_with};
+use haul_testbed::guest::{Noise, has, run};
+use haul_testbed::temp_dir;
+use proptest::prelude::*;
+use support::Pages;
+use support::disk::{LISTED, assert_sane, blank, feed, make_listed, superblock};
+
+const MIB: u64 = 1 << 20;
+
+fn map(image: &dyn ReadAt) -> Map {
+    let map = map_with(image, &Options::default(), LISTED);
+    assert_sane(&map);
+    map
+}
+
+/// A sparse image that `sfdisk` partitions; `None`, after a skip, if there is no sfdisk.
+fn partitioned(size: u64, script: &str) -> Option<Pages> {
+    if !has("sfdisk") {
+        return None;
+    }
+    let dir = temp_dir();
+    let path = dir.path().join("disk");
+    File::create(&path).unwrap().set_len(size).unwrap();
+    feed(Command::new("sfdisk").args(["-q", "--no-reread"]).arg(&path), script);
+    let data = haul_testbed::data_extents(&File::open(&path).unwrap());
+    Some(Pages::of(&support::open(&path), data.into_iter().map(|(start, len)| start..start + len)))
+}
+
+/// A disk with sectors of 4 KiB, which sfdisk does not make in a file.
+fn with_large_sectors(size: u64, partitions: &[(u64, u64)]) -> Pages {
+    const SECTOR: u64 = 4096;
+    let mut image = blank(size);
+    let last = size / SECTOR - 1;
+    image.write(446, &[0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    image.write(510, &[0x55, 0xaa]);
+    for (own, other, entries) in [(1, last, 2), (last, 1, last - 4)] {
+        let mut header = b"EFI PART\0\0\x01\0\x5c\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+        for field in [own, other, 6, last - 5, 1, 1, entries, (128 << 32) | 128] {
+            header.extend(field.to_le_bytes());
+        }
+        image.write(own * SECTOR, &header);
+        for (number, (start, len)) in (0..).zip(partitions) {
+            image.write(entries * SECTOR + number * 128, &[7; 32]);
+            image.write(entries * SECTOR + number * 128 + 32, &(start / SECTOR).to_le_bytes());
+            image.write(entries * SECTOR + number * 128 + 40, &((start + len) / SECTOR - 1).to_le_bytes());
+        }
+        repair_gpt(&mut image, own * SECTOR, SECTOR);
+    }
+    image
+}
+
+/// Partitions as `sfdisk` dumps them, container left out: start and length in bytes.
+fn dumped(image: &Pages) -> Vec<(u64, u64)> {
+    let dir = temp_dir();
+    let path = dir.path().join("disk");
+    image.save(&path);
+    let dump = run(Command::new("sfdisk").arg("-d").arg(&path));
+    let number = |line: &str, key: &str| {
+        let (_, rest) = line.split_once(key).unwrap();
+        rest.split(',').next().unwrap().trim().parse::<u64>().unwrap() * 512
+    };
+    let mut found: Vec<(u64, u64)> = dump
+        .lines()
+        .filter(|line| line.contains("start=") && !line.contains("type=5") && !line.contains("type=f"))
+        .map(|line| (number(line, "start="), number(line, "size=")))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+fn partitions_of(map: &Map) -> Vec<(u64, u64)> {
+    let regions = map.regions.iter().filter(|region| region.verdict != Verdict::Framework);
+    regions.map(|region| (region.start(), region.size())).collect()
+}
+
+const GPT: &str = "label: gpt\nsize=4M\nsize=8M\nsize=2M,type=lvm\nstart=20M,size=9M\n";
+const MBR: &str = "label: dos\nsize=4M\nsize=40M,type=5\nsize=4M\nsize=5M\nsize=6M\nsize=2M\nsize=1M\n";
+
+/// A filesystem in each partition; returns what is free.
+fn populate(image: &mut Pages, partitions: &[(u64, u64)]) -> ExtentSet {
+    partitions.iter().fold(ExtentSet::new(), |free, (start, size)| free.union(&make_listed(image, *start, *size)))
+}
+
+#[test]
+fn partitions_are_those_of_sfdisk() {
+    for script in [GPT, MBR, "label: dos\n"] {
+        let Some(mut image) = partitioned(64 * MIB, script) else { return };
+        let expected = dumped(&image);
+        let free = populate(&mut image, &expected);
+        let map = map(&image);
+        if expected.is_empty() {
+            assert_eq!(map.regions.len(), 1);
+            assert_eq!(map.regions[0].verdict, Verdict::Unknown, "an empty table is none");
+            continue;
+        }
+        assert_eq!(partitions_of(&map), expected, "{script}");
+        assert_eq!(map.free, free, "{script}\n{map}");
+        assert!(map.still_holds(&image).unwrap());
+    }
+}
+
+const LARGE: &[(u64, u64)] = &[(MIB, 4 * MIB), (5 * MIB, 8 * MIB), (20 * MIB, 9 * MIB)];
+
+#[test]
+fn a_gpt_in_sectors_of_4_kib_is_read() {
+    let mut image = with_large_sectors(64 * MIB, LARGE);
+    let free = populate(&mut image, LARGE);
+    for damaged in [None, Some(4096 + 30), Some(64 * MIB - 4096 + 30)] {
+        let mut image = image.clone();
+        damaged.into_iter().for_each(|at| image.write(at, &[0xff]));
+        let map = map(&image);
+        assert_eq!(partitions_of(&map), LARGE, "{map}");
+        assert_eq!(map.free, free, "{map}");
+    }
+}
+
+#[test]
+fn a_broken_primary_gpt_is_replaced_by_its_backup() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let free = populate(&mut image, &expected);
+    for damaged in [512 + 30, 1024 + 130] {
+        let mut image = image.clone();
+        image.write(damaged, &[0xff]);
+        let map = map(&image);
+        assert_eq!(map.free, free, "byte {damaged}\n{map}");
+    }
+    // And the backup may be broken.
+    let mut without = image.clone();
+    without.write(64 * MIB - 512 + 30, &[0xff]);
+    assert_eq!(map(&without).free, free);
+    // Without both there is a table that nobody can read.
+    without.write(512 + 30, &[0xff]);
+    let nothing = map(&without);
+    assert!(nothing.free.is_empty() && matches!(nothing.regions[0].verdict, Verdict::Refused(_)), "{nothing}");
+}
+
+#[test]
+fn copies_of_a_gpt_that_differ_both_count() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let free = populate(&mut image, &expected);
+    // The backup says that the first partition begins in the second half of where the primary has it.
+    let backup = 64 * MIB - 512;
+    let entries = u64::from_le_bytes(image.read(backup + 72, 8).try_into().unwrap()) * 512;
+    image.write(entries + 32, &(3 * MIB / 512).to_le_bytes());
+    repair_gpt(&mut image, backup, 512);
+    let map = map(&image);
+    let claimed = ExtentSet::of(3 * MIB..5 * MIB);
+    assert_eq!(map.free, free.without(&claimed), "{map}");
+}
+
+/// Mends both checksums of the GPT header at `at`, if its fields make sense.
+fn repair_gpt(image: &mut Pages, at: u64, sector: u64) {
+    let header = image.read(at, 512);
+    let field = |offset: usize| u64::from(u32::from_le_bytes(header[offset..offset + 4].try_into().unwrap()));
+    let entries = u64::from_le_bytes(header[72..80].try_into().unwrap()).checked_mul(sector);
+    let len = field(80) * field(84);
+    if let Some(entries) =
+        entries.filter(|entries| len <= 1 << 20 && entries.checked_add(len).is_some_and(|end| end <= image.size()))
+    {
+        let sum = crc32(&image.read(entries, len as usize));
+        image.write(at + 88, &sum.to_le_bytes());
+    }
+    let len = field(12).min(512) as usize;
+    let mut header = image.read(at, 512);
+    header[16..20].fill(0);
+    image.write(at + 16, &crc32(&header[..len]).to_le_bytes());
+}
+
+#[test]
+fn a_partition_of_a_hybrid_mbr_must_agree() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let free = populate(&mut image, &expected);
+    // The same partition in both tables is one.
+    let entry = |kind: u8, first: u64, sectors: u64| {
+        let mut entry = vec![0, 0, 0, 0, kind, 0, 0, 0];
+        entry.extend((first as u32).to_le_bytes());
+        entry.extend((sectors as u32).to_le_bytes());
+        entry
+    };
+    let (start, size) = expected[0];
+    image.write(446 + 16, &entry(0x83, start / 512, size / 512));
+    let same = map(&image);
+    assert_eq!(same.free, free, "{same}");
+    assert_eq!(partitions_of(&same), expected);
+    // Another one takes what it covers.
+    image.write(446 + 16, &entry(0x83, start / 512 + 2048, size / 512));
+    let other = map(&image);
+    assert_eq!(other.free, free.without(&ExtentSet::of(start + MIB..start + MIB + size)), "{other}");
+}
+
+#[test]
+fn forged_tables_are_refused_quickly() {
+    let Some(image) = partitioned(64 * MIB, GPT) else { return };
+    let begin = Instant::now();
+    for (at, value) in [(80, u32::MAX), (80, 1025), (84, 1 << 31), (84, 0), (84, 127), (12, 0), (12, u32::MAX)] {
+        let mut forged = image.clone();
+        for header in [512, 64 * MIB - 512] {
+            forged.write(header + at, &value.to_le_bytes());
+            repair_gpt(&mut forged, header, 512);
+        }
+        let map = map(&forged);
+        assert!(matches!(map.regions[0].verdict, Verdict::Refused(_)), "{at} {value}\n{map}");
+    }
+    for (at, value) in [(72, u64::MAX), (72, u64::MAX / 512), (72, 1 << 54), (24, 7)] {
+        let mut forged = image.clone();
+        for header in [512, 64 * MIB - 512] {
+            forged.write(header + at, &value.to_le_bytes());
+            repair_gpt(&mut forged, header, 512);
+        }
+        let map = map(&forged);
+        assert!(matches!(map.regions[0].verdict, Verdict::Refused(_)), "{at} {value}\n{map}");
+    }
+    // Entries that reach beyond the disk, or backwards.
+    for (first, last) in [(0, u64::MAX), (u64::MAX, u64::MAX), (9, 8), (u64::MAX - 3, 5), (40, 1 << 60)] {
+        let mut forged = image.clone();
+        forged.write(1024 + 32, &first.to_le_bytes());
+        forged.write(1024 + 40, &last.to_le_bytes());
+        repair_gpt(&mut forged, 512, 512);
+        map(&forged);
+    }
+    assert!(begin.elapsed().as_secs() < 20, "for sixteen images");
+}
+
+#[test]
+fn chains_of_logical_partitions_that_loop_or_leave_are_refused() {
+    let Some(mut image) = partitioned(64 * MIB, MBR) else { return };
+    let expected = dumped(&image);
+    populate(&mut image, &expected);
+    let container = Range { start: 5 * MIB, end: 45 * MIB };
+    let link = container.start + 446 + 16;
+    // To itself, out of the container, beyond all numbers.
+    for next in [0_u32, 1, 40 * 2048, u32::MAX] {
+        let mut forged = image.clone();
+        forged.write(link + 8, &next.to_le_bytes());
+        let map = map(&forged);
+        assert!(map.free.intersection(&ExtentSet::of(container.clone())).is_empty(), "{next}\n{map}");
+    }
+    // A chain without end, each link one sector further on.
+    let mut forged = image.clone();
+    for number in 0..1000_u32 {
+        let at = container.start + u64::from(number) * 512;
+        let mut sector = vec![0; 512];
+        sector[446 + 4] = 0x05;
+        sector[446 + 8..446 + 12].copy_from_slice(&(number + 1).to_le_bytes());
+        sector[446 + 12] = 1;
+        sector[510..].copy_from_slice(&[0x55, 0xaa]);
+        forged.write(at, &sector);
+    }
+    let map = map(&forged);
+    assert!(map.free.intersection(&ExtentSet::of(container)).is_empty(), "{map}");
+}
+
+#[test]
+fn mutated_tables_free_nothing_that_is_used() {
+    for (script, sector) in [(GPT, 512), (GPT, 4096), (MBR, 512)] {
+        let made = match sector {
+            512 => partitioned(64 * MIB, script),
+            _ => Some(with_large_sectors(64 * MIB, LARGE)),
+        };
+        let Some(mut image) = made else { return };
+        let expected = if sector == 512 { dumped(&image) } else { LARGE.to_vec() };
+        let free = populate(&mut image, &expected);
+        let headers = [sector, 64 * MIB - sector];
+        let places = match script {
+            GPT => vec![
+                446..512,
+                sector..sector + 92,
+                2 * sector..2 * sector + 512,
+                64 * MIB - sector..64 * MIB - sector + 92,
+                64 * MIB - 16384 - sector..64 * MIB - 16384 - sector + 512,
+            ],
+            _ => [0, 5 * MIB]
+                .into_iter()
+                .chain(expected.iter().skip(2).map(|(start, _)| start - MIB))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .map(|at| at + 446..at + 512)
+                .collect(),
+        };
+        let mut alike = 0;
+        for round in 0..1500 {
+            let mut noise = Noise::new(round);
+            let mut mutated = image.clone();
+            for _ in 0..=noise.below(3) {
+                let place = &places[noise.below(places.len() as u64) as usize];
+                let at = place.start + noise.below(place.end - place.start);
+                let new = match noise.below(3) {
+                    0 => mutated.read(at, 1)[0] ^ (1 << noise.below(8)),
+                    1 => [0, 1, 5, 0x0f, 0x42, 0x80, 0xee, 0xff][noise.below(8) as usize],
+                    _ => noise.number() as u8,
+                };
+                mutated.write(at, &[new]);
+            }
+            if script == GPT && round % 4 != 0 {
+                headers.iter().for_each(|header| repair_gpt(&mut mutated, *header, sector));
+            }
+            let map = map(&mutated);
+            assert!(map.free.is_subset_of(&free), "round {round}\n{map}");
+            alike += u64::from(map.free == free);
+        }
+        assert!((50..1500).contains(&alike), "{alike} of 1500 rounds changed nothing");
+    }
+}
+
+#[test]
+fn a_filesystem_without_a_table_and_one_beside_a_table() {
+    let mut image = blank(16 * MIB);
+    let free = make_listed(&mut image, 0, 16 * MIB);
+    let alone = map(&image);
+    assert_eq!((alone.regions.len(), &alone.free), (1, &free), "{alone}");
+    assert_eq!(alone.regions[0].kind, Some("listed"));
+    // A second signature, and a partition table, make it ambiguous.
+    let mut luks = image.clone();
+    luks.write(0, b"LUKS\xba\xbe");
+    let mut table = image.clone();
+    table.write(446, &[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]);
+    table.write(510, &[0x55, 0xaa]);
+    for other in [luks, table] {
+        let map = map(&other);
+        assert!(map.free.is_empty() && map.regions.len() == 1, "{map}");
+        assert!(map.to_json().contains("ambiguous: signatures of listed and "), "{}", map.to_json());
+    }
+}
+
+#[test]
+fn images_of_any_length_are_covered() {
+    for size in [0, 1, 511, 512, 513, 4095, 4096, 8191, 70_000, MIB + 1] {
+        let map = map(&blank(size));
+        assert_eq!(map.size, size);
+        assert!(map.free.is_empty());
+    }
+}
+
+#[test]
+fn a_parser_that_panics_costs_its_region_only() {
+    use haul_guest::fs::{Findings, FreeMap};
+    use haul_guest::{Refusal, View};
+    struct Panics;
+    impl FreeMap for Panics {
+        fn name(&self) -> &'static str {
+            "panics"
+        }
+        fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
+            Ok(region.size() == 8 * MIB)
+        }
+        fn free(&self, _: &View<'_>, _: &Options) -> Result<Findings, Refusal> {
+            panic!("a forgery that nobody thought of")
+        }
+    }
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let parts: Vec<(u64, u64)> = expected.iter().copied().filter(|(_, size)| *size != 8 * MIB).collect();
+    let free = populate(&mut image, &parts);
+    let parsers: [&dyn FreeMap; 2] = [LISTED[0], &Panics];
+    let map = map_with(&image, &Options::default(), &parsers);
+    assert_sane(&map);
+    assert_eq!(map.free, free, "{map}");
+    assert!(map.to_json().contains("damaged: its parser failed"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn a_byte_is_free_only_where_all_that_own_it_agree(
+        partitions in prop::collection::vec((8_u64..200, 1_u64..120, prop::bool::ANY), 0..4)
+    ) {
+        // An MBR with partitions that may overlap, in units of 64 KiB, with or without a filesystem.
+        const UNIT: u64 = 64 << 10;
+        let mut image = blank(400 * UNIT);
+        image.write(510, &[0x55, 0xaa]);
+        let mut partitions = partitions;
+        // Of filesystems with one start, the last superblock would be that of all.
+        partitions.sort_unstable();
+        partitions.dedup_by_key(|(start, _, _)| *start);
+        let free_of = |start: u64, len: u64| vec![0..UNIT / 2, len * UNIT / 2..len * UNIT]
+            .into_iter().map(move |range| (start * UNIT + range.start.max(4096))..(start * UNIT + range.end));
+        for (number, (start, len, filesystem)) in (0..).zip(&partitions) {
+            let mut entry = vec![0, 0, 0, 0, 0x83, 0, 0, 0];
+            entry.extend((*start as u32 * 128).to_le_bytes());
+            entry.extend((*len as u32 * 128).to_le_bytes());
+            image.write(446 + number * 16, &entry);
+            if *filesystem {
+                let free: Vec<_> = free_of(0, *len).collect();
+                image.write(start * UNIT + 2048, &superblock(len * UNIT, &free));
+            }
+        }
+        let map = map(&image);
+        for page in 0..400 * UNIT / 4096 {
+            let byte = page * 4096;
+            let mut owners = partitions.iter().filter(|(start, len, _)| (start * UNIT..(start + len) * UNIT).contains(&byte)).peekable();
+            let expected = owners.peek().is_some()
+                && owners.all(|(start, len, filesystem)| *filesystem && free_of(*start, *len).any(|range| range.contains(&byte)));
+            prop_assert_eq!(map.free.contains(byte), expected, "page {} of {:?}\n{}", page, partitions, map);
+        }
+    }
+}
