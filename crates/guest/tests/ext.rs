@@ -144,7 +144,7 @@ fn groups_that_were_never_used_are_free_but_for_their_metadata() {
         (400, &["-t", "ext4", "-b", "1024", "-O", "sparse_super2,^resize_inode"]),
         (400, &["-t", "ext4", "-b", "4096", "-g", "4096", "-O", "^sparse_super,^resize_inode"]),
         (400, &["-t", "ext4", "-O", "bigalloc", "-b", "1024", "-C", "16384"]),
-        (4500, &["-t", "ext4", "-O", "bigalloc", "-b", "4096", "-C", "65536", "-i", "262144"]),
+        (1200, &["-t", "ext4", "-O", "bigalloc", "-b", "4096", "-C", "8192"]),
     ];
     for (mib, options) in layouts {
         let dir = temp_dir();

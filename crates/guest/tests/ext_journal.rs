@@ -16,7 +16,7 @@ use haul_guest::fs::ext::Ext;
 use haul_testbed::guest::{Noise, digests, live_through, run, write_noise};
 use haul_testbed::{Bed, TempDir, temp_dir};
 use support::{copy_without, free, open};
-use tools::{assert_healthy, free_by_dumpe2fs, make};
+use tools::{assert_healthy, free_by_dumpe2fs, make, replay};
 
 const MIB: u64 = 1 << 20;
 
@@ -38,7 +38,8 @@ fn live(bed: &Bed, options: &[&str], mount: &[&str], mib: u64) -> Live {
     let dir = temp_dir();
     let (image, copy) = (dir.path().join("image"), dir.path().join("live"));
     make(&image, mib, options);
-    let mounted = bed.mount_image("ext4", &image, mount);
+    // Without access times nothing is written that the test does not write, also not in the middle of the copying.
+    let mounted = bed.mount_image("ext4", &image, &[mount, &["noatime"]].concat());
     live_through(mounted.path(), mib * MIB / 5, 1);
     let mut noise = Noise::new(2);
     let root = mounted.path();
@@ -92,12 +93,6 @@ fn assert_copied(bed: &Bed, live: &Live, what: &str) -> Findings {
     found
 }
 
-/// Lets e2fsck replay the journal.
-fn replay(image: &Path) {
-    let done = Command::new("e2fsck").args(["-E", "journal_only", "-p"]).arg(image).output().unwrap();
-    assert!(done.status.code().is_some_and(|code| code <= 1), "{}", String::from_utf8_lossy(&done.stdout));
-}
-
 fn assert_all_copied(layouts: &[(&[&str], &[&str])]) {
     if !tools::tools() {
         return;
@@ -146,6 +141,37 @@ fn flushed_files_of_a_mounted_ext3_are_not_lost() {
 }
 
 #[test]
+fn a_filesystem_is_mapped_at_any_moment_and_wherever_its_log_has_come_to() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    for options in [&["-t", "ext4", "-b", "1024"], &["-t", "ext3", "-b", "1024"]] {
+        let dir = temp_dir();
+        let (image, copy) = (dir.path().join("image"), dir.path().join("live"));
+        make(&image, 40, options);
+        let mounted = bed.mount_image("ext4", &image, &["noatime"]);
+        live_through(mounted.path(), 8 * MIB, 1);
+        let mut noise = Noise::new(4);
+        for moment in 0..8 {
+            // Some 60 transactions: two moments are more than a log of 1024 blocks.
+            for number in 0..60 {
+                let path = mounted.path().join(format!("{number}"));
+                write_noise(&path, noise.below(40_000) + 1, &mut noise);
+                flush_file(&path);
+            }
+            fs::remove_file(mounted.path().join(format!("{moment}"))).unwrap();
+            flush_file(mounted.path());
+            let files = digests(mounted.path());
+            fs::copy(&image, &copy).unwrap();
+            let live = Live { dir: temp_dir(), image: copy.clone(), files };
+            assert_copied(&bed, &live, &format!("{options:?}, moment {moment}"));
+        }
+        mounted.unmount();
+    }
+}
+
+#[test]
 fn a_mounted_ext4_with_fast_commits_is_refused() {
     if !tools::tools() {
         return;
@@ -154,7 +180,7 @@ fn a_mounted_ext4_with_fast_commits_is_refused() {
     let dir = temp_dir();
     let (image, copy) = (dir.path().join("image"), dir.path().join("live"));
     make(&image, 64, &["-t", "ext4", "-O", "fast_commit"]);
-    let mounted = bed.mount_image("ext4", &image, &[]);
+    let mounted = bed.mount_image("ext4", &image, &["noatime"]);
     let mut noise = Noise::new(3);
     let path = mounted.path().join("file");
     write_noise(&path, 1, &mut noise);

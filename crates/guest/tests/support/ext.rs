@@ -36,6 +36,12 @@ pub fn assert_healthy(image: &Path) {
     run(Command::new("e2fsck").arg("-fn").arg(image));
 }
 
+/// Lets e2fsck replay the journal.
+pub fn replay(image: &Path) {
+    let done = Command::new("e2fsck").args(["-E", "journal_only", "-p"]).arg(image).output().unwrap();
+    assert!(done.status.code().is_some_and(|code| code <= 1), "{}", String::from_utf8_lossy(&done.stdout));
+}
+
 /// A line of dumpe2fs's head as a number.
 pub fn fact(dump: &str, name: &str) -> Option<u64> {
     let line = dump.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -71,7 +77,10 @@ pub fn places(image: &Path) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len());
         range(rest.get(..end)?)
     };
-    let descriptors = dump.lines().find_map(|line| after(line, "Group descriptors at "));
+    // With meta_bg there are several blocks of them, named one by one.
+    let mut descriptors: Vec<_> =
+        dump.lines().filter_map(|line| after(line, "Group descriptors at ")).take(1).collect();
+    descriptors.extend(dump.lines().filter_map(|line| after(line, "Group descriptor at ")));
     let bitmaps = dump.lines().filter_map(|line| after(line, "  Block bitmap at "));
-    (descriptors.into_iter().collect(), bitmaps.collect())
+    (descriptors, bitmaps.collect())
 }

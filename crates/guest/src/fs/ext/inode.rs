@@ -13,6 +13,8 @@ use crate::refusal::Refusal;
 const JOURNAL: u32 = 8;
 /// More runs than this would be a journal of scattered blocks that nobody made.
 const MOST_RUNS: usize = 1 << 17;
+/// With blocks of 1 KiB, the map of a journal of 1 GiB takes a third of this.
+const MOST_NODES: usize = 1 << 14;
 const EXTENTS: u32 = 0x8_0000;
 
 /// A file that has all of its blocks.
@@ -28,6 +30,11 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
+    #[cfg(test)]
+    pub(super) fn of_one_run(blocks: Range<u64>) -> Mapped {
+        Mapped { blocks: blocks.end - blocks.start, runs: vec![(0, blocks)], tree: Vec::new() }
+    }
+
     /// How many blocks the file has.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
@@ -45,6 +52,18 @@ impl Mapped {
     pub(super) fn taken(&self) -> Vec<Range<u64>> {
         let tree = self.tree.iter().map(|block| *block..block.saturating_add(1));
         self.runs.iter().map(|(_, blocks)| blocks.clone()).chain(tree).collect()
+    }
+
+    /// Takes a block of the map.
+    fn push_node(&mut self, block: u64, layout: &Layout) -> Result<(), Refusal> {
+        if block == 0 || block >= layout.blocks {
+            return Err(Refusal::corrupt("the map of the journal has a hole, or lies outside"));
+        }
+        if self.tree.len() >= MOST_NODES {
+            return Err(Refusal::Budget("blocks of the map of the journal"));
+        }
+        self.tree.push(block);
+        Ok(())
     }
 
     fn push(&mut self, first: u64, blocks: Range<u64>, layout: &Layout) -> Result<(), Refusal> {
@@ -139,10 +158,7 @@ fn by_pointers(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], wanted: u64) -
             continue;
         }
         blocks.region.budget().take_node()?;
-        if block == 0 || block >= layout.blocks {
-            return Err(Refusal::corrupt("the journal has a hole, or lies outside"));
-        }
-        mapped.tree.push(block);
+        mapped.push_node(block, layout)?;
         let bytes = blocks.read(block)?;
         for slot in (0..bytes.len() / 4).rev() {
             todo.push((u64::from(le32(&bytes, slot * 4)?), steps - 1));
@@ -172,7 +188,7 @@ fn by_extents(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], seed: u32) -> R
     read_node(root, depth, &mut mapped, &mut todo, layout)?;
     while let Some((block, depth)) = todo.pop() {
         blocks.region.budget().take_node()?;
-        mapped.tree.push(block);
+        mapped.push_node(block, layout)?;
         let bytes = blocks.read(block)?;
         if layout.sums == Sums::All {
             let end = 12 + 12 * usize::from(le16(&bytes, 4)?);
@@ -210,11 +226,7 @@ fn read_node(
         return Ok(());
     }
     for entry in entries.iter().rev() {
-        let child = u64::from(le16(entry, 8)?) << 32 | u64::from(le32(entry, 4)?);
-        if child == 0 || child >= layout.blocks {
-            return Err(Refusal::corrupt("the journal's tree of extents lies outside"));
-        }
-        todo.push((child, depth - 1));
+        todo.push((u64::from(le16(entry, 8)?) << 32 | u64::from(le32(entry, 4)?), depth - 1));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::bytes::{be32, slice, u8_at};
 use crate::refusal::Refusal;
 
 /// More copies or revocations than this would need more memory than a parser may have.
-const MOST: usize = 1 << 19;
+const MOST: usize = 1 << 18;
 
 const DESCRIPTOR: u32 = 1;
 const COMMIT: u32 = 2;

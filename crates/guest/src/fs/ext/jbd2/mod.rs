@@ -5,6 +5,8 @@
 
 mod log;
 mod tags;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
@@ -18,8 +20,9 @@ use crate::refusal::Refusal;
 /// What each block of the journal that is not a copy starts with.
 pub(super) const MAGIC: u32 = 0xc03b_3998;
 
-/// A longer journal is not looked through. mke2fs makes none of more than 1 GiB by itself.
-const MOST_BLOCKS: u64 = 1 << 20;
+/// A longer journal is not looked through. mke2fs makes none of more than 1 GiB by itself, with at most
+/// half as many blocks.
+const MOST_BLOCKS: u64 = 1 << 19;
 
 /// Fast commits take this many blocks where the journal does not say it.
 const FAST_COMMIT_BLOCKS: u64 = 256;
