@@ -36,11 +36,11 @@ pub(super) fn free(
     let mut free = Free::default();
     for (number, group) in (0..).zip(state.groups) {
         let mut used = bits(state, group, number, layout, metadata)?;
-        if let Some((older, group)) = older.and_then(|older| Some((older, older.groups.get(number as usize)?))) {
-            if !group.uninitialised {
-                let bitmap = older.blocks.read(group.bitmap)?;
-                used.iter_mut().zip(bitmap).for_each(|(used, older)| *used |= older);
-            }
+        if let Some((older, group)) = older.and_then(|older| Some((older, older.groups.get(number as usize)?)))
+            && !group.uninitialised
+        {
+            let bitmap = older.blocks.read(group.bitmap)?;
+            used.iter_mut().zip(bitmap).for_each(|(used, older)| *used |= older);
         }
         free.blocks += u64::from(group.free) << layout.cluster_bits;
         add(&mut free.bytes, &used, number, layout);

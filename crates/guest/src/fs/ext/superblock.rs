@@ -364,10 +364,10 @@ fn layout(from: &[u8], features: &Features, (sums, seed): (Sums, u32)) -> Result
         journal: journal_at(from, features)?,
         mmp: if features.incompat & incompat::MMP != 0 { Some(le64(from, 0x168)?) } else { None },
     };
-    if let Some(first) = layout.first_meta_bg {
-        if layout.reserved_gdt != 0 || first > layout.descriptor_blocks() {
-            return Err(Refusal::corrupt("its descriptors cannot lie where it says"));
-        }
+    if let Some(first) = layout.first_meta_bg
+        && (layout.reserved_gdt != 0 || first > layout.descriptor_blocks())
+    {
+        return Err(Refusal::corrupt("its descriptors cannot lie where it says"));
     }
     Ok(layout)
 }
@@ -381,7 +381,7 @@ fn group_size(from: &[u8], features: &Features, log_block: u32) -> Result<(u32, 
     let Some(bits) = bits.filter(|bits| bigalloc || *bits == 0) else {
         return Err(Refusal::corrupt("clusters do not suit the blocks"));
     };
-    let bits_of_a_block = 8 * 1024_u64 << log_block;
+    let bits_of_a_block = (8 * 1024_u64) << log_block;
     let clusters = u64::from(clusters_per_group);
     if clusters == 0
         || clusters % 8 != 0
@@ -412,7 +412,7 @@ fn descriptor_size(from: &[u8], features: &Features, block: u32) -> Result<usize
         return Ok(32);
     }
     let size = le16(from, 0xfe)?;
-    if !size.is_power_of_two() || size < 64 || size > 1024 || u32::from(size) > block {
+    if !size.is_power_of_two() || !(64..=1024).contains(&size) || u32::from(size) > block {
         return Err(Refusal::corrupt("the size of a group descriptor is wrong"));
     }
     Ok(usize::from(size))

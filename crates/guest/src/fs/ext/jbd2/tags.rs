@@ -54,7 +54,7 @@ pub(super) fn tags(form: &Form, descriptor: &[u8]) -> Result<Vec<Tag>, Refusal> 
 pub(super) fn revoked(form: &Form, block: &[u8]) -> Result<Vec<u64>, Refusal> {
     let used = be32(block, 12)? as usize;
     let len = if form.wide { 8 } else { 4 };
-    if used < 16 || used > form.body() || (used - 16) % len != 0 {
+    if used < 16 || used > form.body() || !(used - 16).is_multiple_of(len) {
         return Err(Refusal::corrupt("a list of revoked blocks has a wrong length"));
     }
     let list = slice(block, 16, used - 16)?;
