@@ -85,6 +85,11 @@ impl Pages {
         }
     }
 
+    /// The same at the start of an image of another size.
+    pub fn with_size(self, size: u64) -> Pages {
+        Pages { size, ..self }
+    }
+
     /// The bytes at `offset`, which must be in a page that is there.
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];

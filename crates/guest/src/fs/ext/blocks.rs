@@ -1,0 +1,60 @@
+//! Reading blocks, as they are on the disk or as they will be after a replay of the journal.
+
+use std::collections::HashMap;
+
+use super::superblock::{AT, LEN, Layout};
+use crate::bytes::{product, slice};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+/// The newest committed version of a block, in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    /// The block of the filesystem where it is.
+    pub(super) at: u64,
+    /// Its first four bytes were replaced, since they look like those of the journal.
+    pub(super) escaped: bool,
+}
+
+/// What a replay would write: by block number.
+pub(super) type Replayed = HashMap<u64, Version>;
+
+/// The blocks of a filesystem.
+pub(super) struct Blocks<'a> {
+    pub(super) region: &'a View<'a>,
+    size: u32,
+    replayed: Option<&'a Replayed>,
+}
+
+impl<'a> Blocks<'a> {
+    /// The blocks on the disk.
+    pub(super) fn on_disk(region: &'a View<'a>, layout: &Layout) -> Blocks<'a> {
+        Blocks { region, size: layout.block, replayed: None }
+    }
+
+    /// The blocks after a replay.
+    pub(super) fn after(&self, replayed: &'a Replayed) -> Blocks<'a> {
+        Blocks { region: self.region, size: self.size, replayed: Some(replayed) }
+    }
+
+    /// A whole block.
+    pub(super) fn read(&self, block: u64) -> Result<Vec<u8>, Refusal> {
+        let version = self.replayed.and_then(|replayed| replayed.get(&block));
+        let at = version.map_or(block, |version| version.at);
+        let mut bytes = self.region.read(product(at, u64::from(self.size))?, self.size as usize)?;
+        if version.is_some_and(|version| version.escaped) {
+            let magic = super::jbd2::MAGIC.to_be_bytes();
+            bytes.iter_mut().zip(magic).for_each(|(byte, magic)| *byte = magic);
+        }
+        Ok(bytes)
+    }
+
+    /// The first superblock.
+    pub(super) fn superblock(&self, layout: &Layout) -> Result<Vec<u8>, Refusal> {
+        if self.replayed.is_none() {
+            return self.region.read(AT, LEN);
+        }
+        let (block, offset) = layout.superblock();
+        Ok(slice(&self.read(block)?, offset, LEN)?.to_vec())
+    }
+}

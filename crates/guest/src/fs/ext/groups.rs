@@ -1,0 +1,200 @@
+//! Group descriptors, and where the filesystem keeps its own metadata.
+
+use std::ops::Range;
+
+use super::blocks::Blocks;
+use super::sums::{crc16, crc32c};
+use super::superblock::{Layout, Sums};
+use crate::bytes::{le16, le32, slice, sum};
+use crate::refusal::Refusal;
+
+/// The bitmap was never written: nothing but metadata is in the group.
+const BLOCK_UNINIT: u16 = 2;
+
+/// A group descriptor. Places are block numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group {
+    pub(super) bitmap: u64,
+    pub(super) inode_bitmap: u64,
+    pub(super) inode_table: u64,
+    /// Free clusters.
+    pub(super) free: u32,
+    /// The checksum of the block bitmap; its lower half alone where descriptors are short.
+    pub(super) bitmap_sum: u32,
+    /// Whether the block bitmap on the disk means nothing.
+    pub(super) uninitialised: bool,
+}
+
+impl Group {
+    fn parse(from: &[u8], number: u64, layout: &Layout) -> Result<Group, Refusal> {
+        if !sum_is_right(from, number, layout)? {
+            return Err(Refusal::corrupt(format!("the checksum of group descriptor {number} is wrong")));
+        }
+        let wide = layout.descriptor >= 64;
+        let place = |low: usize, high: usize| -> Result<u64, Refusal> {
+            let high = if wide { le32(from, high)? } else { 0 };
+            Ok(u64::from(high) << 32 | u64::from(le32(from, low)?))
+        };
+        let halves = |low: usize, high: usize| -> Result<u32, Refusal> {
+            let high = if wide { le16(from, high)? } else { 0 };
+            Ok(u32::from(high) << 16 | u32::from(le16(from, low)?))
+        };
+        let group = Group {
+            bitmap: place(0x00, 0x20)?,
+            inode_bitmap: place(0x04, 0x24)?,
+            inode_table: place(0x08, 0x28)?,
+            free: halves(0x0c, 0x2c)?,
+            bitmap_sum: halves(0x18, 0x38)?,
+            // Without checksums nobody sets the flag, and the kernel does not look at it.
+            uninitialised: layout.sums != Sums::None && le16(from, 0x12)? & BLOCK_UNINIT != 0,
+        };
+        group.check(number, layout)?;
+        Ok(group)
+    }
+
+    fn check(&self, number: u64, layout: &Layout) -> Result<(), Refusal> {
+        let (first, end) = match layout.flex_bg {
+            true => (layout.first_data_block, layout.blocks),
+            false => (layout.first_block(number), layout.end_block(number)),
+        };
+        let inside = |place: &Range<u64>| place.start >= first && place.end <= end;
+        match self.own(layout)?.iter().all(inside) {
+            true if number == 0 && self.uninitialised => {
+                Err(Refusal::corrupt("the first group says that it is unused"))
+            }
+            true => Ok(()),
+            false => Err(Refusal::corrupt(format!("metadata of group {number} lie outside"))),
+        }
+    }
+
+    /// The blocks of its bitmaps and its inode table.
+    fn own(&self, layout: &Layout) -> Result<[Range<u64>; 3], Refusal> {
+        let run = |start: u64, len: u64| sum(start, len).map(|end| start..end);
+        Ok([run(self.bitmap, 1)?, run(self.inode_bitmap, 1)?, run(self.inode_table, layout.inode_table)?])
+    }
+
+    /// Whether both keep their metadata in the same places.
+    pub(super) fn same_places(&self, other: &Group) -> bool {
+        let places = |group: &Group| [group.bitmap, group.inode_bitmap, group.inode_table];
+        places(self) == places(other)
+    }
+}
+
+fn sum_is_right(from: &[u8], number: u64, layout: &Layout) -> Result<bool, Refusal> {
+    let number = (number as u32).to_le_bytes();
+    let (before, behind) = (slice(from, 0, 0x1e)?, slice(from, 0x20, layout.descriptor - 0x20)?);
+    let found = le16(from, 0x1e)?;
+    Ok(match layout.sums {
+        Sums::None => true,
+        Sums::Groups => crc16(crc16(crc16(crc16(!0, &layout.uuid), &number), before), behind) == found,
+        Sums::All => {
+            let sum = crc32c(crc32c(layout.seed, &number), before);
+            crc32c(crc32c(sum, &[0, 0]), behind) as u16 == found
+        }
+    })
+}
+
+/// All group descriptors, each checked.
+pub(super) fn read(blocks: &Blocks<'_>, layout: &Layout) -> Result<Vec<Group>, Refusal> {
+    let mut groups = Vec::new();
+    for index in 0..layout.descriptor_blocks() {
+        let block = blocks.read(place_of_descriptors(index, layout))?;
+        for descriptor in block.chunks_exact(layout.descriptor).take((layout.groups - groups.len() as u64) as usize) {
+            blocks.region.budget().take_node()?;
+            groups.push(Group::parse(descriptor, groups.len() as u64, layout)?);
+        }
+    }
+    Ok(groups)
+}
+
+/// The descriptor of the first group.
+pub(super) fn first(blocks: &Blocks<'_>, layout: &Layout) -> Result<Group, Refusal> {
+    let block = blocks.read(place_of_descriptors(0, layout))?;
+    Group::parse(slice(&block, 0, layout.descriptor)?, 0, layout)
+}
+
+/// In which block the first copy of a block of descriptors is.
+fn place_of_descriptors(index: u64, layout: &Layout) -> u64 {
+    match layout.first_meta_bg {
+        Some(first) if index >= first => {
+            let group = index * layout.descriptors_per_block();
+            superblock_of(group, layout).end
+        }
+        _ => layout.superblock().0 + 1 + index,
+    }
+}
+
+/// The superblock that a group starts with, or the empty range where there would be one.
+fn superblock_of(group: u64, layout: &Layout) -> Range<u64> {
+    // With blocks of 1 KiB and larger clusters, block 0 is in a group but the superblock is in block 1.
+    let start = if group == 0 { layout.superblock().0 } else { layout.first_block(group) };
+    start..start + u64::from(layout.has_superblock(group))
+}
+
+/// Where a group has its superblock, descriptors, and room for more descriptors.
+fn head_of(group: u64, layout: &Layout) -> Range<u64> {
+    let superblock = superblock_of(group, layout);
+    let per_block = layout.descriptors_per_block();
+    let descriptors = match layout.first_meta_bg {
+        // Beside the first group of those it describes, there are copies in the second and in the last.
+        Some(first) if group / per_block >= first => {
+            let place = group % per_block;
+            u64::from(place == 0 || place == 1 || place == per_block - 1)
+        }
+        Some(first) if layout.has_superblock(group) => first,
+        None if layout.has_superblock(group) => layout.descriptor_blocks() + layout.reserved_gdt,
+        _ => 0,
+    };
+    superblock.start..superblock.end + descriptors
+}
+
+/// Blocks that the filesystem keeps for itself: sorted runs that do not overlap.
+pub(super) struct Metadata {
+    runs: Vec<Range<u64>>,
+}
+
+impl Metadata {
+    /// All of it: superblocks, descriptors, bitmaps, inode tables, and `more` (the journal).
+    ///
+    /// # Errors
+    /// If something lies outside, or two of them in one place.
+    pub(super) fn of(groups: &[Group], layout: &Layout, more: &[Range<u64>]) -> Result<Metadata, Refusal> {
+        let mut runs = more.to_vec();
+        runs.extend(layout.mmp.map(|block| block..block.saturating_add(1)));
+        for (number, group) in (0..).zip(groups) {
+            let head = head_of(number, layout);
+            if head.end > layout.end_block(number) {
+                return Err(Refusal::corrupt(format!("group {number} is too small for its metadata")));
+            }
+            runs.push(head);
+            runs.extend(group.own(layout)?);
+        }
+        runs.retain(|run| !run.is_empty());
+        runs.sort_unstable_by_key(|run| run.start);
+        if runs.iter().zip(runs.iter().skip(1)).any(|(run, next)| run.end > next.start) {
+            return Err(Refusal::corrupt("two kinds of metadata lie in one place"));
+        }
+        if runs.last().is_some_and(|run| run.end > layout.blocks) {
+            return Err(Refusal::corrupt("metadata lie behind the end"));
+        }
+        // Neighbours are one, which makes them few.
+        runs.dedup_by(|next, run| {
+            let touch = run.end == next.start;
+            if touch {
+                run.end = next.end;
+            }
+            touch
+        });
+        Ok(Metadata { runs })
+    }
+
+    /// The parts that lie within a range.
+    pub(super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.runs.partition_point(|run| run.end <= range.start);
+        let inside = self.runs.iter().skip(first).take_while({
+            let end = range.end;
+            move |run| run.start < end
+        });
+        inside.map(move |run| run.start.max(range.start)..run.end.min(range.end))
+    }
+}

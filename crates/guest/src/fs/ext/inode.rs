@@ -1,0 +1,232 @@
+//! Where the blocks of the journal's inode are.
+
+use std::ops::Range;
+
+use super::blocks::Blocks;
+use super::groups::Group;
+use super::sums::crc32c;
+use super::superblock::{Layout, Sums};
+use crate::bytes::{le16, le32, slice, sum};
+use crate::refusal::Refusal;
+
+/// The journal's inode, always in the first group.
+const JOURNAL: u32 = 8;
+/// More runs than this would be a journal of scattered blocks that nobody made.
+const MOST_RUNS: usize = 1 << 17;
+/// With blocks of 1 KiB, the map of a journal of 1 GiB takes a third of this.
+const MOST_NODES: usize = 1 << 14;
+const EXTENTS: u32 = 0x8_0000;
+
+/// A file that has all of its blocks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// For each run: the first block of the file, and the filesystem's blocks where it and those behind are. Sorted; a run
+    /// starts where the one before ends.
+    runs: Vec<(u64, Range<u64>)>,
+    /// The blocks of the file.
+    blocks: u64,
+    /// Blocks that hold the map itself.
+    tree: Vec<u64>,
+}
+
+impl Mapped {
+    #[cfg(test)]
+    pub(super) fn of_one_run(blocks: Range<u64>) -> Mapped {
+        Mapped { blocks: blocks.end - blocks.start, runs: vec![(0, blocks)], tree: Vec::new() }
+    }
+
+    /// How many blocks the file has.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Where a block of the file is.
+    pub(super) fn place(&self, block: u64) -> Result<u64, Refusal> {
+        let next = self.runs.partition_point(|(first, _)| *first <= block);
+        let run = next.checked_sub(1).and_then(|last| self.runs.get(last));
+        let place = run.and_then(|(first, blocks)| sum(blocks.start, block - first).ok().filter(|at| *at < blocks.end));
+        place.ok_or_else(|| Refusal::corrupt("a block behind the end of the journal"))
+    }
+
+    /// All blocks of the filesystem that it takes, with those of its map.
+    pub(super) fn taken(&self) -> Vec<Range<u64>> {
+        let tree = self.tree.iter().map(|block| *block..block.saturating_add(1));
+        self.runs.iter().map(|(_, blocks)| blocks.clone()).chain(tree).collect()
+    }
+
+    /// Takes a block of the map.
+    fn push_node(&mut self, block: u64, layout: &Layout) -> Result<(), Refusal> {
+        if block == 0 || block >= layout.blocks {
+            return Err(Refusal::corrupt("the map of the journal has a hole, or lies outside"));
+        }
+        if self.tree.len() >= MOST_NODES {
+            return Err(Refusal::Budget("blocks of the map of the journal"));
+        }
+        self.tree.push(block);
+        Ok(())
+    }
+
+    fn push(&mut self, first: u64, blocks: Range<u64>, layout: &Layout) -> Result<(), Refusal> {
+        if first != self.blocks || blocks.is_empty() || blocks.start == 0 || blocks.end > layout.blocks {
+            return Err(Refusal::corrupt("the journal has a hole, or lies outside"));
+        }
+        self.blocks += blocks.end - blocks.start;
+        let full = self.runs.len() >= MOST_RUNS;
+        match self.runs.last_mut() {
+            Some((_, last)) if last.end == blocks.start => last.end = blocks.end,
+            _ if full => return Err(Refusal::Budget("pieces of the journal")),
+            _ => self.runs.push((first, blocks)),
+        }
+        Ok(())
+    }
+}
+
+/// The journal's inode as bytes.
+fn inode(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Result<Vec<u8>, Refusal> {
+    let at = u64::from(JOURNAL - 1) * layout.inode_size;
+    if u64::from(JOURNAL) > layout.inodes_per_group {
+        return Err(Refusal::corrupt("the journal's inode is not in the first group"));
+    }
+    let block = blocks.read(sum(group.inode_table, at / u64::from(layout.block))?)?;
+    let inode = slice(&block, (at % u64::from(layout.block)) as usize, layout.inode_size as usize)?.to_vec();
+    if layout.sums == Sums::All {
+        check_sum(&inode, layout)?;
+    }
+    Ok(inode)
+}
+
+/// Where every checksum of the journal's inode starts.
+fn seed(inode: &[u8], layout: &Layout) -> Result<u32, Refusal> {
+    Ok(crc32c(crc32c(layout.seed, &JOURNAL.to_le_bytes()), slice(inode, 0x64, 4)?))
+}
+
+fn check_sum(inode: &[u8], layout: &Layout) -> Result<(), Refusal> {
+    let wide = inode.len() > 128 && le16(inode, 0x80)? >= 4;
+    let mut found = u32::from(le16(inode, 0x7c)?);
+    let mut sum = crc32c(crc32c(seed(inode, layout)?, slice(inode, 0, 0x7c)?), &[0, 0]);
+    sum = crc32c(sum, slice(inode, 0x7e, 2)?);
+    if wide {
+        found |= u32::from(le16(inode, 0x82)?) << 16;
+        sum = crc32c(crc32c(sum, slice(inode, 0x80, 2)?), &[0, 0]);
+        sum = crc32c(sum, slice(inode, 0x84, inode.len() - 0x84)?);
+    } else {
+        sum = crc32c(sum, slice(inode, 0x80, inode.len() - 0x80)?) & 0xffff;
+    }
+    match sum == found {
+        true => Ok(()),
+        false => Err(Refusal::corrupt("the checksum of the journal's inode is wrong")),
+    }
+}
+
+/// Finds the journal's blocks.
+pub(super) fn journal(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Result<Mapped, Refusal> {
+    let inode = inode(blocks, layout, group)?;
+    if le16(&inode, 0)? & 0xf000 != 0x8000 || le16(&inode, 0x1a)? == 0 {
+        return Err(Refusal::corrupt("the journal is no file"));
+    }
+    let size = u64::from(le32(&inode, 0x6c)?) << 32 | u64::from(le32(&inode, 0x04)?);
+    if size % u64::from(layout.block) != 0 || size / u64::from(layout.block) > layout.blocks {
+        return Err(Refusal::corrupt("the journal's size is wrong"));
+    }
+    let wanted = size / u64::from(layout.block);
+    let root = slice(&inode, 0x28, 60)?;
+    let mapped = match le32(&inode, 0x20)? & EXTENTS {
+        0 => by_pointers(blocks, layout, root, wanted)?,
+        _ => by_extents(blocks, layout, root, seed(&inode, layout)?)?,
+    };
+    if mapped.blocks != wanted {
+        return Err(Refusal::corrupt("the journal does not have all of its blocks"));
+    }
+    Ok(mapped)
+}
+
+/// The old way: 12 blocks, then blocks of block numbers in one, two and three steps.
+fn by_pointers(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], wanted: u64) -> Result<Mapped, Refusal> {
+    let mut mapped = Mapped::default();
+    // What is still to be looked at, the next one last; 0 steps is a block of the file.
+    let mut todo: Vec<(u64, u32)> = Vec::new();
+    for slot in (0..15).rev() {
+        todo.push((u64::from(le32(root, slot * 4)?), (slot as u32).saturating_sub(11)));
+    }
+    while let Some((block, steps)) = todo.pop() {
+        if mapped.blocks == wanted {
+            break;
+        }
+        if steps == 0 {
+            let first = mapped.blocks;
+            mapped.push(first, block..block + 1, layout)?;
+            continue;
+        }
+        blocks.region.budget().take_node()?;
+        mapped.push_node(block, layout)?;
+        let bytes = blocks.read(block)?;
+        for slot in (0..bytes.len() / 4).rev() {
+            todo.push((u64::from(le32(&bytes, slot * 4)?), steps - 1));
+        }
+    }
+    Ok(mapped)
+}
+
+/// A node of the tree of extents: its depth above the leaves, and its entries of 12 bytes.
+fn node(from: &[u8]) -> Result<(u16, Vec<&[u8]>), Refusal> {
+    let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
+    if magic != 0xf30a || count > most || count == 0 || 12 + 12 * usize::from(most) > from.len() {
+        return Err(Refusal::corrupt("the journal's tree of extents is damaged"));
+    }
+    let entries = (1..=usize::from(count)).map(|entry| slice(from, entry * 12, 12));
+    Ok((depth, entries.collect::<Result<_, _>>()?))
+}
+
+fn by_extents(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], seed: u32) -> Result<Mapped, Refusal> {
+    let mut mapped = Mapped::default();
+    let depth = node(root)?.0;
+    if depth > 5 {
+        return Err(Refusal::corrupt("the journal's tree of extents is too deep"));
+    }
+    // What is still to be looked at, the next one last: each with the depth that it must have.
+    let mut todo = Vec::new();
+    read_node(root, depth, &mut mapped, &mut todo, layout)?;
+    while let Some((block, depth)) = todo.pop() {
+        blocks.region.budget().take_node()?;
+        mapped.push_node(block, layout)?;
+        let bytes = blocks.read(block)?;
+        if layout.sums == Sums::All {
+            let end = 12 + 12 * usize::from(le16(&bytes, 4)?);
+            if crc32c(seed, slice(&bytes, 0, end)?) != le32(&bytes, end)? {
+                return Err(Refusal::corrupt("a checksum of the journal's tree of extents is wrong"));
+            }
+        }
+        read_node(&bytes, depth, &mut mapped, &mut todo, layout)?;
+    }
+    Ok(mapped)
+}
+
+/// Takes the extents of a leaf, or the children of another node.
+fn read_node(
+    from: &[u8],
+    depth: u16,
+    mapped: &mut Mapped,
+    todo: &mut Vec<(u64, u16)>,
+    layout: &Layout,
+) -> Result<(), Refusal> {
+    let (found, entries) = node(from)?;
+    if found != depth {
+        return Err(Refusal::corrupt("the journal's tree of extents is uneven"));
+    }
+    if depth == 0 {
+        for entry in entries {
+            let (first, len) = (u64::from(le32(entry, 0)?), u64::from(le16(entry, 4)?));
+            let start = u64::from(le16(entry, 6)?) << 32 | u64::from(le32(entry, 8)?);
+            // More would be blocks that were never written.
+            if len > 0x8000 {
+                return Err(Refusal::corrupt("the journal has blocks that were never written"));
+            }
+            mapped.push(first, start..start + len, layout)?;
+        }
+        return Ok(());
+    }
+    for entry in entries.iter().rev() {
+        todo.push((u64::from(le16(entry, 8)?) << 32 | u64::from(le32(entry, 4)?), depth - 1));
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! ext2, ext3 and ext4: the block bitmaps of the groups.
+//!
+//! The format is that of Linux's Documentation/filesystems/ext4. A block is free if its group's bitmap says so and the
+//! filesystem keeps no metadata of its own there. The proof: unmounted cleanly and without errors, every checksum right
+//! that there is, each bitmap with as many free bits as its descriptor says, all of them together as many as the superblock
+//! says, and all metadata where the geometry wants them and in use.
+//!
+//! A filesystem that was not unmounted has a journal to replay. Its bitmaps are on their way, and those on the disk are
+//! stale. Then a block is free only if it is free before *and* after the replay. The log is read as the kernel would do it, and
+//! everything after it is checked as in a clean filesystem, except the superblock's free count: while mounted it is not
+//! kept up to date, and the kernel counts anew when it mounts.
+//!
+//! Inodes that were deleted while open (the orphan list) only make more blocks free at the next mount.
+
+mod bitmaps;
+mod blocks;
+mod groups;
+mod inode;
+mod jbd2;
+mod sums;
+mod superblock;
+
+use self::bitmaps::State;
+use self::blocks::Blocks;
+use self::groups::Metadata;
+use self::jbd2::Journal;
+use self::superblock::{AT, JournalAt, LEN, Layout, Sums, Superblock};
+use super::{Findings, FreeMap, Options};
+use crate::bytes::{le16, le32, slice};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+/// The parser of ext2, ext3 and ext4.
+pub struct Ext;
+
+impl FreeMap for Ext {
+    fn name(&self) -> &'static str {
+        "ext4"
+    }
+
+    fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
+        if region.size() < AT + LEN as u64 {
+            return Ok(false);
+        }
+        Ok(le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
+    }
+
+    fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
+        let superblock = Superblock::parse(&region.read(AT, LEN)?, region.size())?;
+        superblock.check_state()?;
+        let layout = &superblock.layout;
+        let disk = Blocks::on_disk(region, layout);
+        check_not_in_use(&disk, layout)?;
+        let journal = match layout.journal {
+            JournalAt::Inside => Some(Journal::open(&disk, layout)?),
+            JournalAt::Nowhere | JournalAt::Outside => None,
+        };
+        match (journal, superblock.needs_recovery) {
+            (None, true) => Err(Refusal::dirty("its journal is on another device")),
+            (Some(journal), true) => dirty(&superblock, &disk, &journal),
+            (Some(journal), false) if !journal.is_empty() => Err(Refusal::dirty("its journal is not empty")),
+            (journal, false) => clean(&superblock, &disk, journal.as_ref()),
+        }
+    }
+}
+
+/// Whether another machine may have it mounted: multiple mount protection.
+fn check_not_in_use(disk: &Blocks<'_>, layout: &Layout) -> Result<(), Refusal> {
+    let Some(block) = layout.mmp else { return Ok(()) };
+    let bytes = disk.read(block)?;
+    if le32(&bytes, 0)? != 0x004d_4d50 {
+        return Err(Refusal::corrupt("its multiple mount protection is damaged"));
+    }
+    if layout.sums == Sums::All && sums::crc32c(layout.seed, slice(&bytes, 0, 0x3fc)?) != le32(&bytes, 0x3fc)? {
+        return Err(Refusal::corrupt("the checksum of its multiple mount protection is wrong"));
+    }
+    match le32(&bytes, 4)? {
+        0xff4d_4d50 => Ok(()),
+        _ => Err(Refusal::dirty("its multiple mount protection says that it is in use")),
+    }
+}
+
+/// One that was unmounted, or frozen.
+fn clean(superblock: &Superblock, disk: &Blocks<'_>, journal: Option<&Journal>) -> Result<Findings, Refusal> {
+    let layout = &superblock.layout;
+    let groups = groups::read(disk, layout)?;
+    let metadata = Metadata::of(&groups, layout, &journal.map(Journal::taken).unwrap_or_default())?;
+    let state = State { blocks: disk, groups: &groups };
+    let found = bitmaps::free(&state, None, layout, &metadata)?;
+    if found.blocks != superblock.free_blocks {
+        return Err(Refusal::corrupt(format!(
+            "{} blocks are free in its groups, {} in its superblock",
+            found.blocks, superblock.free_blocks
+        )));
+    }
+    let evidence = evidence(superblock, "clean".into(), "free counts agree");
+    Ok(Findings { free: found.bytes, dropped: 0, evidence })
+}
+
+/// One with a journal to replay.
+fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Result<Findings, Refusal> {
+    let layout = &superblock.layout;
+    let (replayed, transactions) = journal.replay(disk, layout)?;
+    let after = disk.after(&replayed);
+    let renewed = Superblock::parse(&after.superblock(layout)?, disk.region.size())?;
+    renewed.check_state()?;
+    if renewed.layout != *layout {
+        return Err(Refusal::dirty("its journal changes its layout"));
+    }
+    journal.check_place(&after, layout)?;
+    let (groups_before, groups) = (groups::read(disk, layout)?, groups::read(&after, layout)?);
+    if groups_before.iter().zip(&groups).any(|(before, group)| !before.same_places(group)) {
+        return Err(Refusal::dirty("its journal moves bitmaps or inode tables"));
+    }
+    let metadata = Metadata::of(&groups, layout, &journal.taken())?;
+    if journal.writes_into_itself(&replayed) {
+        return Err(Refusal::corrupt("its journal writes into itself"));
+    }
+    let before = State { blocks: disk, groups: &groups_before };
+    let state = State { blocks: &after, groups: &groups };
+    let found = bitmaps::free(&state, Some(&before), layout, &metadata)?;
+    let how = format!("mapped as after the replay of {transactions} transactions");
+    let evidence = evidence(superblock, how, "free counts of the groups agree");
+    Ok(Findings { free: found.bytes, dropped: 0, evidence })
+}
+
+fn evidence(superblock: &Superblock, how: String, counts: &str) -> Vec<String> {
+    let sums = match superblock.layout.sums {
+        Sums::None => "no checksums",
+        Sums::Groups => "checksums of the groups right",
+        Sums::All => "all checksums right",
+    };
+    vec![superblock.kind.into(), how, sums.into(), counts.into()]
+}

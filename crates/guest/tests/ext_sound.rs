@@ -1,0 +1,327 @@
+//! ext2, ext3 and ext4 with changed metadata: refused, or nothing is called free that is not.
+
+mod support;
+#[path = "support/ext.rs"]
+mod tools;
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::path::Path;
+
+use haul_guest::fs::ext::Ext;
+use haul_guest::fs::{FreeMap, Options};
+use haul_guest::image::Session;
+use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
+use haul_testbed::guest::{Noise, digests, fill_with_noise, flush, write_noise};
+use haul_testbed::{Bed, temp_dir};
+use support::{Pages, Soundness, assert_sound, free, open};
+use tools::{fact, free_by_dumpe2fs, make, places, replay};
+
+const SUPERBLOCK: Range<u64> = 1024..2048;
+/// For each kind of change.
+const ROUNDS: u64 = 1500;
+const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
+
+/// A small filesystem in memory, as far as the parser reads it.
+struct Small {
+    pages: Pages,
+    free: ExtentSet,
+    block: u64,
+    /// What the parser reads.
+    read: Vec<Range<u64>>,
+    descriptors: Vec<Range<u64>>,
+    bitmaps: Vec<Range<u64>>,
+    /// The journal's own blocks: superblock, tags, revocations, commits.
+    journal: Vec<Range<u64>>,
+}
+
+/// Makes one with a few files, with or without a past, and takes it out of the image when it is unmounted, or before.
+fn small(bed: &Bed, mib: u64, options: &[&str], past: bool, dirty: bool) -> Small {
+    let dir = temp_dir();
+    let (image, live) = (dir.path().join("image"), dir.path().join("live"));
+    make(&image, mib, options);
+    let mounted = bed.mount_image("ext4", &image, &["noatime"]);
+    let mut noise = Noise::new(1);
+    if past {
+        fill_with_noise(mounted.path(), &mut noise);
+    }
+    for number in 0..60 {
+        let path = mounted.path().join(format!("{number}"));
+        write_noise(&path, noise.below(60_000), &mut noise);
+        if number == 30 {
+            flush(mounted.path());
+        }
+        File::open(&path).unwrap().sync_all().unwrap();
+        if number % 3 == 0 {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert!(digests(mounted.path()).len() > 30);
+    if dirty {
+        File::open(mounted.path()).unwrap().sync_all().unwrap();
+        fs::copy(&image, &live).unwrap();
+    }
+    mounted.unmount();
+    if dirty {
+        fs::rename(&live, &image).unwrap();
+    }
+    taken(&image, dirty)
+}
+
+fn taken(image: &Path, dirty: bool) -> Small {
+    let file = open(image);
+    let session = Session::new(&file, Budget::for_image(file.size()));
+    let found = Ext.free(&session.view(), &Options::default()).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let witnesses = session.into_witnesses();
+    let read: Vec<_> = witnesses.iter().map(|witness| witness.offset..witness.offset + witness.len).collect();
+    let mut pages = Pages::read_by(&Ext, &file);
+    let (descriptors, bitmaps) = places(image);
+    let dump = haul_testbed::guest::run(std::process::Command::new("dumpe2fs").arg("-h").arg(image));
+    let block = fact(&dump, "Block size").unwrap();
+    let own = |range: &&Range<u64>| pages.read(range.start, 4) == MAGIC;
+    let mut journal: Vec<_> = read.iter().filter(own).map(|range| range.start..range.start + block).collect();
+    journal.dedup();
+    if dirty {
+        replay(image);
+    }
+    let truly_free = free_by_dumpe2fs(image);
+    assert!(found.free.is_subset_of(&truly_free));
+    // What a change makes the parser read besides must be what is really there.
+    let more: Vec<_> = descriptors.iter().chain(&bitmaps).cloned().collect();
+    if !dirty {
+        pages = Pages::of(&file, read.iter().cloned().chain(more));
+    }
+    Small { pages, free: truly_free, block, read, descriptors, bitmaps, journal }
+}
+
+/// CRC-32C from a seed, without inversions.
+fn crc(seed: u32, bytes: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!seed, bytes)
+}
+
+fn crc16(seed: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(seed, |sum, byte| {
+        (0..8).fold(sum ^ u16::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xa001 } else { sum >> 1 })
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// Makes the checksums of the superblock and of the descriptors right, for the checksums that `small` has.
+fn repair(small: &Small, pages: &mut Pages) {
+    let superblock = small.pages.read(1024, 1024);
+    let (incompat, ro_compat) = (word(&superblock, 0x60), word(&superblock, 0x64));
+    let uuid = &superblock[0x68..0x78];
+    let size = if incompat & 0x80 != 0 { 64 } else { 32 };
+    if ro_compat & 0x400 != 0 {
+        let sum = crc(!0, &pages.read(1024, 0x3fc));
+        pages.write(1024 + 0x3fc, &sum.to_le_bytes());
+    }
+    for (number, place) in (0_u32..).zip(small.descriptors.iter().flat_map(|range| range.clone().step_by(size))) {
+        let bytes = pages.read(place, size);
+        let number = number.to_le_bytes();
+        if ro_compat & 0x400 != 0 {
+            let sum = crc(crc(crc(crc(crc(!0, uuid), &number), &bytes[..0x1e]), &[0, 0]), &bytes[0x20..]);
+            pages.write(place + 0x1e, &(sum as u16).to_le_bytes());
+        } else if ro_compat & 0x10 != 0 {
+            let sum = crc16(crc16(crc16(crc16(!0, uuid), &number), &bytes[..0x1e]), &bytes[0x20..]);
+            pages.write(place + 0x1e, &sum.to_le_bytes());
+        }
+    }
+}
+
+/// Makes the checksums of the journal's own blocks right, and those of [`repair`].
+fn repair_journal(small: &Small, pages: &mut Pages) {
+    repair(small, pages);
+    let block = small.block as usize;
+    let superblock = small.journal.iter().find(|range| small.pages.read(range.start + 4, 4) == [0, 0, 0, 4]).unwrap();
+    let seed = crc(!0, &small.pages.read(superblock.start + 0x30, 16));
+    for range in &small.journal {
+        let mut bytes = pages.read(range.start, block);
+        let (at, seed, len) = match small.pages.read(range.start + 4, 4)[3] {
+            4 => (0xfc, !0, 1024),
+            2 => (16, seed, block),
+            _ => (block - 4, seed, block),
+        };
+        bytes[at..at + 4].fill(0);
+        pages.write(range.start + at as u64, &crc(seed, &bytes[..len]).to_be_bytes());
+    }
+}
+
+fn report(what: &str, counts: &Soundness) {
+    println!("{what}: {counts:?}");
+    assert!(counts.refused > 0);
+}
+
+#[test]
+fn changed_metadata_of_ext4_with_checksums_are_refused_or_harmless() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let used = small(&bed, 24, &["-t", "ext4", "-b", "1024", "-g", "2048"], true, false);
+    let unused = small(&bed, 64, &["-t", "ext4", "-b", "4096", "-g", "2048"], false, false);
+    let clusters =
+        small(&bed, 64, &["-t", "ext4", "-b", "1024", "-C", "4096", "-g", "8192", "-O", "bigalloc"], false, false);
+    for (what, small) in [("used", &used), ("never used", &unused), ("clusters", &clusters)] {
+        let raw = assert_sound(&Ext, &small.pages, &small.free, &small.read, ROUNDS, |_| ());
+        report(&format!("{what}, anything"), &raw);
+        let bitmaps = assert_sound(&Ext, &small.pages, &small.free, &small.bitmaps, ROUNDS, |_| ());
+        report(&format!("{what}, bitmaps"), &bitmaps);
+        for place in [SUPERBLOCK, small.descriptors[0].clone()] {
+            let mended = assert_sound(&Ext, &small.pages, &small.free, &[place], ROUNDS, |pages| repair(small, pages));
+            report(&format!("{what}, repaired"), &mended);
+            assert!(mended.accepted > 0);
+        }
+    }
+}
+
+#[test]
+fn changed_metadata_without_checksums_are_refused_or_harmless() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let layouts: [(&[&str], bool); 5] = [
+        (&["-t", "ext3", "-b", "1024", "-g", "2048"], true),
+        (&["-t", "ext2", "-b", "1024", "-g", "2048"], true),
+        (&["-t", "ext3", "-b", "4096", "-g", "1024"], false),
+        (&["-t", "ext4", "-b", "1024", "-g", "2048", "-O", "^metadata_csum,uninit_bg"], false),
+        (&["-t", "ext4", "-b", "1024", "-g", "2048", "-O", "^metadata_csum,^uninit_bg,meta_bg,^resize_inode"], false),
+    ];
+    for (options, past) in layouts {
+        let small = small(&bed, 24, options, past, false);
+        // Bits that are changed without a trace in the counts cannot be seen where nothing guards the bitmaps: they are
+        // wrong for the kernel too. Everything else that is read is changed here.
+        let besides = |range: &&Range<u64>| !small.bitmaps.iter().any(|bitmap| bitmap.contains(&range.start));
+        let mut read: Vec<_> = small.read.iter().filter(besides).cloned().collect();
+        read.dedup();
+        for (what, places) in [("superblock", &vec![SUPERBLOCK]), ("descriptors", &small.descriptors), ("all", &read)] {
+            let counts = assert_sound(&Ext, &small.pages, &small.free, places, ROUNDS, |pages| repair(&small, pages));
+            report(&format!("{options:?}, {what}"), &counts);
+        }
+    }
+}
+
+#[test]
+fn changed_journals_are_refused_or_harmless() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let guarded = small(&bed, 20, &["-t", "ext4", "-b", "1024", "-g", "2048"], true, true);
+    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &guarded.read, ROUNDS, |_| ());
+    report("anything", &counts);
+    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &guarded.journal, ROUNDS, |_| ());
+    report("journal", &counts);
+    let mend = |pages: &mut Pages| repair_journal(&guarded, pages);
+    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &guarded.journal, ROUNDS, mend);
+    report("journal, repaired", &counts);
+    assert!(counts.accepted > 0);
+    let heads: Vec<_> = guarded.journal.iter().map(|range| range.start..range.start + 64).collect();
+    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &heads, ROUNDS, mend);
+    report("heads, repaired", &counts);
+
+    let bare = small(&bed, 20, &["-t", "ext3", "-b", "1024", "-g", "2048"], true, true);
+    // Without checksums, a copy that claims to be of another block is replayed by the kernel too: then the original is as
+    // damaged as its copy. What frames the log must be right all the same.
+    let frame = |range: &Range<u64>| match bare.pages.read(range.start + 4, 4)[3] {
+        3 | 4 => range.clone(),
+        _ => range.start..range.start + 12,
+    };
+    let frames: Vec<_> = bare.journal.iter().map(frame).collect();
+    for (what, places) in [("frames", &frames), ("superblock", &vec![SUPERBLOCK]), ("descriptors", &bare.descriptors)] {
+        let counts = assert_sound(&Ext, &bare.pages, &bare.free, places, ROUNDS, |_| ());
+        report(&format!("ext3, {what}"), &counts);
+    }
+}
+
+/// What the parser says of a filesystem with some bytes changed and the checksums repaired.
+fn changed(small: &Small, changes: &[(u64, &[u8])]) -> Result<(), Refusal> {
+    let mut pages = small.pages.clone();
+    changes.iter().for_each(|(at, bytes)| pages.write(1024 + at, bytes));
+    repair(small, &mut pages);
+    free(&Ext, &pages).map(|found| assert!(found.free.is_subset_of(&small.free)))
+}
+
+#[test]
+fn states_and_features_that_prove_nothing_are_refused() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let small = small(&bed, 24, &["-t", "ext4", "-b", "1024", "-O", "mmp"], false, false);
+    assert_eq!(changed(&small, &[]), Ok(()));
+    for state in [0, 2, 3, 4, 5, 0x21] {
+        assert!(matches!(changed(&small, &[(0x3a, &[state])]), Err(Refusal::Dirty(_))), "state {state}");
+    }
+    assert!(matches!(changed(&small, &[(0x194, &[1])]), Err(Refusal::Dirty(_))), "recorded errors");
+    // needs_recovery with an empty journal is what a filesystem without a change since its mount has.
+    assert_eq!(changed(&small, &[(0x60, &[small.pages.read(1024 + 0x60, 1)[0] | 4])]), Ok(()));
+    // Its journal on another device.
+    let outside: [(u64, &[u8]); 2] =
+        [(0xe0, &[0, 0, 0, 0, 1, 1, 0, 0]), (0x60, &[small.pages.read(1024 + 0x60, 1)[0] | 4])];
+    assert!(matches!(changed(&small, &outside), Err(Refusal::Dirty(_))));
+    for (word, known) in [(0x5c, 0x1fbf_u32 & !0x180), (0x60, 0x3f7d6 & !0x1000), (0x64, 0x1b77f)] {
+        for bit in (0..32).filter(|bit| known >> bit & 1 == 0) {
+            let with = word_at(&small, word) | 1 << bit;
+            let refusal = changed(&small, &[(word, &with.to_le_bytes())]);
+            assert!(matches!(refusal, Err(Refusal::Unsupported(_))), "{word:#x} bit {bit}: {refusal:?}");
+        }
+    }
+    // The multiple mount protection counts while it is in use.
+    let block = u64::from(word_at(&small, 0x168)) * small.block;
+    let mut pages = small.pages.clone();
+    pages.write(block + 4, &7_u32.to_le_bytes());
+    let sum = crc(crc(!0, &pages.read(1024 + 0x68, 16)), &pages.read(block, 0x3fc));
+    pages.write(block + 0x3fc, &sum.to_le_bytes());
+    assert!(matches!(free(&Ext, &pages), Err(Refusal::Dirty(why)) if why.contains("mount protection")));
+}
+
+fn word_at(small: &Small, at: u64) -> u32 {
+    word(&small.pages.read(1024 + at, 4), 0)
+}
+
+#[test]
+fn forged_sizes_are_refused_at_once() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let small = small(&bed, 24, &["-t", "ext4", "-b", "1024"], false, false);
+    let (ones, zeros) = ([0xff_u8; 4], [0_u8; 4]);
+    // Counts of inodes and blocks, the first block, log sizes, groups, inode size, the journal, descriptor size.
+    let fields = [0x0, 0x4, 0x0c, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x28, 0x58, 0xe0, 0xfe, 0x150, 0x158];
+    for at in fields {
+        for value in [&ones[..], &zeros[..], &[0, 0, 0, 0x80], &[1, 0, 0, 0]] {
+            let unchanged = small.pages.read(1024 + at, 4) == value;
+            assert!(unchanged || changed(&small, &[(at, value)]).is_err(), "{at:#x}: {value:?}");
+        }
+    }
+    // A huge filesystem of smallest groups on a huge image: nothing is held for what is not there.
+    let mut forged = Pages::of(&vec![0; 1 << 20], []).with_size(16 << 40);
+    forged.write(1024, &small.pages.read(1024, 1024));
+    forged.write(1024 + 0x04, &ones);
+    forged.write(1024 + 0x150, &[3, 0, 0, 0]);
+    forged.write(1024 + 0x20, &[8, 0, 0, 0, 8, 0, 0, 0]);
+    let sum = crc(!0, &forged.read(1024, 0x3fc));
+    forged.write(1024 + 0x3fc, &sum.to_le_bytes());
+    assert_eq!(free(&Ext, &forged), Err(Refusal::Budget("block groups")));
+}
+
+#[test]
+fn a_superblock_alone_is_refused() {
+    let mut image = vec![0; 1 << 20];
+    assert!(!detects(&image));
+    image[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
+    assert!(detects(&image));
+    assert!(free(&Ext, &image).is_err());
+    assert!(!detects(&image[..2047].to_vec()));
+}
+
+fn detects(image: &Vec<u8>) -> bool {
+    let session = Session::new(image, Budget::for_image(image.size()));
+    Ext.detect(&session.view()).unwrap()
+}
