@@ -18,24 +18,26 @@ use support::{Pages, allocated, assert_sound, copy_without, free, open};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 128 * MIB;
+/// Room for 16 allocation groups.
+const LARGER: u64 = 272 * MIB;
 
 /// What mkfs can be told that changes how or where free space is written down.
-const LAYOUTS: [&[&str]; 10] = [
-    &[],
-    &["-b", "size=1024"],
-    &["-d", "agcount=16"],
-    &["-m", "rmapbt=1,reflink=1"],
-    &["-m", "finobt=0,reflink=0,inobtcount=0,bigtime=0"],
-    &["-m", "bigtime=1", "-i", "sparse=1,nrext64=1"],
-    &["-s", "size=4096"],
-    &["-b", "size=2048", "-s", "size=2048", "-m", "rmapbt=1", "-d", "agcount=7"],
-    &["-l", "su=65536", "-d", "agcount=3"],
-    &["-b", "size=65536", "-n", "size=65536", "-d", "agcount=2"],
+const LAYOUTS: [(u64, &[&str]); 10] = [
+    (SIZE, &[]),
+    (SIZE, &["-b", "size=1024"]),
+    (LARGER, &["-d", "agcount=16"]),
+    (SIZE, &["-m", "rmapbt=1,reflink=1"]),
+    (SIZE, &["-m", "finobt=0,reflink=0,inobtcount=0,bigtime=0"]),
+    (SIZE, &["-m", "bigtime=1", "-i", "sparse=1,nrext64=1"]),
+    (SIZE, &["-s", "size=4096"]),
+    (SIZE, &["-b", "size=2048", "-s", "size=2048", "-m", "rmapbt=1", "-d", "agcount=7"]),
+    (SIZE, &["-l", "su=65536", "-d", "agcount=3"]),
+    (SIZE, &["-b", "size=65536", "-n", "size=65536", "-d", "agcount=2"]),
 ];
 
-fn make(dir: &Path, options: &[&str]) -> PathBuf {
+fn make(dir: &Path, size: u64, options: &[&str]) -> PathBuf {
     let image = dir.join("image");
-    File::create(&image).unwrap().set_len(SIZE).unwrap();
+    File::create(&image).unwrap().set_len(size).unwrap();
     // It would not make such small ones otherwise.
     run(Command::new("mkfs.xfs").args(["-q", "-f", "-K", "--unsupported"]).args(options).arg(&image));
     image
@@ -47,11 +49,7 @@ fn tools() -> bool {
 
 /// Free space as xfs_db sees it, with the blocks of the free lists.
 fn free_by_xfs_db(image: &Path) -> ExtentSet {
-    let number = |name: &str| -> u64 {
-        let text = run(Command::new("xfs_db").args(["-r", "-c", "sb 0", "-c", &format!("p {name}")]).arg(image));
-        text.trim().rsplit(' ').next().unwrap().parse().unwrap()
-    };
-    let (block, ag_blocks) = (number("blocksize"), number("agblocks"));
+    let (block, ag_blocks) = (number_by_xfs_db(image, "blocksize"), number_by_xfs_db(image, "agblocks"));
     let text = run(Command::new("xfs_db").args(["-r", "-c", "freesp -d"]).arg(image));
     let rows = text.lines().skip(1).map_while(|line| {
         let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -79,9 +77,9 @@ fn every_layout_keeps_every_file_and_frees_what_xfs_db_says() {
     if !tools() {
         return;
     }
-    for (seed, options) in (0..).zip(LAYOUTS) {
+    for (seed, (size, options)) in (0..).zip(LAYOUTS) {
         let dir = temp_dir();
-        let image = make(dir.path(), options);
+        let image = make(dir.path(), size, options);
         let mounted = bed.mount_image("xfs", &image, &[]);
         live_through(mounted.path(), 24 * MIB, seed);
         let before = digests(mounted.path());
@@ -92,7 +90,7 @@ fn every_layout_keeps_every_file_and_frees_what_xfs_db_says() {
         assert_agrees_with_xfs_db(&image, &found);
         let copy = dir.path().join("copy");
         copy_without(&image, &found.free, &copy);
-        assert!(allocated(&copy) < SIZE - found.free.bytes() + MIB);
+        assert!(allocated(&copy) < size - found.free.bytes() + MIB);
         assert_repair_is_content(&copy);
         for how in ["ro,norecovery", "rw"] {
             let mounted = bed.mount_image("xfs", &copy, &[how]);
@@ -101,4 +99,287 @@ fn every_layout_keeps_every_file_and_frees_what_xfs_db_says() {
         }
         assert_repair_is_content(&copy);
     }
+}
+
+/// Many files of one block, every second of which is deleted: the btrees get more than one level.
+fn fragment(dir: &Path, count: usize) {
+    let dir = dir.join("fragments");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..count {
+        fs::write(dir.join(number.to_string()), [7; 600]).unwrap();
+    }
+    haul_testbed::guest::flush(&dir);
+    for number in (0..count).step_by(2) {
+        fs::remove_file(dir.join(number.to_string())).unwrap();
+    }
+}
+
+/// An unmounted image with small blocks and fragmented free space.
+fn fragmented(bed: &Bed, dir: &Path, options: &[&str]) -> PathBuf {
+    let image = make(dir, 64 * MIB, &[&["-b", "size=1024"], options].concat());
+    let mounted = bed.mount_image("xfs", &image, &[]);
+    fragment(mounted.path(), 2400);
+    mounted.unmount();
+    image
+}
+
+#[test]
+fn fragmented_free_space_is_found_in_trees_of_several_levels() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = fragmented(&bed, dir.path(), &["-m", "rmapbt=1"]);
+    let text = run(Command::new("xfs_db").args(["-r", "-c", "agf 0", "-c", "p bnolevel"]).arg(&image));
+    assert_eq!(text.trim(), "bnolevel = 2");
+    let found = free(&Xfs, &open(&image)).unwrap();
+    assert!(found.free.count() > 500, "{}", found.free.count());
+    assert_agrees_with_xfs_db(&image, &found);
+}
+
+/// No kernel of today mounts version 4, so mkfs fills it, and xfs_db says where the files are.
+#[test]
+fn version_4_keeps_every_file_and_frees_what_xfs_db_says() {
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let files = dir.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let (mut noise, mut names) = (Noise::new(4), Vec::new());
+    let mut list = "/dummy\n0 0\nd--755 0 0\n".to_owned();
+    for number in 0..60 {
+        let path = files.join(number.to_string());
+        write_noise(&path, noise.below(200_000) + 1, &mut noise);
+        list += &format!("{number} ---644 0 0 {}\n", path.display());
+        names.push((format!("/{number}"), path));
+    }
+    let proto = dir.path().join("proto");
+    fs::write(&proto, list + "$\n").unwrap();
+    let layouts: [&[&str]; 6] = [
+        &[],
+        &["-b", "size=512"],
+        &["-s", "size=4096"],
+        &["-l", "version=1"],
+        &["-l", "lazy-count=0"],
+        &["-n", "version=ci"],
+    ];
+    for options in layouts {
+        let image = dir.path().join("image");
+        let mut file = File::create(&image).unwrap();
+        for _ in 0..64 {
+            file.write_all(&noise.bytes(MIB as usize)).unwrap();
+        }
+        drop(file);
+        run(Command::new("mkfs.xfs")
+            .args(["-q", "-f", "-K", "--unsupported", "-m", "crc=0", "-p"])
+            .arg(&proto)
+            .args(options)
+            .arg(&image));
+        let found = free(&Xfs, &open(&image)).unwrap_or_else(|refusal| panic!("{options:?}: {refusal}"));
+        assert_agrees_with_xfs_db(&image, &found);
+        let copy = dir.path().join("copy");
+        copy_without(&image, &found.free, &copy);
+        assert_repair_is_content(&copy);
+        for (path, extents) in files_by_xfs_db(&copy, &names) {
+            let (expected, mut bytes) = (fs::read(path).unwrap(), Vec::new());
+            for (start, len) in extents {
+                let mut piece = vec![0; len as usize];
+                open(&copy).read_exact_at(start, &mut piece).unwrap();
+                bytes.extend(piece);
+            }
+            assert!(bytes.starts_with(&expected), "{options:?}: {}", path.display());
+        }
+    }
+}
+
+fn number_by_xfs_db(image: &Path, field: &str) -> u64 {
+    let text = run(Command::new("xfs_db").args(["-r", "-c", "sb 0", "-c", &format!("p {field}")]).arg(image));
+    text.trim().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Where the contents of files are, in bytes of the image, by xfs_db.
+fn files_by_xfs_db<'a>(image: &Path, names: &'a [(String, PathBuf)]) -> Vec<(&'a Path, Vec<(u64, u64)>)> {
+    let (block, ag_blocks) = (number_by_xfs_db(image, "blocksize"), number_by_xfs_db(image, "agblocks"));
+    let mut command = Command::new("xfs_db");
+    command.arg("-r");
+    for (name, _) in names {
+        command.args(["-c", &format!("path {name}"), "-c", "bmap", "-c", "echo end"]);
+    }
+    let text = run(command.arg(image));
+    let extents = |part: &str| {
+        let lines = part.lines().filter(|line| line.starts_with("data"));
+        // "data offset 0 startblock 28 (0/28) count 5 flag 0"
+        let extent = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (ag, at) = words[5].trim_matches(['(', ')']).split_once('/').unwrap();
+            let start = ag.parse::<u64>().unwrap() * ag_blocks + at.parse::<u64>().unwrap();
+            (start * block, words[7].parse::<u64>().unwrap() * block)
+        };
+        lines.map(extent).collect::<Vec<_>>()
+    };
+    let found: Vec<_> = text.split("end\n").map(extents).collect();
+    names.iter().map(|(_, path)| path.as_path()).zip(found).collect()
+}
+
+/// Copies an image as it is at this moment.
+fn snapshot(image: &Path, to: &Path) {
+    run(Command::new("cp").args(["--sparse=always"]).arg(image).arg(to));
+}
+
+fn write_synced(path: &Path, len: u64, noise: &mut Noise) {
+    write_noise(path, len, noise);
+    File::open(path).unwrap().sync_all().unwrap();
+}
+
+/// Makes the smart copy of a dirty image, lets the kernel replay its log, and asserts that nothing is lost: of the files, and
+/// of what the kernel itself says is used when it has replayed the log of a plain copy.
+fn assert_dirty_is_right(bed: &Bed, image: &Path, files: &std::collections::BTreeMap<PathBuf, (u64, u64)>) -> Findings {
+    let found = free(&Xfs, &open(image)).unwrap_or_else(|refusal| panic!("{}: {refusal}", image.display()));
+    let copy = image.with_extension("copy");
+    copy_without(image, &found.free, &copy);
+    let mounted = bed.mount_image("xfs", &copy, &[]);
+    let there = digests(mounted.path());
+    mounted.unmount();
+    for (path, digest) in files {
+        assert_eq!(there.get(path), Some(digest), "{}: {}", image.display(), path.display());
+    }
+    assert_repair_is_content(&copy);
+    fs::remove_file(&copy).unwrap();
+
+    bed.mount_image("xfs", image, &[]).unmount();
+    let wrong = found.free.without(&free_by_xfs_db(image));
+    assert!(wrong.is_empty(), "{}: used after recovery: {wrong:?}", image.display());
+    found
+}
+
+#[test]
+fn a_mounted_filesystem_with_files_synced_one_by_one_loses_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    for (seed, options) in (0..).zip([&[] as &[&str], &["-b", "size=1024", "-m", "rmapbt=1"]]) {
+        let dir = temp_dir();
+        let (image, live) = (make(dir.path(), SIZE, options), dir.path().join("live"));
+        let mounted = bed.mount_image("xfs", &image, &[]);
+        live_through(mounted.path(), 16 * MIB, seed);
+        let mut noise = Noise::new(seed);
+        for number in 0..100 {
+            let len = noise.below(60_000) + 1;
+            write_synced(&mounted.path().join(format!("synced-{number}")), len, &mut noise);
+        }
+        snapshot(&image, &live);
+        let files = digests(mounted.path());
+        assert!(files.len() > 100);
+        mounted.unmount();
+        let found = assert_dirty_is_right(&bed, &live, &files);
+        assert_eq!(found.evidence[0], "free on the disk and after the log is replayed");
+        assert!(found.free.bytes() > SIZE / 3, "{}", found.free.bytes());
+    }
+}
+
+#[test]
+fn a_frozen_filesystem_is_mapped_as_its_log_touches_only_the_superblock() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() || !has("fsfreeze") {
+        return;
+    }
+    let dir = temp_dir();
+    let (image, frozen) = (make(dir.path(), SIZE, &[]), dir.path().join("frozen"));
+    let mounted = bed.mount_image("xfs", &image, &[]);
+    live_through(mounted.path(), 16 * MIB, 3);
+    run(Command::new("fsfreeze").arg("-f").arg(mounted.path()));
+    snapshot(&image, &frozen);
+    run(Command::new("fsfreeze").arg("-u").arg(mounted.path()));
+    let files = digests(mounted.path());
+    mounted.unmount();
+    let theirs = free_by_xfs_db(&frozen);
+    let found = assert_dirty_is_right(&bed, &frozen, &files);
+    assert_eq!(found.evidence[0], "the log touches only the superblock");
+    assert!(found.free.bytes() * 100 >= theirs.bytes() * 99);
+}
+
+/// Everything that changes free space in another way, with the log going round its ring.
+#[test]
+fn a_filesystem_in_turmoil_loses_nothing_at_any_moment() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    for (seed, options) in (10..).zip([&[] as &[&str], &["-b", "size=1024", "-m", "rmapbt=1", "-d", "agcount=6"]]) {
+        let dir = temp_dir();
+        let image = make(dir.path(), SIZE, options);
+        let mounted = bed.mount_image("xfs", &image, &[]);
+        let root = mounted.path().to_owned();
+        let mut noise = Noise::new(seed);
+        fill_with_noise(&root, &mut noise);
+        let mut moments = Vec::new();
+        let mut orphans = Vec::new();
+        for round in 0..8 {
+            churn(&root, round, &mut noise, &mut orphans);
+            let live = dir.path().join(format!("live-{round}"));
+            snapshot(&image, &live);
+            moments.push((live, digests(&root)));
+        }
+        drop(orphans);
+        mounted.unmount();
+        for (live, files) in moments {
+            assert_dirty_is_right(&bed, &live, &files);
+            fs::remove_file(&live).unwrap();
+        }
+    }
+}
+
+fn churn(root: &Path, round: u32, noise: &mut Noise, orphans: &mut Vec<File>) {
+    let dir = root.join(format!("round-{round}"));
+    fs::create_dir(&dir).unwrap();
+    for number in 0..60 {
+        let path = dir.join(format!("{number}-with-a-name-that-makes-the-directory-grow"));
+        write_noise(&path, noise.below(40_000) + 1, noise);
+        let file = File::options().write(true).open(&path).unwrap();
+        match number % 6 {
+            0 => file.set_len(noise.below(10_000)).unwrap(),
+            1 => drop(run(Command::new("fallocate").args(["-l", "300k", "-o", "1m"]).arg(&path))),
+            2 => drop(run(Command::new("cp").arg("--reflink=auto").arg(&path).arg(dir.join(format!("twin-{number}"))))),
+            3 => drop(run(Command::new("fallocate").args(["-p", "-o", "4096", "-l", "8192"]).arg(&path))),
+            _ => {}
+        }
+        file.sync_all().unwrap();
+    }
+    // The oldest round goes, with one file that is open for longer.
+    if let Some(gone) = round.checked_sub(2).map(|round| root.join(format!("round-{round}"))) {
+        orphans.push(File::open(fs::read_dir(&gone).unwrap().next().unwrap().unwrap().path()).unwrap());
+        fs::remove_dir_all(gone).unwrap();
+    }
+    for entry in fs::read_dir(&dir).unwrap() {
+        File::open(entry.unwrap().path()).unwrap().sync_all().unwrap();
+    }
+    write_synced(&dir.join("last"), 5000, noise);
+}
+
+#[test]
+fn a_log_that_xfs_repair_or_xfs_admin_made_anew_is_clean() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() || !has("xfs_admin") {
+        return;
+    }
+    let dir = temp_dir();
+    let image = make(dir.path(), SIZE, &[]);
+    let mounted = bed.mount_image("xfs", &image, &[]);
+    live_through(mounted.path(), 8 * MIB, 1);
+    mounted.unmount();
+    run(Command::new("xfs_repair").args(["-L", "-f"]).arg(&image));
+    assert_agrees_with_xfs_db(&image, &free(&Xfs, &open(&image)).unwrap());
+    run(Command::new("xfs_admin").args(["-U", "generate"]).arg(&image));
+    assert_agrees_with_xfs_db(&image, &free(&Xfs, &open(&image)).unwrap());
+    // And when the kernel has gone on with it.
+    let mounted = bed.mount_image("xfs", &image, &[]);
+    let live = dir.path().join("live");
+    write_synced(&mounted.path().join("a"), 100_000, &mut Noise::new(1));
+    snapshot(&image, &live);
+    let files = digests(mounted.path());
+    mounted.unmount();
+    assert_dirty_is_right(&bed, &live, &files);
 }

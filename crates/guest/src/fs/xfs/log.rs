@@ -72,7 +72,7 @@ pub fn state<'a>(region: &'a View<'a>, geometry: &'a Geometry) -> Result<State<'
     }
     let mut ring = Ring { region, geometry, blocks, head: 0, cycle: 0 };
     ring.find_head()?;
-    let last = ring.check_window()?;
+    let (last, gap) = ring.check_window()?;
     let record = ring.record(last)?;
     if (last + record.blocks) % blocks != ring.head % blocks {
         return Err(torn());
@@ -80,6 +80,9 @@ pub fn state<'a>(region: &'a View<'a>, geometry: &'a Geometry) -> Result<State<'
     let unmounted = record.operations == 1 && u8_at(&record.data, 9)? & UNMOUNTED != 0;
     if unmounted {
         return Ok(State::Clean { head: ring.head_lsn() });
+    }
+    if gap {
+        return Err(torn());
     }
     let (cycle, tail) = (record.tail_lsn >> 32, record.tail_lsn & u64::from(u32::MAX));
     if tail >= blocks || cycle != u64::from(ring.expected(tail)) {
@@ -172,19 +175,23 @@ impl Ring<'_> {
         Ok(())
     }
 
-    /// Checks the turns of the blocks around the head, and finds the last record before it.
-    fn check_window(&self) -> Result<u64, Refusal> {
+    /// Checks the turns of the blocks around the head, and finds the last record before it. The second value says whether
+    /// there are zeros behind the head: xfs_repair leaves them when it writes a new, empty log, and nothing else does.
+    fn check_window(&self) -> Result<(u64, bool), Refusal> {
         const CHUNK: u64 = 128;
         let window = WINDOW.min(self.blocks / 2);
         let from = (self.head + self.blocks - window) % self.blocks;
-        let (mut last, mut passed) = (None, 0);
+        let (mut last, mut passed, mut gap) = (None, 0, false);
         while passed < 2 * window {
             let count = CHUNK.min(2 * window - passed);
             let first = (from + passed) % self.blocks;
             let bytes = self.read(first, count)?;
             for (index, block) in (0..).zip(bytes.chunks_exact(BLOCK)) {
                 let number = (first + index) % self.blocks;
-                if cycle(block)? != self.expected(number) {
+                let (turn, expected) = (cycle(block)?, self.expected(number));
+                if turn == 0 && expected != 0 && passed + index >= window && number >= self.head {
+                    gap = true;
+                } else if turn != expected {
                     return Err(torn());
                 }
                 if passed + index < window && be32(block, 0)? == RECORD {
@@ -193,7 +200,8 @@ impl Ring<'_> {
             }
             passed += count;
         }
-        last.ok_or_else(|| Refusal::corrupt("no record at the end of the log"))
+        let last = last.ok_or_else(|| Refusal::corrupt("no record at the end of the log"))?;
+        Ok((last, gap))
     }
 
     /// Reads and checks a record.

@@ -244,8 +244,9 @@ impl Geometry {
     }
 }
 
-/// The fields that a log record may not change: all but labels, counts, quota inodes and flags, checksum and sequence number.
-const FIXED: [std::ops::Range<usize>; 5] = [0..56, 80..108, 120..127, 208..220, 248..264];
+/// The fields that a log record may not change: all but labels, counts, quotas, checksum, sequence number, and the
+/// version's flags, since the kernel sets some when they are first needed; [`parse`] looks at those.
+const FIXED: [std::ops::Range<usize>; 6] = [0..56, 80..100, 102..108, 120..127, 208..220, 248..264];
 
 /// Refuses a superblock from the log which is not the same filesystem: one that is being grown, or gets a feature.
 pub fn check_unchanged(disk: &[u8], replayed: &[u8]) -> Result<(), Refusal> {
