@@ -260,10 +260,16 @@ fn a_mounted_filesystem_with_files_synced_one_by_one_loses_nothing() {
     if !tools() {
         return;
     }
-    for (seed, options) in (0..).zip([&[] as &[&str], &["-b", "size=1024", "-m", "rmapbt=1"]]) {
+    let layouts: [(&[&str], &[&str]); 4] = [
+        (&[], &[]),
+        (&["-b", "size=1024", "-m", "rmapbt=1"], &["logbsize=256k"]),
+        (&["-l", "su=65536", "-d", "agcount=3"], &[]),
+        (&["-s", "size=4096", "-m", "reflink=0"], &["logbsize=64k"]),
+    ];
+    for (seed, (options, mount)) in (0..).zip(layouts) {
         let dir = temp_dir();
         let (image, live) = (make(dir.path(), SIZE, options), dir.path().join("live"));
-        let mounted = bed.mount_image("xfs", &image, &[]);
+        let mounted = bed.mount_image("xfs", &image, mount);
         live_through(mounted.path(), 16 * MIB, seed);
         let mut noise = Noise::new(seed);
         for number in 0..100 {
@@ -308,10 +314,12 @@ fn a_filesystem_in_turmoil_loses_nothing_at_any_moment() {
     if !tools() {
         return;
     }
-    for (seed, options) in (10..).zip([&[] as &[&str], &["-b", "size=1024", "-m", "rmapbt=1", "-d", "agcount=6"]]) {
+    let layouts: [(&[&str], &[&str]); 2] =
+        [(&[], &[]), (&["-b", "size=1024", "-m", "rmapbt=1", "-d", "agcount=6"], &["logbsize=256k"])];
+    for (seed, (options, mount)) in (10..).zip(layouts) {
         let dir = temp_dir();
         let image = make(dir.path(), SIZE, options);
-        let mounted = bed.mount_image("xfs", &image, &[]);
+        let mounted = bed.mount_image("xfs", &image, mount);
         let root = mounted.path().to_owned();
         let mut noise = Noise::new(seed);
         fill_with_noise(&root, &mut noise);
@@ -326,7 +334,8 @@ fn a_filesystem_in_turmoil_loses_nothing_at_any_moment() {
         drop(orphans);
         mounted.unmount();
         for (live, files) in moments {
-            assert_dirty_is_right(&bed, &live, &files);
+            let found = assert_dirty_is_right(&bed, &live, &files);
+            println!("{}: {} of {} free", live.display(), found.free.bytes(), free_by_xfs_db(&live).bytes());
             fs::remove_file(&live).unwrap();
         }
     }
@@ -382,4 +391,237 @@ fn a_log_that_xfs_repair_or_xfs_admin_made_anew_is_clean() {
     let files = digests(mounted.path());
     mounted.unmount();
     assert_dirty_is_right(&bed, &live, &files);
+}
+
+/// A structure with a checksum: where it is, how long, and where in it the checksum is.
+type Sealed = (u64, usize, usize);
+
+/// What of the metadata that the parser reads is outside the log.
+fn structures(image: &dyn ReadAt) -> Vec<Sealed> {
+    let session = Session::new(image, Budget::for_image(image.size()));
+    haul_guest::fs::FreeMap::free(&Xfs, &session.view(), &haul_guest::fs::Options::default()).unwrap();
+    let mut found = Vec::new();
+    for witness in session.into_witnesses() {
+        let mut magic = [0; 4];
+        image.read_exact_at(witness.offset, &mut magic).unwrap();
+        let at = match &magic {
+            b"XFSB" => 224,
+            b"XAGF" => 216,
+            b"XAFL" => 32,
+            b"AB3B" | b"AB3C" | b"ABTB" | b"ABTC" => 52,
+            _ => continue,
+        };
+        found.push((witness.offset, witness.len as usize, at));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn seal(pages: &mut Pages, structures: &[Sealed]) {
+    for (offset, len, at) in structures {
+        let mut bytes = pages.read(*offset, *len);
+        bytes[*at..*at + 4].fill(0);
+        pages.write(*offset + *at as u64, &crc32c::crc32c(&bytes).to_le_bytes());
+    }
+}
+
+/// Mutates all structures alike often, and in them what is in use more often than what is not.
+fn places(structures: &[Sealed]) -> Vec<std::ops::Range<u64>> {
+    let place = |(offset, len, _): &Sealed| {
+        let used = (*len as u64).min(280);
+        [*offset..*offset + used / 4, *offset..*offset + used, *offset..*offset + *len as u64]
+    };
+    structures.iter().flat_map(place).collect()
+}
+
+fn fuzz(name: &str, image: &Path, rounds: u64, seals: &[bool]) {
+    let pages = Pages::read_by(&Xfs, &open(image));
+    let truly = free(&Xfs, &pages).unwrap().free;
+    let structures = structures(&pages);
+    let places = places(&structures);
+    for sealed in seals {
+        let counts = assert_sound(&Xfs, &pages, &truly, &places, rounds, |mutated| {
+            if *sealed {
+                seal(mutated, &structures);
+            }
+        });
+        println!("{name}, checksums repaired {sealed}: {counts:?}");
+        assert!(counts.refused > rounds / 3);
+    }
+}
+
+#[test]
+fn no_mutation_of_a_clean_filesystem_frees_what_is_used() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = fragmented(&bed, dir.path(), &["-m", "rmapbt=1"]);
+    fuzz("version 5", &image, 1500, &[true, false]);
+}
+
+#[test]
+fn no_mutation_of_a_dirty_filesystem_frees_what_is_used() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = fragmented(&bed, dir.path(), &[]);
+    let live = dir.path().join("live");
+    let mounted = bed.mount_image("xfs", &image, &[]);
+    for number in 0..40 {
+        write_synced(&mounted.path().join(number.to_string()), 3000, &mut Noise::new(number));
+    }
+    snapshot(&image, &live);
+    mounted.unmount();
+    fuzz("dirty version 5", &live, 1000, &[true, false]);
+}
+
+#[test]
+fn no_mutation_of_version_4_frees_what_is_used() {
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = make(dir.path(), 64 * MIB, &["-m", "crc=0", "-l", "version=1"]);
+    fuzz("version 4", &image, 6000, &[false]);
+}
+
+/// Damage to any byte of the records that would be replayed is noticed.
+#[test]
+fn a_damaged_record_in_the_log_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let (image, live) = (make(dir.path(), 64 * MIB, &[]), dir.path().join("live"));
+    let mounted = bed.mount_image("xfs", &image, &[]);
+    for number in 0..10 {
+        write_synced(&mounted.path().join(number.to_string()), 9000, &mut Noise::new(number));
+    }
+    snapshot(&image, &live);
+    mounted.unmount();
+    let number = |field: &str| number_by_xfs_db(&image, field);
+    let (block, start, ag_log) = (number("blocksize"), number("logstart"), number("agblklog"));
+    let log = ((start >> ag_log) * number("agblocks") + (start & ((1 << ag_log) - 1))) * block;
+    // "    log tail: 42 head: 898 state: <DIRTY>"
+    let text = run(Command::new("xfs_logprint").arg("-t").arg(&live));
+    let words: Vec<&str> = text.split("log tail:").nth(1).unwrap().split_whitespace().collect();
+    let (tail, head) = (log + words[0].parse::<u64>().unwrap() * 512, log + words[2].parse::<u64>().unwrap() * 512);
+    assert!(head > tail + 8192);
+    let pages = Pages::read_by(&Xfs, &open(&live));
+    let truly = free(&Xfs, &pages).unwrap().free;
+    let (mut noise, mut refused) = (Noise::new(5), 0);
+    for round in 0..600 {
+        let at = tail + noise.below(head - tail);
+        let mut damaged = pages.clone();
+        let old = damaged.read(at, 1)[0];
+        damaged.write(at, &[old ^ 1 << noise.below(8)]);
+        match free(&Xfs, &damaged) {
+            Err(_) => refused += 1,
+            // The end of a record's header means nothing.
+            Ok(found) => {
+                let header = pages.read(at / 512 * 512, 4) == [0xfe, 0xed, 0xba, 0xbe];
+                assert!(header && at % 512 >= 324, "round {round}, byte {}", at - log);
+                assert_eq!(found.free, truly);
+            }
+        }
+    }
+    println!("{refused} of 600 refused");
+}
+
+#[test]
+fn forged_superblocks_are_refused_at_once() {
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = make(dir.path(), 64 * MIB, &[]);
+    let pages = Pages::read_by(&Xfs, &open(&image));
+    let structures = structures(&pages);
+    let forge = |changes: &[(u64, &[u8])]| {
+        let mut forged = pages.clone();
+        for (at, bytes) in changes {
+            forged.write(*at, bytes);
+        }
+        seal(&mut forged, &structures);
+        free(&Xfs, &forged).expect_err("accepted")
+    };
+    let unsupported = |refusal: Refusal| matches!(refusal, Refusal::Unsupported(_));
+    // More groups than the image can hold, and blocks to match.
+    let corrupt = |refusal: Refusal| matches!(refusal, Refusal::Corrupt(_));
+    assert!(corrupt(forge(&[(88, &u32::MAX.to_be_bytes())])));
+    assert!(corrupt(forge(&[(8, &u64::MAX.to_be_bytes())])));
+    assert!(corrupt(forge(&[
+        (8, &(64_u64 << 32).to_be_bytes()),
+        (84, &64_u32.to_be_bytes()),
+        (88, &u32::MAX.to_be_bytes())
+    ])));
+    assert!(corrupt(forge(&[(4, &0_u32.to_be_bytes())])));
+    assert!(corrupt(forge(&[(4, &(1_u32 << 30).to_be_bytes())])));
+    assert!(corrupt(forge(&[(84, &0_u32.to_be_bytes())])));
+    assert!(corrupt(forge(&[(102, &0_u16.to_be_bytes())])));
+    // The log: outside, too long, none, external.
+    assert!(corrupt(forge(&[(48, &u64::MAX.to_be_bytes())])));
+    assert!(corrupt(forge(&[(96, &u32::MAX.to_be_bytes())])));
+    assert!(corrupt(forge(&[(96, &0_u32.to_be_bytes())])));
+    assert!(unsupported(forge(&[(48, &0_u64.to_be_bytes())])));
+    // What is not understood: a realtime device, a metadata directory, zones, features to come, another version.
+    assert!(unsupported(forge(&[(24, &1_u64.to_be_bytes())])));
+    for bit in [0x100_u32, 0x200, 1 << 31] {
+        let old = u32::from_be_bytes(pages.read(216, 4).try_into().unwrap());
+        assert!(unsupported(forge(&[(216, &(old | bit).to_be_bytes())])));
+    }
+    assert!(unsupported(forge(&[(212, &0x1000_u32.to_be_bytes())])));
+    assert!(unsupported(forge(&[(220, &2_u32.to_be_bytes())])));
+    assert!(unsupported(forge(&[(100, &0xb4a6_u16.to_be_bytes())])));
+    assert!(matches!(forge(&[(216, &0x1b_u32.to_be_bytes())]), Refusal::Dirty(_)));
+    assert!(corrupt(forge(&[(126, &[1])])));
+}
+
+#[test]
+fn trees_that_loop_or_lead_outside_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = fragmented(&bed, dir.path(), &[]);
+    let pages = Pages::read_by(&Xfs, &open(&image));
+    let structures = structures(&pages);
+    let root = u32::from_be_bytes(pages.read(512 + 16, 4).try_into().unwrap());
+    let block = u64::from(root) * 1024;
+    assert_eq!(pages.read(block, 4), b"AB3B");
+    let pointers = block + 56 + 8 * ((1024 - 56) / 12);
+    for pointer in [root, 0, 1, u32::MAX, 0x7fff_ffff] {
+        let mut forged = pages.clone();
+        forged.write(pointers, &pointer.to_be_bytes());
+        seal(&mut forged, &structures);
+        assert!(matches!(free(&Xfs, &forged), Err(Refusal::Corrupt(_))), "{pointer:#x}");
+    }
+    for (at, value) in [(16, u32::MAX), (16, 0), (28, u32::MAX), (28, 0), (28, 9), (28, 1), (40, 5000), (48, u32::MAX)]
+    {
+        let mut forged = pages.clone();
+        forged.write(512 + at, &value.to_be_bytes());
+        seal(&mut forged, &structures);
+        assert!(matches!(free(&Xfs, &forged), Err(Refusal::Corrupt(_))), "{at}: {value:#x}");
+    }
+}
+
+#[test]
+fn an_image_that_ends_before_its_filesystem_is_refused() {
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = make(dir.path(), 64 * MIB, &[]);
+    File::options().write(true).open(&image).unwrap().set_len(64 * MIB - 4096).unwrap();
+    assert!(matches!(free(&Xfs, &open(&image)), Err(Refusal::Corrupt(_))));
+    let mut all = Vec::new();
+    File::open(&image).unwrap().take(4096).read_to_end(&mut all).unwrap();
+    assert!(free(&Xfs, &all).is_err());
 }

@@ -76,7 +76,7 @@ impl Group {
             if run.len == 0 || !apart || end > geometry.blocks_of(ag) {
                 return Err(Refusal::corrupt("a run of free blocks overlaps another or lies outside its group"));
             }
-            if free.count() >= source.region.budget().extents() {
+            if free.count() >= source.room {
                 return Err(Refusal::Budget("free extents"));
             }
             free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);

@@ -17,8 +17,10 @@ const BLOCK: usize = BASIC_BLOCK as usize;
 /// As many blocks as one header keeps the first words of.
 const BLOCKS_OF_HEADER: usize = 64;
 const LONGEST_RECORD: u32 = 256 << 10;
-/// Eight of the longest records can be on their way to the disk at once: the log may be torn for so far.
-const WINDOW: u64 = 8 * (LONGEST_RECORD as u64) / BASIC_BLOCK;
+/// Records of the first version are shorter.
+const LONGEST_RECORD_V1: u32 = 32 << 10;
+/// So many records can be on their way to the disk at once: the log may be torn for so far before its head.
+const IN_FLIGHT: u64 = 8;
 /// mkfs makes none longer than 2 GiB.
 const LONGEST_LOG: u64 = 2 << 30;
 
@@ -132,6 +134,10 @@ impl Ring<'_> {
         u64::from(self.cycle) << 32 | self.head
     }
 
+    fn longest_record(&self) -> u32 {
+        if self.geometry.log_v2 { LONGEST_RECORD } else { LONGEST_RECORD_V1 }
+    }
+
     /// The turn in which a block must have been written.
     fn expected(&self, block: u64) -> u32 {
         if block < self.head { self.cycle } else { self.cycle.wrapping_sub(1) }
@@ -179,11 +185,13 @@ impl Ring<'_> {
     /// there are zeros behind the head: xfs_repair leaves them when it writes a new, empty log, and nothing else does.
     fn check_window(&self) -> Result<(u64, bool), Refusal> {
         const CHUNK: u64 = 128;
-        let window = WINDOW.min(self.blocks / 2);
+        let longest = u64::from(self.longest_record()) / BASIC_BLOCK;
+        let window = (IN_FLIGHT * longest).min(self.blocks / 2);
+        let length = window + longest.min(self.blocks / 2);
         let from = (self.head + self.blocks - window) % self.blocks;
         let (mut last, mut passed, mut gap) = (None, 0, false);
-        while passed < 2 * window {
-            let count = CHUNK.min(2 * window - passed);
+        while passed < length {
+            let count = CHUNK.min(length - passed);
             let first = (from + passed) % self.blocks;
             let bytes = self.read(first, count)?;
             for (index, block) in (0..).zip(bytes.chunks_exact(BLOCK)) {
@@ -220,7 +228,7 @@ impl Ring<'_> {
         if be32(&head, 300)? != 1 {
             return Err(Refusal::unsupported("a log of another kind of machine"));
         }
-        let most = if self.geometry.log_v2 { size } else { 32 << 10 };
+        let most = if self.geometry.log_v2 { size } else { LONGEST_RECORD_V1 };
         if len == 0 || len > most || most > LONGEST_RECORD {
             return Err(Refusal::corrupt(format!("a log record of {len} bytes")));
         }

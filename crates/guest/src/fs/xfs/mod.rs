@@ -58,9 +58,9 @@ fn clean(region: &View<'_>, superblock: &Superblock, head: u64) -> Result<Findin
     let mut found = Found::new(geometry);
     let mut counted = 0_u64;
     for number in 0..geometry.ags {
-        let group = Group::read(&Source::disk(region, head), geometry, number)?;
+        let group = Group::read(&Source::disk(region, head, found.room(region)), geometry, number)?;
         counted += group.counted_free();
-        found.add(region, &group.free)?;
+        found.add(group.free);
     }
     if counted != superblock.free_blocks {
         let says = superblock.free_blocks;
@@ -79,16 +79,18 @@ fn dirty(region: &View<'_>, geometry: &Geometry, overlay: &Overlay, head: u64) -
     let mut found = Found::new(geometry);
     let mut replayed = false;
     for number in 0..geometry.ags {
-        let group = Group::read(&Source::replayed(region, overlay, head), geometry, number)?;
+        // Three sets are held at once: both views of a group, and what they have in common.
+        let room = found.room(region) / 3;
+        let group = Group::read(&Source::replayed(region, overlay, head, room), geometry, number)?;
         if !group.patched {
-            found.add(region, &group.free)?;
+            found.add(group.free);
             continue;
         }
         replayed = true;
         // Blocks of its trees may not have reached the disk yet. Then the disk is no second witness for what is free,
         // and nothing is.
-        match Group::read(&Source::disk(region, head), geometry, number) {
-            Ok(on_disk) => found.add(region, &group.free.intersection(&on_disk.free))?,
+        match Group::read(&Source::disk(region, head, room), geometry, number) {
+            Ok(on_disk) => found.add(group.free.intersection(&on_disk.free)),
             Err(Refusal::Corrupt(_)) => {}
             Err(other) => return Err(other),
         }
@@ -115,12 +117,17 @@ impl Found<'_> {
         Found { geometry, free: ExtentSet::new() }
     }
 
-    fn add(&mut self, region: &View<'_>, free: &ExtentSet) -> Result<(), Refusal> {
-        if self.free.count() + free.count() > region.budget().extents() {
-            return Err(Refusal::Budget("free extents"));
+    /// How many more extents there may be.
+    fn room(&self, region: &View<'_>) -> usize {
+        region.budget().extents().saturating_sub(self.free.count())
+    }
+
+    fn add(&mut self, free: ExtentSet) {
+        if self.free.is_empty() {
+            self.free = free;
+        } else {
+            free.iter().for_each(|extent| self.free.push(extent.start..extent.end()));
         }
-        free.iter().for_each(|extent| self.free.push(extent.start..extent.end()));
-        Ok(())
     }
 
     fn finish(self, evidence: Vec<String>) -> Result<Findings, Refusal> {

@@ -106,7 +106,7 @@ impl Overlay {
     fn check_superblock(&self, region: &View<'_>, geometry: &Geometry) -> Result<(), Refusal> {
         let len = geometry.sector as usize;
         let disk = region.read(0, len)?;
-        let (replayed, patched) = Source::replayed(region, self, u64::MAX).read(0, geometry.sector)?;
+        let (replayed, patched) = Source::replayed(region, self, u64::MAX, 0).read(0, geometry.sector)?;
         if patched {
             superblock::check_unchanged(&disk, &replayed)?;
             if superblock::parse(&replayed, false)?.geometry != *geometry {
@@ -182,26 +182,30 @@ fn sequence_number(geometry: &Geometry, bytes: &[u8]) -> Result<Option<u64>, Ref
         _ => return Ok(None),
     };
     let own = array::<16>(bytes, uuid)? == geometry.meta_uuid;
-    Ok(if own { Some(be64(bytes, lsn)?) } else { None })
+    let lsn = be64(bytes, lsn)?;
+    // All ones: not written by a transaction.
+    Ok(if own && lsn != u64::MAX { Some(lsn) } else { None })
 }
 
 /// Where metadata is read: the disk, or the disk with the log replayed.
 pub struct Source<'a> {
     /// The region.
     pub region: &'a View<'a>,
+    /// How many free extents may be held for one group.
+    pub room: usize,
     overlay: Option<&'a Overlay>,
     head: u64,
 }
 
 impl<'a> Source<'a> {
     /// What is on the disk. `head` is the log sequence number of the head of the log.
-    pub fn disk(region: &'a View<'a>, head: u64) -> Source<'a> {
-        Source { region, overlay: None, head }
+    pub fn disk(region: &'a View<'a>, head: u64, room: usize) -> Source<'a> {
+        Source { region, room, overlay: None, head }
     }
 
     /// What will be there when the log has been replayed.
-    pub fn replayed(region: &'a View<'a>, overlay: &'a Overlay, head: u64) -> Source<'a> {
-        Source { region, overlay: Some(overlay), head }
+    pub fn replayed(region: &'a View<'a>, overlay: &'a Overlay, head: u64, room: usize) -> Source<'a> {
+        Source { region, room, overlay: Some(overlay), head }
     }
 
     /// Reads one buffer; the second value says whether the log changes it. Then its checksum is still the old one.

@@ -77,7 +77,7 @@ impl Reader<'_> {
 
     fn operation(&mut self, lsn: u64, id: u32, flags: u8, bytes: &[u8]) -> Result<(), Refusal> {
         if flags & flag::START != 0 {
-            let new = Transaction { lsn, ..Transaction::default() };
+            let new = Transaction { lsn, held: OVERHEAD, ..Transaction::default() };
             if !bytes.is_empty() || self.open.insert(id, new).is_some() {
                 return Err(damaged());
             }
