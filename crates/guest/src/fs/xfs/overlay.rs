@@ -235,3 +235,73 @@ impl<'a> Source<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::budget::Budget;
+    use crate::image::Session;
+
+    use super::*;
+
+    const START: u64 = 65536;
+    const AT: Extent = Extent { start: START, len: 4096 };
+
+    fn buffer(byte: u8, lsn: u64) -> Item {
+        let piece = Piece { offset: 128, bytes: vec![byte; 128] };
+        Item::Buffer { extent: AT, pieces: Some(vec![piece]), of_inodes: false, lsn }
+    }
+
+    /// What byte 200 of the buffer at `START` is after the log is replayed on a btree block of sequence number 10.
+    fn replayed(items: &[Item]) -> Result<(u8, bool), Refusal> {
+        let geometry = Geometry::for_tests();
+        let mut image = vec![0; 1 << 20];
+        let block = &mut image[START as usize..];
+        block[..4].copy_from_slice(b"AB3B");
+        block[24..32].copy_from_slice(&10_u64.to_be_bytes());
+        block[32..48].copy_from_slice(&geometry.meta_uuid);
+        let session = Session::new(&image, Budget::for_image(1 << 20));
+        let view = session.view();
+        let overlay = Overlay::replay(&view, &geometry, items)?;
+        let (bytes, patched) = Source::replayed(&view, &overlay, u64::MAX, 0).read(START, 4096)?;
+        Ok((bytes[200], patched))
+    }
+
+    #[test]
+    fn the_last_change_counts_and_what_the_disk_has_already_does_not() {
+        assert_eq!(replayed(&[]), Ok((0, false)));
+        assert_eq!(replayed(&[buffer(1, 11), buffer(2, 12)]), Ok((2, true)));
+        assert_eq!(replayed(&[buffer(1, 9), buffer(2, 10)]), Ok((0, false)));
+        assert_eq!(replayed(&[buffer(1, 10), buffer(2, 11)]), Ok((2, true)));
+    }
+
+    #[test]
+    fn changes_before_a_buffer_was_freed_do_not_count() {
+        assert_eq!(replayed(&[buffer(1, 11), Item::Cancel(AT)]), Ok((0, false)));
+        assert_eq!(replayed(&[buffer(1, 11), Item::Cancel(AT), buffer(3, 12)]), Ok((3, true)));
+        let twice = [buffer(1, 11), Item::Cancel(AT), buffer(3, 12), Item::Cancel(AT)];
+        assert_eq!(replayed(&twice), Ok((0, false)));
+        assert_eq!(replayed(&[Item::Touch(AT), Item::Create(AT), Item::Cancel(AT)]), Ok((0, false)));
+    }
+
+    #[test]
+    fn a_block_that_the_log_writes_in_another_way_is_not_read() {
+        let half = Extent { start: START + 2048, len: 512 };
+        assert!(replayed(&[Item::Touch(half)]).is_err());
+        assert!(replayed(&[Item::Create(half)]).is_err());
+        assert!(replayed(&[Item::Touch(AT), Item::Cancel(half)]).is_err());
+        let other = Item::Buffer { extent: AT, pieces: None, of_inodes: false, lsn: 11 };
+        assert!(replayed(&[other]).is_err());
+        let piece = Piece { offset: 0, bytes: vec![1; 128] };
+        let small = Item::Buffer { extent: half, pieces: Some(vec![piece]), of_inodes: false, lsn: 11 };
+        assert!(replayed(&[small]).is_err());
+    }
+
+    #[test]
+    fn a_piece_outside_its_buffer_is_refused() {
+        for offset in [4096, 4000, usize::MAX - 64] {
+            let piece = Piece { offset, bytes: vec![1; 128] };
+            let item = Item::Buffer { extent: AT, pieces: Some(vec![piece]), of_inodes: false, lsn: 11 };
+            assert!(replayed(&[item]).is_err());
+        }
+    }
+}

@@ -257,3 +257,25 @@ pub fn check_unchanged(disk: &[u8], replayed: &[u8]) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+impl Geometry {
+    /// One group of 4096 blocks of 4 KiB, whose log starts at 8 MiB.
+    pub fn for_tests() -> Geometry {
+        Geometry {
+            block: 4096,
+            sector: 512,
+            blocks: 4096,
+            ag_blocks: 4096,
+            ags: 1,
+            v5: true,
+            lazy_counts: true,
+            reverse_map: false,
+            uuid: [7; 16],
+            meta_uuid: [7; 16],
+            log_start: 8 << 20,
+            log_len: 4 << 20,
+            log_v2: true,
+        }
+    }
+}

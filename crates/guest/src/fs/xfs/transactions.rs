@@ -193,3 +193,112 @@ impl Transaction {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: u32 = 77;
+    const NORMAL: u8 = 0;
+
+    fn reader(geometry: &Geometry) -> Reader<'_> {
+        Reader { geometry, open: HashMap::new(), done: Vec::new(), held: 0 }
+    }
+
+    fn feed(reader: &mut Reader<'_>, operations: &[(u8, &[u8])]) -> Result<(), Refusal> {
+        operations.iter().try_for_each(|(flags, bytes)| reader.operation(5, ID, *flags, bytes))
+    }
+
+    fn header() -> Vec<u8> {
+        let mut header = HEADER.to_le_bytes().to_vec();
+        header.resize(HEADER_LEN, 0);
+        header
+    }
+
+    /// The description of a btree buffer of 4 KiB at block 16 whose first 256 bytes are logged.
+    fn description() -> Vec<u8> {
+        let mut description = Vec::new();
+        for field in [0x123c_u16, 2, 4 << 11, 8] {
+            description.extend(field.to_le_bytes());
+        }
+        description.extend(128_u64.to_le_bytes());
+        description.extend(1_u32.to_le_bytes());
+        description.extend(3_u32.to_le_bytes());
+        description
+    }
+
+    fn assert_is_the_buffer(done: &[Item]) {
+        let [Item::Buffer { extent, pieces: Some(pieces), lsn: 5, .. }] = done else { panic!("not one buffer") };
+        assert_eq!((extent.start, extent.len), (65536, 4096));
+        assert_eq!((pieces.len(), pieces[0].offset), (1, 0));
+        assert_eq!(pieces[0].bytes, (0..=255).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_transaction_is_put_together_from_any_pieces() {
+        let geometry = Geometry::for_tests();
+        let (header, description, contents) = (header(), description(), (0..=255).collect::<Vec<u8>>());
+        for (head, text, data) in [(16, 24, 256), (3, 24, 256), (0, 5, 256), (8, 9, 100), (16, 24, 0)] {
+            let mut reader = reader(&geometry);
+            feed(&mut reader, &[(flag::START, &[])]).unwrap();
+            for (bytes, first) in [(&header, head), (&description, text), (&contents, data)] {
+                let (first, rest) = bytes.split_at(first.max(4).min(bytes.len()));
+                let rest_flags = flag::CONTINUED | flag::END;
+                if rest.is_empty() {
+                    feed(&mut reader, &[(NORMAL, first)]).unwrap();
+                } else {
+                    feed(&mut reader, &[(flag::CONTINUES, first), (rest_flags, rest)]).unwrap();
+                }
+            }
+            assert!(reader.done.is_empty());
+            feed(&mut reader, &[(flag::COMMIT, &[])]).unwrap();
+            assert_is_the_buffer(&reader.done);
+            assert!(reader.open.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_began_before_the_tail_or_was_not_committed_does_nothing() {
+        let geometry = Geometry::for_tests();
+        let (header, description) = (header(), description());
+        let mut reader = reader(&geometry);
+        feed(&mut reader, &[(NORMAL, &header), (NORMAL, &description), (NORMAL, &[1; 256]), (flag::COMMIT, &[])])
+            .unwrap();
+        feed(&mut reader, &[(flag::UNMOUNT, &[1; 8])]).unwrap();
+        feed(&mut reader, &[(flag::START, &[]), (NORMAL, &header), (NORMAL, &description), (NORMAL, &[1; 256])])
+            .unwrap();
+        assert!(reader.done.is_empty());
+    }
+
+    #[test]
+    fn a_transaction_that_is_not_whole_is_refused() {
+        let geometry = Geometry::for_tests();
+        let (header, description) = (header(), description());
+        let refused = |operations: &[(u8, &[u8])]| {
+            let mut reader = reader(&geometry);
+            feed(&mut reader, &[(flag::START, &[])]).unwrap();
+            feed(&mut reader, operations).is_err()
+        };
+        assert!(refused(&[(flag::START, &[])]), "it begins twice");
+        assert!(refused(&[(NORMAL, &[0; 16])]), "no header");
+        assert!(refused(&[(NORMAL, &header), (NORMAL, &description), (flag::COMMIT, &[])]), "no contents");
+        assert!(refused(&[(NORMAL, &header), (NORMAL, &[0x3c, 0x12, 0, 0])]), "an item of no regions");
+        assert!(refused(&[(NORMAL, &header), (flag::CONTINUED, &[0; 4])]), "nothing to continue");
+        assert!(refused(&[(NORMAL, &header), (NORMAL, &[0xff, 0xff, 1, 0]), (flag::COMMIT, &[])]), "an unknown item");
+        let wrong: &[(u8, &[u8])] =
+            &[(NORMAL, &header), (NORMAL, &description), (NORMAL, &[0; 384]), (flag::COMMIT, &[])];
+        assert!(refused(wrong), "more contents than the bitmap says");
+    }
+
+    #[test]
+    fn a_log_of_nothing_but_changes_costs_bounded_memory() {
+        let geometry = Geometry::for_tests();
+        let mut reader = reader(&geometry);
+        let contents = vec![0; 1 << 20];
+        feed(&mut reader, &[(flag::START, &[]), (NORMAL, &header()), (NORMAL, &description()), (NORMAL, &contents)])
+            .unwrap();
+        let more = (0..100).try_for_each(|_| feed(&mut reader, &[(flag::CONTINUED, &contents)]));
+        assert_eq!(more, Err(Refusal::Budget("changes in the log")));
+        assert!((0_u32..1 << 20).try_for_each(|id| reader.operation(1, id | 1 << 31, flag::START, &[])).is_err());
+    }
+}
