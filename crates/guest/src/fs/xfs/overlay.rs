@@ -1,6 +1,11 @@
 //! The filesystem as it will be when the log has been replayed.
 //!
 //! Only what free space is read from is replayed, and in memory; of everything else only the place is noted.
+//!
+//! Replaying a buffer is all that changes the map: intents (to free extents, to map blocks ...) and unlinked inodes are
+//! worked off afterwards, as the running filesystem would do it. That frees what is still used here, and takes new blocks
+//! only from free space, whose old contents nobody reads. So what is free when all buffers are replayed may be anything,
+//! as long as replaying itself neither reads nor writes it; and that is checked.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
