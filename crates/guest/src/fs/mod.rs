@@ -1,6 +1,7 @@
 //! Filesystems: each parser proves bytes free or refuses.
 
 pub mod ext;
+pub mod xfs;
 
 use crate::extents::ExtentSet;
 use crate::image::View;
@@ -44,4 +45,4 @@ pub struct Findings {
 }
 
 /// All parsers.
-pub const ALL: &[&dyn FreeMap] = &[&ext::Ext];
+pub const ALL: &[&dyn FreeMap] = &[&ext::Ext, &xfs::Xfs];

@@ -1,0 +1,151 @@
+//! XFS, versions 4 and 5.
+//!
+//! Free space is what the by-block btree of each allocation group says, where that agrees with the by-size btree, the
+//! group's own counts and, after a clean unmount, the superblock's. What the log would replay decides whether the
+//! btrees on the disk are the last word: see [`log`].
+//!
+//! Formats as in "XFS Algorithms & Data Structures" (xfs-documentation).
+
+mod ag;
+mod btree;
+mod items;
+mod log;
+mod overlay;
+mod superblock;
+mod transactions;
+
+use crate::bytes::{array, be32, slice};
+use crate::extents::ExtentSet;
+use crate::image::View;
+use crate::refusal::Refusal;
+
+use super::{Findings, FreeMap, Options};
+use ag::Group;
+use log::State;
+use overlay::{Overlay, Source};
+use superblock::{Geometry, Superblock};
+
+/// XFS.
+pub struct Xfs;
+
+impl FreeMap for Xfs {
+    fn name(&self) -> &'static str {
+        "xfs"
+    }
+
+    fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
+        Ok(region.size() >= 512 && be32(&region.read(0, 4)?, 0)? == superblock::MAGIC)
+    }
+
+    fn free(&self, region: &View<'_>, _: &Options) -> Result<Findings, Refusal> {
+        let superblock = superblock::read(region)?;
+        let geometry = &superblock.geometry;
+        match log::state(region, geometry)? {
+            State::Clean { head } => clean(region, &superblock, head),
+            State::Dirty(records) => {
+                let head = records.head_lsn();
+                let items = transactions::read(geometry, &records)?;
+                let overlay = Overlay::replay(region, geometry, &items)?;
+                dirty(region, geometry, &overlay, head)
+            }
+        }
+    }
+}
+
+/// The filesystem was unmounted: the disk is the last word, and everything must agree.
+fn clean(region: &View<'_>, superblock: &Superblock, head: u64) -> Result<Findings, Refusal> {
+    let geometry = &superblock.geometry;
+    let mut found = Found::new(geometry);
+    let mut counted = 0_u64;
+    for number in 0..geometry.ags {
+        let group = Group::read(&Source::disk(region, head, found.room(region)), geometry, number)?;
+        counted += group.counted_free();
+        found.add(group.free);
+    }
+    if counted != superblock.free_blocks {
+        let says = superblock.free_blocks;
+        return Err(Refusal::corrupt(format!("{counted} free blocks, and the superblock says {says}")));
+    }
+    let mut evidence = vec!["clean".to_owned()];
+    if geometry.v5 {
+        evidence.push("all checksums right".to_owned());
+    }
+    evidence.push("both free space trees and all counts agree".to_owned());
+    found.finish(evidence)
+}
+
+/// The log holds changes. What is free both on the disk and after the log is replayed is free.
+fn dirty(region: &View<'_>, geometry: &Geometry, overlay: &Overlay, head: u64) -> Result<Findings, Refusal> {
+    let mut found = Found::new(geometry);
+    let mut replayed = false;
+    for number in 0..geometry.ags {
+        // Three sets are held at once: both views of a group, and what they have in common.
+        let room = found.room(region) / 3;
+        let group = Group::read(&Source::replayed(region, overlay, head, room), geometry, number)?;
+        if !group.patched {
+            found.add(group.free);
+            continue;
+        }
+        replayed = true;
+        // Blocks of its trees may not have reached the disk yet. Then the disk is no second witness for what is free,
+        // and nothing is.
+        match Group::read(&Source::disk(region, head, room), geometry, number) {
+            Ok(on_disk) => found.add(group.free.intersection(&on_disk.free)),
+            Err(Refusal::Corrupt(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    if !found.free.intersection(overlay.touched()).is_empty() {
+        return Err(Refusal::dirty("the log writes to a block that is free"));
+    }
+    let log = match (overlay.only_superblock(), replayed) {
+        (true, _) => "the log touches only the superblock",
+        (false, false) => "the log touches no free space map",
+        (false, true) => "free on the disk and after the log is replayed",
+    };
+    found.finish(vec![log.to_owned(), "both free space trees and all counts of the groups agree".to_owned()])
+}
+
+/// Free space, collected group by group.
+struct Found<'a> {
+    geometry: &'a Geometry,
+    free: ExtentSet,
+}
+
+impl Found<'_> {
+    fn new(geometry: &Geometry) -> Found<'_> {
+        Found { geometry, free: ExtentSet::new() }
+    }
+
+    /// How many more extents there may be.
+    fn room(&self, region: &View<'_>) -> usize {
+        region.budget().extents().saturating_sub(self.free.count())
+    }
+
+    fn add(&mut self, free: ExtentSet) {
+        if self.free.is_empty() {
+            self.free = free;
+        } else {
+            free.iter().for_each(|extent| self.free.push(extent.start..extent.end()));
+        }
+    }
+
+    fn finish(self, evidence: Vec<String>) -> Result<Findings, Refusal> {
+        let geometry = self.geometry;
+        let log = geometry.log_start..geometry.log_start + geometry.log_len;
+        if !self.free.clipped(log).is_empty() {
+            return Err(Refusal::corrupt("the log is free"));
+        }
+        Ok(Findings { free: self.free, dropped: 0, evidence })
+    }
+}
+
+/// Compares the CRC-32C of a whole structure, which is there little-endian and counts as zero itself.
+fn checksum(bytes: &[u8], at: usize, what: &str) -> Result<(), Refusal> {
+    let stored = u32::from_le_bytes(array(bytes, at)?);
+    let crc = crc32c::crc32c(slice(bytes, 0, at)?);
+    let crc = crc32c::crc32c_append(crc, &[0; 4]);
+    let behind = at + 4;
+    let crc = crc32c::crc32c_append(crc, slice(bytes, behind, bytes.len() - behind)?);
+    if crc == stored { Ok(()) } else { Err(Refusal::corrupt(format!("the checksum of {what} is wrong"))) }
+}

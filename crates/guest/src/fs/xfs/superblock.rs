@@ -1,0 +1,281 @@
+//! The superblock: geometry and features. Layout as in "XFS Algorithms & Data Structures", chapter "Superblocks".
+
+use crate::bytes::{array, be16, be32, be64, difference, product, slice, sum, u8_at};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+use super::checksum;
+
+/// "XFSB".
+pub const MAGIC: u32 = 0x5846_5342;
+
+/// Log addresses count in these, whatever the sector size is.
+pub const BASIC_BLOCK: u64 = 512;
+
+const SMALLEST_AG: u64 = 64;
+/// Larger ones have no 31 bit block numbers.
+const LARGEST_AG: u64 = 1 << 31;
+
+const CRC_AT: usize = 224;
+
+mod feature {
+    pub const LOG_V2: u16 = 0x0400;
+    pub const MORE: u16 = 0x8000;
+    /// Attributes, link counts, quotas, alignment, log version 2, sectors, unwritten extents, directory version 2,
+    /// case-insensitive names, and the field `features2`. Not shared read-only (0x0200), which nobody implements.
+    pub const KNOWN: u16 = 0xfdf0;
+
+    pub const LAZY_COUNTS: u32 = 0x2;
+    pub const CRC: u32 = 0x100;
+    /// Lazy counts, attributes version 2, parent pointers, 32 bit projects, checksums, file types.
+    pub const KNOWN_2: u32 = 0x39a;
+
+    /// Free inode tree, reverse map, reflinks, inode tree counts.
+    pub const RO_COMPAT_KNOWN: u32 = 0xf;
+    pub const REVERSE_MAP: u32 = 0x2;
+
+    pub const META_UUID: u32 = 0x4;
+    pub const NEEDS_REPAIR: u32 = 0x10;
+    /// File types, sparse inodes, metadata UUID, big time, large extent counts, exchange of ranges, parent pointers.
+    /// Not the metadata directory and zones, which bring realtime groups.
+    pub const INCOMPAT_KNOWN: u32 = 0xef;
+
+    /// Extended attributes logged as intents.
+    pub const LOG_INCOMPAT_KNOWN: u32 = 0x1;
+}
+
+/// What the superblock says and nothing may change while the filesystem is mounted, except growing it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a block.
+    pub block: u64,
+    /// Bytes of a sector.
+    pub sector: u64,
+    /// Blocks of the whole filesystem.
+    pub blocks: u64,
+    /// Blocks of each allocation group but the last.
+    pub ag_blocks: u64,
+    /// Allocation groups.
+    pub ags: u32,
+    /// Version 5: metadata has checksums, its own address, an owner and a log sequence number.
+    pub v5: bool,
+    /// The allocation groups count the blocks of their btrees.
+    pub lazy_counts: bool,
+    /// There is a reverse map btree in each allocation group.
+    pub reverse_map: bool,
+    /// What the log's records carry.
+    pub uuid: [u8; 16],
+    /// What the metadata carries.
+    pub meta_uuid: [u8; 16],
+    /// Where the log is, in bytes.
+    pub log_start: u64,
+    /// How long it is, in bytes.
+    pub log_len: u64,
+    /// The log has records of version 2.
+    pub log_v2: bool,
+}
+
+/// A superblock that was understood.
+pub struct Superblock {
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Free blocks of the whole filesystem; right only after a clean unmount.
+    pub free_blocks: u64,
+}
+
+/// Reads and checks the first superblock of a region.
+pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
+    let first = region.read(0, BASIC_BLOCK as usize)?;
+    let sector = u64::from(be16(&first, 102)?);
+    if !sector.is_power_of_two() || !(512..=32768).contains(&sector) {
+        return Err(Refusal::corrupt(format!("a sector of {sector} bytes")));
+    }
+    let bytes = region.read(0, sector as usize)?;
+    let superblock = parse(&bytes, true)?;
+    let geometry = &superblock.geometry;
+    let size = product(geometry.blocks, geometry.block)?;
+    if size > region.size() {
+        return Err(Refusal::corrupt(format!("{size} bytes of filesystem in {} bytes", region.size())));
+    }
+    Ok(superblock)
+}
+
+/// Understands the bytes of a superblock. The copy in the log carries a stale checksum, which must not be looked at.
+pub fn parse(bytes: &[u8], sealed: bool) -> Result<Superblock, Refusal> {
+    if be32(bytes, 0)? != MAGIC {
+        return Err(Refusal::corrupt("no superblock"));
+    }
+    let v5 = features(bytes)?;
+    if v5 && sealed {
+        checksum(bytes, CRC_AT, "the superblock")?;
+    }
+    if u8_at(bytes, 126)? != 0 {
+        return Err(Refusal::corrupt("mkfs did not finish"));
+    }
+    if be64(bytes, 24)? != 0 || be64(bytes, 16)? != 0 {
+        return Err(Refusal::unsupported("a realtime device"));
+    }
+    let geometry = geometry(bytes, v5)?;
+    let free_blocks = be64(bytes, 144)?;
+    if free_blocks > geometry.blocks {
+        return Err(Refusal::corrupt("more free blocks than blocks"));
+    }
+    Ok(Superblock { geometry, free_blocks })
+}
+
+/// Refuses what is not known to leave the free space map alone; says whether it is version 5.
+fn features(bytes: &[u8]) -> Result<bool, Refusal> {
+    let version = be16(bytes, 100)?;
+    let unknown = |which: &str, bits: u32| Refusal::unsupported(format!("unknown {which} features {bits:#x}"));
+    let (number, flags) = (version & 0xf, version & !0xf);
+    let v5 = match number {
+        4 => false,
+        5 => true,
+        other => return Err(Refusal::unsupported(format!("XFS version {other}"))),
+    };
+    if flags & !feature::KNOWN != 0 {
+        return Err(unknown("version", u32::from(flags & !feature::KNOWN)));
+    }
+    let features2 = if flags & feature::MORE != 0 { be32(bytes, 200)? } else { 0 };
+    if features2 & !feature::KNOWN_2 != 0 {
+        return Err(unknown("version 4", features2 & !feature::KNOWN_2));
+    }
+    if v5 != (features2 & feature::CRC != 0) {
+        return Err(Refusal::corrupt("version and checksum feature disagree"));
+    }
+    if !v5 {
+        return Ok(false);
+    }
+    let (ro_compat, incompat, log) = (be32(bytes, 212)?, be32(bytes, 216)?, be32(bytes, 220)?);
+    if incompat & feature::NEEDS_REPAIR != 0 {
+        return Err(Refusal::dirty("marked as in need of repair"));
+    }
+    for (which, bits) in [
+        ("read-only compatible", ro_compat & !feature::RO_COMPAT_KNOWN),
+        ("incompatible", incompat & !feature::INCOMPAT_KNOWN),
+        ("log", log & !feature::LOG_INCOMPAT_KNOWN),
+    ] {
+        if bits != 0 {
+            return Err(unknown(which, bits));
+        }
+    }
+    Ok(true)
+}
+
+fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
+    let (block, sector) = (u64::from(be32(bytes, 4)?), u64::from(be16(bytes, 102)?));
+    let smallest = if v5 { 1024 } else { 512 };
+    if !block.is_power_of_two() || !(smallest..=65536).contains(&block) || sector > block {
+        return Err(Refusal::corrupt(format!("blocks of {block} bytes, sectors of {sector}")));
+    }
+    if u32::from(u8_at(bytes, 120)?) != block.trailing_zeros()
+        || u32::from(u8_at(bytes, 121)?) != sector.trailing_zeros()
+    {
+        return Err(Refusal::corrupt("block or sector size and its logarithm disagree"));
+    }
+    let (blocks, ag_blocks, ags) = (be64(bytes, 8)?, u64::from(be32(bytes, 84)?), be32(bytes, 88)?);
+    if !(SMALLEST_AG..=LARGEST_AG).contains(&ag_blocks) || ags == 0 {
+        return Err(Refusal::corrupt(format!("{ags} allocation groups of {ag_blocks} blocks")));
+    }
+    let before_last = product(u64::from(ags - 1), ag_blocks)?;
+    let last = difference(blocks, before_last)?;
+    if last < SMALLEST_AG || last > ag_blocks {
+        return Err(Refusal::corrupt("the allocation groups do not add up to the filesystem"));
+    }
+    let ag_log = u32::from(u8_at(bytes, 124)?);
+    if ag_blocks.next_power_of_two().trailing_zeros() != ag_log {
+        return Err(Refusal::corrupt("allocation group size and its logarithm disagree"));
+    }
+    product(blocks, block)?;
+
+    let (version, uuid) = (be16(bytes, 100)?, array(bytes, 32)?);
+    let features2 = if version & feature::MORE != 0 { be32(bytes, 200)? } else { 0 };
+    let meta_uuid = if v5 && be32(bytes, 216)? & feature::META_UUID != 0 { array(bytes, 248)? } else { uuid };
+    let mut geometry = Geometry {
+        block,
+        sector,
+        blocks,
+        ag_blocks,
+        ags,
+        v5,
+        lazy_counts: features2 & feature::LAZY_COUNTS != 0,
+        reverse_map: v5 && be32(bytes, 212)? & feature::REVERSE_MAP != 0,
+        uuid,
+        meta_uuid,
+        log_start: 0,
+        log_len: 0,
+        log_v2: version & feature::LOG_V2 != 0,
+    };
+    place_log(&mut geometry, be64(bytes, 48)?, u64::from(be32(bytes, 96)?), ag_log)?;
+    Ok(geometry)
+}
+
+fn place_log(geometry: &mut Geometry, start: u64, blocks: u64, ag_log: u32) -> Result<(), Refusal> {
+    if start == 0 {
+        return Err(Refusal::unsupported("an external log"));
+    }
+    let (ag, at) = (start >> ag_log, start & ((1 << ag_log) - 1));
+    let ag = u32::try_from(ag).ok().filter(|ag| *ag < geometry.ags);
+    let ag = ag.ok_or_else(|| Refusal::corrupt("the log lies outside the filesystem"))?;
+    // It lies in one allocation group, behind the headers of that.
+    if blocks == 0 || sum(at, blocks)? > geometry.blocks_of(ag) || at < geometry.header_blocks() {
+        return Err(Refusal::corrupt("the log does not lie in its allocation group"));
+    }
+    geometry.log_start = geometry.offset(ag, at)?;
+    geometry.log_len = product(blocks, geometry.block)?;
+    Ok(())
+}
+
+impl Geometry {
+    /// How many blocks an allocation group has; the last may be shorter.
+    pub fn blocks_of(&self, ag: u32) -> u64 {
+        let before = u64::from(ag).saturating_mul(self.ag_blocks);
+        self.blocks.saturating_sub(before).min(self.ag_blocks)
+    }
+
+    /// How many blocks the four headers at the start of an allocation group take.
+    pub fn header_blocks(&self) -> u64 {
+        (4 * self.sector).div_ceil(self.block)
+    }
+
+    /// Where a block of an allocation group is, in bytes.
+    pub fn offset(&self, ag: u32, block: u64) -> Result<u64, Refusal> {
+        product(sum(product(u64::from(ag), self.ag_blocks)?, block)?, self.block)
+    }
+}
+
+/// The fields that a log record may not change: all but labels, counts, quotas, checksum, sequence number, and the
+/// version's flags, since the kernel sets some when they are first needed; [`parse`] looks at those.
+const FIXED: [std::ops::Range<usize>; 6] = [0..56, 80..100, 102..108, 120..127, 208..220, 248..264];
+
+/// Refuses a superblock from the log which is not the same filesystem: one that is being grown, or gets a feature.
+pub fn check_unchanged(disk: &[u8], replayed: &[u8]) -> Result<(), Refusal> {
+    for range in FIXED {
+        if slice(disk, range.start, range.len())? != slice(replayed, range.start, range.len())? {
+            return Err(Refusal::dirty("the log changes the geometry or the features"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+impl Geometry {
+    /// One group of 4096 blocks of 4 KiB, whose log starts at 8 MiB.
+    pub fn for_tests() -> Geometry {
+        Geometry {
+            block: 4096,
+            sector: 512,
+            blocks: 4096,
+            ag_blocks: 4096,
+            ags: 1,
+            v5: true,
+            lazy_counts: true,
+            reverse_map: false,
+            uuid: [7; 16],
+            meta_uuid: [7; 16],
+            log_start: 8 << 20,
+            log_len: 4 << 20,
+            log_v2: true,
+        }
+    }
+}
