@@ -287,10 +287,10 @@ fn as_much_is_free_as_the_kernel_would_discard() {
 }
 
 /// Writes files and flushes each by fsync alone, so that they are in log trees and not in the extent tree.
-fn fsync_files(dir: &Path, round: u64) {
+fn fsync_files(dirs: &[&Path], round: u64) {
     let mut noise = Noise::new(1000 + round);
     for number in 0..100 {
-        let path = dir.join(format!("fsynced-{number}"));
+        let path = dirs[number % dirs.len()].join(format!("fsynced-{number}"));
         write_noise(&path, 1000 + noise.below(200_000), &mut noise);
         File::open(&path).unwrap().sync_all().unwrap();
         // Some again, in the same transaction: in part over what the log says already.
@@ -310,7 +310,10 @@ fn is_copied_while_dirty(round: u64, mkfs: &[&str], options: &[&str]) {
     let mounted = stage.mount(&stage.image, &options);
     live_through(mounted.path(), 20 * MIB, round);
     fill_with_noise(mounted.path(), &mut Noise::new(round));
-    fsync_files(mounted.path(), round);
+    let volume = mounted.path().join("volume");
+    run(Command::new("btrfs").args(["subvolume", "create"]).arg(&volume));
+    flush(mounted.path());
+    fsync_files(&[mounted.path(), &volume], round);
     let found = stage.findings().expect("refused");
     assert!(found.evidence.iter().any(|words| words.contains("log")), "{:?}", found.evidence);
     let before = digests(mounted.path());
