@@ -206,6 +206,7 @@ fn every_kind_of_checksum_is_understood() {
 fn snapshots_that_were_made_and_deleted_are_understood() {
     lives_and_is_copied(400 * MIB, &[], &[], |dir| {
         let btrfs = |arguments: &[&str]| run(Command::new("btrfs").args(arguments).current_dir(dir));
+        btrfs(&["quota", "enable", "."]);
         btrfs(&["subvolume", "create", "volume"]);
         let mut noise = Noise::new(9);
         for number in 0..100 {
@@ -268,6 +269,60 @@ fn a_balanced_and_shrunken_filesystem_keeps_what_lies_behind_its_end() {
     assert_agrees_with_tool(&stage.image, &found.free);
     assert!(found.free.clipped(400 * MIB..500 * MIB).is_empty());
     stage.assert_copy_is_right(&found.free, &before);
+}
+
+#[test]
+fn bitmaps_of_free_space_are_understood() {
+    let Some(stage) = Stage::new(300 * MIB, &[]) else { return };
+    let mounted = stage.mount(&stage.image, &["max_inline=0"]);
+    fill_with_noise(mounted.path(), &mut Noise::new(8));
+    crowd(mounted.path());
+    let before = digests(mounted.path());
+    mounted.unmount();
+    let dump = run(Command::new("btrfs").args(["inspect-internal", "dump-tree", "-t", "10"]).arg(&stage.image));
+    assert!(dump.contains("FREE_SPACE_BITMAP"), "there are no bitmaps");
+    let found = stage.findings().expect("refused");
+    assert!(found.evidence.iter().any(|words| words.contains("free space tree")), "{:?}", found.evidence);
+    assert_agrees_with_tool(&stage.image, &found.free);
+    stage.assert_copy_is_right(&found.free, &before);
+}
+
+/// As a snapshot of a running guest finds it: frozen, in the middle of moving its chunks about.
+#[test]
+fn a_filesystem_that_was_frozen_while_it_was_balanced_is_understood() {
+    let Some(stage) = Stage::new(500 * MIB, &[]) else { return };
+    let mounted = stage.mount(&stage.image, &[]);
+    crowd(mounted.path());
+    live_through(mounted.path(), 60 * MIB, 11);
+    let before = digests(mounted.path());
+    let btrfs = |arguments: &[&str], at: &Path| run(Command::new("btrfs").args(arguments).arg(at));
+    btrfs(&["balance", "start", "--background", "--full-balance"], mounted.path());
+    for round in 0..4 {
+        write_noise(&mounted.path().join("new"), MIB, &mut Noise::new(round));
+        run(Command::new("fsfreeze").arg("-f").arg(mounted.path()));
+        let found = stage.findings();
+        let frozen = stage.dir.path().join("frozen");
+        fs::copy(&stage.image, &frozen).unwrap();
+        run(Command::new("fsfreeze").arg("-u").arg(mounted.path()));
+        let found = found.expect("refused");
+        assert_agrees_with_tool(&frozen, &found.free);
+        let copy = stage.dir.path().join(format!("copy-{round}"));
+        copy_without(&frozen, found.free.iter().map(|extent| (extent.start, extent.len)), &copy);
+        fs::remove_file(&frozen).unwrap();
+    }
+    Command::new("btrfs").args(["balance", "cancel"]).arg(mounted.path()).output().unwrap(); // it may be done already
+    mounted.unmount();
+    for round in 0..4 {
+        let copy = stage.dir.path().join(format!("copy-{round}"));
+        for options in [["ro"].as_slice(), &[]] {
+            let mounted = stage.mount(&copy, options);
+            let mut after = digests(mounted.path());
+            after.remove(Path::new("new"));
+            assert_eq!(after, before, "round {round}");
+            mounted.unmount();
+        }
+        run(Command::new("btrfs").arg("check").arg(&copy));
+    }
 }
 
 #[test]
