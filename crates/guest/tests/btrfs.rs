@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use haul_guest::fs::Findings;
 use haul_guest::fs::btrfs::Btrfs;
@@ -14,7 +14,7 @@ use haul_guest::{ExtentSet, Refusal};
 use haul_testbed::guest::{
     Mounted, Noise, copy_without, digests, fill_with_noise, flush, has, live_through, run, write_noise,
 };
-use haul_testbed::{Bed, TempDir, temp_dir};
+use haul_testbed::{Bed, Fs, TempDir, temp_dir, temp_dir_in};
 use support::{free, open};
 
 const MIB: u64 = 1 << 20;
@@ -29,11 +29,13 @@ struct Stage {
 impl Stage {
     /// `None`, after a counted skip, without root or btrfs-progs.
     fn new(size: u64, mkfs: &[&str]) -> Option<Stage> {
-        let bed = Bed::new()?;
+        Stage::on(Bed::new()?, temp_dir(), size, mkfs)
+    }
+
+    fn on(bed: Bed, dir: TempDir, size: u64, mkfs: &[&str]) -> Option<Stage> {
         if !has("mkfs.btrfs") || !has("btrfs") {
             return None;
         }
-        let dir = temp_dir();
         let image = dir.path().join("image");
         File::create_new(&image).unwrap().set_len(size).unwrap();
         run(Command::new("mkfs.btrfs").args(["-q", "-f", "-K"]).args(mkfs).arg(&image));
@@ -272,6 +274,42 @@ fn a_balanced_and_shrunken_filesystem_keeps_what_lies_behind_its_end() {
 }
 
 #[test]
+fn a_filesystem_that_only_mkfs_wrote_is_understood() {
+    if !has("mkfs.btrfs") {
+        return;
+    }
+    let source = temp_dir();
+    crowd(source.path());
+    let root = source.path().to_str().unwrap();
+    let Some(stage) = Stage::new(200 * MIB, &["--rootdir", root]) else { return };
+    let found = stage.findings().expect("refused");
+    assert_agrees_with_tool(&stage.image, &found.free);
+    stage.assert_copy_is_right(&found.free, &digests(source.path()));
+}
+
+/// Its chunks and extents lie where those of the old filesystem were.
+#[test]
+fn a_filesystem_that_was_converted_from_ext4_is_understood() {
+    let Some(stage) = Stage::new(400 * MIB, &[]) else { return };
+    if !has("mkfs.ext4") || !has("btrfs-convert") {
+        return;
+    }
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-E", "nodiscard"]).arg(&stage.image));
+    let mounted = stage.bed.mount_image("ext4", &stage.image, &["nodiscard"]);
+    live_through(mounted.path(), 40 * MIB, 12);
+    fs::remove_dir(mounted.path().join("lost+found")).unwrap();
+    mounted.unmount();
+    run(Command::new("btrfs-convert").arg(&stage.image));
+    let mounted = stage.mount(&stage.image, &["ro"]);
+    let before = digests(mounted.path());
+    mounted.unmount();
+    let found = stage.findings().expect("refused");
+    println!("converted: free {}, {:?}", found.free.bytes(), found.evidence);
+    assert_agrees_with_tool(&stage.image, &found.free);
+    stage.assert_copy_is_right(&found.free, &before);
+}
+
+#[test]
 fn bitmaps_of_free_space_are_understood() {
     let Some(stage) = Stage::new(300 * MIB, &[]) else { return };
     let mounted = stage.mount(&stage.image, &["max_inline=0"]);
@@ -287,42 +325,56 @@ fn bitmaps_of_free_space_are_understood() {
     stage.assert_copy_is_right(&found.free, &before);
 }
 
-/// As a snapshot of a running guest finds it: frozen, in the middle of moving its chunks about.
+/// As a crash or a snapshot of a running guest finds it: while files are written and flushed, and all chunks are moved
+/// about. A reflink copy on XFS takes the image as it is at one moment.
 #[test]
-fn a_filesystem_that_was_frozen_while_it_was_balanced_is_understood() {
-    let Some(stage) = Stage::new(500 * MIB, &[]) else { return };
+fn snapshots_of_a_busy_filesystem_are_understood() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(below) = bed.mount(Fs::Xfs) else { return };
+    let Some(stage) = Stage::on(bed, temp_dir_in(&below), 500 * MIB, &[]) else { return };
     let mounted = stage.mount(&stage.image, &[]);
     crowd(mounted.path());
     live_through(mounted.path(), 60 * MIB, 11);
     let before = digests(mounted.path());
-    let btrfs = |arguments: &[&str], at: &Path| run(Command::new("btrfs").args(arguments).arg(at));
-    btrfs(&["balance", "start", "--background", "--full-balance"], mounted.path());
-    for round in 0..4 {
-        write_noise(&mounted.path().join("new"), MIB, &mut Noise::new(round));
-        run(Command::new("fsfreeze").arg("-f").arg(mounted.path()));
-        let found = stage.findings();
-        let frozen = stage.dir.path().join("frozen");
-        fs::copy(&stage.image, &frozen).unwrap();
-        run(Command::new("fsfreeze").arg("-u").arg(mounted.path()));
-        let found = found.expect("refused");
-        assert_agrees_with_tool(&frozen, &found.free);
-        let copy = stage.dir.path().join(format!("copy-{round}"));
-        copy_without(&frozen, found.free.iter().map(|extent| (extent.start, extent.len)), &copy);
-        fs::remove_file(&frozen).unwrap();
+    let mut snapshots = Vec::new();
+    for round in 0..8 {
+        let mut balance = Command::new("btrfs");
+        let balance = balance.args(["balance", "start", "--full-balance"]).arg(mounted.path());
+        let mut balance = balance.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut noise = Noise::new(round);
+        for number in 0..4 * round {
+            let path = mounted.path().join(format!("new-{number}"));
+            write_noise(&path, noise.below(300_000), &mut noise);
+            File::open(&path).unwrap().sync_all().unwrap();
+        }
+        let snapshot = stage.dir.path().join(format!("snapshot-{round}"));
+        run(Command::new("cp").arg("--reflink=always").arg(&stage.image).arg(&snapshot));
+        snapshots.push(snapshot);
+        balance.wait().unwrap();
     }
-    Command::new("btrfs").args(["balance", "cancel"]).arg(mounted.path()).output().unwrap(); // it may be done already
     mounted.unmount();
-    for round in 0..4 {
-        let copy = stage.dir.path().join(format!("copy-{round}"));
-        for options in [["ro"].as_slice(), &[]] {
-            let mounted = stage.mount(&copy, options);
+    let (mut balanced, mut logged) = (0, 0);
+    for snapshot in snapshots {
+        let found = free(&Btrfs, &open(&snapshot)).expect("refused");
+        let roots = run(Command::new("btrfs").args(["inspect-internal", "dump-tree", "-t", "1"]).arg(&snapshot));
+        balanced += u32::from(roots.contains("(BALANCE TEMPORARY_ITEM"));
+        logged += u32::from(!found.evidence.contains(&"no log".to_owned()));
+        let copy = stage.dir.path().join("copy");
+        copy_without(&snapshot, found.free.iter().map(|extent| (extent.start, extent.len)), &copy);
+        fs::remove_file(&snapshot).unwrap();
+        // Twice: the first mount replays the log and goes on with the balance.
+        for _ in 0..2 {
+            let mounted = stage.mount(&copy, &[]);
             let mut after = digests(mounted.path());
-            after.remove(Path::new("new"));
-            assert_eq!(after, before, "round {round}");
+            after.retain(|path, _| !path.to_str().unwrap().starts_with("new-"));
+            assert_eq!(after, before, "{}", snapshot.display());
             mounted.unmount();
         }
         run(Command::new("btrfs").arg("check").arg(&copy));
+        fs::remove_file(&copy).unwrap();
     }
+    println!("{balanced} in the middle of a balance, {logged} with a log");
+    assert!(balanced + logged > 0, "it was never busy");
 }
 
 #[test]
