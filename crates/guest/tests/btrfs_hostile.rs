@@ -363,10 +363,13 @@ fn leaves_that_overflow_are_refused() {
     }
 }
 
+/// A lie in words, the tree, the kind of item, whether it is in the key, where there, and the bytes.
+type Lie<'a> = (&'static str, u64, u8, bool, usize, &'a [u8]);
+
 #[test]
 fn contradictions_between_trees_are_refused() {
     let Some(sample) = sample(130 * MIB, &[], &[], false) else { return };
-    let lies: &[(&str, u64, u8, bool, usize, &[u8])] = &[
+    let lies: &[Lie<'_>] = &[
         ("a longer chunk", CHUNK_TREE, 228, false, 0, &(40 * MIB).to_le_bytes()),
         ("a huge chunk", CHUNK_TREE, 228, false, 0, &[0xff; 8]),
         ("an empty chunk", CHUNK_TREE, 228, false, 0, &[0; 8]),

@@ -32,6 +32,13 @@ impl Mounted {
     /// If it cannot be unmounted.
     pub fn unmount(mut self) {
         self.mounted = false;
+        // A process that another test has just forked holds this one's open files until it executes its program.
+        for _ in 0..200 {
+            if Command::new("umount").arg(&self.path).output().is_ok_and(|done| done.status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         run(Command::new("umount").arg(&self.path));
     }
 }
