@@ -18,7 +18,11 @@ const fn package(name: &'static str, program: &'static str, reason: &'static str
 const PACKAGES: &[Package] = &[
     package("e2fsprogs", "mkfs.ext4", "ext4 in loop images; chattr and lsattr for inode flags"),
     package("xfsprogs", "mkfs.xfs", "XFS in loop images, with and without reflink; xfs_io for extents"),
-    package("btrfs-progs", "mkfs.btrfs", "btrfs in loop images"),
+    package(
+        "btrfs-progs",
+        "mkfs.btrfs",
+        "btrfs in loop images, and btrfs for the second opinion on what is free there",
+    ),
     package("fdisk", "sfdisk", "partition tables to read, and its opinion of them"),
     package("lvm2", "lvm", "LVM2 metadata to read, and its opinion of them"),
     package("mount", "losetup", "loop devices and mounting"),

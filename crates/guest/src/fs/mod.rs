@@ -1,5 +1,6 @@
 //! Filesystems: each parser proves bytes free or refuses.
 
+pub mod btrfs;
 pub mod ext;
 pub mod xfs;
 
@@ -45,4 +46,4 @@ pub struct Findings {
 }
 
 /// All parsers.
-pub const ALL: &[&dyn FreeMap] = &[&ext::Ext, &xfs::Xfs];
+pub const ALL: &[&dyn FreeMap] = &[&btrfs::Btrfs, &ext::Ext, &xfs::Xfs];

@@ -1,0 +1,228 @@
+//! Chunks: which logical addresses lie where on the device.
+
+use std::ops::Range;
+
+use super::superblock::{Device, Superblock};
+use super::tree::{Key, kind};
+use crate::bytes::{self, le16, le64};
+use crate::refusal::Refusal;
+
+/// Chunk of data.
+pub const DATA: u64 = 1;
+/// Chunk of the chunk tree.
+pub const SYSTEM: u64 = 2;
+/// Chunk of the other trees.
+pub const METADATA: u64 = 4;
+const KINDS: u64 = DATA | SYSTEM | METADATA;
+const DUP: u64 = 0x20;
+
+const STRIPE_LEN: u64 = 64 << 10;
+const FIXED: usize = 48;
+const PER_STRIPE: usize = 32;
+/// Where the numbers of chunks begin; also their owner's number in the tree.
+const FIRST_CHUNK_TREE: u64 = 256;
+const OWNER: u64 = 2;
+/// The most chunks of one filesystem; 16 MiB in memory, 256 TiB of ordinary chunks.
+const MOST: usize = 256 << 10;
+
+/// A run of logical addresses and where it lies: once, or twice with the profile DUP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The first logical address.
+    pub start: u64,
+    /// The length in bytes, of each copy too.
+    pub len: u64,
+    /// What is in it, and the profile.
+    pub flags: u64,
+    /// Where the first copy starts on the device.
+    first: u64,
+    /// Where the second copy starts.
+    second: Option<u64>,
+}
+
+impl Chunk {
+    /// A CHUNK_ITEM.
+    ///
+    /// # Errors
+    /// If it is damaged, reaches beyond the device, or has a profile that needs more than one.
+    pub fn parse(key: Key, item: &[u8], sb: &Superblock) -> Result<Chunk, Refusal> {
+        if key.objectid != FIRST_CHUNK_TREE || key.kind != kind::CHUNK {
+            return Err(Refusal::corrupt("something else in the place of a chunk"));
+        }
+        let (len, flags, stripes) = (le64(item, 0)?, le64(item, 24)?, le16(item, 44)?);
+        let what = flags & KINDS;
+        if what == 0 || (what & SYSTEM != 0 && what != SYSTEM) {
+            return Err(Refusal::corrupt("a chunk of no known kind"));
+        }
+        let copies = match flags & !KINDS {
+            0 => 1,
+            DUP => 2,
+            other => return Err(Refusal::unsupported(format!("chunks of profile {other:#x}"))),
+        };
+        if stripes != copies || item.len() != FIXED + PER_STRIPE * usize::from(copies) {
+            return Err(Refusal::corrupt("a chunk with a wrong number of stripes"));
+        }
+        let end = bytes::sum(key.offset, len)?;
+        if len == 0 || !sb.whole_sectors(key.offset) || !sb.whole_sectors(end) {
+            return Err(Refusal::corrupt("a chunk that does not consist of sectors"));
+        }
+        if le64(item, 8)? != OWNER || le64(item, 16)? != STRIPE_LEN {
+            return Err(Refusal::corrupt("a chunk with odd fields"));
+        }
+        let stripe = |number: usize| -> Result<u64, Refusal> {
+            let at = FIXED + PER_STRIPE * number;
+            let (device, offset) = (le64(item, at)?, le64(item, at + 8)?);
+            if device != sb.device.id || bytes::array(item, at + 16)? != sb.device.uuid {
+                return Err(Refusal::corrupt("a chunk on another device"));
+            }
+            if bytes::sum(offset, len)? > sb.device.total_bytes || !sb.whole_sectors(offset) {
+                return Err(Refusal::corrupt("a chunk beyond the device"));
+            }
+            Ok(offset)
+        };
+        let second = if copies == 2 { Some(stripe(1)?) } else { None };
+        Ok(Chunk { start: key.offset, len, flags, first: stripe(0)?, second })
+    }
+
+    /// The logical address behind its last byte.
+    pub fn end(&self) -> u64 {
+        self.start + self.len // was checked
+    }
+
+    /// Where its copies start on the device.
+    pub fn copies(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.first).chain(self.second)
+    }
+
+    /// Where the copies of a part of it are on the device; it must be a part.
+    pub fn on_device(&self, part: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let (from, to) = (part.start - self.start, part.end - self.start);
+        self.copies().map(move |copy| copy + from..copy + to)
+    }
+}
+
+/// All chunks that are known so far, by their logical addresses.
+#[derive(Debug, Default)]
+pub struct Chunks {
+    chunks: Vec<Chunk>,
+}
+
+impl Chunks {
+    /// Those in the superblock, which hold the chunk tree.
+    ///
+    /// # Errors
+    /// If one is damaged, or of another kind.
+    pub fn of_superblock(sb: &Superblock) -> Result<Chunks, Refusal> {
+        let mut found = Chunks::default();
+        let mut at = 0;
+        while at < sb.sys_chunks.len() {
+            let key = Key::parse(&sb.sys_chunks, at)?;
+            at += Key::SIZE;
+            let len = FIXED + PER_STRIPE * usize::from(le16(&sb.sys_chunks, at + 44)?);
+            let chunk = Chunk::parse(key, bytes::slice(&sb.sys_chunks, at, len)?, sb)?;
+            if chunk.flags & KINDS != SYSTEM {
+                return Err(Refusal::corrupt("a chunk in the superblock that is not of the system"));
+            }
+            found.chunks.push(chunk);
+            at += len;
+        }
+        // In the order in which they were made.
+        found.chunks.sort_unstable_by_key(|chunk| chunk.start);
+        if found.chunks.windows(2).any(|pair| pair[0].end() > pair[1].start) {
+            return Err(Refusal::corrupt("chunks in the superblock overlap"));
+        }
+        Ok(found)
+    }
+
+    /// Adds a chunk with higher addresses than all others.
+    ///
+    /// # Errors
+    /// If it overlaps another, or there are too many.
+    pub fn push(&mut self, chunk: Chunk) -> Result<(), Refusal> {
+        if self.chunks.last().is_some_and(|last| last.end() > chunk.start) {
+            return Err(Refusal::corrupt("chunks overlap"));
+        }
+        if self.chunks.len() >= MOST {
+            return Err(Refusal::Budget("chunks"));
+        }
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// All of them, by their logical addresses.
+    pub fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.iter()
+    }
+
+    /// The chunk at a position in that order.
+    pub fn get(&self, position: usize) -> Option<&Chunk> {
+        self.chunks.get(position)
+    }
+
+    /// The chunk that holds all of some logical addresses.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn holding(&self, start: u64, len: u64) -> Result<&Chunk, Refusal> {
+        let end = bytes::sum(start, len)?;
+        let behind = self.chunks.partition_point(|chunk| chunk.start <= start);
+        let chunk = behind.checked_sub(1).and_then(|position| self.chunks.get(position));
+        chunk.filter(|chunk| end <= chunk.end()).ok_or_else(|| Refusal::corrupt("an address that lies in no chunk"))
+    }
+
+    /// Whether those of `superblock` are these, as far as they are of the system.
+    pub fn agree_with(&self, superblock: &Chunks) -> bool {
+        let system = self.chunks.iter().filter(|chunk| chunk.flags & KINDS == SYSTEM);
+        system.eq(superblock.chunks.iter())
+    }
+}
+
+/// The device's own list of what belongs to chunks, compared with the chunks.
+#[derive(Debug)]
+pub struct DeviceExtents<'a> {
+    chunks: &'a Chunks,
+    device: Device,
+    /// They are disjoint and in order, so this is all that must be remembered to see whether a copy comes twice.
+    taken: Vec<Range<u64>>,
+}
+
+impl<'a> DeviceExtents<'a> {
+    /// None yet.
+    pub fn new(chunks: &'a Chunks, device: Device) -> DeviceExtents<'a> {
+        DeviceExtents { chunks, device, taken: Vec::new() }
+    }
+
+    /// Takes the next DEV_EXTENT.
+    ///
+    /// # Errors
+    /// If it is not exactly one copy of a chunk, or overlaps the one before.
+    pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
+        let (start, len) = (le64(item, 16)?, le64(item, 24)?);
+        if key.objectid != self.device.id {
+            return Err(Refusal::corrupt("an extent of another device"));
+        }
+        let chunk = self.chunks.holding(start, len)?;
+        if chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset) {
+            return Err(Refusal::corrupt("device extents and chunks disagree"));
+        }
+        if self.taken.last().is_some_and(|last| last.end > key.offset) {
+            return Err(Refusal::corrupt("device extents overlap"));
+        }
+        self.taken.push(key.offset..bytes::sum(key.offset, len)?);
+        Ok(())
+    }
+
+    /// What of the device belongs to chunks, in order.
+    ///
+    /// # Errors
+    /// If a copy of a chunk is missing, or the device counts otherwise.
+    pub fn finish(self) -> Result<Vec<Range<u64>>, Refusal> {
+        // Each is a copy of a chunk, and no two are the same one: if there are as many, they are all.
+        let copies: usize = self.chunks.iter().map(|chunk| chunk.copies().count()).sum();
+        let bytes = self.taken.iter().map(|range| range.end - range.start).sum::<u64>();
+        if copies != self.taken.len() || bytes != self.device.bytes_used {
+            return Err(Refusal::corrupt("device extents do not cover the chunks"));
+        }
+        Ok(self.taken)
+    }
+}

@@ -1,0 +1,131 @@
+//! The tree of roots: where the other trees start.
+
+use super::chunks::{Chunks, DeviceExtents};
+use super::superblock::{Device, Superblock};
+use super::tree::{Forest, Key, Root, kind, owner};
+use crate::bytes::{le32, le64, u8_at};
+use crate::refusal::Refusal;
+
+/// The most subvolumes that are remembered; 8 MiB.
+const MOST_ROOTS: usize = 1 << 20;
+/// The first and the last of the numbers that ordinary subvolumes have.
+const SUBVOLUMES: std::ops::RangeInclusive<u64> = 256..=256_u64.wrapping_neg();
+const FIRST_TREES: std::ops::RangeInclusive<u64> = 1..=11;
+
+/// What the tree of roots says.
+#[derive(Debug, Default)]
+pub struct Roots {
+    /// The extent tree.
+    pub extent: Option<Root>,
+    /// The device tree.
+    pub device: Option<Root>,
+    /// The free space tree.
+    pub free_space: Option<Root>,
+    /// The tree of block groups.
+    pub block_group: Option<Root>,
+    /// The logical addresses of the topmost nodes of all trees that are in use.
+    pub addresses: Vec<u64>,
+}
+
+/// Reads a ROOT_ITEM.
+///
+/// # Errors
+/// If it is too short.
+pub fn root_item(item: &[u8], owner: u64) -> Result<Root, Refusal> {
+    Ok(Root { address: le64(item, 176)?, level: u8_at(item, 238)?, generation: le64(item, 160)?, owner })
+}
+
+impl Roots {
+    /// Walks the tree of roots.
+    ///
+    /// # Errors
+    /// If it is damaged, or names a tree of a kind that is not known.
+    pub fn read(forest: &Forest<'_>, chunks: &Chunks, sb: &Superblock) -> Result<Roots, Refusal> {
+        let mut roots = Roots::default();
+        let top = Root { address: sb.root, level: sb.root_level, generation: sb.generation, owner: owner::ROOT };
+        forest.walk(chunks, top, &mut |key, item| roots.push(key, item))?;
+        Ok(roots)
+    }
+
+    fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
+        if key.kind != kind::ROOT {
+            return Ok(());
+        }
+        let root = root_item(item, key.objectid)?;
+        let place = match key.objectid {
+            owner::EXTENT => Some(&mut self.extent),
+            owner::DEVICE => Some(&mut self.device),
+            owner::FREE_SPACE => Some(&mut self.free_space),
+            owner::BLOCK_GROUP => Some(&mut self.block_group),
+            // The trees of relocation and of relocated data have high numbers.
+            other if FIRST_TREES.contains(&other) || SUBVOLUMES.contains(&other) || other > *SUBVOLUMES.end() => None,
+            other => return Err(Refusal::unsupported(format!("tree {other}"))),
+        };
+        if let Some(place) = place {
+            if key.offset != 0 || place.is_some() {
+                return Err(Refusal::unsupported("more than one tree of a kind"));
+            }
+            *place = Some(root);
+        }
+        // A deleted subvolume may be gone already but for its name.
+        if le32(item, 216)? != 0 && root.address != 0 {
+            if self.addresses.len() >= MOST_ROOTS {
+                return Err(Refusal::Budget("subvolumes"));
+            }
+            self.addresses.push(root.address);
+        }
+        Ok(())
+    }
+}
+
+/// Walks the chunk tree: all chunks, and the device as it says.
+///
+/// # Errors
+/// If it is damaged, or does not agree with the superblock.
+pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refusal> {
+    let first = Chunks::of_superblock(sb)?;
+    let top = Root {
+        address: sb.chunk_root,
+        level: sb.chunk_root_level,
+        generation: sb.chunk_root_generation,
+        owner: owner::CHUNK,
+    };
+    let (mut chunks, mut device) = (Chunks::default(), None);
+    forest.walk(&first, top, &mut |key, item| {
+        if key.kind != kind::DEVICE {
+            return chunks.push(super::chunks::Chunk::parse(key, item, sb)?);
+        }
+        let found = Device::parse(item)?;
+        if device.is_some() || key.offset != found.id {
+            return Err(Refusal::corrupt("more devices than one"));
+        }
+        device = Some(found);
+        Ok(())
+    })?;
+    if device != Some(sb.device) || !chunks.agree_with(&first) {
+        return Err(Refusal::corrupt("superblock and chunk tree disagree"));
+    }
+    Ok(chunks)
+}
+
+/// Walks the device tree: what of the device belongs to chunks.
+///
+/// # Errors
+/// If it is damaged, does not agree with the chunks, or the device is being replaced.
+pub fn read_device(
+    forest: &Forest<'_>,
+    chunks: &Chunks,
+    sb: &Superblock,
+    root: Root,
+) -> Result<Vec<std::ops::Range<u64>>, Refusal> {
+    let mut extents = DeviceExtents::new(chunks, sb.device);
+    forest.walk(chunks, root, &mut |key, item| match key.kind {
+        kind::DEVICE_EXTENT => extents.push(key, item),
+        kind::PERSISTENT => Ok(()),
+        // Never started, finished, cancelled.
+        kind::DEVICE_REPLACE if matches!(le64(item, 32)?, 0 | 2 | 3) => Ok(()),
+        kind::DEVICE_REPLACE => Err(Refusal::unsupported("the device is being replaced")),
+        other => Err(Refusal::corrupt(format!("an item of kind {other} in the device tree"))),
+    })?;
+    extents.finish()
+}

@@ -1,0 +1,220 @@
+//! The superblock and its mirrors.
+
+use super::checksum::Checksum;
+use crate::bytes::{self, le16, le32, le64, u8_at};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+/// Where the primary superblock is, in bytes.
+pub const PRIMARY: u64 = 64 << 10;
+/// Where its mirrors are, on devices that are large enough.
+pub const MIRRORS: [u64; 2] = [64 << 20, 256 << 30];
+/// What no extent may use around each of them, in bytes.
+pub const RESERVED: u64 = 64 << 10;
+const SIZE: usize = 4096;
+const MAGIC: &[u8; 8] = b"_BHRfS_M";
+
+const FLAG_WRITTEN: u64 = 1;
+
+const INCOMPAT_MIXED_BACKREF: u64 = 1;
+const INCOMPAT_METADATA_UUID: u64 = 1 << 10;
+/// mixed_backref, default_subvol, mixed_groups, compress_lzo, compress_zstd, big_metadata, extended_iref, skinny_metadata,
+/// no_holes, metadata_uuid, simple_quota. Not: raid56, raid1c34, zoned, extent_tree_v2, raid_stripe_tree, what comes later.
+const INCOMPAT_KNOWN: u64 = 0x0001_077f;
+
+const COMPAT_RO_FREE_SPACE_TREE: u64 = 1;
+const COMPAT_RO_FREE_SPACE_TREE_VALID: u64 = 2;
+const COMPAT_RO_BLOCK_GROUP_TREE: u64 = 8;
+/// The three above and verity.
+const COMPAT_RO_KNOWN: u64 = 0xf;
+
+/// One device, as the superblock or the chunk tree describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device {
+    pub id: u64,
+    /// Its length in bytes, as far as the filesystem uses it.
+    pub total_bytes: u64,
+    /// How much of it belongs to chunks, in bytes.
+    pub bytes_used: u64,
+    pub uuid: [u8; 16],
+    pub fsid: [u8; 16],
+}
+
+impl Device {
+    /// A DEV_ITEM.
+    ///
+    /// # Errors
+    /// If it is too short.
+    pub fn parse(item: &[u8]) -> Result<Device, Refusal> {
+        Ok(Device {
+            id: le64(item, 0)?,
+            total_bytes: le64(item, 8)?,
+            bytes_used: le64(item, 16)?,
+            uuid: bytes::array(item, 66)?,
+            fsid: bytes::array(item, 82)?,
+        })
+    }
+}
+
+/// What the superblock says, checked as far as it can be alone.
+#[derive(Debug)]
+pub struct Superblock {
+    pub fsid: [u8; 16],
+    /// The fsid in the headers of nodes, which differs after `btrfstune -m`.
+    pub metadata_fsid: [u8; 16],
+    pub generation: u64,
+    pub root: u64,
+    pub root_level: u8,
+    pub chunk_root: u64,
+    pub chunk_root_level: u8,
+    pub chunk_root_generation: u64,
+    /// Zero if nothing waits in a log tree.
+    pub log_root: u64,
+    pub log_root_level: u8,
+    pub bytes_used: u64,
+    pub sector: u64,
+    pub node: u64,
+    pub checksum: Checksum,
+    pub device: Device,
+    pub sys_chunks: Vec<u8>,
+    /// There is a free space tree, and it is up to date.
+    pub has_free_space_tree: bool,
+    /// Block groups are in a tree of their own.
+    pub has_block_group_tree: bool,
+}
+
+/// Whether the signature is there.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn has_magic(region: &View<'_>) -> Result<bool, Refusal> {
+    if region.size() < PRIMARY + SIZE as u64 {
+        return Ok(false);
+    }
+    Ok(region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
+}
+
+impl Superblock {
+    /// Reads the primary one and compares the mirrors with it.
+    ///
+    /// # Errors
+    /// If one is damaged, or the filesystem has a feature or a state that is not understood.
+    pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
+        let raw = region.read(PRIMARY, SIZE)?;
+        let sb = Superblock::parse(&raw)?;
+        if sb.device.total_bytes > region.size() {
+            return Err(Refusal::corrupt("the device is said to be larger than it is"));
+        }
+        for mirror in MIRRORS {
+            if mirror.saturating_add(SIZE as u64) <= sb.device.total_bytes {
+                sb.compare_mirror(mirror, &region.read(mirror, SIZE)?)?;
+            }
+        }
+        Ok(sb)
+    }
+
+    fn parse(raw: &[u8]) -> Result<Superblock, Refusal> {
+        if bytes::slice(raw, 0x40, MAGIC.len())? != MAGIC {
+            return Err(Refusal::corrupt("no superblock"));
+        }
+        let checksum = Checksum::of_type(le16(raw, 0xc4)?)?;
+        if !checksum.is_right(raw)? {
+            return Err(Refusal::corrupt("the superblock's checksum is wrong"));
+        }
+        if le64(raw, 0x30)? != PRIMARY {
+            return Err(Refusal::corrupt("the superblock belongs elsewhere"));
+        }
+        let incompat = features(raw)?;
+        let compat_ro = le64(raw, 0xb4)?;
+        let fsid = bytes::array(raw, 0x20)?;
+        let metadata_fsid = if incompat & INCOMPAT_METADATA_UUID == 0 { fsid } else { bytes::array(raw, 0x23b)? };
+        let sys_chunks_len = usize::try_from(le32(raw, 0xa0)?).unwrap_or(usize::MAX);
+        if sys_chunks_len > 2048 {
+            return Err(Refusal::corrupt("the superblock's chunk array is too long"));
+        }
+        let valid = COMPAT_RO_FREE_SPACE_TREE | COMPAT_RO_FREE_SPACE_TREE_VALID;
+        let sb = Superblock {
+            fsid,
+            metadata_fsid,
+            generation: le64(raw, 0x48)?,
+            root: le64(raw, 0x50)?,
+            root_level: u8_at(raw, 0xc6)?,
+            chunk_root: le64(raw, 0x58)?,
+            chunk_root_level: u8_at(raw, 0xc7)?,
+            chunk_root_generation: le64(raw, 0xa4)?,
+            log_root: le64(raw, 0x60)?,
+            log_root_level: u8_at(raw, 0xc8)?,
+            bytes_used: le64(raw, 0x78)?,
+            sector: le32(raw, 0x90)?.into(),
+            node: le32(raw, 0x94)?.into(),
+            checksum,
+            device: Device::parse(bytes::slice(raw, 0xc9, 98)?)?,
+            sys_chunks: bytes::slice(raw, 0x32b, sys_chunks_len)?.to_vec(),
+            has_free_space_tree: compat_ro & valid == valid,
+            has_block_group_tree: compat_ro & COMPAT_RO_BLOCK_GROUP_TREE != 0,
+        };
+        sb.check_sizes(raw)?;
+        Ok(sb)
+    }
+
+    /// Whether a size or an address is one of whole sectors.
+    pub fn whole_sectors(&self, number: u64) -> bool {
+        number.is_multiple_of(self.sector)
+    }
+
+    fn check_sizes(&self, raw: &[u8]) -> Result<(), Refusal> {
+        let size_is_odd = |size: u64| !size.is_power_of_two() || !(4096..=65536).contains(&size);
+        if size_is_odd(self.sector) || size_is_odd(self.node) || self.node < self.sector {
+            return Err(Refusal::corrupt("impossible sizes of sectors and nodes"));
+        }
+        if u64::from(le32(raw, 0x98)?) != self.node {
+            return Err(Refusal::corrupt("nodes and leaves differ in size"));
+        }
+        if le64(raw, 0x70)? != self.device.total_bytes || self.bytes_used > self.device.total_bytes {
+            return Err(Refusal::corrupt("the sizes of device and filesystem disagree"));
+        }
+        if self.device.fsid != self.metadata_fsid {
+            return Err(Refusal::corrupt("the device belongs to another filesystem"));
+        }
+        if self.generation == 0 || self.chunk_root_generation > self.generation {
+            return Err(Refusal::corrupt("impossible generations"));
+        }
+        Ok(())
+    }
+
+    /// A mirror may be older: fsync writes only the primary. One that belongs to another filesystem or is newer
+    /// means that the primary is not what the next mount may use.
+    fn compare_mirror(&self, offset: u64, raw: &[u8]) -> Result<(), Refusal> {
+        let fits = bytes::slice(raw, 0x40, MAGIC.len())? == MAGIC
+            && self.checksum.is_right(raw)?
+            && le64(raw, 0x30)? == offset
+            && bytes::array(raw, 0x20)? == self.fsid
+            && le64(raw, 0x48)? <= self.generation;
+        if fits { Ok(()) } else { Err(Refusal::corrupt(format!("the superblock's mirror at {offset} does not fit"))) }
+    }
+}
+
+/// Refuses what is not understood; the incompatible features that are in use.
+fn features(raw: &[u8]) -> Result<u64, Refusal> {
+    let flags = le64(raw, 0x38)?;
+    if flags & !FLAG_WRITTEN != 0 {
+        return Err(Refusal::unsupported(format!(
+            "superblock flags {flags:#x} (seed device, errors, or a conversion)"
+        )));
+    }
+    let (compat, compat_ro, incompat) = (le64(raw, 0xac)?, le64(raw, 0xb4)?, le64(raw, 0xbc)?);
+    if compat != 0 || compat_ro & !COMPAT_RO_KNOWN != 0 {
+        return Err(Refusal::unsupported(format!("compatible features {compat:#x}, {compat_ro:#x}")));
+    }
+    if incompat & !INCOMPAT_KNOWN != 0 {
+        return Err(Refusal::unsupported(format!("features {:#x}", incompat & !INCOMPAT_KNOWN)));
+    }
+    if incompat & INCOMPAT_MIXED_BACKREF == 0 {
+        return Err(Refusal::unsupported("extents of the first format"));
+    }
+    let devices = le64(raw, 0x88)?;
+    if devices != 1 {
+        return Err(Refusal::unsupported(format!("{devices} devices")));
+    }
+    Ok(incompat)
+}

@@ -1,0 +1,233 @@
+//! Walking the trees: every node is checked before anything in it is believed.
+
+use std::cell::{Cell, RefCell};
+
+use super::chunks::Chunks;
+use super::superblock::Superblock;
+use crate::bytes::{self, le32, le64, u8_at};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+/// The numbers of the trees.
+pub mod owner {
+    pub const ROOT: u64 = 1;
+    pub const EXTENT: u64 = 2;
+    pub const CHUNK: u64 = 3;
+    pub const DEVICE: u64 = 4;
+    pub const FREE_SPACE: u64 = 10;
+    pub const BLOCK_GROUP: u64 = 11;
+    /// The tree of log trees, and each of them.
+    pub const LOG: u64 = 6_u64.wrapping_neg();
+}
+
+/// The kinds of items that are looked at.
+pub mod kind {
+    pub const EXTENT_DATA: u8 = 108;
+    pub const ROOT: u8 = 132;
+    pub const EXTENT: u8 = 168;
+    pub const METADATA: u8 = 169;
+    pub const TREE_BLOCK_REF: u8 = 176;
+    pub const EXTENT_DATA_REF: u8 = 178;
+    pub const SHARED_BLOCK_REF: u8 = 182;
+    pub const SHARED_DATA_REF: u8 = 184;
+    pub const BLOCK_GROUP: u8 = 192;
+    pub const FREE_SPACE_INFO: u8 = 198;
+    pub const FREE_SPACE_EXTENT: u8 = 199;
+    pub const FREE_SPACE_BITMAP: u8 = 200;
+    pub const DEVICE_EXTENT: u8 = 204;
+    pub const DEVICE: u8 = 216;
+    pub const CHUNK: u8 = 228;
+    pub const PERSISTENT: u8 = 249;
+    pub const DEVICE_REPLACE: u8 = 250;
+}
+
+const HEADER: usize = 101;
+const ITEM: usize = Key::SIZE + 8;
+const POINTER: usize = Key::SIZE + 16;
+const HIGHEST_LEVEL: u8 = 7;
+const WRITTEN: u64 = 1;
+/// The revision of back references, in the top byte of the flags.
+const MIXED_BACKREF: u64 = 1;
+/// The most nodes that are remembered, 16 MiB: the extent tree of some 40 TB of ordinary extents.
+const MOST_NODES: usize = 2 << 20;
+
+/// The key of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub objectid: u64,
+    pub kind: u8,
+    pub offset: u64,
+}
+
+impl Key {
+    /// Its length in bytes.
+    pub const SIZE: usize = 17;
+
+    /// The key at `offset`.
+    ///
+    /// # Errors
+    /// If `from` is too short.
+    pub fn parse(from: &[u8], offset: usize) -> Result<Key, Refusal> {
+        let field = bytes::slice(from, offset, Key::SIZE)?;
+        Ok(Key { objectid: le64(field, 0)?, kind: u8_at(field, 8)?, offset: le64(field, 9)? })
+    }
+}
+
+/// What looks at the items of a tree.
+type Take<'a> = &'a mut dyn FnMut(Key, &[u8]) -> Result<(), Refusal>;
+
+/// Where a tree starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Root {
+    /// The logical address of its topmost node.
+    pub address: u64,
+    /// The level of that node; leaves are on level 0.
+    pub level: u8,
+    /// The transaction that wrote it.
+    pub generation: u64,
+    /// The tree's number, which all its nodes carry.
+    pub owner: u64,
+}
+
+/// Reads the trees of a filesystem.
+pub struct Forest<'a> {
+    region: &'a View<'a>,
+    sb: &'a Superblock,
+    /// All nodes carry the same.
+    chunk_tree_uuid: Cell<Option<[u8; 16]>>,
+    visited: RefCell<Vec<u64>>,
+}
+
+/// A node on the way down, and which of its pointers is next.
+struct Step {
+    node: Vec<u8>,
+    count: usize,
+    next: usize,
+    level: u8,
+}
+
+impl<'a> Forest<'a> {
+    /// Nothing read yet.
+    pub fn new(region: &'a View<'a>, sb: &'a Superblock) -> Forest<'a> {
+        Forest { region, sb, chunk_tree_uuid: Cell::new(None), visited: RefCell::default() }
+    }
+
+    /// The logical addresses of the nodes that were read since the last call.
+    pub fn take_visited(&self) -> Vec<u64> {
+        self.visited.take()
+    }
+
+    /// Hands all items of a tree to `take`, in the order of their keys.
+    ///
+    /// That keys only rise, over the whole tree, and that each node starts with the key that its parent says, also
+    /// means that no node comes twice; that levels fall by one, that the walk ends.
+    ///
+    /// # Errors
+    /// If a node is not in every way what its parent says, or `take` refuses an item.
+    pub fn walk(&self, chunks: &Chunks, root: Root, take: Take<'_>) -> Result<(), Refusal> {
+        if root.level > HIGHEST_LEVEL {
+            return Err(Refusal::corrupt("a tree is too high"));
+        }
+        let mut last = None;
+        let mut path = vec![self.step(chunks, root, None)?];
+        while let Some(step) = path.last_mut() {
+            if step.level == 0 {
+                items(step, &mut last, take)?;
+                path.pop();
+            } else if step.next == step.count {
+                path.pop();
+            } else {
+                let at = HEADER + POINTER * step.next;
+                step.next += 1;
+                let key = Key::parse(&step.node, at)?;
+                let child = Root {
+                    address: le64(&step.node, at + Key::SIZE)?,
+                    level: step.level - 1,
+                    generation: le64(&step.node, at + Key::SIZE + 8)?,
+                    owner: root.owner,
+                };
+                let child = self.step(chunks, child, Some(key))?;
+                path.push(child);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a node and checks that it is the one that is meant.
+    fn step(&self, chunks: &Chunks, wanted: Root, first: Option<Key>) -> Result<Step, Refusal> {
+        self.region.budget().take_node()?;
+        if !self.sb.whole_sectors(wanted.address) {
+            return Err(Refusal::corrupt("a node between sectors"));
+        }
+        let chunk = chunks.holding(wanted.address, self.sb.node)?;
+        let place = chunk.on_device(wanted.address..wanted.address + self.sb.node).next();
+        let place = place.ok_or_else(|| Refusal::corrupt("a chunk without copies"))?;
+        // At most 64 KiB: the superblock was checked.
+        let node = self.region.read(place.start, self.sb.node as usize)?;
+        if !self.sb.checksum.is_right(&node)? {
+            return Err(Refusal::corrupt("the checksum of a node is wrong"));
+        }
+        self.check_header(&node, wanted)?;
+        let count = usize::try_from(le32(&node, 0x60)?).unwrap_or(usize::MAX);
+        let most = (node.len() - HEADER) / if wanted.level == 0 { ITEM } else { POINTER };
+        // Only a tree that is one leaf may be empty.
+        if count > most || (count == 0 && (wanted.level > 0 || first.is_some())) {
+            return Err(Refusal::corrupt("a node with an impossible number of items"));
+        }
+        if first.is_some() && first != Some(Key::parse(&node, HEADER)?) {
+            return Err(Refusal::corrupt("a node starts with another key than its parent says"));
+        }
+        let mut visited = self.visited.borrow_mut();
+        if visited.len() >= MOST_NODES {
+            return Err(Refusal::Budget("nodes"));
+        }
+        visited.push(wanted.address);
+        Ok(Step { node, count, next: 0, level: wanted.level })
+    }
+
+    fn check_header(&self, node: &[u8], wanted: Root) -> Result<(), Refusal> {
+        let flags = le64(node, 0x38)?;
+        if flags & WRITTEN == 0 || flags >> 56 != MIXED_BACKREF {
+            return Err(Refusal::corrupt("a node with odd flags"));
+        }
+        if bytes::array(node, 0x20)? != self.sb.metadata_fsid || le64(node, 0x30)? != wanted.address {
+            return Err(Refusal::corrupt("a node that belongs elsewhere"));
+        }
+        if le64(node, 0x58)? != wanted.owner || u8_at(node, 0x64)? != wanted.level {
+            return Err(Refusal::corrupt("a node of another tree or level"));
+        }
+        // A log is written for the transaction that comes next.
+        let newest = self.sb.generation.saturating_add(u64::from(wanted.owner == owner::LOG));
+        let generation = le64(node, 0x50)?;
+        if generation != wanted.generation || generation > newest {
+            return Err(Refusal::corrupt("a node of another generation"));
+        }
+        let uuid = bytes::array(node, 0x40)?;
+        if self.chunk_tree_uuid.get().is_some_and(|others| others != uuid) {
+            return Err(Refusal::corrupt("a node of another chunk tree"));
+        }
+        self.chunk_tree_uuid.set(Some(uuid));
+        Ok(())
+    }
+}
+
+/// Hands out the items of a leaf. Their data lie one before the other, from the end of the leaf, without gaps.
+fn items(leaf: &Step, last: &mut Option<Key>, take: Take<'_>) -> Result<(), Refusal> {
+    let mut end = leaf.node.len() - HEADER;
+    for number in 0..leaf.count {
+        let at = HEADER + ITEM * number;
+        let key = Key::parse(&leaf.node, at)?;
+        if last.is_some_and(|last| last >= key) {
+            return Err(Refusal::corrupt("keys that do not rise"));
+        }
+        *last = Some(key);
+        let offset = le32(&leaf.node, at + Key::SIZE)? as usize;
+        let len = le32(&leaf.node, at + Key::SIZE + 4)? as usize;
+        if offset.checked_add(len) != Some(end) || offset < ITEM * leaf.count {
+            return Err(Refusal::corrupt("items that do not fill their leaf"));
+        }
+        end = offset;
+        take(key, bytes::slice(&leaf.node, HEADER + offset, len)?)?;
+    }
+    Ok(())
+}
