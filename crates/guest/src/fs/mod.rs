@@ -4,6 +4,11 @@ use crate::extents::ExtentSet;
 use crate::image::View;
 use crate::refusal::Refusal;
 
+mod clusters;
+pub mod exfat;
+pub mod fat;
+pub mod swap;
+
 /// A parser of one kind of filesystem.
 pub trait FreeMap: Sync {
     /// The name of the kind, as `blkid` says it where it knows it.
@@ -42,4 +47,4 @@ pub struct Findings {
 }
 
 /// All parsers.
-pub const ALL: &[&dyn FreeMap] = &[];
+pub const ALL: &[&dyn FreeMap] = &[&fat::Fat, &exfat::ExFat, &swap::Swap];
