@@ -19,11 +19,8 @@ const MOST_PENDING: usize = 1 << 19;
 /// How deep directories are followed.
 const DEEPEST: u32 = 256;
 
-/// How much of a table of links is read at once, in bytes.
-const PAGE: u64 = 64 << 10;
-
-/// How many pages are kept.
-const SLOTS: u64 = 64;
+/// How many pages of a table of links are kept: 4 MiB.
+const SLOTS: u64 = 1024;
 
 /// One bit for each cluster.
 pub(super) struct Bits {
@@ -82,6 +79,15 @@ impl Width {
             Width::ThirtyTwo => entries * 4,
         }
     }
+
+    /// How much of a table is read at once, in bytes. No entry reaches over the end of a page: a table of 12 bits is
+    /// shorter than its page.
+    fn page(self) -> u64 {
+        match self {
+            Width::Twelve => 16384,
+            Width::Sixteen | Width::ThirtyTwo => 4096,
+        }
+    }
 }
 
 /// A table of links, one entry for each cluster, of which the pages in use are kept.
@@ -97,7 +103,7 @@ impl<'a> Table<'a> {
     /// The table at `start` of the region, for so many clusters.
     pub(super) fn new(region: &View<'a>, start: u64, clusters: u32, width: Width) -> Table<'a> {
         let bytes = width.table(u64::from(clusters) + u64::from(FIRST));
-        let slots = (0..bytes.div_ceil(PAGE).min(SLOTS)).map(|_| None).collect();
+        let slots = (0..bytes.div_ceil(width.page()).min(SLOTS)).map(|_| None).collect();
         Table { region: region.clone(), start, bytes, width, slots }
     }
 
@@ -112,9 +118,9 @@ impl<'a> Table<'a> {
             Width::Sixteen => number * 2,
             Width::ThirtyTwo => number * 4,
         };
-        // No entry reaches over the end of a page: a table of 12 bits is shorter than one.
-        let (width, inside) = (self.width, (at % PAGE) as usize);
-        let page = self.page(at / PAGE)?;
+        let width = self.width;
+        let inside = (at % width.page()) as usize;
+        let page = self.page(at / width.page())?;
         Ok(match width {
             Width::Twelve if number % 2 == 0 => u32::from(bytes::le16(page, inside)? & 0xfff),
             Width::Twelve => u32::from(bytes::le16(page, inside)? >> 4),
@@ -128,10 +134,10 @@ impl<'a> Table<'a> {
     /// # Errors
     /// If either cannot be read.
     pub(super) fn equals(&mut self, start: u64) -> Result<bool, Refusal> {
-        let region = self.region.clone();
-        for number in 0..self.bytes.div_ceil(PAGE) {
+        let (region, page_len) = (self.region.clone(), self.width.page());
+        for number in 0..self.bytes.div_ceil(page_len) {
             let page = self.page(number)?;
-            if *page != region.read(bytes::sum(start, number * PAGE)?, page.len())? {
+            if *page != region.read(bytes::sum(start, number * page_len)?, page.len())? {
                 return Ok(false);
             }
         }
@@ -140,15 +146,16 @@ impl<'a> Table<'a> {
 
     fn page(&mut self, number: u64) -> Result<&Vec<u8>, Refusal> {
         let outside = || Refusal::corrupt("a link lies outside its table");
-        let left = self.bytes.checked_sub(number * PAGE).filter(|left| *left > 0).ok_or_else(outside)?;
+        let page_len = self.width.page();
+        let left = self.bytes.checked_sub(number * page_len).filter(|left| *left > 0).ok_or_else(outside)?;
         let slot = self.slots.get_mut((number % SLOTS) as usize).ok_or_else(outside)?;
         let kept = slot.take().filter(|(have, _)| *have == number);
         let page = match kept {
             Some(page) => page,
             None => {
                 self.region.budget().take_node()?;
-                let at = bytes::sum(self.start, number * PAGE)?;
-                (number, self.region.read(at, left.min(PAGE) as usize)?)
+                let at = bytes::sum(self.start, number * page_len)?;
+                (number, self.region.read(at, left.min(page_len) as usize)?)
             }
         };
         Ok(&slot.insert(page).1)
@@ -273,6 +280,17 @@ mod tests {
         let heap = Heap { start: 0, cluster: 1, count: 6 };
         assert!(heap.offset(1).is_err() && heap.offset(8).is_err() && heap.offset(7) == Ok(5));
         assert_eq!(Bits::new(u32::MAX).err(), Some(Refusal::Budget("clusters")));
+    }
+
+    #[test]
+    fn directories_have_a_depth() {
+        let mut pending = Pending::root(0_u32);
+        for _ in 0..DEEPEST {
+            let (_, depth) = pending.take().unwrap();
+            pending.add(1, depth).unwrap();
+        }
+        let (_, depth) = pending.take().unwrap();
+        assert_eq!(pending.add(1, depth), Err(Refusal::Budget("depth of directories")));
     }
 
     #[test]

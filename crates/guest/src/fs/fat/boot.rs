@@ -1,6 +1,6 @@
 //! The boot sector of a FAT volume: its geometry, and what it says of its state.
 
-use crate::bytes::{le16, le32, product, slice, sum, u8_at};
+use crate::bytes::{array, le16, le32, product, slice, sum, u8_at};
 use crate::fs::clusters::{FIRST, Heap, Width};
 use crate::image::View;
 use crate::refusal::Refusal;
@@ -14,6 +14,10 @@ const DISPUTED: u64 = 16;
 
 /// The most copies of the table.
 const MOST_TABLES: u8 = 4;
+
+/// At this offset BitLocker To Go has this identifier: its FAT32 is a cover for an encrypted volume.
+const BITLOCKER_AT: usize = 424;
+const BITLOCKER: [u8; 16] = *b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01";
 
 /// A boot sector that makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +66,9 @@ impl Boot {
         let sector = region.read(0, 512)?;
         if !looks_like_one(&sector)? {
             return Err(Refusal::corrupt("no FAT boot sector"));
+        }
+        if array(&sector, BITLOCKER_AT)? == BITLOCKER {
+            return Err(Refusal::unsupported("BitLocker To Go"));
         }
         let boot = Boot::parse(&sector, region.size())?;
         boot.check_state(&sector)?;
