@@ -332,7 +332,7 @@ fn two_tables_and_two_bitmaps_must_agree() {
     let expected = layout.free().without(&ExtentSet::of(layout.bytes_of(last)));
     for active in [0, 1] {
         assert_eq!(forged(&bytes, &[(106, &[active])]), Ok(expected.clone()));
-        assert!(matches!(forged(&bytes, &[(106, &[active]), (second + 400, &[1])]), Err(Refusal::Unsupported(_))));
+        assert!(matches!(forged(&bytes, &[(106, &[active]), (second + 400, &[1])]), Err(Refusal::Corrupt(_))));
         // What one of the bitmaps says is used is used.
         let hole = (2..layout.clusters).rev().find(|cluster| !layout.is_used(*cluster)).unwrap();
         let at = to + ((hole - 2) / 8) as usize;

@@ -441,7 +441,7 @@ fn directories_that_cannot_be_are_refused() {
             let up = b.windows(11).rposition(|name| name == b"..         ").unwrap();
             b[up + 26] ^= 1;
         }),
-        ("entries behind the end", &|b| b[above - 32..above].fill(0)),
+        ("entries behind the end", &|b| b[below - 32..below].fill(0)),
         ("a file without clusters", &|b| b[find(b"INTHEG~1   ") + 26..][..2].fill(0)),
         ("a longer file", &|b| b[find(b"INTHEG~1   ") + 30] ^= 1),
         ("an empty file with clusters", &|b| b[find(b"INTHEG~1   ") + 28..][..4].fill(0)),

@@ -22,6 +22,10 @@ const DEEPEST: u32 = 256;
 /// How many pages of a table of links are kept: 4 MiB.
 const SLOTS: u64 = 1024;
 
+/// How much of a table is looked at together when all of it is, in bytes. One of 12 bits is shorter than that, so no
+/// entry reaches over the end of a piece.
+const PIECE: u64 = 256 << 10;
+
 /// One bit for each cluster.
 pub(super) struct Bits {
     words: Vec<u64>,
@@ -39,11 +43,6 @@ impl Bits {
         Ok(Bits { words: vec![0; (clusters as usize + FIRST as usize).div_ceil(64)] })
     }
 
-    /// Whether the bit of a cluster is set. Those of clusters that do not exist are not.
-    pub(super) fn has(&self, cluster: u32) -> bool {
-        self.words.get(cluster as usize / 64).is_some_and(|word| word >> (cluster % 64) & 1 != 0)
-    }
-
     /// Sets the bit of a cluster; whether it was clear. Those of clusters that do not exist never are.
     #[must_use]
     pub(super) fn claim(&mut self, cluster: u32) -> bool {
@@ -51,6 +50,22 @@ impl Bits {
         let was_clear = *word >> (cluster % 64) & 1 == 0;
         *word |= 1 << (cluster % 64);
         was_clear
+    }
+
+    /// The first cluster from this one on whose bit is as asked for; some number behind the last one if there is none.
+    fn next(&self, from: u32, set: bool) -> u32 {
+        let flip = if set { 0 } else { u64::MAX };
+        let first = from as usize / 64;
+        let mut mask = u64::MAX << (from % 64);
+        for (number, word) in self.words.iter().enumerate().skip(first) {
+            let found = (word ^ flip) & mask;
+            if found != 0 {
+                // No more than MOST_CLUSTERS.
+                return number as u32 * 64 + found.trailing_zeros();
+            }
+            mask = u64::MAX;
+        }
+        u32::MAX
     }
 
     /// Whether every bit that is set here is set there too.
@@ -80,7 +95,36 @@ impl Width {
         }
     }
 
-    /// How much of a table is read at once, in bytes. No entry reaches over the end of a page: a table of 12 bits is
+    /// How many entries a table of so many bytes has, at most.
+    fn entries(self, bytes: u64) -> u32 {
+        let entries = match self {
+            Width::Twelve => bytes * 2 / 3,
+            Width::Sixteen => bytes / 2,
+            Width::ThirtyTwo => bytes / 4,
+        };
+        u32::try_from(entries).unwrap_or(u32::MAX)
+    }
+
+    /// Where in the table an entry begins, in bytes.
+    fn offset(self, number: u64) -> u64 {
+        match self {
+            Width::Twelve => number * 3 / 2,
+            Width::Sixteen => number * 2,
+            Width::ThirtyTwo => number * 4,
+        }
+    }
+
+    /// The entry at `offset` of a piece, for a cluster.
+    fn decode(self, piece: &[u8], offset: usize, cluster: u32) -> Result<u32, Refusal> {
+        Ok(match self {
+            Width::Twelve if cluster.is_multiple_of(2) => u32::from(bytes::le16(piece, offset)? & 0xfff),
+            Width::Twelve => u32::from(bytes::le16(piece, offset)? >> 4),
+            Width::Sixteen => u32::from(bytes::le16(piece, offset)?),
+            Width::ThirtyTwo => bytes::le32(piece, offset)?,
+        })
+    }
+
+    /// How much of a table is read at once for one entry, in bytes. No entry reaches over the end of a page: a table of 12 bits is
     /// shorter than its page.
     fn page(self) -> u64 {
         match self {
@@ -95,6 +139,8 @@ pub(super) struct Table<'a> {
     region: View<'a>,
     start: u64,
     bytes: u64,
+    /// The number behind that of the last entry.
+    behind: u32,
     width: Width,
     slots: Vec<Option<(u64, Vec<u8>)>>,
 }
@@ -104,7 +150,8 @@ impl<'a> Table<'a> {
     pub(super) fn new(region: &View<'a>, start: u64, clusters: u32, width: Width) -> Table<'a> {
         let bytes = width.table(u64::from(clusters) + u64::from(FIRST));
         let slots = (0..bytes.div_ceil(width.page()).min(SLOTS)).map(|_| None).collect();
-        Table { region: region.clone(), start, bytes, width, slots }
+        let behind = clusters.saturating_add(FIRST);
+        Table { region: region.clone(), start, bytes, behind, width, slots }
     }
 
     /// The entry of a cluster (or of the two numbers before the first one) as it is on the disk.
@@ -112,36 +159,46 @@ impl<'a> Table<'a> {
     /// # Errors
     /// If it cannot be read, or too many pages were read again and again.
     pub(super) fn entry(&mut self, cluster: u32) -> Result<u32, Refusal> {
-        let number = u64::from(cluster);
-        let at = match self.width {
-            Width::Twelve => number * 3 / 2,
-            Width::Sixteen => number * 2,
-            Width::ThirtyTwo => number * 4,
-        };
         let width = self.width;
-        let inside = (at % width.page()) as usize;
+        let at = width.offset(u64::from(cluster));
         let page = self.page(at / width.page())?;
-        Ok(match width {
-            Width::Twelve if number % 2 == 0 => u32::from(bytes::le16(page, inside)? & 0xfff),
-            Width::Twelve => u32::from(bytes::le16(page, inside)? >> 4),
-            Width::Sixteen => u32::from(bytes::le16(page, inside)?),
-            Width::ThirtyTwo => bytes::le32(page, inside)?,
-        })
+        width.decode(page, (at % width.page()) as usize, cluster)
     }
 
-    /// Whether the table at `start` says the same, byte for byte.
+    /// Looks at the whole table: whether those that begin at `copies` say the same, byte for byte, and hands the entry
+    /// of each cluster to `see` unless it is zero.
     ///
     /// # Errors
-    /// If either cannot be read.
-    pub(super) fn equals(&mut self, start: u64) -> Result<bool, Refusal> {
-        let (region, page_len) = (self.region.clone(), self.width.page());
-        for number in 0..self.bytes.div_ceil(page_len) {
-            let page = self.page(number)?;
-            if *page != region.read(bytes::sum(start, number * page_len)?, page.len())? {
-                return Ok(false);
+    /// If one cannot be read, the copies differ, or `see` fails.
+    pub(super) fn scan(
+        &self,
+        copies: &[u64],
+        mut see: impl FnMut(u32, u32) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut cluster = 0_u32;
+        for at in (0..self.bytes).step_by(PIECE as usize) {
+            let len = (self.bytes - at).min(PIECE);
+            self.region.budget().take_node()?;
+            let piece = self.region.read(bytes::sum(self.start, at)?, len as usize)?;
+            for copy in copies {
+                if piece != self.region.read(bytes::sum(*copy, at)?, len as usize)? {
+                    return Err(Refusal::corrupt("the copies of the table differ"));
+                }
+            }
+            let behind = if at + len == self.bytes { self.behind } else { self.width.entries(at + len) };
+            if piece.iter().all(|byte| *byte == 0) {
+                cluster = behind;
+            }
+            while cluster < behind {
+                let entry =
+                    self.width.decode(&piece, (self.width.offset(u64::from(cluster)) - at) as usize, cluster)?;
+                if entry != 0 && cluster >= FIRST {
+                    see(cluster, entry)?;
+                }
+                cluster += 1;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn page(&mut self, number: u64) -> Result<&Vec<u8>, Refusal> {
@@ -206,18 +263,16 @@ impl Heap {
     /// If they are too many extents.
     pub(super) fn free(&self, used: &Bits, most: usize) -> Result<ExtentSet, Refusal> {
         let mut free = ExtentSet::new();
-        let mut from = FIRST;
-        while from < self.behind() {
-            let end = (from..self.behind()).find(|cluster| used.has(*cluster)).unwrap_or(self.behind());
-            if end > from {
-                let len = bytes::product(u64::from(end - from), self.cluster)?;
-                let start = self.offset(from)?;
-                free.push(start..bytes::sum(start, len)?);
-                if free.count() > most {
-                    return Err(Refusal::Budget("free extents"));
-                }
+        let mut from = used.next(FIRST, false);
+        while self.has(from) {
+            let end = used.next(from, true).min(self.behind());
+            let len = bytes::product(u64::from(end - from), self.cluster)?;
+            let start = self.offset(from)?;
+            free.push(start..bytes::sum(start, len)?);
+            if free.count() > most {
+                return Err(Refusal::Budget("free extents"));
             }
-            from = end + 1;
+            from = used.next(end, false);
         }
         Ok(free)
     }
@@ -274,12 +329,43 @@ mod tests {
     }
 
     #[test]
-    fn clusters_that_do_not_exist_are_neither_had_nor_claimed() {
+    fn clusters_that_do_not_exist_are_never_claimed() {
         let mut bits = Bits::new(6).unwrap();
-        assert!(!bits.has(u32::MAX) && !bits.claim(u32::MAX));
+        assert!(!bits.claim(u32::MAX));
         let heap = Heap { start: 0, cluster: 1, count: 6 };
         assert!(heap.offset(1).is_err() && heap.offset(8).is_err() && heap.offset(7) == Ok(5));
         assert_eq!(Bits::new(u32::MAX).err(), Some(Refusal::Budget("clusters")));
+    }
+
+    #[test]
+    fn a_scan_sees_every_entry_that_is_not_zero() {
+        let mut image = vec![0_u8; 1 << 20];
+        // The first cluster, the last and first ones of two pieces, the last one of all.
+        let numbers = [2_u32, 65535, 65536, 200_000, 200_001];
+        for number in numbers {
+            image[number as usize * 4 + 100] = 9;
+        }
+        let session = Session::new(&image, Budget::for_image(1 << 20));
+        let mut table = Table::new(&session.view(), 100, 200_000, Width::ThirtyTwo);
+        let mut seen = Vec::new();
+        table
+            .scan(&[], |cluster, entry| {
+                seen.push((cluster, entry));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen, numbers.map(|number| (number, 9)));
+        assert!(numbers.iter().all(|number| table.entry(*number) == Ok(9)));
+        let mut twelve = Table::new(&session.view(), 99, 4000, Width::Twelve);
+        let mut seen = Vec::new();
+        twelve
+            .scan(&[], |cluster, entry| {
+                seen.push((cluster, entry));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen, [(6, 9)]);
+        assert_eq!(twelve.entry(6), Ok(9));
     }
 
     #[test]
@@ -302,6 +388,6 @@ mod tests {
         let mut wide = Table::new(&session.view(), 4, 49_000, Width::ThirtyTwo);
         assert_eq!(wide.entry(40_000), Ok(u32::from_le_bytes(std::array::from_fn(|i| image[160_004 + i]))));
         assert!(wide.entry(49_002).is_err());
-        assert!(wide.equals(4).unwrap() && !wide.equals(5).unwrap());
+        assert!(wide.scan(&[4], |_, _| Ok(())).is_ok() && wide.scan(&[5], |_, _| Ok(())).is_err());
     }
 }

@@ -6,7 +6,7 @@
 mod boot;
 mod walk;
 
-use crate::fs::clusters::{Bits, FIRST, Heap, Table, Width};
+use crate::fs::clusters::{Bits, Heap, Table, Width};
 use crate::fs::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::Refusal;
@@ -35,12 +35,7 @@ impl FreeMap for Fat {
         };
         let mut table = Table::new(region, *first, boot.heap.count, boot.width);
         check_flags(&boot, &mut table)?;
-        for other in others {
-            if !table.equals(*other)? {
-                return Err(Refusal::corrupt("the copies of the table differ"));
-            }
-        }
-        let links = Links::read(boot.width, boot.heap, table)?;
+        let links = Links::read(boot.width, boot.heap, table, others)?;
         let used = walk::check(region, &boot, links)?;
         let free = boot.heap.free(&used, region.budget().extents())?;
         let mut evidence = vec!["clean".to_owned()];
@@ -82,6 +77,21 @@ enum Link {
     Bad,
 }
 
+fn meaning(width: Width, heap: &Heap, raw: u32) -> Result<Link, Refusal> {
+    let (value, ones) = match width {
+        Width::Twelve => (raw, 0xfff),
+        Width::Sixteen => (raw, 0xffff),
+        Width::ThirtyTwo => (raw & 0x0fff_ffff, 0x0fff_ffff),
+    };
+    match value {
+        0 => Ok(Link::Free),
+        next if heap.has(next) => Ok(Link::Next(next)),
+        last if last >= ones - 7 => Ok(Link::Last),
+        bad if bad == ones - 8 => Ok(Link::Bad),
+        _ => Err(Refusal::corrupt(format!("{value:#x} is no link"))),
+    }
+}
+
 /// The table, after one look at all of it.
 struct Links<'a> {
     width: Width,
@@ -96,41 +106,22 @@ struct Links<'a> {
 impl<'a> Links<'a> {
     /// No two clusters may have the same successor. Then the clusters form chains and rings that never meet, and a chain
     /// that starts where nobody refers to ends in the end.
-    fn read(width: Width, heap: Heap, table: Table<'a>) -> Result<Links<'a>, Refusal> {
-        let (used, referred) = (Bits::new(heap.count)?, Bits::new(heap.count)?);
-        let mut links = Links { width, heap, table, used, referred };
-        for cluster in FIRST..heap.behind() {
-            let raw = links.table.entry(cluster)?;
-            let link = links.meaning(raw)?;
+    fn read(width: Width, heap: Heap, table: Table<'a>, copies: &[u64]) -> Result<Links<'a>, Refusal> {
+        let (mut used, mut referred) = (Bits::new(heap.count)?, Bits::new(heap.count)?);
+        table.scan(copies, |cluster, raw| {
             // FAT32 has four bits without a meaning. A free cluster with one of them is odd, so it is left alone.
-            if raw != 0 {
-                let _first = links.used.claim(cluster);
+            let _first = used.claim(cluster);
+            match meaning(width, &heap, raw)? {
+                Link::Next(next) if !referred.claim(next) => {
+                    Err(Refusal::corrupt(format!("cluster {next} is in two chains")))
+                }
+                _ => Ok(()),
             }
-            if let Link::Next(next) = link
-                && !links.referred.claim(next)
-            {
-                return Err(Refusal::corrupt(format!("cluster {next} is in two chains")));
-            }
-        }
-        if !links.referred.is_subset_of(&links.used) {
+        })?;
+        if !referred.is_subset_of(&used) {
             return Err(Refusal::corrupt("a chain runs into a free cluster"));
         }
-        Ok(links)
-    }
-
-    fn meaning(&self, raw: u32) -> Result<Link, Refusal> {
-        let (value, ones) = match self.width {
-            Width::Twelve => (raw, 0xfff),
-            Width::Sixteen => (raw, 0xffff),
-            Width::ThirtyTwo => (raw & 0x0fff_ffff, 0x0fff_ffff),
-        };
-        match value {
-            0 => Ok(Link::Free),
-            next if self.heap.has(next) => Ok(Link::Next(next)),
-            last if last >= ones - 7 => Ok(Link::Last),
-            bad if bad == ones - 8 => Ok(Link::Bad),
-            _ => Err(Refusal::corrupt(format!("{value:#x} is no link"))),
-        }
+        Ok(Links { width, heap, table, used, referred })
     }
 
     /// Begins a chain at a cluster that a directory entry names.
@@ -155,7 +146,7 @@ impl Chain {
     fn step(&mut self, links: &mut Links<'_>) -> Result<Option<u32>, Refusal> {
         let Some(cluster) = self.next else { return Ok(None) };
         let raw = links.table.entry(cluster)?;
-        self.next = match links.meaning(raw)? {
+        self.next = match meaning(links.width, &links.heap, raw)? {
             Link::Next(next) => Some(next),
             Link::Last => None,
             Link::Free => return Err(Refusal::corrupt(format!("a chain runs into the free cluster {cluster}"))),
