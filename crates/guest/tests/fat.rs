@@ -513,8 +513,10 @@ fn mutated_volumes_are_refused_or_right() {
         let others: Vec<Range<u64>> =
             read.filter(|piece| piece.end <= layout.tables.start || piece.start >= layout.tables.end).collect();
         let busy = layout.busy_table();
-        let (boot, directories) =
-            (vec![0..90], others.iter().filter(|piece| piece.start > 0).cloned().collect::<Vec<_>>());
+        let (boot, directories) = (
+            std::iter::once(0..90).collect::<Vec<_>>(),
+            others.iter().filter(|piece| piece.start > 0).cloned().collect::<Vec<_>>(),
+        );
         let mirror = |pages: &mut Pages| {
             let table = pages.read(busy.start, (busy.end - busy.start) as usize);
             pages.write(busy.start + layout.table_len, &table);

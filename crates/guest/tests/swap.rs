@@ -106,7 +106,7 @@ fn mutated_headers_are_refused_or_right() {
     }
     for (seed, page) in ["4096", "65536"].into_iter().enumerate() {
         let (_dir, path) = swap(4 * MIB, &["-p", page]);
-        let image = Pages::of(&open(&path), [0..KEPT]);
+        let image = Pages::of(&open(&path), std::iter::once(0..KEPT));
         let truth = ExtentSet::of(KEPT..4 * MIB);
         let bytes: u64 = page.parse().unwrap();
         let counts = assert_sound(&Swap, &image, &truth, &[1024..1600, bytes - 16..bytes], 5000, |_| ());
