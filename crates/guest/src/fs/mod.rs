@@ -1,7 +1,11 @@
 //! Filesystems: each parser proves bytes free or refuses.
 
 pub mod btrfs;
+mod clusters;
+pub mod exfat;
 pub mod ext;
+pub mod fat;
+pub mod swap;
 pub mod xfs;
 
 use crate::extents::ExtentSet;
@@ -46,4 +50,4 @@ pub struct Findings {
 }
 
 /// All parsers.
-pub const ALL: &[&dyn FreeMap] = &[&btrfs::Btrfs, &ext::Ext, &xfs::Xfs];
+pub const ALL: &[&dyn FreeMap] = &[&btrfs::Btrfs, &exfat::ExFat, &ext::Ext, &fat::Fat, &swap::Swap, &xfs::Xfs];

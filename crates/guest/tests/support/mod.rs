@@ -44,6 +44,11 @@ pub struct Pages {
 const PAGE: u64 = 4096;
 
 impl Pages {
+    /// Nothing but zeros, however large.
+    pub fn empty(size: u64) -> Pages {
+        Pages { size, pages: BTreeMap::new() }
+    }
+
     /// The pages that `ranges` of an image touch.
     pub fn of(image: &dyn ReadAt, ranges: impl IntoIterator<Item = Range<u64>>) -> Pages {
         let mut pages = BTreeMap::new();

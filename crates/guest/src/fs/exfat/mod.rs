@@ -1,0 +1,54 @@
+//! exFAT: free is what the allocation bitmap says is free, once the checksums, the flags and all directories agree.
+//!
+//! Format: Microsoft's "exFAT file system specification", revision 1.00.
+
+mod boot;
+mod sets;
+mod walk;
+
+use crate::fs::clusters::Heap;
+use crate::fs::{Findings, FreeMap, Options};
+use crate::image::View;
+use crate::refusal::Refusal;
+use boot::Boot;
+
+/// exFAT.
+#[derive(Debug)]
+pub struct ExFat;
+
+impl FreeMap for ExFat {
+    fn name(&self) -> &'static str {
+        "exfat"
+    }
+
+    fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
+        if region.size() < 512 {
+            return Ok(false);
+        }
+        boot::is_one(&region.read(0, 512)?)
+    }
+
+    fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
+        let boot = Boot::read(region)?;
+        let used = walk::check(region, &boot)?;
+        let free = boot.heap.free(&used, region.budget().extents())?;
+        let mut evidence = vec!["clean".to_owned(), "checksums right".to_owned()];
+        if let Some(percent) = boot.percent {
+            check_percent(percent, boot.heap, free.bytes())?;
+            evidence.push("the percentage in use agrees".to_owned());
+        }
+        evidence.push("every file is in the bitmap".to_owned());
+        Ok(Findings { free, dropped: 0, evidence })
+    }
+}
+
+/// Whether the percentage in the boot sector is that of the bitmap. Some round down, others to the nearest.
+fn check_percent(stored: u8, heap: Heap, free: u64) -> Result<(), Refusal> {
+    let total = u64::from(heap.count);
+    let used = total.saturating_sub(free / heap.cluster);
+    let down = used * 100 / total;
+    if u64::from(stored) != down && u64::from(stored) != down + 1 {
+        return Err(Refusal::corrupt(format!("{stored} % in use, but the bitmap says {down} %")));
+    }
+    Ok(())
+}

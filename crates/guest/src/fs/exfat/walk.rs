@@ -1,0 +1,237 @@
+//! The directories of an exFAT volume: every cluster of every file is in the bitmap, and in no other file.
+
+use super::boot::Boot;
+use super::sets::{Data, ENTRY, Found, Sets};
+use crate::fs::clusters::{Bits, FIRST, Heap, Pending, Table, Width};
+use crate::image::View;
+use crate::refusal::Refusal;
+
+/// How much of a directory or a bitmap is read at once, in bytes.
+const PIECE: u64 = 64 << 10;
+
+/// The longest up-case table: all 65536 letters, two bytes each, and twice that if it is not compressed at all.
+const LONGEST_UPCASE: u64 = 256 << 10;
+
+const FAT_MEDIA: u32 = 0xffff_fff8;
+const FAT_SECOND: u32 = 0xffff_ffff;
+const LAST: u32 = 0xffff_ffff;
+
+/// Follows everything from the root, and returns the clusters that are in use.
+pub(super) fn check(region: &View<'_>, boot: &Boot) -> Result<Bits, Refusal> {
+    let Some((active, others)) = boot.tables.split_first() else {
+        return Err(Refusal::corrupt("no table"));
+    };
+    let mut table = Table::new(region, *active, boot.heap.count, Width::ThirtyTwo);
+    if table.entry(0)? != FAT_MEDIA || table.entry(1)? != FAT_SECOND {
+        return Err(Refusal::corrupt("the first entries of the table"));
+    }
+    if !others.is_empty() {
+        // Linux reads the first table whatever is said to be active.
+        table.scan(others, |_, _| Ok(()))?;
+    }
+    let seen = Bits::new(boot.heap.count)?;
+    let mut walk = Walk { region, heap: boot.heap, table, seen };
+    let used = walk.bitmaps(boot)?;
+    walk.everything(boot)?;
+    if !walk.seen.is_subset_of(&used) {
+        return Err(Refusal::corrupt("a file in clusters that the bitmap says are free"));
+    }
+    Ok(used)
+}
+
+struct Walk<'a, 'v> {
+    region: &'a View<'v>,
+    heap: Heap,
+    table: Table<'v>,
+    /// The clusters that were met.
+    seen: Bits,
+}
+
+/// A walk along the clusters of a file.
+struct Chain {
+    next: Option<u32>,
+    /// How many are to come; `None` where the table alone tells.
+    left: Option<u64>,
+    contiguous: bool,
+}
+
+/// A file that is read from its first cluster to its last, by pieces.
+struct Reading {
+    chain: Chain,
+    at: u64,
+    left: u64,
+}
+
+impl Reading {
+    fn new(chain: Chain) -> Reading {
+        Reading { chain, at: 0, left: 0 }
+    }
+}
+
+impl Walk<'_, '_> {
+    /// A walk along `data`, whose length in clusters must be right.
+    fn chain(&self, data: Data) -> Result<Chain, Refusal> {
+        let needed = self.heap.needed(data.len);
+        if needed > u64::from(self.heap.count) {
+            return Err(Refusal::corrupt("a file longer than the volume"));
+        }
+        if (needed == 0) != (data.first == 0) {
+            return Err(Refusal::corrupt("an empty file with clusters, or the reverse"));
+        }
+        let next = (needed > 0).then_some(data.first);
+        Ok(Chain { next, left: Some(needed), contiguous: data.contiguous })
+    }
+
+    /// The next cluster of a chain, which nobody may have met before.
+    fn step(&mut self, chain: &mut Chain) -> Result<Option<u32>, Refusal> {
+        let Some(cluster) = chain.next else {
+            return if chain.left.unwrap_or(0) == 0 { Ok(None) } else { Err(Refusal::corrupt("a chain is too short")) };
+        };
+        if !self.heap.has(cluster) {
+            return Err(Refusal::corrupt(format!("{cluster:#x} is no cluster")));
+        }
+        if !self.seen.claim(cluster) {
+            return Err(Refusal::corrupt(format!("cluster {cluster} is in two files")));
+        }
+        if let Some(left) = &mut chain.left {
+            *left = left.checked_sub(1).ok_or_else(|| Refusal::corrupt("a chain is longer than its file"))?;
+        }
+        chain.next = if chain.contiguous {
+            chain.left.filter(|left| *left > 0).map(|_| cluster + 1)
+        } else {
+            Some(self.table.entry(cluster)?).filter(|next| *next != LAST)
+        };
+        Ok(Some(cluster))
+    }
+
+    /// Follows a file to its end.
+    fn file(&mut self, data: Data) -> Result<(), Refusal> {
+        let mut chain = self.chain(data)?;
+        while self.step(&mut chain)?.is_some() {}
+        Ok(())
+    }
+
+    /// The next piece of a file that is read.
+    fn piece(&mut self, file: &mut Reading) -> Result<Option<Vec<u8>>, Refusal> {
+        if file.left == 0 {
+            let Some(cluster) = self.step(&mut file.chain)? else { return Ok(None) };
+            self.region.budget().take_node()?;
+            (file.at, file.left) = (self.heap.offset(cluster)?, self.heap.cluster);
+        }
+        let len = file.left.min(PIECE);
+        let bytes = self.region.read(file.at, len as usize)?;
+        (file.at, file.left) = (file.at + len, file.left - len);
+        Ok(Some(bytes))
+    }
+
+    fn root(boot: &Boot) -> Reading {
+        Reading::new(Chain { next: Some(boot.root), left: None, contiguous: false })
+    }
+
+    /// Finds the allocation bitmaps and reads them: a cluster is used if one of them says so. Only the root directory
+    /// knows where they are, so that is read twice.
+    fn bitmaps(&mut self, boot: &Boot) -> Result<Bits, Refusal> {
+        let mut found: [Option<Data>; 2] = [None, None];
+        let mut sets = Sets::default();
+        let mut root = Walk::root(boot);
+        while let Some(bytes) = self.piece(&mut root)? {
+            for entry in bytes.chunks_exact(ENTRY) {
+                if let Some(Found::Bitmap { second, data }) = sets.add(entry)?
+                    && found[usize::from(second)].replace(data).is_some()
+                {
+                    return Err(Refusal::corrupt("an allocation bitmap that is there twice"));
+                }
+            }
+        }
+        // The second look shall meet the same clusters.
+        self.seen = Bits::new(self.heap.count)?;
+        let two = boot.tables.len() == 2;
+        if found[0].is_none() || found[1].is_some() != two {
+            return Err(Refusal::corrupt("not one allocation bitmap for each table"));
+        }
+        let mut used = Bits::new(self.heap.count)?;
+        for data in found.into_iter().flatten() {
+            self.bitmap(data, &mut used)?;
+        }
+        Ok(used)
+    }
+
+    fn bitmap(&mut self, data: Data, used: &mut Bits) -> Result<(), Refusal> {
+        if data.len != u64::from(self.heap.count).div_ceil(8) {
+            return Err(Refusal::corrupt("the length of the allocation bitmap"));
+        }
+        // Windows follows the table, Linux reads on: only what is the same to both is certain.
+        let mut chain = self.chain(data)?;
+        let mut expected = data.first;
+        while let Some(cluster) = self.step(&mut chain)? {
+            if cluster != expected {
+                return Err(Refusal::unsupported("an allocation bitmap in pieces"));
+            }
+            expected += 1;
+        }
+        let start = self.heap.offset(data.first)?;
+        let mut cluster = FIRST;
+        for at in (0..data.len).step_by(PIECE as usize) {
+            for byte in self.region.read(start + at, (data.len - at).min(PIECE) as usize)? {
+                for bit in 0..8 {
+                    if byte >> bit & 1 != 0 && self.heap.has(cluster) {
+                        let _also_by_the_other = used.claim(cluster);
+                    }
+                    cluster += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All directories, all files, and the up-case table. The bitmaps have been met already.
+    fn everything(&mut self, boot: &Boot) -> Result<(), Refusal> {
+        let mut pending: Pending<Option<Data>> = Pending::root(None);
+        let mut upcase = 0_u32;
+        while let Some((directory, depth)) = pending.take() {
+            self.region.budget().take_node()?;
+            let mut reading = match directory {
+                None => Walk::root(boot),
+                Some(data) if data.len.is_multiple_of(self.heap.cluster) => Reading::new(self.chain(data)?),
+                Some(_) => return Err(Refusal::corrupt("a directory that ends inside a cluster")),
+            };
+            let mut sets = Sets::default();
+            while let Some(bytes) = self.piece(&mut reading)? {
+                for entry in bytes.chunks_exact(ENTRY) {
+                    match sets.add(entry)? {
+                        None => {}
+                        Some(Found::File { directory, data, vendor }) => {
+                            vendor.into_iter().try_for_each(|data| self.file(data))?;
+                            if directory { pending.add(Some(data), depth)? } else { self.file(data)? }
+                        }
+                        Some(_) if depth > 0 => {
+                            return Err(Refusal::corrupt("a system entry outside the root directory"));
+                        }
+                        Some(Found::Bitmap { .. }) => {}
+                        Some(Found::Upcase { checksum, data }) => {
+                            upcase += 1;
+                            self.upcase(checksum, data)?;
+                        }
+                    }
+                }
+            }
+            sets.finish()?;
+        }
+        if upcase == 1 { Ok(()) } else { Err(Refusal::corrupt("not exactly one up-case table")) }
+    }
+
+    fn upcase(&mut self, expected: u32, data: Data) -> Result<(), Refusal> {
+        if data.len > LONGEST_UPCASE {
+            return Err(Refusal::corrupt("the length of the up-case table"));
+        }
+        let mut reading = Reading::new(self.chain(data)?);
+        let (mut left, mut checksum) = (data.len as usize, 0_u32);
+        while let Some(bytes) = self.piece(&mut reading)? {
+            for byte in bytes.iter().take(left) {
+                checksum = checksum.rotate_right(1).wrapping_add(u32::from(*byte));
+            }
+            left = left.saturating_sub(bytes.len());
+        }
+        if checksum == expected { Ok(()) } else { Err(Refusal::corrupt("the checksum of the up-case table")) }
+    }
+}
