@@ -19,6 +19,7 @@ const PACKAGES: &[Package] = &[
     package("e2fsprogs", "mkfs.ext4", "ext4 in loop images; chattr and lsattr for inode flags"),
     package("xfsprogs", "mkfs.xfs", "XFS in loop images, with and without reflink; xfs_io for extents"),
     package("btrfs-progs", "mkfs.btrfs", "btrfs in loop images"),
+    package("ntfs-3g", "mkfs.ntfs", "NTFS in images, mounted in user space"),
     package("mount", "losetup", "loop devices and mounting"),
     package("util-linux", "unshare", "private mount namespaces; prlimit, setpriv"),
     package("acl", "setfacl", "ACLs to keep, and getfacl to compare them"),

@@ -1,5 +1,7 @@
 //! Filesystems: each parser proves bytes free or refuses.
 
+pub mod ntfs;
+
 use crate::extents::ExtentSet;
 use crate::image::View;
 use crate::refusal::Refusal;
@@ -42,4 +44,4 @@ pub struct Findings {
 }
 
 /// All parsers.
-pub const ALL: &[&dyn FreeMap] = &[];
+pub const ALL: &[&dyn FreeMap] = &[&ntfs::Ntfs];

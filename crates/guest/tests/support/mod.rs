@@ -144,7 +144,10 @@ pub fn assert_sound(
             Err(_) => counts.refused += 1,
             Ok(found) => {
                 let wrong = found.free.without(truly_free);
-                assert!(wrong.is_empty(), "round {round}, changed (offset, old, new) {changes:?}: {wrong:?} is not free");
+                assert!(
+                    wrong.is_empty(),
+                    "round {round}, changed (offset, old, new) {changes:?}: {wrong:?} is not free"
+                );
                 counts.accepted += 1;
             }
         }
