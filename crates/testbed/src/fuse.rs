@@ -48,14 +48,6 @@ impl Bed {
     /// # Panics
     /// If it cannot be mounted: what a test builds must be mountable.
     pub fn mount_fuse(&self, program: &str, image: &Path, options: &[&str]) -> FuseMount {
-        self.try_mount_fuse(program, image, options).unwrap_or_else(|| panic!("{program} cannot mount an image"))
-    }
-
-    /// Does the same; `None` if the program refuses.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    pub fn try_mount_fuse(&self, program: &str, image: &Path, options: &[&str]) -> Option<FuseMount> {
         let at = crate::temp_dir_in(self.path()).keep();
         // The program closes its standard streams, but knows nothing of a fourth one.
         let mut shell = Command::new("sh");
@@ -64,6 +56,7 @@ impl Bed {
         let mut child = shell.stdout(Stdio::piped()).spawn().expect("cannot start a shell");
         let alive = child.stdout.take();
         let done = child.wait().expect("cannot wait for a shell");
-        done.success().then_some(FuseMount { path: at, alive })
+        assert!(done.success(), "{program} cannot mount an image");
+        FuseMount { path: at, alive }
     }
 }
