@@ -10,6 +10,9 @@ use crate::refusal::Refusal;
 /// Bytes of the bitmap that are read at once.
 const PIECE: u64 = 1 << 20;
 
+/// What the clusters of the files and the free extents may take together, in bytes.
+const MEMORY: usize = 56 << 20;
+
 /// The record of the bitmap.
 const BITMAP_FILE: u64 = 6;
 
@@ -32,7 +35,9 @@ pub(super) fn free(volume: &Volume<'_, '_>, files: &ClusterSet) -> Result<Free, 
     if bitmap.sizes.data < len {
         return Err(Refusal::corrupt("$Bitmap is too short"));
     }
-    let mut found = Runs { geometry, most: volume.region.budget().extents(), free: ExtentSet::new() };
+    // Extents have 16 bytes, and twice that while their vector grows.
+    let most = volume.region.budget().extents().min(MEMORY.saturating_sub(files.memory()) / 32);
+    let mut found = Runs { geometry, most, free: ExtentSet::new() };
     let mut lost = 0;
     let mut at = 0;
     while at < len {

@@ -9,6 +9,7 @@ mod bitmap;
 mod boot;
 mod clean;
 mod clusters;
+mod index;
 mod pagefile;
 mod record;
 mod runs;

@@ -1,5 +1,6 @@
 //! Page files, whose contents the user may do without.
 
+use super::index;
 use super::record::{Body, FILE_NAME, Record, Reference};
 use super::volume::Volume;
 use super::walk::{FileName, ROOT, Special};
@@ -60,6 +61,12 @@ fn is_page_file(volume: &Volume<'_, '_>, number: u64) -> Result<bool, Refusal> {
     Ok(names > 0 && names == record.links && in_index(volume, record.this)?)
 }
 
-fn in_index(_volume: &Volume<'_, '_>, _file: Reference) -> Result<bool, Refusal> {
-    Ok(true)
+/// Whether the root directory leads to the file by such a name.
+fn in_index(volume: &Volume<'_, '_>, file: Reference) -> Result<bool, Refusal> {
+    let mut found = false;
+    index::each_entry(volume, ROOT, |entry, name| {
+        found |= entry == file && Special::of(name.name) == Some(Special::PageFile);
+        Ok(())
+    })?;
+    Ok(found)
 }

@@ -6,7 +6,7 @@ use crate::image::View;
 use crate::refusal::Refusal;
 
 /// A value that is held in memory while others are read through it may have so many runs (24 bytes each).
-const MOST_RUNS: usize = 1 << 19;
+const MOST_RUNS: usize = 1 << 17;
 
 /// The flags of a value that is stored in another form than it is read, or not everywhere.
 const TRANSFORMED: u16 = 0xc0ff;
