@@ -20,7 +20,7 @@ const NO_CLIENT: u16 = 0xffff;
 const IS_CLEAN: u16 = 2;
 
 /// So much of an empty log is looked at.
-const HEAD_OF_EMPTY_LOG: u64 = 4 << 20;
+const HEAD_OF_EMPTY_LOG: u64 = 1 << 20;
 
 const PAGE: u64 = 4096;
 
@@ -110,7 +110,7 @@ impl Restart {
         let area = usize::from(le16(&bytes, 24)?);
         let end_of_fixups = usize::from(le16(&bytes, 4)?) + 2 * usize::from(le16(&bytes, 6)?);
         // The area has 48 bytes, and no sector may end in it, or its fields would be part of the check.
-        if area % 8 != 0 || area < end_of_fixups || area + 48 > 510 {
+        if !area.is_multiple_of(8) || area < end_of_fixups || area + 48 > 510 {
             return Err(wrong("has no restart area"));
         }
         let (clients, in_use, flags) = (le16(&bytes, area + 8)?, le16(&bytes, area + 12)?, le16(&bytes, area + 14)?);

@@ -16,7 +16,7 @@ const FULL: u32 = 1;
 pub(super) struct ClusterSet {
     /// For each 4096 clusters: none, all, or two more than the number of a leaf.
     pages: Vec<u32>,
-    // Boxed, since a vector of leaves would need twice the memory while it grows.
+    #[expect(clippy::vec_box, reason = "a vector of leaves would need twice the memory while it grows")]
     leaves: Vec<Box<Leaf>>,
     spare: Vec<u32>,
     clusters: u64,

@@ -57,7 +57,7 @@ fn each_of_node(
         if le16(node, at + 12)? & LAST != 0 {
             return Ok(());
         }
-        if len < 16 + key || len % 8 != 0 {
+        if len < 16 + key || !len.is_multiple_of(8) {
             return Err(Refusal::corrupt("an entry of a directory has a wrong length"));
         }
         visit(Reference::of(le64(node, at)?), FileName::parse(slice(node, at + 16, key)?)?)?;

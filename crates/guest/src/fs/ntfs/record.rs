@@ -44,7 +44,12 @@ pub(super) fn mend(bytes: &mut [u8]) -> Result<(), Refusal> {
     let torn = || Refusal::corrupt("a structure of several sectors is torn");
     let (at, count) = (usize::from(le16(bytes, 4)?), usize::from(le16(bytes, 6)?));
     let blocks = bytes.len() / STRIDE;
-    if bytes.len() % STRIDE != 0 || count != blocks + 1 || at % 2 != 0 || at < 8 || at + 2 * count > STRIDE - 2 {
+    if !bytes.len().is_multiple_of(STRIDE)
+        || count != blocks + 1
+        || !at.is_multiple_of(2)
+        || at < 8
+        || at + 2 * count > STRIDE - 2
+    {
         return Err(Refusal::corrupt("the update sequence of a structure is not where it can be"));
     }
     let number = le16(bytes, at)?;
@@ -82,7 +87,11 @@ impl<'a> Record<'a> {
             return Err(wrong("is not in use"));
         }
         let (first, used, allocated) = (le16(bytes, 20)?, le32(bytes, 24)? as usize, le32(bytes, 28)? as usize);
-        if allocated != bytes.len() || used > allocated || usize::from(first) + 8 > used || first % 8 != 0 || first < 42
+        if allocated != bytes.len()
+            || used > allocated
+            || usize::from(first) + 8 > used
+            || !first.is_multiple_of(8)
+            || first < 42
         {
             return Err(wrong("has wrong sizes"));
         }
@@ -114,7 +123,7 @@ impl<'a> Record<'a> {
             }
             // The shortest has 24 bytes, so this loop ends.
             let len = le32(self.bytes, at + 4)? as usize;
-            if len < 24 || len % 8 != 0 {
+            if len < 24 || !len.is_multiple_of(8) {
                 return Err(Refusal::corrupt(format!(
                     "an attribute of record {} has a wrong length",
                     self.this.number

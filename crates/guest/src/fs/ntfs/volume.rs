@@ -37,7 +37,7 @@ pub(super) fn entries(list: &[u8]) -> Result<Vec<Entry<'_>>, Refusal> {
     let mut rest = list;
     while !rest.is_empty() {
         let len = usize::from(le16(rest, 4)?);
-        if len < 26 || len % 8 != 0 {
+        if len < 26 || !len.is_multiple_of(8) {
             return Err(Refusal::corrupt("an entry in a list of attributes has a wrong length"));
         }
         let entry = slice(rest, 0, len)?;
