@@ -526,7 +526,7 @@ fn fuzz(image: &Path, rounds: u64) {
     let step = read.len().div_ceil(40);
     let places: Vec<_> = [3..90, 3..90, 510..512, place_of_bitmap(&pages), place_of_bitmap(&pages)]
         .into_iter()
-        .chain([table..table + 60 * 1024])
+        .chain(std::iter::once(table..table + 60 * 1024))
         .chain(decisive.iter().cloned().chain(decisive.iter().cloned()))
         .chain(read.step_by(step))
         .collect();
@@ -602,6 +602,9 @@ impl ReadAt for Longer {
     }
 }
 
+/// Where, and what to write there.
+type Patch<'a> = (u64, &'a [u8]);
+
 #[test]
 fn forged_headers_are_refused() {
     if !tools() {
@@ -618,7 +621,7 @@ fn forged_headers_are_refused() {
     };
     let huge = (1_u64 << 60).to_le_bytes();
     let most = (i64::MAX as u64).to_le_bytes();
-    let forged: Vec<(&str, Vec<(u64, &[u8])>)> = vec![
+    let forged: Vec<(&str, Vec<Patch<'_>>)> = vec![
         ("sectors", vec![(40, &huge)]),
         ("all sectors there are", vec![(40, &[0xff; 8])]),
         ("no sectors", vec![(40, &[0; 8])]),
