@@ -29,6 +29,7 @@ const PACKAGES: &[Package] = &[
     package("mtools", "mcopy", "files in FAT images, without a kernel driver"),
     package("exfatprogs", "mkfs.exfat", "exFAT images; fsck.exfat and dump.exfat to check them"),
     package("exfat-fuse", "mount.exfat-fuse", "files in exFAT images, without a kernel driver"),
+    package("ntfs-3g", "mkfs.ntfs", "NTFS in images, mounted in user space"),
     package("mount", "losetup", "loop devices and mounting"),
     package("util-linux", "unshare", "private mount namespaces; prlimit, setpriv"),
     package("acl", "setfacl", "ACLs to keep, and getfacl to compare them"),

@@ -16,6 +16,7 @@
 
 mod bed;
 mod files;
+mod fuse;
 pub mod guest;
 mod skip;
 
@@ -24,6 +25,7 @@ pub use files::{
     allocated, assert_same_contents, create_painted, data_extents, first_difference, paint, painted, painted_at,
     sparse_file,
 };
+pub use fuse::FuseMount;
 pub use skip::skip;
 pub use tempfile::TempDir;
 

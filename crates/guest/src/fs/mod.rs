@@ -5,6 +5,7 @@ mod clusters;
 pub mod exfat;
 pub mod ext;
 pub mod fat;
+pub mod ntfs;
 pub mod swap;
 pub mod xfs;
 
@@ -50,4 +51,5 @@ pub struct Findings {
 }
 
 /// All parsers.
-pub const ALL: &[&dyn FreeMap] = &[&btrfs::Btrfs, &exfat::ExFat, &ext::Ext, &fat::Fat, &swap::Swap, &xfs::Xfs];
+pub const ALL: &[&dyn FreeMap] =
+    &[&btrfs::Btrfs, &exfat::ExFat, &ext::Ext, &fat::Fat, &ntfs::Ntfs, &swap::Swap, &xfs::Xfs];

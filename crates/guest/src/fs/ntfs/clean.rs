@@ -1,0 +1,146 @@
+//! The proof that nobody has anything in mind that the tables do not show: the volume's flags, the log, hibernation.
+
+use super::record::{Body, Record, VOLUME_INFORMATION, mend};
+use super::runs::Stream;
+use super::volume::Volume;
+use crate::bytes::{array, le16, le32, le64, slice, u8_at};
+use crate::refusal::Refusal;
+
+const VOLUME: u64 = 3;
+const LOG: u64 = 2;
+
+/// Set on many volumes of newer systems while all is well; its meaning is not published. All the others mean that
+/// something is to be done, or was done by chkdsk.
+const HARMLESS: u16 = 0x0080;
+
+/// No client of the log, in a field for its number.
+const NO_CLIENT: u16 = 0xffff;
+
+/// The volume was unmounted in order, though the log still has its client.
+const IS_CLEAN: u16 = 2;
+
+/// So much of an empty log is looked at.
+const HEAD_OF_EMPTY_LOG: u64 = 1 << 20;
+
+const PAGE: u64 = 4096;
+
+/// Refuses a volume that says itself that it wants to be checked.
+pub(super) fn check_flags(volume: &Volume<'_, '_>) -> Result<(), Refusal> {
+    let bytes = volume.record(VOLUME)?;
+    let attributes = Record::parse(&bytes, VOLUME)?.attributes()?;
+    let mut found = attributes.iter().filter(|attribute| attribute.kind == VOLUME_INFORMATION);
+    let (Some(Body::Resident(value)), None) = (found.next().map(|attribute| attribute.body), found.next()) else {
+        return Err(Refusal::corrupt("$Volume has no state"));
+    };
+    let version = (u8_at(value, 8)?, u8_at(value, 9)?);
+    if version != (3, 0) && version != (3, 1) {
+        return Err(Refusal::unsupported(format!("NTFS version {}.{}", version.0, version.1)));
+    }
+    match le16(value, 10)? & !HARMLESS {
+        0 => Ok(()),
+        flags if flags & 1 != 0 => Err(Refusal::dirty("the volume is marked as dirty")),
+        flags => Err(Refusal::dirty(format!("the volume has the flags {flags:#06x}"))),
+    }
+}
+
+/// Refuses a volume whose log has something to replay. Says what state the log is in.
+///
+/// The log begins with two restart pages, of which the newer counts. In order is an empty log (all ones), one that has
+/// no client, and one that has, but says that the volume was unmounted.
+pub(super) fn check_log(volume: &Volume<'_, '_>) -> Result<&'static str, Refusal> {
+    let log = volume.contents(LOG, "$LogFile")?;
+    log.require_plain(&volume.geometry, "$LogFile")?;
+    if log.sizes.data < 2 * PAGE {
+        return Err(Refusal::corrupt("$LogFile is too short"));
+    }
+    let signature: [u8; 4] = array(&volume.read(&log, 0, 4)?, 0)?;
+    if signature == [0xff; 4] {
+        return check_empty(volume, &log);
+    }
+    let first = Restart::read(volume, &log, 0)?;
+    let second = Restart::read(volume, &log, first.page_size)?;
+    if second.page_size != first.page_size {
+        return Err(Refusal::corrupt("the restart pages of $LogFile contradict each other"));
+    }
+    let decides_first = first.lsn >= second.lsn;
+    let decides_second = second.lsn >= first.lsn;
+    if (decides_first && !first.clean) || (decides_second && !second.clean) {
+        return Err(Refusal::dirty("$LogFile is in use"));
+    }
+    Ok("log closed")
+}
+
+fn check_empty(volume: &Volume<'_, '_>, log: &Stream) -> Result<&'static str, Refusal> {
+    let head = log.sizes.data.min(HEAD_OF_EMPTY_LOG);
+    let bytes = volume.read(log, 0, head as usize)?;
+    match bytes.iter().all(|byte| *byte == 0xff) {
+        true => Ok("log empty"),
+        false => Err(Refusal::dirty("$LogFile is neither empty nor in order")),
+    }
+}
+
+/// What a restart page says.
+struct Restart {
+    lsn: u64,
+    clean: bool,
+    page_size: u64,
+}
+
+impl Restart {
+    fn read(volume: &Volume<'_, '_>, log: &Stream, at: u64) -> Result<Restart, Refusal> {
+        let wrong = |what: &str| Refusal::dirty(format!("a restart page of $LogFile {what}"));
+        let mut bytes = volume.read(log, at, PAGE as usize)?;
+        // Also "CHKD", which chkdsk leaves behind: the next mount would tell.
+        if slice(&bytes, 0, 4)? != b"RSTR" {
+            return Err(wrong("is none"));
+        }
+        let (page_size, log_page) = (u64::from(le32(&bytes, 16)?), le32(&bytes, 20)?);
+        if !(PAGE..=(64 << 10)).contains(&page_size) || !page_size.is_power_of_two() || !log_page.is_power_of_two() {
+            return Err(wrong("has a wrong size"));
+        }
+        if page_size > PAGE {
+            bytes = volume.read(log, at, page_size as usize)?;
+        }
+        mend(&mut bytes).map_err(|_| wrong("is torn"))?;
+        // Version 2 is what Windows leaves when it only pretends to shut down (Fast Startup).
+        let version = (le16(&bytes, 28)?, le16(&bytes, 26)?);
+        if version.0 != 1 || version.1 > 1 {
+            return Err(wrong(&format!("has version {}.{}", version.0, version.1)));
+        }
+        let area = usize::from(le16(&bytes, 24)?);
+        let end_of_fixups = usize::from(le16(&bytes, 4)?) + 2 * usize::from(le16(&bytes, 6)?);
+        // The area has 48 bytes, and no sector may end in it, or its fields would be part of the check.
+        if !area.is_multiple_of(8) || area < end_of_fixups || area + 48 > 510 {
+            return Err(wrong("has no restart area"));
+        }
+        let (clients, in_use, flags) = (le16(&bytes, area + 8)?, le16(&bytes, area + 12)?, le16(&bytes, area + 14)?);
+        if clients != 1 || (in_use != NO_CLIENT && in_use >= clients) || le64(&bytes, area + 24)? > log.sizes.data {
+            return Err(wrong("contradicts itself"));
+        }
+        let clean = in_use == NO_CLIENT || flags & IS_CLEAN != 0;
+        Ok(Restart { lsn: le64(&bytes, area)?, clean, page_size })
+    }
+}
+
+/// Refuses a volume with the memory of a system that sleeps, in the file of record `number`.
+///
+/// A short file is the mark of a volume that such a system uses besides its own. What begins with zeros was never
+/// used, or was discarded, and "WAKE" stands where the system has come back.
+pub(super) fn check_hibernation(volume: &Volume<'_, '_>, number: u64) -> Result<(), Refusal> {
+    let contents = volume.contents(number, "hiberfil.sys")?;
+    if !contents.is_readable() {
+        return Err(Refusal::dirty("hiberfil.sys is compressed or encrypted"));
+    }
+    if contents.sizes.data < PAGE {
+        return Err(Refusal::dirty("hiberfil.sys is short, as where another volume's system sleeps"));
+    }
+    let head = volume.read(&contents, 0, PAGE as usize)?;
+    let signature = slice(&head, 0, 4)?;
+    if head.iter().all(|byte| *byte == 0) || signature.eq_ignore_ascii_case(b"WAKE") {
+        return Ok(());
+    }
+    match signature.eq_ignore_ascii_case(b"HIBR") {
+        true => Err(Refusal::dirty("the system is hibernated")),
+        false => Err(Refusal::dirty("hiberfil.sys begins with something unknown")),
+    }
+}

@@ -1,0 +1,62 @@
+//! Image files mounted by a program in user space, for filesystems that the kernel may not know.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+
+use crate::Bed;
+use crate::guest::run;
+
+/// A filesystem of an image, mounted by a FUSE program until this is dropped or [`FuseMount::unmount`] is called.
+pub struct FuseMount {
+    path: PathBuf,
+    /// The other end is held by the program, and by nobody else.
+    alive: Option<ChildStdout>,
+}
+
+impl FuseMount {
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unmounts it and waits until the program has ended, so that everything is in the image.
+    ///
+    /// # Panics
+    /// If it cannot be unmounted.
+    pub fn unmount(mut self) {
+        run(Command::new("umount").arg(&self.path));
+        let mut alive = self.alive.take().expect("it is there until now");
+        // Nothing comes, until the last descriptor of the pipe is closed.
+        alive.read_to_end(&mut Vec::new()).expect("cannot wait for the program");
+    }
+}
+
+impl Drop for FuseMount {
+    fn drop(&mut self) {
+        if self.alive.is_some() {
+            // Best effort, after a failure of the test: the end of its namespace would do the same.
+            Command::new("umount").arg("-l").arg(&self.path).status().map(drop).unwrap_or_default();
+        }
+    }
+}
+
+impl Bed {
+    /// Mounts an image file by `program IMAGE DIRECTORY -o OPTIONS`, which goes to the background by itself
+    /// ("ntfs-3g").
+    ///
+    /// # Panics
+    /// If it cannot be mounted: what a test builds must be mountable.
+    pub fn mount_fuse(&self, program: &str, image: &Path, options: &[&str]) -> FuseMount {
+        let at = crate::temp_dir_in(self.path()).keep();
+        // The program closes its standard streams, but knows nothing of a fourth one.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"exec "$0" "$1" "$2" -o "$3" 3>&1 >/dev/null </dev/null"#, program]);
+        shell.arg(image).arg(&at).arg([&["rw"], options].concat().join(","));
+        let mut child = shell.stdout(Stdio::piped()).spawn().expect("cannot start a shell");
+        let alive = child.stdout.take();
+        let done = child.wait().expect("cannot wait for a shell");
+        assert!(done.success(), "{program} cannot mount an image");
+        FuseMount { path: at, alive }
+    }
+}
