@@ -13,6 +13,7 @@
 
 pub mod budget;
 pub mod bytes;
+pub mod container;
 pub mod extents;
 pub mod fs;
 pub mod image;
