@@ -64,6 +64,9 @@ impl Piece {
     }
 }
 
+/// Bytes of the files, by the index of the file.
+pub(super) type Ranges = Vec<(usize, Range<u64>)>;
+
 /// A format's view of its disk.
 pub(super) trait Layout: Send + Sync {
     /// The name of the format.
@@ -91,7 +94,7 @@ pub(super) trait Layout: Send + Sync {
     ///
     /// # Errors
     /// As reading.
-    fn besides(&self, reader: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal>;
+    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal>;
 
     /// Whether each of these bytes of the first file is used exactly once, as far as the format counts.
     ///
@@ -184,12 +187,12 @@ fn of_file(ranges: &[(usize, Range<u64>)], file: usize) -> ExtentSet {
 /// What a walk over all pieces finds in the files.
 struct Found {
     /// Bytes that hold data.
-    runs: Vec<(usize, Range<u64>)>,
+    runs: Ranges,
     /// Bytes that hold something else: tables, compressed data, what only the format knows.
-    kept: Vec<(usize, Range<u64>)>,
+    kept: Ranges,
     /// What was asked for and is there: in the disk, and in the files.
     held: ExtentSet,
-    freed: Vec<(usize, Range<u64>)>,
+    freed: Ranges,
 }
 
 impl Found {

@@ -1,8 +1,6 @@
 //! Disks that lie in a file byte by byte: a raw image, and a VHD of fixed size, which has a footer behind the disk.
 
-use std::ops::Range;
-
-use super::disk::{Layout, Piece, Place};
+use super::disk::{Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use crate::refusal::Refusal;
 
@@ -35,7 +33,7 @@ impl Layout for Plain {
         Ok(Piece { len: self.size.saturating_sub(at), place: Place::Stored { file: 0, offset: at } })
     }
 
-    fn besides(&self, _: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal> {
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
         Ok(Some(Vec::new()))
     }
 }

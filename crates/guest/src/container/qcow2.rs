@@ -2,9 +2,7 @@
 //!
 //! Format: QEMU, docs/interop/qcow2; fields are big-endian.
 
-use std::ops::Range;
-
-use super::disk::{LARGEST_UNIT, Layout, Piece, Place};
+use super::disk::{LARGEST_UNIT, Layout, Piece, Place, Ranges};
 use super::tables::{LARGEST_TABLE, Reader, Tables, any_twice};
 use super::unpack::{inflate, unzstd};
 use crate::budget::LARGEST_PIECE;
@@ -307,7 +305,7 @@ impl Layout for Qcow2 {
     }
 
     /// The counts themselves.
-    fn besides(&self, reader: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal> {
+    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal> {
         if !self.plain {
             return Ok(None);
         }

@@ -2,9 +2,7 @@
 //!
 //! Format: as VirtualBox writes it since version 1.1 of the format (2004); fields are little-endian.
 
-use std::ops::Range;
-
-use super::disk::{Layout, Piece, Place};
+use super::disk::{Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use crate::bytes::{le32, le64, product, slice, sum};
 use crate::refusal::Refusal;
@@ -94,7 +92,7 @@ impl Layout for Vdi {
         join(at, upto, self.block, |number| self.block(tables, number))
     }
 
-    fn besides(&self, _: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal> {
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
         Ok(Some(Vec::new()))
     }
 }

@@ -2,9 +2,7 @@
 //!
 //! Format: Microsoft, Virtual Hard Disk Image Format Specification, version 1.0; fields are big-endian.
 
-use std::ops::Range;
-
-use super::disk::{Layout, Piece, Place};
+use super::disk::{Layout, Piece, Place, Ranges};
 use super::plain::Plain;
 use super::tables::{Reader, Tables};
 use super::vdi::join;
@@ -126,7 +124,7 @@ impl Layout for Dynamic {
         })
     }
 
-    fn besides(&self, _: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal> {
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
         let mut bitmaps = Vec::new();
         for number in 0..self.size.div_ceil(self.block) {
             bitmaps.extend(self.entry(number)?.map(|at| (0, at..at + self.bitmap)));

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::disk::{Layout, Piece, Place};
+use super::disk::{Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
 use crate::bytes::{array, le16, le32, le64, product, slice, sum};
@@ -270,7 +270,7 @@ impl Layout for Vhdx {
         join(at, upto, self.block, |number| self.place(tables, number))
     }
 
-    fn besides(&self, _: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal> {
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
         Ok(Some(self.besides.iter().map(|range| (0, range.clone())).collect()))
     }
 }

@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::disk::{Disk, Layout, Piece, Place};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::{Opened, Part, Role, Siblings};
 use crate::bytes::{difference, product, sum};
@@ -162,7 +161,7 @@ impl Layout for Vmdk {
         }
     }
 
-    fn besides(&self, _: &Reader) -> Result<Option<Vec<(usize, Range<u64>)>>, Refusal> {
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
         let mut all = Vec::new();
         for span in &self.spans {
             if let Data::Sparse(sparse) = &span.data {
