@@ -1,7 +1,7 @@
 //! Image containers: virtual disks in formats of their own (qcow2, VMDK, VHDX, VDI, VHD), read as plain disks.
 //!
 //! [`open`] finds out by magic numbers what a file is and gives the virtual disk as a [`Container`], which is a
-//! [`ReadAt`](crate::ReadAt) like any raw image: the map of its guests is made of that. What nobody knows is raw.
+//! [`ReadAt`] like any raw image: the map of its guests is made of that. What nobody knows is raw.
 //!
 //! A container says two things more than a raw image. Which bytes of the disk it does not hold ([`Container::unallocated`]):
 //! they are zero, nobody needs to read them. And which bytes of its own files hold only given bytes of the disk

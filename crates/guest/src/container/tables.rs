@@ -11,7 +11,7 @@ use crate::image::{ReadAt, Session};
 use crate::refusal::Refusal;
 
 /// The largest table that is held in memory as a whole (an L1 table, a grain directory, a block map), in bytes.
-pub(super) const LARGEST_TABLE: u64 = 16 << 20;
+pub(super) const LARGEST_TABLE: u64 = 20 << 20;
 
 /// How many pieces of tables may be read while a container is opened: each leaves a witness of 40 bytes.
 const PIECES: u32 = 400_000;
