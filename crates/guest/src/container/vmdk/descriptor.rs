@@ -9,6 +9,10 @@ use crate::refusal::Refusal;
 /// The most extents that a disk may have. A disk of 8 TiB in files of 2 GB has 4000.
 const EXTENTS: usize = 4096;
 
+/// How many bytes from the first NUL to the last byte that is none may be there. Where a new CID has fewer digits than the
+/// one before, QEMU writes a shorter text over the longer one, and the last bytes of that stay.
+const LEFT_OVER: usize = 16;
+
 /// What an extent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -38,14 +42,15 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Reads a descriptor, which may have NUL bytes behind its end.
+    /// Reads a descriptor, which ends at the first NUL byte.
     ///
     /// # Errors
     /// If it is not a text, depends on another disk, is encrypted, or names extents that are not understood.
     pub fn parse(text: &[u8]) -> Result<Descriptor, Refusal> {
-        let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        let last = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let text = text.get(..end).unwrap_or_default();
-        if text.contains(&0) || !super::is_descriptor(text) {
+        if last.saturating_sub(end) > LEFT_OVER || !super::is_descriptor(text) {
             return Err(Refusal::corrupt("the descriptor of a VMDK is no text"));
         }
         let (mut extents, mut parent) = (Vec::new(), None);
@@ -223,8 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_with_something_behind_it_is_refused() {
-        let text = b"# Disk DescriptorFile\nparentCID=ffffffff\nRW 1 FLAT \"a\" 0\n\0\0x";
-        assert!(Descriptor::parse(text).is_err());
+    fn only_the_rest_of_a_longer_descriptor_may_be_behind_one() {
+        let with = |rest: &[u8]| {
+            let mut text = b"# Disk DescriptorFile\nparentCID=ffffffff\nRW 1 FLAT \"a\" 0\n".to_vec();
+            text.extend(rest);
+            Descriptor::parse(&text)
+        };
+        assert!(with(b"\0\n\0\0").is_ok(), "as QEMU leaves it after a CID of 7 digits");
+        assert_eq!(with(b"\0RW 1 ZERO\n\0").unwrap().extents.len(), 1);
+        assert!(with(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0x").is_err());
     }
 }
