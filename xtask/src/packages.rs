@@ -38,6 +38,7 @@ const PACKAGES: &[Package] = &[
     package("rsync", "rsync", "compares trees by checksum, an opinion that is not haul's"),
     package("diffutils", "diff", "the second opinion on contents"),
     package("strace", "strace", "asserts which system calls a copy makes"),
+    package("qemu-utils", "qemu-img", "containers of disk images, and a second opinion on what is in them; qemu-io"),
     package("bash", "bash", "loads its completion file"),
     package("zsh", "zsh", "loads its completion file"),
     package("fish", "fish", "loads its completion file"),

@@ -13,6 +13,7 @@
 
 pub mod budget;
 pub mod bytes;
+pub mod container;
 pub mod crc32;
 pub mod extents;
 pub mod fs;

@@ -1,0 +1,328 @@
+//! What all formats share: a layout that says for any byte of the disk where it is, and all that follows from it.
+
+use std::io;
+use std::iter::Peekable;
+use std::ops::Range;
+
+use super::tables::{Cached, Reader, Recent, Tables, all_hold};
+use super::{Container, FileWitness, HostRanges};
+use crate::extents::{Extent, ExtentSet};
+use crate::image::ReadAt;
+use crate::refusal::Refusal;
+
+/// How many gaps [`Container::unallocated`] names at most; 16 bytes each.
+const GAPS: usize = 500_000;
+
+/// How many runs of data [`Container::host_ranges`] looks at; 24 bytes each. Beyond that it gives up.
+const RUNS: usize = 500_000;
+
+/// Bytes of unpacked blocks that are kept.
+const UNPACKED: usize = 8 << 20;
+
+/// The largest unit (cluster, grain) that may be compressed, in bytes.
+pub(super) const LARGEST_UNIT: u64 = 2 << 20;
+
+/// Where bytes of the disk are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nowhere; they are zero.
+    Zero,
+    /// In a file, as they are, from this offset on.
+    Stored { file: usize, offset: u64 },
+    /// Compressed: `stored` bytes at `offset` of a file unpack to `unit` bytes, of which they begin at `skip`.
+    Packed { file: usize, offset: u64, stored: usize, unit: usize, skip: usize },
+}
+
+/// Bytes of the disk that are in one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// How many; never zero.
+    pub len: u64,
+    /// Where.
+    pub place: Place,
+}
+
+impl Piece {
+    /// Whether `next` goes on where this one ends, so that both are one.
+    pub fn goes_on_in(&self, next: &Piece) -> bool {
+        match (self.place, next.place) {
+            (Place::Zero, Place::Zero) => true,
+            (Place::Stored { file, offset }, Place::Stored { file: other, offset: behind }) => {
+                file == other && offset.checked_add(self.len) == Some(behind)
+            }
+            _ => false,
+        }
+    }
+
+    /// `len` bytes at `offset` of a file that may end within them; what is behind its end is zero. The caller has seen to it
+    /// that the file does not lack whole units.
+    pub fn stored(tables: &dyn Tables, file: usize, offset: u64, len: u64) -> Piece {
+        match tables.size(file).saturating_sub(offset) {
+            0 => Piece { len, place: Place::Zero },
+            there => Piece { len: len.min(there), place: Place::Stored { file, offset } },
+        }
+    }
+}
+
+/// Bytes of the files, by the index of the file.
+pub(super) type Ranges = Vec<(usize, Range<u64>)>;
+
+/// A format's view of its disk.
+pub(super) trait Layout: Send + Sync {
+    /// The name of the format.
+    fn format(&self) -> &'static str;
+
+    /// The size of the virtual disk in bytes.
+    fn size(&self) -> u64;
+
+    /// Where the bytes from `at` on are, which is below the size. Looks no further than is needed to reach `upto`.
+    ///
+    /// # Errors
+    /// If the tables contradict themselves or cannot be read.
+    fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal>;
+
+    /// Unpacks one unit of `unit` bytes whose first byte is at `at` of the disk.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    fn unpack(&self, packed: &[u8], unit: usize, at: u64) -> Result<Vec<u8>, Refusal> {
+        let _unused = (packed, unit, at);
+        Err(Refusal::corrupt("compressed data where there can be none"))
+    }
+
+    /// What of the files is neither data nor read at open, by file; `None` if bytes of the files cannot be freed one by one.
+    ///
+    /// # Errors
+    /// As reading.
+    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal>;
+
+    /// Whether each of these bytes of the first file is used exactly once, as far as the format counts.
+    ///
+    /// # Errors
+    /// As reading.
+    fn used_once(&self, reader: &Reader, bytes: &ExtentSet) -> Result<bool, Refusal> {
+        let _unused = (reader, bytes);
+        Ok(true)
+    }
+}
+
+/// A virtual disk of any format.
+pub(super) struct Disk {
+    layout: Box<dyn Layout>,
+    tables: Cached,
+    unallocated: ExtentSet,
+    witnesses: Vec<FileWitness>,
+    unpacked: Recent<(usize, u64)>,
+}
+
+impl Disk {
+    /// Looks at all tables once.
+    pub fn new(layout: Box<dyn Layout>, reader: Reader) -> Result<Disk, Refusal> {
+        let mut unallocated = ExtentSet::new();
+        walk(&*layout, &reader, |at, piece| {
+            if piece.place == Place::Zero && unallocated.count() < GAPS {
+                unallocated.push(at..at + piece.len);
+            }
+            Ok(())
+        })?;
+        let (files, witnesses) = reader.into_parts();
+        let (tables, unpacked) = (Cached::new(files), Recent::new(UNPACKED));
+        Ok(Disk { layout, tables, unallocated, witnesses, unpacked })
+    }
+
+    /// Reads what is compressed, at `at` of the disk.
+    fn unpack(&self, at: u64, place: Place, buffer: &mut [u8]) -> Result<(), Refusal> {
+        let Place::Packed { file, offset, stored, unit, skip } = place else {
+            return Err(Refusal::corrupt("not compressed"));
+        };
+        let whole = self.unpacked.get((file, offset), || {
+            let source = self.tables.file(file)?;
+            let inside = offset.checked_add(stored as u64).is_some_and(|end| end <= source.size());
+            if !inside || stored as u64 > 2 * LARGEST_UNIT || unit as u64 > LARGEST_UNIT {
+                return Err(Refusal::corrupt("compressed data lies outside the file"));
+            }
+            let mut packed = vec![0; stored];
+            source.read_exact_at(offset, &mut packed)?;
+            self.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
+        })?;
+        let bytes = skip.checked_add(buffer.len()).and_then(|end| whole.get(skip..end));
+        buffer.copy_from_slice(bytes.ok_or_else(|| Refusal::corrupt("compressed data is too short"))?);
+        Ok(())
+    }
+
+    fn find_host_ranges(&self, set: &ExtentSet) -> Result<Option<HostRanges>, Refusal> {
+        let files = self.tables.files();
+        let reader = Reader::new(files.to_vec());
+        let Some(besides) = self.layout.besides(&reader)? else { return Ok(None) };
+        let mut found = Found { runs: Vec::new(), kept: besides, held: ExtentSet::new(), freed: Vec::new() };
+        found.kept.extend(self.witnesses.iter().map(range_of));
+        let mut asked = set.iter().peekable();
+        walk(&*self.layout, &self.tables, |at, piece| found.add(at, piece, &mut asked))?;
+        if found.runs.len() > RUNS {
+            return Ok(None);
+        }
+        found.kept.extend(reader.seen().iter().map(range_of));
+        if !found.nothing_twice(files.len()) {
+            return Ok(None);
+        }
+        let freed: Vec<ExtentSet> = (0..files.len()).map(|file| of_file(&found.freed, file)).collect();
+        if let Some(first) = freed.first()
+            && !self.layout.used_once(&reader, first)?
+        {
+            return Ok(None);
+        }
+        let (sources, witnesses) = reader.into_parts();
+        Ok(Some(HostRanges { files: freed, held: found.held, witnesses, sources }))
+    }
+}
+
+fn range_of(seen: &FileWitness) -> (usize, Range<u64>) {
+    (seen.file, seen.witness.offset..seen.witness.offset.saturating_add(seen.witness.len))
+}
+
+fn of_file(ranges: &[(usize, Range<u64>)], file: usize) -> ExtentSet {
+    ranges.iter().filter(|(of, _)| *of == file).map(|(_, range)| range.clone()).collect()
+}
+
+/// What a walk over all pieces finds in the files.
+struct Found {
+    /// Bytes that hold data.
+    runs: Ranges,
+    /// Bytes that hold something else: tables, compressed data, what only the format knows.
+    kept: Ranges,
+    /// What was asked for and is there: in the disk, and in the files.
+    held: ExtentSet,
+    freed: Ranges,
+}
+
+impl Found {
+    fn add<I>(&mut self, at: u64, piece: &Piece, asked: &mut Peekable<I>) -> Result<(), Refusal>
+    where
+        I: Iterator<Item = Extent>,
+    {
+        if self.runs.len() > RUNS || self.kept.len() > 4 * RUNS || self.freed.len() > RUNS {
+            return Err(Refusal::Budget("runs of data"));
+        }
+        match piece.place {
+            Place::Zero => {}
+            Place::Packed { file, offset, stored, .. } => {
+                let range = offset..offset.saturating_add(stored as u64);
+                // Compressed clusters lie behind one another, or share a sector.
+                match self.kept.last_mut() {
+                    Some((last, before))
+                        if *last == file && before.start <= range.start && range.start <= before.end =>
+                    {
+                        before.end = before.end.max(range.end);
+                    }
+                    _ => self.kept.push((file, range)),
+                }
+            }
+            Place::Stored { file, offset } => {
+                self.runs.push((file, offset..offset.saturating_add(piece.len)));
+                let end = at + piece.len;
+                while let Some(&next) = asked.peek() {
+                    if next.start >= end {
+                        break;
+                    }
+                    let (from, to) = (next.start.max(at), next.end().min(end));
+                    if from < to {
+                        self.held.push(from..to);
+                        self.freed.push((file, offset + (from - at)..offset + (to - at)));
+                    }
+                    if next.end() > end {
+                        break; // it may reach into the next piece too
+                    }
+                    asked.next();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no byte of a file holds two things.
+    fn nothing_twice(&mut self, files: usize) -> bool {
+        self.runs.sort_unstable_by_key(|(file, range)| (*file, range.start));
+        let apart = self.runs.windows(2).all(|pair| match pair {
+            [(file, range), (next, behind)] => file != next || range.end <= behind.start,
+            _ => true,
+        });
+        apart && (0..files).all(|file| of_file(&self.runs, file).intersection(&of_file(&self.kept, file)).is_empty())
+    }
+}
+
+/// Visits all pieces of a disk, in order.
+fn walk(
+    layout: &dyn Layout,
+    tables: &dyn Tables,
+    mut visit: impl FnMut(u64, &Piece) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let size = layout.size();
+    let mut at = 0;
+    while at < size {
+        let piece = layout.piece(tables, at, size)?;
+        let len = piece.len.min(size - at);
+        if len == 0 {
+            return Err(Refusal::corrupt("a piece of no length"));
+        }
+        visit(at, &Piece { len, ..piece })?;
+        at += len;
+    }
+    Ok(())
+}
+
+impl ReadAt for Disk {
+    fn size(&self) -> u64 {
+        self.layout.size()
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.size());
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let (mut at, mut rest) = (offset, buffer);
+        while !rest.is_empty() {
+            let piece = self.layout.piece(&self.tables, at, end).map_err(broken)?;
+            let len = usize::try_from(piece.len).unwrap_or(usize::MAX).min(rest.len());
+            if len == 0 {
+                return Err(broken(Refusal::corrupt("a piece of no length")));
+            }
+            let (now, later) = rest.split_at_mut(len);
+            match piece.place {
+                Place::Zero => now.fill(0),
+                Place::Stored { file, offset } => {
+                    self.tables.file(file).map_err(broken)?.read_exact_at(offset, now)?;
+                }
+                Place::Packed { .. } => self.unpack(at, piece.place, now).map_err(broken)?,
+            }
+            at += len as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+fn broken(refusal: Refusal) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, refusal.to_string())
+}
+
+impl Container for Disk {
+    fn format(&self) -> &'static str {
+        self.layout.format()
+    }
+
+    fn unallocated(&self) -> &ExtentSet {
+        &self.unallocated
+    }
+
+    fn host_ranges(&self, set: &ExtentSet) -> Option<HostRanges> {
+        // Why not is of no use to anybody: the container is copied whole.
+        self.find_host_ranges(&set.clipped(0..self.size())).ok().flatten()
+    }
+
+    fn witnesses(&self) -> &[FileWitness] {
+        &self.witnesses
+    }
+
+    fn still_holds(&self) -> io::Result<bool> {
+        all_hold(&self.witnesses, self.tables.files())
+    }
+}

@@ -1,0 +1,387 @@
+//! QEMU's qcow2, versions 2 and 3: two levels of tables, counts of references, clusters.
+//!
+//! Format: QEMU, docs/interop/qcow2; fields are big-endian.
+
+use super::disk::{LARGEST_UNIT, Layout, Piece, Place, Ranges};
+use super::tables::{LARGEST_TABLE, Reader, Tables, any_twice};
+use super::unpack::{inflate, unzstd};
+use crate::budget::LARGEST_PIECE;
+use crate::bytes::{be32, be64, product, slice, sum, u8_at};
+use crate::extents::ExtentSet;
+use crate::refusal::Refusal;
+
+pub(super) const MAGIC: [u8; 4] = *b"QFI\xfb";
+
+const DIRTY: u64 = 1;
+const CORRUPT: u64 = 1 << 1;
+const DATA_FILE: u64 = 1 << 2;
+const COMPRESSION: u64 = 1 << 3;
+const EXTENDED: u64 = 1 << 4;
+
+/// The header extensions that matter here.
+const END: u32 = 0;
+const BITMAPS: u32 = 0x2385_2875;
+
+/// A cluster, or a table, used exactly once.
+const COPIED: u64 = 1 << 63;
+const PACKED: u64 = 1 << 62;
+/// In a table of the second level without subclusters: reads as zero.
+const ZERO: u64 = 1;
+/// The bits of an offset in either table.
+const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
+
+/// Subclusters of a cluster, where there are any.
+const SUBCLUSTERS: u64 = 32;
+
+/// How clusters are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compression {
+    Deflate,
+    Zstd,
+}
+
+struct Qcow2 {
+    /// Version 2 has no clusters of zeros.
+    version: u32,
+    size: u64,
+    /// The size of a cluster, as a power of two.
+    bits: u32,
+    /// Whether clusters have subclusters, and entries of the second level are twice as long.
+    extended: bool,
+    compression: Compression,
+    /// The first level.
+    l1: Vec<u8>,
+    counts: Counts,
+    /// Whether clusters can be freed at all: no snapshots, no bitmaps.
+    plain: bool,
+}
+
+/// Where the counts of references are.
+struct Counts {
+    table: u64,
+    /// Bytes of the table.
+    len: u64,
+    /// The width of a count in bits, as a power of two.
+    order: u32,
+}
+
+pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+    let len = usize::try_from(reader.size(0)).unwrap_or(usize::MAX).min(4096);
+    let header = reader.read(0, 0, len)?;
+    let version = be32(&header, 4)?;
+    if !matches!(version, 2 | 3) {
+        return Err(Refusal::unsupported(format!("qcow version {version}")));
+    }
+    let bits = be32(&header, 20)?;
+    if !(9..=21).contains(&bits) {
+        return Err(Refusal::corrupt("a qcow2 with clusters of no possible size"));
+    }
+    let cluster = 1_u64 << bits;
+    if be64(&header, 8)? != 0 {
+        return Err(Refusal::unsupported("qcow2 with a backing file"));
+    }
+    if be32(&header, 32)? != 0 {
+        return Err(Refusal::unsupported("encrypted qcow2"));
+    }
+    let features = Features::parse(&header, version)?;
+    if features.extended && bits < 14 {
+        return Err(Refusal::corrupt("a qcow2 with subclusters of no possible size"));
+    }
+    let bitmaps = has_bitmaps(&header, features.header, cluster)?;
+    let (size, entries, at) = (be64(&header, 24)?, u64::from(be32(&header, 36)?), be64(&header, 40)?);
+    let mut qcow = Qcow2 {
+        version,
+        size,
+        bits,
+        extended: features.extended,
+        compression: features.compression,
+        l1: Vec::new(),
+        counts: Counts {
+            table: be64(&header, 48)?,
+            len: product(u64::from(be32(&header, 56)?), cluster)?,
+            order: features.order,
+        },
+        plain: be32(&header, 60)? == 0 && !bitmaps,
+    };
+    let needed = size.div_ceil(qcow.covered());
+    if entries < needed {
+        return Err(Refusal::corrupt("the first table of a qcow2 is too short for its disk"));
+    }
+    if entries * 8 > LARGEST_TABLE {
+        return Err(Refusal::Budget("bytes of one table"));
+    }
+    if !at.is_multiple_of(cluster) || at == 0 && entries > 0 {
+        return Err(Refusal::corrupt("the first table of a qcow2 is where it cannot be"));
+    }
+    qcow.l1 = reader.read_long(0, at, entries * 8)?;
+    // Entries behind the end of the disk belong to states of a machine, which snapshots have.
+    let behind = qcow.l1.get(needed as usize * 8..).unwrap_or_default();
+    qcow.plain &= behind.iter().all(|byte| *byte == 0);
+    qcow.l1.truncate(needed as usize * 8);
+    // With the flag beside the offset one table could still be there two times, which is bearable.
+    if any_twice::<8>(&qcow.l1) {
+        return Err(Refusal::corrupt("two entries of the first table of a qcow2 are the same"));
+    }
+    Ok(Box::new(qcow))
+}
+
+struct Features {
+    extended: bool,
+    compression: Compression,
+    /// The width of a count, as a power of two.
+    order: u32,
+    /// The length of the header.
+    header: usize,
+}
+
+impl Features {
+    fn parse(header: &[u8], version: u32) -> Result<Features, Refusal> {
+        if version == 2 {
+            return Ok(Features { extended: false, compression: Compression::Deflate, order: 4, header: 72 });
+        }
+        let (incompatible, order, len) = (be64(header, 72)?, be32(header, 96)?, be32(header, 100)?);
+        if incompatible & CORRUPT != 0 {
+            return Err(Refusal::corrupt("the qcow2 is marked as corrupt"));
+        }
+        if incompatible & DIRTY != 0 {
+            return Err(Refusal::dirty("the qcow2 was not closed"));
+        }
+        if incompatible & DATA_FILE != 0 {
+            return Err(Refusal::unsupported("qcow2 with a data file"));
+        }
+        if incompatible & !(COMPRESSION | EXTENDED) != 0 {
+            return Err(Refusal::unsupported(format!("qcow2 with incompatible features {incompatible:#x}")));
+        }
+        if len < 104 || !len.is_multiple_of(8) || len as usize > header.len() || order > 6 {
+            return Err(Refusal::corrupt("the header of a qcow2"));
+        }
+        let kind = if len > 104 { u8_at(header, 104)? } else { 0 };
+        let compression = match (incompatible & COMPRESSION != 0, kind) {
+            (false, 0) => Compression::Deflate,
+            (true, 1) => Compression::Zstd,
+            _ => return Err(Refusal::unsupported(format!("qcow2 with compression {kind}"))),
+        };
+        Ok(Features { extended: incompatible & EXTENDED != 0, compression, order, header: len as usize })
+    }
+}
+
+/// Whether the extensions of the header name bitmaps.
+fn has_bitmaps(header: &[u8], mut at: usize, cluster: u64) -> Result<bool, Refusal> {
+    // They end with the first cluster, or with an end mark; with neither in the first 4 KiB, there is more than one knows.
+    let end = usize::try_from(cluster).unwrap_or(usize::MAX).min(header.len());
+    while at + 8 <= end {
+        let (kind, len) = (be32(header, at)?, be32(header, at + 4)? as usize);
+        match kind {
+            END => return Ok(false),
+            BITMAPS => return Ok(true),
+            _ => at = at.saturating_add(8).saturating_add(len.next_multiple_of(8)),
+        }
+    }
+    Ok(cluster > header.len() as u64)
+}
+
+impl Qcow2 {
+    fn cluster(&self) -> u64 {
+        1 << self.bits
+    }
+
+    /// Bytes of one entry of the second level.
+    fn entry(&self) -> u64 {
+        if self.extended { 16 } else { 8 }
+    }
+
+    /// Bytes of the disk that one table of the second level covers.
+    fn covered(&self) -> u64 {
+        (self.cluster() / self.entry()) << self.bits
+    }
+
+    /// Whether a cluster of the file is where one can be. The last one may be cut short by the end of the file, as QEMU
+    /// leaves it.
+    fn check(&self, tables: &dyn Tables, offset: u64) -> Result<(), Refusal> {
+        if !offset.is_multiple_of(self.cluster()) || offset >= tables.size(0) || offset == 0 {
+            return Err(Refusal::corrupt("a cluster lies where it cannot be"));
+        }
+        Ok(())
+    }
+
+    /// The bytes from `at` to the end of its cluster or subcluster.
+    fn unit(&self, tables: &dyn Tables, table: &[u8], at: u64) -> Result<Piece, Refusal> {
+        let cluster = self.cluster();
+        let (skip, number) = (at % cluster, (at >> self.bits) % (cluster / self.entry()));
+        let index = (number * self.entry()) as usize;
+        let entry = be64(table, index)?;
+        let bitmap = if self.extended { be64(table, index + 8)? } else { 0 };
+        if entry & PACKED != 0 {
+            if entry & COPIED != 0 || bitmap != 0 {
+                return Err(Refusal::corrupt("a compressed cluster has flags that it cannot have"));
+            }
+            return Ok(Piece { len: cluster - skip, place: self.packed(tables, entry, skip)? });
+        }
+        let zero = !self.extended && entry & ZERO != 0;
+        if entry & !(OFFSET | COPIED | u64::from(zero)) != 0 || zero && self.version < 3 {
+            return Err(Refusal::corrupt("an entry of a qcow2 table has unknown bits"));
+        }
+        let offset = entry & OFFSET;
+        if offset != 0 {
+            self.check(tables, offset)?;
+        } else if entry & COPIED != 0 {
+            return Err(Refusal::corrupt("an entry of a qcow2 table counts no cluster"));
+        }
+        if !self.extended {
+            let len = cluster - skip;
+            return Ok(match offset {
+                _ if zero => Piece { len, place: Place::Zero },
+                0 => Piece { len, place: Place::Zero },
+                _ => Piece::stored(tables, 0, offset + skip, len),
+            });
+        }
+        let (there, zeros) = (bitmap & 0xffff_ffff, bitmap >> 32);
+        if there & zeros != 0 || offset == 0 && there != 0 {
+            return Err(Refusal::corrupt("the subclusters of a cluster contradict one another"));
+        }
+        let subcluster = cluster / SUBCLUSTERS;
+        let len = subcluster - skip % subcluster;
+        if there >> (skip / subcluster) & 1 == 0 {
+            return Ok(Piece { len, place: Place::Zero });
+        }
+        Ok(Piece::stored(tables, 0, offset + skip, len))
+    }
+
+    /// Where a compressed cluster is: its low bits are an offset, then comes a number of sectors.
+    fn packed(&self, tables: &dyn Tables, entry: u64, skip: u64) -> Result<Place, Refusal> {
+        let offset_bits = 62 - (self.bits - 8);
+        let offset = entry & ((1 << offset_bits) - 1);
+        let sectors = (entry & !(PACKED | COPIED)) >> offset_bits;
+        // The data ends in the last of the sectors, the first of which it may share.
+        let len = (sectors + 1) * 512 - offset % 512;
+        let there = tables.size(0).checked_sub(offset).filter(|there| *there > 0 && offset != 0);
+        let there = there.ok_or_else(|| Refusal::corrupt("a compressed cluster lies behind the end of the file"))?;
+        if len > 2 * LARGEST_UNIT {
+            return Err(Refusal::corrupt("a compressed cluster is too long"));
+        }
+        let stored = len.min(there) as usize;
+        Ok(Place::Packed { file: 0, offset, stored, unit: self.cluster() as usize, skip: skip as usize })
+    }
+}
+
+impl Layout for Qcow2 {
+    fn format(&self) -> &'static str {
+        "qcow2"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
+        let number = at / self.covered();
+        let end = product(sum(number, 1)?, self.covered())?;
+        let entry = be64(&self.l1, usize::try_from(product(number, 8)?).unwrap_or(usize::MAX))?;
+        if entry == 0 {
+            return Ok(Piece { len: end - at, place: Place::Zero });
+        }
+        if entry & !(OFFSET | COPIED) != 0 {
+            return Err(Refusal::corrupt("an entry of a qcow2 table has unknown bits"));
+        }
+        self.check(tables, entry & OFFSET)?;
+        let table = tables.table(0, entry & OFFSET, self.cluster() as usize)?;
+        let mut piece = self.unit(tables, &table, at)?;
+        while at + piece.len < upto.min(end) {
+            let more = self.unit(tables, &table, at + piece.len)?;
+            if !piece.goes_on_in(&more) {
+                break;
+            }
+            piece.len += more.len;
+        }
+        Ok(piece)
+    }
+
+    fn unpack(&self, packed: &[u8], unit: usize, _: u64) -> Result<Vec<u8>, Refusal> {
+        let cluster = match self.compression {
+            Compression::Deflate => inflate(packed, unit, false)?,
+            Compression::Zstd => unzstd(packed, unit)?,
+        };
+        if cluster.len() == unit { Ok(cluster) } else { Err(Refusal::corrupt("a compressed cluster is too short")) }
+    }
+
+    /// The counts themselves.
+    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal> {
+        if !self.plain {
+            return Ok(None);
+        }
+        let mut besides = vec![(0, 0..self.cluster())];
+        let table = self.counts(reader)?;
+        for index in (0..table.len()).step_by(8) {
+            let block = be64(&table, index)?;
+            if block != 0 {
+                self.check(reader, block)?;
+                besides.push((0, block..sum(block, self.cluster())?));
+            }
+        }
+        Ok(Some(besides))
+    }
+
+    /// By the counts.
+    fn used_once(&self, reader: &Reader, bytes: &ExtentSet) -> Result<bool, Refusal> {
+        let table = self.counts(reader)?;
+        let width = 1_u64 << self.counts.order;
+        let per_block = self.cluster() * 8 / width;
+        let mut next = 0;
+        for extent in bytes.iter() {
+            // A cluster of two extents is looked at once.
+            for cluster in (extent.start >> self.bits).max(next)..=(extent.end() - 1) >> self.bits {
+                let index = usize::try_from(product(cluster / per_block, 8)?).unwrap_or(usize::MAX);
+                let block = be64(&table, index)?;
+                if block == 0 {
+                    return Ok(false);
+                }
+                let block = reader.table(0, block, self.cluster() as usize)?;
+                if count(&block, cluster % per_block, self.counts.order)? != 1 {
+                    return Ok(false);
+                }
+                next = cluster + 1;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Qcow2 {
+    /// The table of counts.
+    fn counts(&self, reader: &Reader) -> Result<Vec<u8>, Refusal> {
+        self.check(reader, self.counts.table)?;
+        if self.counts.len > LARGEST_PIECE as u64 {
+            return Err(Refusal::Budget("bytes of one table"));
+        }
+        reader.read(0, self.counts.table, self.counts.len as usize)
+    }
+}
+
+/// A count of 2^`order` bits. Narrow ones fill a byte from its lowest bit on.
+fn count(block: &[u8], index: u64, order: u32) -> Result<u64, Refusal> {
+    let bits = index << order;
+    let at = (bits / 8) as usize;
+    if order < 3 {
+        return Ok(u64::from(u8_at(block, at)?) >> (bits % 8) & ((1 << (1 << order)) - 1));
+    }
+    Ok(slice(block, at, 1 << (order - 3))?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_every_width_are_read() {
+        let block = [0b1101_1001, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(count(&block, 0, 0), Ok(1));
+        assert_eq!(count(&block, 1, 0), Ok(0));
+        assert_eq!(count(&block, 1, 1), Ok(0b10));
+        assert_eq!(count(&block, 1, 2), Ok(0b1101));
+        assert_eq!(count(&block, 1, 3), Ok(2));
+        assert_eq!(count(&block, 1, 4), Ok(0x0304));
+        assert_eq!(count(&block, 1, 5), Ok(0x0506_0708));
+        assert_eq!(count(&block, 0, 6), Ok(0xd902_0304_0506_0708));
+        assert!(count(&block, 1, 6).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! VirtualBox's VDI: a header, a map of blocks, blocks.
+//!
+//! Format: as VirtualBox writes it since version 1.1 of the format (2004); fields are little-endian.
+
+use super::disk::{Layout, Piece, Place, Ranges};
+use super::tables::{Reader, Tables};
+use crate::bytes::{le32, le64, product, slice, sum};
+use crate::refusal::Refusal;
+
+const SIGNATURE: u32 = 0xbeda_107f;
+const VERSION: u32 = 0x0001_0001;
+const DYNAMIC: u32 = 1;
+const FIXED: u32 = 2;
+
+/// A block that the guest has discarded; the number above is that of no block at all. Both read as zero.
+const DISCARDED: u32 = 0xffff_fffe;
+
+/// Whether the first bytes of a file are a VDI's.
+pub(super) fn detect(start: &[u8]) -> bool {
+    le32(start, 64) == Ok(SIGNATURE)
+}
+
+struct Vdi {
+    size: u64,
+    block: u64,
+    /// Where block 0 lies in the file.
+    data: u64,
+    /// Little-endian numbers of the blocks in the file.
+    map: Vec<u8>,
+}
+
+pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+    let header = reader.read(0, 0, 512)?;
+    if le32(&header, 68)? != VERSION {
+        return Err(Refusal::unsupported(format!("VDI version {:#x}", le32(&header, 68)?)));
+    }
+    if le32(&header, 72)? < 0x180 {
+        return Err(Refusal::corrupt("a VDI header that is too short"));
+    }
+    match le32(&header, 76)? {
+        DYNAMIC | FIXED => {}
+        kind => return Err(Refusal::unsupported(format!("VDI of type {kind}, which depends on another disk"))),
+    }
+    // The links to a parent: its last modification, and itself.
+    if slice(&header, 424, 32)?.iter().any(|byte| *byte != 0) {
+        return Err(Refusal::unsupported("VDI with a parent"));
+    }
+    if le32(&header, 360)? != 512 || le32(&header, 380)? != 0 {
+        return Err(Refusal::unsupported("VDI with other sectors or extra data in blocks"));
+    }
+    let block = u64::from(le32(&header, 376)?);
+    if !block.is_power_of_two() || !(4096..=64 << 20).contains(&block) {
+        return Err(Refusal::unsupported(format!("VDI with blocks of {block} bytes")));
+    }
+    let (map_at, data) = (u64::from(le32(&header, 340)?), u64::from(le32(&header, 344)?));
+    let (size, blocks) = (le64(&header, 368)?, u64::from(le32(&header, 384)?));
+    if size.div_ceil(block) > blocks {
+        return Err(Refusal::corrupt("the map of a VDI is too short for its disk"));
+    }
+    let map = reader.read_long(0, map_at, blocks * 4)?;
+    if map_at < 512 || data < sum(map_at, blocks * 4)? {
+        return Err(Refusal::corrupt("the parts of a VDI overlap"));
+    }
+    Ok(Box::new(Vdi { size, block, data, map }))
+}
+
+impl Vdi {
+    /// Where the block is whose number in the disk is `number`.
+    fn block(&self, tables: &dyn Tables, number: u64) -> Result<Place, Refusal> {
+        let entry = le32(&self.map, usize::try_from(product(number, 4)?).unwrap_or(usize::MAX))?;
+        if entry >= DISCARDED {
+            return Ok(Place::Zero);
+        }
+        let offset = sum(self.data, product(u64::from(entry), self.block)?)?;
+        if sum(offset, self.block)? > tables.size(0) {
+            return Err(Refusal::corrupt("a block lies behind the end of the file"));
+        }
+        Ok(Place::Stored { file: 0, offset })
+    }
+}
+
+impl Layout for Vdi {
+    fn format(&self) -> &'static str {
+        "vdi"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
+        join(at, upto, self.block, |number| self.block(tables, number))
+    }
+
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
+        Ok(Some(Vec::new()))
+    }
+}
+
+/// Joins blocks of `block` bytes, from the one of `at` until `upto` is reached, as long as they lie behind one another.
+/// Its users have disks of no more blocks than fit in [`super::tables::LARGEST_TABLE`].
+pub(super) fn join(
+    at: u64,
+    upto: u64,
+    block: u64,
+    place: impl Fn(u64) -> Result<Place, Refusal>,
+) -> Result<Piece, Refusal> {
+    let (number, skip) = (at / block, at % block);
+    let mut piece = Piece {
+        len: block - skip,
+        place: match place(number)? {
+            Place::Stored { file, offset } => Place::Stored { file, offset: sum(offset, skip)? },
+            other => other,
+        },
+    };
+    let mut next = number;
+    while sum(at, piece.len)? < upto {
+        next += 1;
+        let more = Piece { len: block, place: place(next)? };
+        if !piece.goes_on_in(&more) {
+            break;
+        }
+        piece.len = sum(piece.len, block)?;
+    }
+    Ok(piece)
+}

@@ -1,0 +1,134 @@
+//! Virtual PC's VHD: a footer, and for dynamic disks a header and a table of blocks.
+//!
+//! Format: Microsoft, Virtual Hard Disk Image Format Specification, version 1.0; fields are big-endian.
+
+use super::disk::{Layout, Piece, Place, Ranges};
+use super::plain::Plain;
+use super::tables::{Reader, Tables};
+use super::vdi::join;
+use crate::bytes::{be32, be64, product, sum};
+use crate::image::ReadAt;
+use crate::refusal::Refusal;
+
+const COOKIE: &[u8] = b"conectix";
+const FOOTER: u64 = 512;
+const VERSION: u32 = 0x0001_0000;
+const FIXED: u32 = 2;
+const DYNAMIC: u32 = 3;
+const SECTOR: u64 = 512;
+const UNALLOCATED: u32 = u32::MAX;
+
+/// Whether a file is a VHD: one of fixed size has nothing but a footer.
+///
+/// The disk before that footer belongs to a guest, and so do the last 512 bytes of a raw image. So the footer must be right in
+/// every way, and name just the size that is before it.
+pub(super) fn detect(start: &[u8], file: &dyn ReadAt) -> Result<bool, Refusal> {
+    if start.starts_with(COOKIE) {
+        return Ok(true);
+    }
+    let Some(disk) = file.size().checked_sub(FOOTER) else { return Ok(false) };
+    let mut footer = vec![0; FOOTER as usize];
+    file.read_exact_at(disk, &mut footer)?;
+    Ok(footer.starts_with(COOKIE)
+        && sum_is_right(&footer, 64)?
+        && be32(&footer, 60)? == FIXED
+        && be64(&footer, 16)? == u64::MAX
+        && be64(&footer, 48)? == disk)
+}
+
+/// Whether the checksum at `at` is the complement of the sum of all other bytes.
+fn sum_is_right(bytes: &[u8], at: usize) -> Result<bool, Refusal> {
+    let others = bytes.iter().enumerate().filter(|(index, _)| !(at..at + 4).contains(index));
+    let sum = others.fold(0_u32, |sum, (_, byte)| sum.wrapping_add(u32::from(*byte)));
+    Ok(be32(bytes, at)? == !sum)
+}
+
+struct Dynamic {
+    size: u64,
+    block: u64,
+    /// The length of the bitmap of sectors before the data of each block.
+    bitmap: u64,
+    /// Big-endian sectors of the blocks.
+    table: Vec<u8>,
+    /// How much of the file belongs to blocks; the footer is behind.
+    end: u64,
+}
+
+pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+    let end = reader.size(0).checked_sub(FOOTER).ok_or_else(|| Refusal::corrupt("a VHD without a footer"))?;
+    let footer = reader.read(0, end, FOOTER as usize)?;
+    if !footer.starts_with(COOKIE) || !sum_is_right(&footer, 64)? {
+        return Err(Refusal::corrupt("the footer of a VHD is damaged"));
+    }
+    if be32(&footer, 12)? != VERSION {
+        return Err(Refusal::unsupported("another version of VHD"));
+    }
+    let size = be64(&footer, 48)?;
+    match be32(&footer, 60)? {
+        FIXED if size == end => return Ok(Box::new(Plain::new("vhd", size))),
+        FIXED => return Err(Refusal::corrupt("a VHD of fixed size that has another size")),
+        DYNAMIC => {}
+        kind => return Err(Refusal::unsupported(format!("VHD of type {kind}, which depends on another disk"))),
+    }
+    if reader.read(0, 0, FOOTER as usize)? != footer {
+        return Err(Refusal::corrupt("the two footers of a VHD differ"));
+    }
+    let header = reader.read(0, be64(&footer, 16)?, 1024)?;
+    if !header.starts_with(b"cxsparse") || !sum_is_right(&header, 36)? {
+        return Err(Refusal::corrupt("the header of a dynamic VHD is damaged"));
+    }
+    if be32(&header, 24)? != VERSION {
+        return Err(Refusal::unsupported("another version of dynamic VHD"));
+    }
+    let (entries, block) = (u64::from(be32(&header, 28)?), u64::from(be32(&header, 32)?));
+    if !block.is_power_of_two() || !(4096..=256 << 20).contains(&block) {
+        return Err(Refusal::unsupported(format!("VHD with blocks of {block} bytes")));
+    }
+    if size.div_ceil(block) > entries {
+        return Err(Refusal::corrupt("the table of a VHD is too short for its disk"));
+    }
+    let table = reader.read_long(0, be64(&header, 16)?, entries * 4)?;
+    let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
+    Ok(Box::new(Dynamic { size, block, bitmap, table, end }))
+}
+
+impl Dynamic {
+    /// Where the block's bitmap starts, if it has one.
+    fn entry(&self, number: u64) -> Result<Option<u64>, Refusal> {
+        let entry = be32(&self.table, usize::try_from(product(number, 4)?).unwrap_or(usize::MAX))?;
+        if entry == UNALLOCATED {
+            return Ok(None);
+        }
+        let at = u64::from(entry) * SECTOR;
+        if sum(at, self.bitmap + self.block)? > self.end {
+            return Err(Refusal::corrupt("a block lies behind the end of the file"));
+        }
+        Ok(Some(at))
+    }
+}
+
+impl Layout for Dynamic {
+    fn format(&self) -> &'static str {
+        "vhd"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The bitmaps of sectors are not looked at: what they call unwritten is read as it is, like others do.
+    fn piece(&self, _: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
+        join(at, upto, self.block, |number| {
+            let stored = |at| Place::Stored { file: 0, offset: at + self.bitmap };
+            Ok(self.entry(number)?.map_or(Place::Zero, stored))
+        })
+    }
+
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
+        let mut bitmaps = Vec::new();
+        for number in 0..self.size.div_ceil(self.block) {
+            bitmaps.extend(self.entry(number)?.map(|at| (0, at..at + self.bitmap)));
+        }
+        Ok(Some(bitmaps))
+    }
+}

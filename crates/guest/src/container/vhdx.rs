@@ -1,0 +1,276 @@
+//! Hyper-V's VHDX: two headers, a log, two region tables, metadata, a block allocation table (BAT).
+//!
+//! Format: Microsoft, \[MS-VHDX\]: Virtual Hard Disk v2 (VHDX) File Format; fields are little-endian.
+
+use std::ops::Range;
+
+use super::disk::{Layout, Piece, Place, Ranges};
+use super::tables::{Reader, Tables};
+use super::vdi::join;
+use crate::bytes::{array, le16, le32, le64, product, slice, sum};
+use crate::refusal::Refusal;
+
+pub(super) const MAGIC: &[u8] = b"vhdxfile";
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+
+/// The largest number of entries of a region table or a metadata table.
+const ENTRIES: usize = 2047;
+
+type Guid = [u8; 16];
+
+/// A GUID as it stands in the file: the first three groups are little-endian.
+const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
+    let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
+    [a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]]
+}
+
+const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, [0x9d, 0x64, 0x11, 0x5e, 0x9b, 0xfd, 0x4a, 0x08]);
+const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, [0xb8, 0xfe, 0x57, 0x5f, 0x05, 0x0f, 0x88, 0x6e]);
+const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, [0xb3, 0xb6, 0x33, 0xf0, 0xaa, 0x44, 0xe7, 0x6b]);
+const DISK_SIZE: Guid = guid(0x2fa5_4224, 0xcd1b, 0x4876, [0xb2, 0x11, 0x5d, 0xbe, 0xd8, 0x3b, 0xf4, 0xb8]);
+const DISK_ID: Guid = guid(0xbeca_12ab, 0xb2e6, 0x4523, [0x93, 0xef, 0xc3, 0x09, 0xe0, 0x00, 0xc7, 0x46]);
+const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, [0xba, 0x47, 0xf2, 0x33, 0xa8, 0xfa, 0xab, 0x5f]);
+const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, [0x9c, 0xc9, 0xe9, 0x88, 0x52, 0x51, 0xc5, 0x56]);
+
+struct Vhdx {
+    size: u64,
+    block: u64,
+    /// How many blocks of data the table names between two entries for bitmaps of sectors.
+    chunk: u64,
+    table: Vec<u8>,
+    /// The log.
+    besides: Vec<Range<u64>>,
+}
+
+pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+    let start = reader.read(0, 0, 512)?;
+    if !start.starts_with(MAGIC) {
+        return Err(Refusal::corrupt("no VHDX"));
+    }
+    let header = current_header(reader)?;
+    let log = log_of(&header)?;
+    let regions = [192 * KIB, 256 * KIB].map(|at| regions(reader, at));
+    let regions = match regions {
+        [Ok(first), Ok(second)] if first == second => first,
+        [Ok(_), Ok(_)] => return Err(Refusal::corrupt("the two region tables of a VHDX differ")),
+        [Ok(only), Err(_)] | [Err(_), Ok(only)] => only,
+        [Err(refusal), Err(_)] => return Err(refusal),
+    };
+    let about = about(reader, &regions.metadata)?;
+    let blocks = about.size.div_ceil(about.block);
+    // The size of a bitmap of sectors is fixed, so that it covers so many blocks.
+    let chunk = (8 * MIB).checked_mul(about.sector).map_or(0, |covered| covered / about.block);
+    if chunk == 0 {
+        return Err(Refusal::corrupt("a VHDX with blocks that are too large"));
+    }
+    let entries = sum(blocks, blocks.saturating_sub(1) / chunk)?;
+    let bytes = product(entries, 8)?;
+    if bytes > regions.table.end - regions.table.start {
+        return Err(Refusal::corrupt("the block table of a VHDX is too short for its disk"));
+    }
+    let table = reader.read_long(0, regions.table.start, bytes)?;
+    // Bitmaps of sectors are for disks with a parent; where they would be named nothing may be.
+    for group in 0..blocks.saturating_sub(1) / chunk {
+        let index = product(sum(product(group, chunk + 1)?, chunk)?, 8)?;
+        if le64(&table, usize::try_from(index).unwrap_or(usize::MAX))? & 7 != 0 {
+            return Err(Refusal::corrupt("a VHDX without a parent has a bitmap of sectors"));
+        }
+    }
+    let mut besides = vec![0..MIB, regions.table, regions.metadata];
+    besides.extend(log);
+    Ok(Box::new(Vhdx { size: about.size, block: about.block, chunk, table, besides }))
+}
+
+/// A structure of `len` bytes with a signature, and a CRC32C at its fifth byte.
+fn checked(reader: &Reader, at: u64, len: usize, signature: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = reader.read(0, at, len)?;
+    let sum = le32(&bytes, 4)?;
+    if !bytes.starts_with(signature) {
+        return Err(Refusal::corrupt("a structure of a VHDX has no signature"));
+    }
+    if let Some(field) = bytes.get_mut(4..8) {
+        field.fill(0);
+    }
+    if crc32c::crc32c(&bytes) != sum {
+        return Err(Refusal::corrupt("a checksum of a VHDX is wrong"));
+    }
+    Ok(bytes)
+}
+
+/// The valid header with the greater sequence number.
+fn current_header(reader: &Reader) -> Result<Vec<u8>, Refusal> {
+    let header = |at| -> Result<(u64, Vec<u8>), Refusal> {
+        let bytes = checked(reader, at, 4096, b"head")?;
+        Ok((le64(&bytes, 8)?, bytes))
+    };
+    let (_, current) = match (header(64 * KIB), header(128 * KIB)) {
+        (Ok(first), Ok(second)) if first.0 == second.0 && first.1 != second.1 => {
+            return Err(Refusal::corrupt("the two headers of a VHDX are of the same age"));
+        }
+        (Ok(first), Ok(second)) => {
+            if first.0 > second.0 {
+                first
+            } else {
+                second
+            }
+        }
+        (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
+        (Err(refusal), Err(_)) => return Err(refusal),
+    };
+    if le16(&current, 66)? != 1 {
+        return Err(Refusal::unsupported(format!("VHDX version {}", le16(&current, 66)?)));
+    }
+    Ok(current)
+}
+
+/// Where the log is. It must have nothing to replay.
+fn log_of(header: &[u8]) -> Result<Option<Range<u64>>, Refusal> {
+    if array::<16>(header, 48)? != [0; 16] {
+        return Err(Refusal::dirty("the VHDX has a log to replay"));
+    }
+    let (len, at) = (u64::from(le32(header, 68)?), le64(header, 72)?);
+    Ok((len != 0).then_some(at..sum(at, len)?))
+}
+
+#[derive(PartialEq, Eq)]
+struct Regions {
+    table: Range<u64>,
+    metadata: Range<u64>,
+}
+
+fn regions(reader: &Reader, at: u64) -> Result<Regions, Refusal> {
+    let bytes = checked(reader, at, 64 << 10, b"regi")?;
+    let count = le32(&bytes, 8)? as usize;
+    if count > ENTRIES {
+        return Err(Refusal::corrupt("too many regions in a VHDX"));
+    }
+    let (mut table, mut metadata) = (None, None);
+    for number in 0..count {
+        let entry = slice(&bytes, 16 + number * 32, 32)?;
+        let (offset, len) = (le64(entry, 16)?, u64::from(le32(entry, 24)?));
+        let end = sum(offset, len)?;
+        let known = match array::<16>(entry, 0)? {
+            REGION_BAT => &mut table,
+            REGION_METADATA => &mut metadata,
+            _ if le32(entry, 28)? & 1 == 0 => continue,
+            _ => return Err(Refusal::unsupported("an unknown region in a VHDX")),
+        };
+        if !offset.is_multiple_of(MIB) || offset < MIB || end > reader.size(0) || known.is_some() {
+            return Err(Refusal::corrupt("a region of a VHDX is where it cannot be"));
+        }
+        *known = Some(offset..end);
+    }
+    match (table, metadata) {
+        (Some(table), Some(metadata)) if table.end <= metadata.start || metadata.end <= table.start => {
+            Ok(Regions { table, metadata })
+        }
+        _ => Err(Refusal::corrupt("a VHDX without a block table or metadata")),
+    }
+}
+
+struct About {
+    size: u64,
+    block: u64,
+    sector: u64,
+}
+
+fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
+    if region.end - region.start < 64 * KIB {
+        return Err(Refusal::corrupt("the metadata of a VHDX are too short"));
+    }
+    let bytes = reader.read(0, region.start, 64 << 10)?;
+    let count = usize::from(le16(&bytes, 10)?);
+    if !bytes.starts_with(b"metadata") || count > ENTRIES {
+        return Err(Refusal::corrupt("the metadata of a VHDX are damaged"));
+    }
+    let (mut size, mut block, mut sector) = (None, None, None);
+    for number in 0..count {
+        let entry = slice(&bytes, 32 + number * 32, 32)?;
+        let (id, flags) = (array::<16>(entry, 0)?, le32(entry, 24)?);
+        let item = |len: u32| -> Result<Vec<u8>, Refusal> {
+            let (offset, have) = (u64::from(le32(entry, 16)?), le32(entry, 20)?);
+            if have != len || offset < 64 * KIB || sum(offset, u64::from(len))? > region.end - region.start {
+                return Err(Refusal::corrupt("metadata of a VHDX are where they cannot be"));
+            }
+            reader.read(0, sum(region.start, offset)?, len as usize)
+        };
+        let twice = match id {
+            // A user's item has nothing to do with the disk, whatever its name.
+            _ if flags & 1 != 0 => {
+                if flags & 4 != 0 {
+                    return Err(Refusal::unsupported("unknown metadata in a VHDX"));
+                }
+                None
+            }
+            FILE_PARAMETERS => {
+                let item = item(8)?;
+                if le32(&item, 4)? & 2 != 0 {
+                    return Err(Refusal::unsupported("VHDX with a parent"));
+                }
+                block.replace(u64::from(le32(&item, 0)?))
+            }
+            DISK_SIZE => size.replace(le64(&item(8)?, 0)?),
+            LOGICAL_SECTOR => sector.replace(u64::from(le32(&item(4)?, 0)?)),
+            DISK_ID | PHYSICAL_SECTOR => None,
+            _ if flags & 4 == 0 => None,
+            _ => return Err(Refusal::unsupported("unknown metadata in a VHDX")),
+        };
+        if twice.is_some() {
+            return Err(Refusal::corrupt("metadata of a VHDX are there twice"));
+        }
+    }
+    match (size, block, sector) {
+        (Some(size), Some(block), Some(sector @ (512 | 4096)))
+            if size <= 64 * TIB
+                && size.is_multiple_of(sector)
+                && block.is_power_of_two()
+                && (MIB..=256 * MIB).contains(&block) =>
+        {
+            Ok(About { size, block, sector })
+        }
+        _ => Err(Refusal::corrupt("the size of a VHDX, its blocks or sectors is missing or out of bounds")),
+    }
+}
+
+impl Vhdx {
+    fn place(&self, tables: &dyn Tables, number: u64) -> Result<Place, Refusal> {
+        let index = sum(number, number / self.chunk)?;
+        let entry = le64(&self.table, usize::try_from(product(index, 8)?).unwrap_or(usize::MAX))?;
+        if entry & 0xf_fff8 != 0 {
+            return Err(Refusal::corrupt("an entry of a VHDX's block table has unknown bits"));
+        }
+        match entry & 7 {
+            // Not present, undefined, zero, unmapped.
+            0..=3 => Ok(Place::Zero),
+            6 => {
+                let offset = product(entry >> 20, MIB)?;
+                if offset < MIB || sum(offset, self.block)? > tables.size(0) {
+                    return Err(Refusal::corrupt("a block lies outside the file"));
+                }
+                Ok(Place::Stored { file: 0, offset })
+            }
+            state => Err(Refusal::corrupt(format!("a block of a VHDX is in state {state}"))),
+        }
+    }
+}
+
+impl Layout for Vhdx {
+    fn format(&self) -> &'static str {
+        "vhdx"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
+        join(at, upto, self.block, |number| self.place(tables, number))
+    }
+
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
+        Ok(Some(self.besides.iter().map(|range| (0, range.clone())).collect()))
+    }
+}

@@ -1,0 +1,176 @@
+//! VMware's VMDK: a descriptor in words, and extents that are flat, sparse or nothing.
+//!
+//! Format: VMware, Virtual Disk Format 5.0 (2011). The descriptor is a text file that names its extents, or lies inside a single
+//! sparse extent.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
+use super::tables::{Reader, Tables};
+use super::{Opened, Part, Role, Siblings};
+use crate::bytes::{difference, product, sum};
+use crate::image::ReadAt;
+use crate::refusal::Refusal;
+
+mod descriptor;
+mod sparse;
+
+use descriptor::{Descriptor, Kind};
+use sparse::Sparse;
+
+pub(super) const SPARSE_MAGIC: &[u8] = b"KDMV";
+const SECTOR: u64 = 512;
+
+/// The largest descriptor, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// Whether these first bytes of a file begin a descriptor.
+pub(super) fn is_descriptor(start: &[u8]) -> bool {
+    start.starts_with(b"# Disk DescriptorFile")
+}
+
+/// The extents of a disk.
+struct Vmdk {
+    size: u64,
+    /// Sorted, without gaps.
+    spans: Vec<Span>,
+}
+
+/// One extent: where it starts in the disk, in bytes, and what it is.
+struct Span {
+    start: u64,
+    len: u64,
+    data: Data,
+}
+
+enum Data {
+    Zero,
+    Flat { file: usize, offset: u64 },
+    Sparse(Sparse),
+}
+
+/// Opens a single sparse extent that carries its own descriptor.
+pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+    let (sparse, text) = Sparse::open(reader, 0)?;
+    let text = text.ok_or_else(|| Refusal::unsupported("a part of a VMDK: its descriptor is another file"))?;
+    let descriptor = Descriptor::parse(&text)?;
+    let size = sparse.size();
+    match descriptor.extents.as_slice() {
+        [only] if only.kind == Kind::Sparse && product(only.sectors, SECTOR)? == size => {}
+        _ => return Err(Refusal::corrupt("the descriptor inside a VMDK does not fit it")),
+    }
+    let spans = vec![Span { start: 0, len: size, data: Data::Sparse(sparse) }];
+    Ok(Box::new(Vmdk { size, spans }))
+}
+
+/// Opens a descriptor file and the extents that it names.
+///
+/// # Errors
+/// If it is larger than a descriptor can be, is not just text, names a parent, or an extent that is not as it says.
+pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
+    // A guest can write a descriptor to the start of its raw disk, to get at another image beside it. A disk is longer.
+    if file.size() > LARGEST {
+        return Err(Refusal::unsupported("a VMDK descriptor at the start of something larger"));
+    }
+    let alone = Reader::new(vec![Arc::clone(&file)]);
+    let text = alone.read(0, 0, file.size() as usize)?;
+    let descriptor = Descriptor::parse(&text)?;
+    let mut parts = vec![Part { name: name.to_owned(), role: Role::Descriptor, file: Arc::clone(&file) }];
+    let mut numbers = BTreeMap::new();
+    for extent in &descriptor.extents {
+        let Some(plain) = &extent.file else { continue };
+        if plain.as_os_str() == name {
+            return Err(Refusal::corrupt("a VMDK descriptor names itself as an extent"));
+        }
+        if !numbers.contains_key(plain) {
+            let opened = siblings.open(plain);
+            let file =
+                opened.map_err(|error| Refusal::Unreadable(format!("extent {}: {error}", plain.to_string_lossy())))?;
+            numbers.insert(plain.clone(), parts.len());
+            parts.push(Part { name: plain.clone(), role: Role::Data, file });
+        }
+    }
+    let reader = Reader::new(parts.iter().map(|part| Arc::clone(&part.file)).collect());
+    // For its witness.
+    if reader.read(0, 0, text.len())? != text {
+        return Err(Refusal::dirty("the VMDK descriptor changes"));
+    }
+    let mut spans = Vec::with_capacity(descriptor.extents.len());
+    let mut start = 0;
+    for extent in &descriptor.extents {
+        let len = product(extent.sectors, SECTOR)?;
+        let number = extent.file.as_ref().and_then(|plain| numbers.get(plain)).copied();
+        let data = match (extent.kind, number) {
+            (Kind::Zero, _) => Data::Zero,
+            (Kind::Flat, Some(file)) => flat(&reader, file, product(extent.offset, SECTOR)?, len)?,
+            (Kind::Sparse, Some(file)) => {
+                let (sparse, _) = Sparse::open(&reader, file)?;
+                if sparse.size() != len {
+                    return Err(Refusal::corrupt("a sparse extent is not as long as its descriptor says"));
+                }
+                Data::Sparse(sparse)
+            }
+            _ => return Err(Refusal::corrupt("an extent of a VMDK without a file")),
+        };
+        spans.push(Span { start, len, data });
+        start = sum(start, len)?;
+    }
+    let disk = Disk::new(Box::new(Vmdk { size: start, spans }), reader)?;
+    Ok(Opened { disk: Arc::new(disk), parts })
+}
+
+fn flat(reader: &Reader, file: usize, offset: u64, len: u64) -> Result<Data, Refusal> {
+    if sum(offset, len)? > reader.size(file) {
+        return Err(Refusal::corrupt("a flat extent is shorter than its descriptor says"));
+    }
+    Ok(Data::Flat { file, offset })
+}
+
+impl Layout for Vmdk {
+    fn format(&self) -> &'static str {
+        "vmdk"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
+        let behind = self.spans.partition_point(|span| span.start <= at);
+        let span = behind.checked_sub(1).and_then(|index| self.spans.get(index));
+        let span = span.ok_or_else(|| Refusal::corrupt("outside all extents"))?;
+        let inside = at - span.start;
+        let left = difference(span.len, inside)?;
+        let piece = match &span.data {
+            Data::Zero => Piece { len: left, place: Place::Zero },
+            Data::Flat { file, offset } => {
+                Piece { len: left, place: Place::Stored { file: *file, offset: sum(*offset, inside)? } }
+            }
+            Data::Sparse(sparse) => sparse.piece(tables, inside, difference(upto, span.start)?.min(span.len))?,
+        };
+        Ok(Piece { len: piece.len.min(left), ..piece })
+    }
+
+    fn unpack(&self, packed: &[u8], unit: usize, at: u64) -> Result<Vec<u8>, Refusal> {
+        let behind = self.spans.partition_point(|span| span.start <= at);
+        match behind.checked_sub(1).and_then(|index| self.spans.get(index)) {
+            Some(Span { start, data: Data::Sparse(sparse), .. }) => sparse.unpack(packed, unit, at - start),
+            _ => Err(Refusal::corrupt("compressed data where there can be none")),
+        }
+    }
+
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
+        let mut all = Vec::new();
+        for span in &self.spans {
+            if let Data::Sparse(sparse) = &span.data {
+                if !sparse.can_be_freed() {
+                    return Ok(None);
+                }
+                all.push(sparse.overhead());
+            }
+        }
+        Ok(Some(all))
+    }
+}

@@ -1,0 +1,6 @@
+//! Containers, with qemu-img as the oracle.
+
+mod bench;
+mod hostile;
+mod keeping;
+mod reading;
