@@ -142,7 +142,7 @@ fn device_number(text: &str) -> Option<DeviceNumber> {
 /// Where a device is mounted. The device of a line is its third field; btrfs has made-up numbers there, so the name of
 /// the device, behind the dash, counts too.
 fn mounted_on(node: DeviceNumber, system: &System) -> Option<PathBuf> {
-    let table = fs::read_to_string(system.proc.join("self/mountinfo")).ok()?;
+    let table = fs::read_to_string(system.proc.join("thread-self/mountinfo")).ok()?;
     table.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let number = device_number(fields.nth(2)?)?;
@@ -176,7 +176,7 @@ fn listed_lock(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<S
 fn filesystem_of(file: BorrowedFd<'_>, system: &System) -> Option<DeviceNumber> {
     let info = fs::read_to_string(system.proc.join(format!("thread-self/fdinfo/{}", file.as_raw_fd()))).ok()?;
     let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
-    let table = fs::read_to_string(system.proc.join("self/mountinfo")).ok()?;
+    let table = fs::read_to_string(system.proc.join("thread-self/mountinfo")).ok()?;
     let mut line = table.lines().map(|line| line.split(' ')).find(|line| line.clone().next() == Some(mount))?;
     device_number(line.nth(2)?)
 }
@@ -256,11 +256,11 @@ mod tests {
         let system = System { proc: dir.join("proc"), sys: dir.join("sys") };
         let disk = system.sys.join("dev/block/8:0");
         fs::create_dir_all(disk.join("sda1/holders")).unwrap();
-        fs::create_dir_all(system.proc.join("self")).unwrap();
+        fs::create_dir_all(system.proc.join("thread-self")).unwrap();
         fs::write(disk.join("sda1/partition"), "1\n").unwrap();
         fs::write(disk.join("sda1/dev"), "8:1\n").unwrap();
         let mounts = "30 1 0:9 / /proc rw - proc proc rw\n31 1 8:1 / /boot rw,relatime shared:1 - ext4 /dev/x rw\n";
-        fs::write(system.proc.join("self/mountinfo"), mounts).unwrap();
+        fs::write(system.proc.join("thread-self/mountinfo"), mounts).unwrap();
         let node = |minor| DeviceNumber { major: 8, minor };
         let numbers: Vec<u32> = with_partitions(node(0), &system).iter().map(|(number, _)| number.minor).collect();
         let found = (mounted_on(node(1), &system), mounted_on(node(0), &system));
