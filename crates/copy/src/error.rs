@@ -172,6 +172,8 @@ what! {
     NotAnImage = "{path} is no disk image: it is neither a regular file nor a block device",
     /// A source of a smart copy: what its map says holds for one size only.
     SourceResized = "{path} changed its size while it was being copied; copy it when nothing writes to it",
+    /// A source of a smart copy whose disk is in a container.
+    SourceChanged = "the disk in {path} was changed while it was being copied; copy it when nothing writes to it",
     /// A destination of a smart copy.
     NotAnImagePlace = "cannot overwrite {path}: it is neither a regular file nor a block device",
     /// A destination of a smart copy that somebody has as a disk; `detail` says who.

@@ -108,7 +108,7 @@ impl<'a> Copy<'a> {
         };
         let direct = self.direct(dest.as_ref());
         let raw = RawImage::new(Arc::clone(&self.task.kernel), source.file(), source.size).with_direct(direct.0);
-        let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |(disk, _)| &**disk);
+        let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
         let map = self.map(image, user.as_ref());
         let nothing = ExtentSet::new();
         let free = map.as_ref().map_or(&nothing, |map| &map.free);
@@ -226,7 +226,7 @@ impl<'a> Copy<'a> {
         let Task { source, options, .. } = *self.task;
         let extents: Extension<'_> = match &source.disk {
             _ if options.smart == Smart::Off => Box::new(std::iter::empty()),
-            Some((_, zeros)) => Box::new(extents_of(zeros)),
+            Some(disk) => Box::new(extents_of(&disk.zeros)),
             None => Box::new(Extents::new(&*self.task.kernel, source.file(), 0, source.size)),
         };
         let mut pieces = Pieces::new(extents, free.iter(), source.total(), self.granule());
@@ -243,8 +243,8 @@ impl<'a> Copy<'a> {
         let kernel = &*self.task.kernel;
         let mut pieces = skipped.flat_map(move |piece| -> Box<dyn Iterator<Item = Result<Piece, Errno>> + Send + '_> {
             match &source.disk {
-                Some((_, zeros)) => {
-                    let data = ExtentSet::of(piece.offset..piece.offset + piece.len).without(zeros);
+                Some(disk) => {
+                    let data = ExtentSet::of(piece.offset..piece.offset + piece.len).without(&disk.zeros);
                     let data: Vec<_> = data.iter().map(|run| Ok(data_piece(run.start, run.len))).collect();
                     Box::new(data.into_iter())
                 }
@@ -310,6 +310,11 @@ impl<'a> Copy<'a> {
         let said = |errno| Error::new(What::CannotFstat, &source.path).errno(errno);
         if self.task.kernel.size(source.file()).map_err(said)? != source.size {
             return Err(Some(Error::new(What::SourceResized, &source.path)));
+        }
+        if let Some(disk) = &source.disk
+            && !(disk.holds)().map_err(|error| self.ended(stop_of(&error)))?
+        {
+            return Err(Some(Error::new(What::SourceChanged, &source.path)));
         }
         let now = Inode::of(source.file()).map_err(said)?;
         let written = now.modified != source.inode.modified;

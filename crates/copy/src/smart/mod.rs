@@ -31,7 +31,7 @@ use std::path::Path;
 pub use dest::Unfinished;
 pub use image::{Failure, Report, Task, copy};
 pub use in_use::{InUse, System, in_use};
-pub use source::{RawImage, Source};
+pub use source::{Disk, RawImage, Source};
 pub use stats::{Stats, Times};
 
 /// Bytes of a buffer unless the user says otherwise.

@@ -23,7 +23,17 @@ pub struct Source {
     pub(super) inode: Inode,
     /// Bytes of the file or device.
     pub(super) size: u64,
-    pub(super) disk: Option<(Box<dyn ReadAt>, ExtentSet)>,
+    pub(super) disk: Option<Disk>,
+}
+
+/// What a container holds.
+pub struct Disk {
+    /// The virtual disk.
+    pub image: Arc<dyn ReadAt>,
+    /// Ranges of it that read as zeros, because the container stores nothing for them.
+    pub zeros: ExtentSet,
+    /// Whether the container's own tables are what they were when it was opened. Asked at the end.
+    pub holds: Box<dyn Fn() -> io::Result<bool> + Send + Sync>,
 }
 
 impl Source {
@@ -49,11 +59,10 @@ impl Source {
         Ok(Source { path: path.to_owned(), file, inode, size, disk: None })
     }
 
-    /// Copies the virtual disk that is in this container instead of its bytes. `zeros` are ranges of the disk that are
-    /// known to read as zeros, because the container stores nothing for them.
+    /// Copies the virtual disk that is in this container instead of its bytes.
     #[must_use]
-    pub fn with_disk(self, disk: Box<dyn ReadAt>, zeros: ExtentSet) -> Source {
-        Source { disk: Some((disk, zeros)), ..self }
+    pub fn with_disk(self, disk: Disk) -> Source {
+        Source { disk: Some(disk), ..self }
     }
 
     /// Where it was opened.
@@ -73,7 +82,7 @@ impl Source {
 
     /// Bytes of the image.
     pub fn total(&self) -> u64 {
-        self.disk.as_ref().map_or(self.size, |(disk, _)| disk.size())
+        self.disk.as_ref().map_or(self.size, |disk| disk.image.size())
     }
 
     /// The same description again, for a parser of containers that wants a file of its own.

@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use haul_copy::error::What;
-use haul_copy::smart::{Event, Mode, Options};
+use haul_copy::smart::{Disk, Event, Mode, Options, Source};
 use haul_guest::ExtentSet;
+use haul_sys::kernel::Linux;
 use haul_testbed::guest::Noise;
 use haul_testbed::temp_dir;
 
@@ -103,6 +105,18 @@ fn an_image_that_changes_its_size_is_an_error() {
         assert_eq!(failure.damaged, existing.then(|| dest.clone()));
         assert_eq!(dest.exists(), existing);
     }
+}
+
+#[test]
+fn a_container_whose_tables_change_is_an_error() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("container"), "tables").unwrap();
+    let source = Source::open(&Linux, &dir.path().join("container")).unwrap();
+    let image = Arc::new(Noise::new(3).bytes(10_000));
+    let source = source.with_disk(Disk { image, zeros: ExtentSet::new(), holds: Box::new(|| Ok(false)) });
+    let failure = Run::default().copy_source(&source, &dir.path().join("copy")).unwrap_err();
+    assert_eq!(failure.error.map(|error| error.what), Some(What::SourceChanged));
+    assert!(!dir.path().join("copy").exists());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use haul_copy::engine::wrap::Unruly;
-use haul_copy::smart::{Mode, Options, Smart, Source};
+use haul_copy::smart::{Disk, Mode, Options, Smart, Source};
 use haul_guest::ExtentSet;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::guest::Noise;
@@ -157,7 +157,7 @@ fn a_virtual_disk_is_copied_without_what_its_container_does_not_store() {
     disk[20_000..60_000].fill(0);
     let zeros = ExtentSet::of(20_000..60_000);
     let source = Source::open(&Linux, &dir.path().join("container")).unwrap();
-    let source = source.with_disk(Box::new(disk.clone()), zeros);
+    let source = source.with_disk(Disk { image: Arc::new(disk.clone()), zeros, holds: Box::new(|| Ok(true)) });
     let run = Run { free: ExtentSet::of(61_440..81_920), ..Run::default() };
     let run = Run { options: Options { md5: true, ..run.options }, ..run };
     let report = run.copy_source(&source, &dir.path().join("copy")).unwrap();

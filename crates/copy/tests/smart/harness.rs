@@ -15,6 +15,9 @@ use haul_guest::{Budget, ExtentSet, ReadAt};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::guest::Noise;
 
+/// What happens to the image and the copy when something is told.
+pub type Attack<'a> = Box<dyn Fn(&Event<'_>, &Run<'_>) + Sync + 'a>;
+
 /// Everything that a test may want to set. Whether the image is in use is asked
 /// only where that is the question: other tests start programs, and those inherit descriptors for a moment.
 pub struct Run<'a> {
@@ -25,7 +28,7 @@ pub struct Run<'a> {
     pub kernel: Arc<dyn Kernel>,
     pub system: System,
     pub stop: AtomicBool,
-    pub attack: Box<dyn Fn(&Event<'_>, &Run<'_>) + Sync + 'a>,
+    pub attack: Attack<'a>,
 }
 
 impl Default for Run<'_> {
@@ -56,7 +59,7 @@ impl Run<'_> {
         for &(offset, len) in &self.witnessed {
             session.view().read(offset, len).expect("the witnesses are in the image");
         }
-        Map { free: self.free.clone(), regions: Vec::new(), witnesses: session.into_witnesses() }
+        Map { free: self.free.clone(), witnesses: session.into_witnesses(), ..Map::default() }
     }
 
     pub fn copy(&self, source: &Path, dest: &Path) -> Result<Report, Failure> {
