@@ -147,7 +147,10 @@ impl Dest {
             return Ok(());
         }
         let set = |size| again(|| kernel.set_size(self.file.as_fd(), size));
-        set(0).map_err(|errno| Error::new(What::Truncating, &self.path).errno(errno))?;
+        // ext4 sends a file that was cut to nothing to the device when it is closed, so this is not for one that is empty.
+        if self.inode.size > 0 {
+            set(0).map_err(|errno| Error::new(What::Truncating, &self.path).errno(errno))?;
+        }
         set(size.saturating_sub(1)).map_err(|errno| Error::new(What::Extending, &self.path).errno(errno))
     }
 

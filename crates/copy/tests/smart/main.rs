@@ -7,3 +7,4 @@ mod faults;
 mod harness;
 mod in_use;
 mod places;
+mod speed;
