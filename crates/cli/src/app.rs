@@ -22,6 +22,7 @@ use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use crate::record::Record;
 use crate::report::Report;
+use crate::smartcp;
 use crate::watch::{self, Caught};
 use crate::words;
 
@@ -37,6 +38,9 @@ pub fn main() -> ExitCode {
     process_state::restore_sigpipe();
     process_state::ignore_sigxfsz();
     let mut report = Report::new(name.clone().into_vec());
+    if persona == Persona::Smartcp {
+        return smartcp::main(&name, arguments, report);
+    }
     let wanted = {
         let mut warn = |message: &[u8]| report.complain(message);
         parse(arguments, persona, &Environment::of_process(), report.quoter(), &mut warn)

@@ -15,6 +15,7 @@ pub enum Id {
     Debug,
     Dereference,
     DereferenceOperands,
+    DirectIo,
     Engine,
     Explain,
     Force,
@@ -24,6 +25,7 @@ pub enum Id {
     KeepDirectorySymlink,
     Limit,
     Link,
+    Md5,
     NoClobber,
     NoDereference,
     NoDereferenceKeepLinks,
@@ -35,20 +37,26 @@ pub enum Id {
     Preserve,
     Priority,
     Progress,
+    ReadOnly,
     Readahead,
     Recursive,
     Reflink,
     RemoveDestination,
+    Snapshot,
     Sparse,
     Stats,
+    StatsOutput,
     StripTrailingSlashes,
     Suffix,
     SymbolicLink,
     TargetDirectory,
     Update,
+    UseSmartRead,
     Verbose,
     Version,
+    WriteOnly,
     Yield,
+    ZeroScan,
 }
 
 /// Whether an option takes an argument, and what that is called in the documentation.
@@ -177,7 +185,7 @@ const fn either(name: &'static str, synonym: &'static str, help: &'static str) -
     Choice { name, synonym: Some(synonym), help, origin: Origin::Cp }
 }
 
-const fn own(name: &'static str, help: &'static str) -> Choice {
+pub(crate) const fn own(name: &'static str, help: &'static str) -> Choice {
     Choice { name, synonym: None, help, origin: Origin::Haul }
 }
 
@@ -301,14 +309,14 @@ pub const CP_ORDER: [&str; 29] = [
 ];
 
 /// The option of a name in full, hidden ones included.
-pub fn by_long_name(name: &str) -> Option<&'static Flag> {
+pub fn by_long_name(table: &'static [Flag], name: &str) -> Option<&'static Flag> {
     let name = if name == "path" { "parents" } else { name };
-    FLAGS.iter().find(|flag| !flag.long.is_empty() && flag.long == name)
+    table.iter().find(|flag| !flag.long.is_empty() && flag.long == name)
 }
 
 /// The option of a letter.
-pub fn by_letter(letter: u8) -> Option<&'static Flag> {
-    FLAGS.iter().find(|flag| flag.short.bytes().any(|own| own == letter))
+pub fn by_letter(table: &'static [Flag], letter: u8) -> Option<&'static Flag> {
+    table.iter().find(|flag| flag.short.bytes().any(|own| own == letter))
 }
 
 /// The option of an identity. Every identity has one, which a test makes sure of.
@@ -318,7 +326,7 @@ pub fn by_id(id: Id) -> Option<&'static Flag> {
 
 impl Flag {
     /// An option of cp, without argument, that `..` can change.
-    const fn new(id: Id, category: Category) -> Flag {
+    pub(crate) const fn new(id: Id, category: Category) -> Flag {
         Flag {
             id,
             short: "",

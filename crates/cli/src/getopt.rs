@@ -23,12 +23,18 @@ pub struct Parser {
     operands: Vec<OsString>,
     /// POSIXLY_CORRECT: the first operand ends the options.
     posix: bool,
+    table: &'static [Flag],
 }
 
 impl Parser {
     /// A parser for the arguments after the program's name.
     pub fn new(arguments: impl IntoIterator<Item = OsString>, posix: bool) -> Parser {
-        Parser { rest: arguments.into_iter().collect(), letters: VecDeque::new(), operands: Vec::new(), posix }
+        Parser::with_table(arguments, posix, FLAGS)
+    }
+
+    /// A parser for a command with other options.
+    pub fn with_table(arguments: impl IntoIterator<Item = OsString>, posix: bool, table: &'static [Flag]) -> Parser {
+        Parser { rest: arguments.into_iter().collect(), letters: VecDeque::new(), operands: Vec::new(), posix, table }
     }
 
     /// The next option. `None` after the last one: then [`Parser::into_operands`] has the rest.
@@ -66,7 +72,7 @@ impl Parser {
 
     fn short(&mut self, letter: u8) -> Result<Found, Vec<u8>> {
         let complain = |text: &str| [text.as_bytes(), b" -- '", &[letter], b"'"].concat();
-        let flag = flags::by_letter(letter).ok_or_else(|| complain("invalid option"))?;
+        let flag = flags::by_letter(self.table, letter).ok_or_else(|| complain("invalid option"))?;
         let Argument::Required(_) = flag.argument else { return Ok(Found { flag, value: None }) };
         let value = if self.letters.is_empty() {
             self.rest.pop_front().ok_or_else(|| complain("option requires an argument"))?
@@ -81,7 +87,7 @@ impl Parser {
             Some(at) => (&text[..at], Some(OsStr::from_bytes(&text[at + 1..]).to_owned())),
             None => (text, None),
         };
-        let (full, flag) = match candidates(name).as_slice() {
+        let (full, flag) = match candidates(self.table, name).as_slice() {
             [] => return Err([b"unrecognized option '--", text, b"'"].concat()),
             [one] => *one,
             several => return Err(ambiguous(text, several)),
@@ -107,10 +113,12 @@ fn ambiguous(text: &[u8], possibilities: &[(&str, &Flag)]) -> Vec<u8> {
 }
 
 /// The options that a name or an abbreviation may mean: of the oldest generation that knows it.
-fn candidates(name: &[u8]) -> Vec<(&'static str, &'static Flag)> {
-    let known = |long: &'static str| flags::by_long_name(long).map(|flag| (long, flag));
+fn candidates(table: &'static [Flag], name: &[u8]) -> Vec<(&'static str, &'static Flag)> {
+    let known = |long: &'static str| {
+        flags::by_long_name(table, long).filter(|flag| flag.origin == Origin::Cp).map(|flag| (long, flag))
+    };
     let cp = CP_ORDER.into_iter().filter_map(known).collect::<Vec<_>>();
-    let of = |origin| FLAGS.iter().filter(move |flag| flag.origin == origin && !flag.long.is_empty());
+    let of = |origin| table.iter().filter(move |flag| flag.origin == origin && !flag.long.is_empty());
     let named = |origin| of(origin).map(|flag| (flag.long, flag)).collect::<Vec<_>>();
     let generations = [cp, named(Origin::LaterCp), named(Origin::Haul)];
     let exact = generations.iter().flatten().find(|(long, _)| long.as_bytes() == name);

@@ -24,20 +24,26 @@ pub fn spelling(flag: &Flag) -> String {
 /// The text of `--help` under this name.
 pub fn help(name: &OsStr) -> String {
     let name = name.to_string_lossy();
-    let mut text = format!(
+    let text = format!(
         "Usage: {name} [OPTION]... [-T] SOURCE DEST\n  \
            or:  {name} [OPTION]... SOURCE... DIRECTORY\n  \
            or:  {name} [OPTION]... -t DIRECTORY SOURCE...\n\
          Copy SOURCE to DEST, or each SOURCE into DIRECTORY.\n"
     );
+    text + &options(FLAGS)
+}
+
+/// All options of a command by their headings, and the words that they take.
+pub fn options(flags: &[Flag]) -> String {
+    let mut text = String::new();
     for category in Category::ALL {
-        text.push_str(&format!("\n{}:\n", category.title()));
-        for flag in FLAGS.iter().filter(|flag| flag.category == category) {
-            text.push_str(&entry(flag));
+        let mut flags = flags.iter().filter(|flag| flag.category == category).peekable();
+        if flags.peek().is_some() {
+            text.push_str(&format!("\n{}:\n", category.title()));
         }
+        flags.for_each(|flag| text.push_str(&entry(flag)));
     }
-    text.push_str(&words());
-    text
+    text + &words(flags)
 }
 
 fn entry(flag: &Flag) -> String {
@@ -48,9 +54,9 @@ fn entry(flag: &Flag) -> String {
 }
 
 /// The words that options take.
-fn words() -> String {
+fn words(flags: &[Flag]) -> String {
     let mut text = String::from("\nWords that options take:\n");
-    for flag in FLAGS.iter().filter(|flag| !flag.values.choices().is_empty()) {
+    for flag in flags.iter().filter(|flag| !flag.values.choices().is_empty()) {
         let names = flag.values.choices().iter().map(|choice| match choice.synonym {
             Some(synonym) => format!("{} ({synonym})", choice.name),
             None => choice.name.to_owned(),
@@ -84,6 +90,7 @@ pub fn version(persona: Persona) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let name = match persona {
         Persona::Cp => format!("cp (haul) {version}"),
+        Persona::Smartcp => format!("smartcp (haul) {version}"),
         Persona::Haul => format!("haul {version}"),
     };
     format!("{name}\nLicense: MIT OR Apache-2.0\n")

@@ -1,4 +1,5 @@
-//! The command `haul`, which is `cp` when called by that name: options, messages, progress and the exit status.
+//! The command `haul`, which is `cp` or `smartcp` when called by those names: options, messages, progress and the exit
+//! status.
 //!
 //! Everything about copying itself is in haul-copy. This crate is the only one that reads the environment, prints and
 //! exits.
@@ -21,5 +22,6 @@ pub mod record;
 pub mod report;
 pub mod screen;
 pub mod size;
+pub mod smartcp;
 pub mod watch;
 pub mod words;

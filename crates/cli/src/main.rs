@@ -1,4 +1,4 @@
-//! The commands `haul` and, by that name, `cp`.
+//! The commands `haul` and, by those names, `cp` and `smartcp`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

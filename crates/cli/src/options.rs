@@ -26,6 +26,8 @@ const READAHEAD: usize = 8 << 20;
 pub enum Persona {
     /// `cp`: a drop-in, with cp's defaults.
     Cp,
+    /// `smartcp`: disk images.
+    Smartcp,
     /// Any other name.
     Haul,
 }
@@ -33,7 +35,11 @@ pub enum Persona {
 impl Persona {
     /// That of a program's name, which may be a path.
     pub fn of(name: &OsStr) -> Persona {
-        if Path::new(name).file_name() == Some(OsStr::new("cp")) { Persona::Cp } else { Persona::Haul }
+        match Path::new(name).file_name().map(OsStr::as_bytes) {
+            Some(b"cp") => Persona::Cp,
+            Some(b"smartcp") => Persona::Smartcp,
+            _ => Persona::Haul,
+        }
     }
 }
 
@@ -299,6 +305,9 @@ impl<'a> Draft<'a> {
             Id::Progress | Id::Stats => self.showing(flag, value)?,
             // These end the reading before.
             Id::Help | Id::Version => {}
+            // Options of smartcp, which are not in the table that is read here.
+            Id::DirectIo | Id::Md5 | Id::ReadOnly | Id::Snapshot => {}
+            Id::StatsOutput | Id::UseSmartRead | Id::WriteOnly | Id::ZeroScan => {}
         }
         Ok(())
     }

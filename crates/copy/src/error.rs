@@ -168,6 +168,22 @@ what! {
     Lost = "the old {path} was removed and could not be replaced",
     /// After a failure or an interruption: the incomplete new file could not be removed.
     CannotRemovePartial = "cannot remove the incomplete {path}",
+    /// A source of a smart copy.
+    NotAnImage = "{path} is no disk image: it is neither a regular file nor a block device",
+    /// A source of a smart copy: what its map says holds for one size only.
+    SourceResized = "{path} changed its size while it was being copied; copy it when nothing writes to it",
+    /// A source of a smart copy whose disk is in a container.
+    SourceChanged = "the disk in {path} was changed while it was being copied; copy it when nothing writes to it",
+    /// A destination of a smart copy.
+    NotAnImagePlace = "cannot overwrite {path}: it is neither a regular file nor a block device",
+    /// A destination of a smart copy that somebody has as a disk; `detail` says who.
+    DestinationInUse = "will not overwrite {path}, which is in use: {detail}",
+    /// A block device that cannot hold the image; `detail` has the sizes.
+    DestinationTooSmall = "{path} is too small for {other}: {detail}",
+    /// The write-only mode leaves no image behind.
+    NotForTestData = "will not overwrite {path} with test data; name a new file",
+    /// No threads.
+    CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.
     DirectoryMoved = "directory {path} was moved while it was being copied",
 }

@@ -21,6 +21,11 @@ impl FileId {
         self.device
     }
 
+    /// The number within the filesystem.
+    pub fn inode(self) -> u64 {
+        self.inode
+    }
+
     /// As bytes, for a table in a file of this run.
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];

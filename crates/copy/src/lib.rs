@@ -14,6 +14,7 @@ pub mod pace;
 pub mod plan;
 pub mod ranges;
 pub mod run;
+pub mod smart;
 pub mod stats;
 pub mod strategy;
 pub mod walk;

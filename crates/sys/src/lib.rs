@@ -9,6 +9,7 @@ pub mod child;
 mod clone;
 mod close;
 pub mod huge;
+pub mod in_use;
 pub mod inode_flags;
 pub mod kernel;
 pub mod locale;

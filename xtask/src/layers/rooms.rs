@@ -10,7 +10,8 @@ const LEVELS: &[&[&str]] = &[
     &["plan", "manifest", "facts", "moved", "stats", "events", "error"],
     // `pace` knows nothing of what it paces: the run asks it before each step.
     &["walk", "engine", "meta", "verify", "ranges", "journal", "pace"],
-    &["strategy"],
+    // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
+    &["strategy", "smart"],
     &["run"],
     &["lib"],
 ];

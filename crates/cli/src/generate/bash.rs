@@ -2,12 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::{NOTE, takes_argument, words};
-use crate::flags::{Argument, FLAGS, Values};
+use super::{NOTE, Program, takes_argument, words};
+use crate::flags::{Argument, Flag, Values};
 
 /// The script. It needs nothing of the bash-completion package.
-pub(super) fn completion() -> String {
-    format!("# bash completion for haul. {NOTE}\n\n{VALUES_HEAD}{}{VALUES_TAIL}{}{TAIL}", values(), options())
+pub(super) fn completion(program: &Program) -> String {
+    let named = |text: &str| text.replace("haul", program.name).replace("LETTERS", &letters(program.flags));
+    let (head, values, options) = (named(VALUES_HEAD), values(program.flags), named(&options(program.flags)));
+    format!("# bash completion for {}. {NOTE}\n\n{head}{values}{VALUES_TAIL}{options}{}", program.name, named(TAIL))
+}
+
+/// Those of the options whose letter takes an argument.
+fn letters(flags: &[Flag]) -> String {
+    flags.iter().filter(|flag| matches!(flag.argument, Argument::Required(_))).map(|flag| flag.short).collect()
 }
 
 const VALUES_HEAD: &str = r#"# Completes the argument of option $1 that begins with $2.
@@ -22,9 +29,9 @@ const VALUES_TAIL: &str = r#"        *) return 1 ;;
 
 "#;
 
-fn values() -> String {
+fn values(flags: &[Flag]) -> String {
     let mut text = String::new();
-    for flag in FLAGS.iter().filter(|flag| takes_argument(flag)) {
+    for flag in flags.iter().filter(|flag| takes_argument(flag)) {
         let letter = match flag.argument {
             Argument::Required(_) if !flag.short.is_empty() => format!("|-{}", &flag.short[..1]),
             _ => String::new(),
@@ -49,9 +56,9 @@ fn values() -> String {
     text
 }
 
-fn options() -> String {
+fn options(flags: &[Flag]) -> String {
     let mut names: Vec<String> = Vec::new();
-    for flag in FLAGS {
+    for flag in flags {
         names.extend(flag.short.chars().map(|letter| format!("-{letter}")));
         if flag.long.is_empty() {
             continue;
@@ -82,7 +89,7 @@ _haul() {
         _haul_value "$prev" "" && return
     elif [[ $prev == = && $before == --* ]]; then
         _haul_value "$before" "$cur" && return
-    elif [[ $prev == -[tS] ]]; then
+    elif [[ $prev == -[LETTERS] ]]; then
         _haul_value "$prev" "$cur" && return
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do

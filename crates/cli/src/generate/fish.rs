@@ -1,20 +1,20 @@
 //! The completion for fish.
 
-use super::{NOTE, words};
-use crate::flags::{Argument, FLAGS, Flag, Values};
+use super::{NOTE, Program, words};
+use crate::flags::{Argument, Flag, Values};
 
 /// The script.
-pub(super) fn completion() -> String {
-    let lines: Vec<String> = FLAGS.iter().flat_map(lines).collect();
-    format!("# fish completion for haul. {NOTE}\n\n{}\n", lines.join("\n"))
+pub(super) fn completion(program: &Program) -> String {
+    let lines: Vec<String> = program.flags.iter().flat_map(|flag| lines(flag, program.name)).collect();
+    format!("# fish completion for {}. {NOTE}\n\n{}\n", program.name, lines.join("\n"))
 }
 
-fn lines(flag: &Flag) -> Vec<String> {
+fn lines(flag: &Flag, name: &str) -> Vec<String> {
     let help = flag.help.replace('\'', "\\'");
     let required = matches!(flag.argument, Argument::Required(_));
     let line = |form: String, with_argument: bool| {
         let argument = if with_argument { arguments(flag) } else { String::new() };
-        format!("complete -c haul {form}{argument} -d '{help}'")
+        format!("complete -c {name} {form}{argument} -d '{help}'")
     };
     let mut lines: Vec<String> = Vec::new();
     let mut letters = flag.short.chars();

@@ -1,25 +1,28 @@
 //! The man page, in the language of man(7).
 
-use super::NOTE;
-use crate::flags::{Argument, Category, FLAGS, Flag};
+use super::{NOTE, Program};
+use crate::flags::{Argument, Category, Flag};
 
 /// The day of the last change that readers of the page should know of.
 const DATE: &str = "2026-11-21";
 
 /// The page.
-pub(super) fn page() -> String {
-    let mut page =
-        format!(".\\\" {NOTE}\n.TH HAUL 1 {DATE} \"haul {}\" \"User Commands\"\n{HEAD}", env!("CARGO_PKG_VERSION"));
+pub(super) fn page(program: &Program) -> String {
+    let (title, version) = (program.name.to_uppercase(), env!("CARGO_PKG_VERSION"));
+    let mut page = format!(".\\\" {NOTE}\n.TH {title} 1 {DATE} \"haul {version}\" \"User Commands\"\n{}", program.head);
     for category in Category::ALL {
-        page.push_str(&format!(".SS {}\n", escaped(category.title())));
-        for flag in FLAGS.iter().filter(|flag| flag.category == category) {
-            page.push_str(&entry(flag));
+        let mut flags = program.flags.iter().filter(|flag| flag.category == category).peekable();
+        if flags.peek().is_some() {
+            page.push_str(&format!(".SS {}\n", escaped(category.title())));
+        }
+        for flag in flags {
+            page.push_str(&entry(flag, program.flags));
         }
     }
-    page + TAIL
+    page + program.tail
 }
 
-const HEAD: &str = r#".SH NAME
+pub(super) const HEAD: &str = r#".SH NAME
 haul \- copy files and directories the fastest way that is right
 .SH SYNOPSIS
 .B haul
@@ -65,7 +68,7 @@ An optional argument can be given to the long form only.
 Long options can be abbreviated as long as they are unambiguous.
 "#;
 
-const TAIL: &str = r#".SH EXIT STATUS
+pub(super) const TAIL: &str = r#".SH EXIT STATUS
 .TP
 .B 0
 Everything was copied.
@@ -116,10 +119,10 @@ Make a copy that shares its blocks with the original, or none:
 .BR ioctl_ficlone (2)
 "#;
 
-fn entry(flag: &Flag) -> String {
-    let mut text = format!(".TP\n{}\n{}\n", spelling(flag), styled(&sentence(flag.help)));
+fn entry(flag: &Flag, all: &[Flag]) -> String {
+    let mut text = format!(".TP\n{}\n{}\n", spelling(flag), styled(&sentence(flag.help), all));
     if !flag.details.is_empty() {
-        text.push_str(&format!("{}\n", styled(flag.details)));
+        text.push_str(&format!("{}\n", styled(flag.details, all)));
     }
     let choices = flag.values.choices();
     // The words of --no-preserve are those of --preserve.
@@ -128,7 +131,7 @@ fn entry(flag: &Flag) -> String {
         for choice in choices {
             let synonym = choice.synonym.map(|synonym| format!(", \\fB{}\\fR", escaped(synonym))).unwrap_or_default();
             let name = format!("\\fB{}\\fR{synonym}", escaped(choice.name));
-            text.push_str(&format!(".TP 14\n{name}\n{}\n", styled(&sentence(choice.help))));
+            text.push_str(&format!(".TP 14\n{name}\n{}\n", styled(&sentence(choice.help), all)));
         }
         text.push_str(".RE\n");
     }
@@ -159,17 +162,17 @@ fn sentence(text: &str) -> String {
 }
 
 /// Text with its options in bold and its arguments in italics.
-fn styled(text: &str) -> String {
-    let words: Vec<String> = text.split(' ').map(styled_word).collect();
+fn styled(text: &str, all: &[Flag]) -> String {
+    let words: Vec<String> = text.split(' ').map(|word| styled_word(word, all)).collect();
     // A sentence begins a line: roff sets the space between sentences.
     words.join(" ").replace(". ", ".\n")
 }
 
-fn styled_word(word: &str) -> String {
+fn styled_word(word: &str, all: &[Flag]) -> String {
     let core = word.trim_matches(|letter: char| ",.;:()".contains(letter));
     let is_option = core.starts_with('-') && core.len() > 1;
     let is_argument = ["SOURCE", "DEST"].contains(&core)
-        || FLAGS.iter().any(|flag| match flag.argument {
+        || all.iter().any(|flag| match flag.argument {
             Argument::Required(name) | Argument::Optional(name) => name == core,
             Argument::None => false,
         });

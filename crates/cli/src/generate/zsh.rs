@@ -1,12 +1,12 @@
 //! The completion for zsh.
 
-use super::{NOTE, words};
-use crate::flags::{Argument, FLAGS, Flag, Values};
+use super::{NOTE, Program, words};
+use crate::flags::{Argument, Flag, Values};
 
 /// The function file.
-pub(super) fn completion() -> String {
-    let specs: Vec<String> = FLAGS.iter().flat_map(specs).map(|spec| format!("  {spec} \\\n")).collect();
-    format!("#compdef haul\n# {NOTE}\n\n_arguments -s -S \\\n{}  '*:file:_files'\n", specs.concat())
+pub(super) fn completion(program: &Program) -> String {
+    let specs: Vec<String> = program.flags.iter().flat_map(specs).map(|spec| format!("  {spec} \\\n")).collect();
+    format!("#compdef {}\n# {NOTE}\n\n_arguments -s -S \\\n{}  '*:file:_files'\n", program.name, specs.concat())
 }
 
 /// What `_arguments` is told about an option: for each way to write it, since only the long one may take an argument.

@@ -4,7 +4,7 @@ use haul_sys::huge::{self, HUGE_PAGE};
 
 /// Bytes in memory whose first one has an address that is a multiple of the alignment.
 #[derive(Debug)]
-pub(super) struct AlignedBuffer {
+pub(crate) struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
     len: usize,
@@ -13,7 +13,7 @@ pub(super) struct AlignedBuffer {
 impl AlignedBuffer {
     /// `len` bytes, aligned to `align`, a power of two, and in huge pages where they are worth it and to be had. The memory
     /// is taken from the system when it is touched.
-    pub(super) fn new(len: usize, align: usize) -> AlignedBuffer {
+    pub(crate) fn new(len: usize, align: usize) -> AlignedBuffer {
         let huge = len >= 2 * HUGE_PAGE;
         let align = if huge { align.max(HUGE_PAGE) } else { align };
         let memory = vec![0; len + align - 1];
@@ -26,13 +26,13 @@ impl AlignedBuffer {
         buffer
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
     }
 }
 
 /// Whether the bytes stand at a multiple of `align`, a power of two.
-pub(super) fn is_aligned(bytes: &[u8], align: usize) -> bool {
+pub(crate) fn is_aligned(bytes: &[u8], align: usize) -> bool {
     bytes.as_ptr().addr() & (align - 1) == 0
 }
 

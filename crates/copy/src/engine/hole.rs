@@ -22,13 +22,13 @@ pub fn is_zero(bytes: &[u8]) -> bool {
 
 /// A part of a buffer that is all zeros or goes as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) zero: bool,
-    pub(super) range: Range<usize>,
+pub(crate) struct Run {
+    pub(crate) zero: bool,
+    pub(crate) range: Range<usize>,
 }
 
 /// Cuts the bytes, which stand at `offset` in the file, into runs of zero blocks and runs of others, in order.
-pub(super) fn runs(bytes: &[u8], offset: u64, block: u32) -> impl Iterator<Item = Run> {
+pub(crate) fn runs(bytes: &[u8], offset: u64, block: u32) -> impl Iterator<Item = Run> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let end = block_end(start, offset, block, bytes.len());

@@ -3,7 +3,7 @@
 //! An engine opens nothing, names nothing and sets no metadata. It either moves bytes and says how many went which
 //! way, or refuses, and then the next engine goes on at the exact byte where this one stopped.
 
-mod buffer;
+pub(crate) mod buffer;
 pub mod climb;
 mod clone;
 mod copy_range;
@@ -24,8 +24,8 @@ mod read_write;
 mod reference;
 mod shape;
 mod splice;
-mod switch;
-mod transfer;
+pub(crate) mod switch;
+pub(crate) mod transfer;
 pub mod wrap;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -12,7 +12,7 @@ use super::{End, FailedOn, Refusal, Side};
 
 /// Whole pages even where the device takes sectors: smaller pieces would share a page with buffered neighbours, and ext4
 /// takes its slow path for direct writes that are no whole blocks.
-pub(super) fn grain() -> usize {
+pub(crate) fn grain() -> usize {
     page_size().max(4096)
 }
 

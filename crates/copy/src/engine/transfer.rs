@@ -172,7 +172,7 @@ impl<'a> Transfer<'a> {
 }
 
 /// Writes some of the bytes, at the offset where there are offsets: how many, at least one.
-pub(super) fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
+pub(crate) fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
     let count = again(|| match dest.seekable {
         true => kernel.pwrite(dest.as_fd(), bytes, at),
         false => kernel.write(dest.as_fd(), bytes),
@@ -187,7 +187,7 @@ pub(super) fn failed(on: FailedOn, errno: Errno) -> End {
 }
 
 /// Repeats a call that a signal interrupted.
-pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(crate) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}

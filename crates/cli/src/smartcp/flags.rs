@@ -1,0 +1,116 @@
+//! The options of smartcp as data: its parser, `--help`, man page and completions read this table.
+
+use crate::flags::Argument::Required;
+use crate::flags::Category::{Data, Output};
+use crate::flags::{Category, Choice, Flag, Id, Origin, Values, own};
+
+const YES_OR_NO: &[Choice] = &[own("yes", "do"), own("no", "do not")];
+
+const SPARSENESS: &[Choice] = &[
+    own("always", "free space, holes and blocks of zeros are not written, and read as zeros"),
+    own("never", "zeros are written"),
+];
+
+const STATS: &[Choice] =
+    &[own("json", "a line of JSON every second and one at the end"), own("none", "nothing but what -v shows")];
+
+const fn flag(id: Id, category: Category) -> Flag {
+    Flag { origin: Origin::Haul, ..Flag::new(id, category) }
+}
+
+/// All options, in the order of the documentation within their categories.
+pub const FLAGS: &[Flag] = &[
+    Flag {
+        short: "S",
+        long: "use-smartread",
+        argument: Required("WORD"),
+        values: Values::One(YES_OR_NO),
+        help: "do not read what the guests do not use; yes by default",
+        details: "What the allocation maps of the guests' own filesystems prove free is not read, and reads as zeros in the \
+                  copy. Holes of the image are not read either. With no, every byte is read.",
+        ..flag(Id::UseSmartRead, Data)
+    },
+    Flag {
+        long: "snapshot",
+        help: "the image is a frozen snapshot, whoever has it open",
+        details: "Without this option an image that is in use is copied whole: one that QEMU, VMware or a loop device has as a \
+                  disk, that is mounted, locked, or open for writing.",
+        ..flag(Id::Snapshot, Data)
+    },
+    Flag {
+        short: "s",
+        long: "sparse",
+        argument: Required("WHEN"),
+        values: Values::One(SPARSENESS),
+        help: "whether zeros are left out; always by default",
+        details: "On a block device whose driver cannot make zeros without writing, they are written in any case.",
+        ..flag(Id::Sparse, Data)
+    },
+    Flag {
+        long: "zero-scan",
+        argument: Required("WORD"),
+        values: Values::One(YES_OR_NO),
+        help: "look for blocks of zeros in what is read; yes by default",
+        details: "A block has 4096 bytes.",
+        ..flag(Id::ZeroScan, Data)
+    },
+    Flag {
+        long: "md5",
+        help: "print the MD5 of what the copy holds, as md5sum does",
+        details: "Free space counts as zeros, so it is the sum of DESTINATION and not of SOURCE. It is computed while \
+                  copying, by a processor of its own if there is one, and may be slower than the disks.",
+        ..flag(Id::Md5, Data)
+    },
+    Flag {
+        long: "buffer-size",
+        argument: Required("SIZE"),
+        help: "read and write so many bytes at once; 131072 by default",
+        details: "A number of bytes, or with K or M of 1024 or 1024*1024 bytes; at most 16M.",
+        ..flag(Id::BufferSize, Data)
+    },
+    Flag {
+        long: "direct-io",
+        argument: Required("WORD"),
+        values: Values::One(YES_OR_NO),
+        help: "go past the page cache; no by default",
+        details: "On the sides whose filesystem can do that; what is not aligned goes through the page cache all the same.",
+        ..flag(Id::DirectIo, Data)
+    },
+    Flag {
+        long: "read-only",
+        help: "only read and scan, to measure that",
+        details: "DESTINATION is neither opened nor made. The figures are those of a copy.",
+        ..flag(Id::ReadOnly, Data)
+    },
+    Flag {
+        long: "write-only",
+        help: "only write, to measure that",
+        details: "Nothing of SOURCE is read but the allocation maps. Test data without zeros is written wherever a copy would \
+                  read. DESTINATION must not exist, and is no copy; remove it afterwards.",
+        ..flag(Id::WriteOnly, Data)
+    },
+    Flag {
+        short: "v",
+        long: "verbose",
+        help: "show options, progress every second and statistics",
+        ..flag(Id::Verbose, Output)
+    },
+    Flag {
+        short: "g",
+        long: "debug",
+        help: "show what was found in the image too; only with -v",
+        ..flag(Id::Debug, Output)
+    },
+    Flag {
+        short: "T",
+        long: "stats-output",
+        argument: Required("FORMAT"),
+        values: Values::One(STATS),
+        help: "statistics for programs; none by default",
+        details: "They go to standard output, and what -v shows then goes to standard error. The section STATISTICS describes \
+                  them.",
+        ..flag(Id::StatsOutput, Output)
+    },
+    Flag { short: "h", long: "help", help: "print this text and exit", ..flag(Id::Help, Output) },
+    Flag { long: "version", help: "print the version and exit", ..flag(Id::Version, Output) },
+];

@@ -1,0 +1,99 @@
+//! The man page of smartcp around its options.
+
+/// Before the options.
+pub const HEAD: &str = r#".SH NAME
+smartcp \- copy disk images without what their guests do not use
+.SH SYNOPSIS
+.B smartcp
+.RI [ OPTION ]...\&
+.I SOURCE DESTINATION
+.br
+.B smartcp
+.RI [ OPTION ]...\&
+.IR SOURCE ...\&
+.I DIRECTORY
+.SH DESCRIPTION
+.B smartcp
+copies disk images, which are files or block devices, to files or block devices.
+It finds the partitions, volumes and filesystems in an image, asks each filesystem's own allocation map which bytes
+are free, and neither reads nor writes those.
+It needs no mount, no loop device and no privilege.
+An existing destination file is overwritten.
+.PP
+Only what is proven free is left out.
+A filesystem that is dirty, damaged, ambiguous or unknown is copied whole, and so is an image that is in use.
+What the maps were read from is read again at the end; if it has changed, what was left out is copied after all.
+.PP
+The copy is not identical with the image: its free space reads as zeros.
+What was deleted in a guest cannot be recovered from it.
+Where that matters, use
+.BR \-\-use\-smartread=no .
+.PP
+A new file that could not be copied whole is removed again.
+A file that was being overwritten when the copy failed is named, since it is neither the old nor the new one.
+.SH OPTIONS
+Arguments that a long option requires are required by its letter, too.
+Long options can be abbreviated as long as they are unambiguous.
+"#;
+
+/// After the options.
+pub const TAIL: &str = r#".SH STATISTICS
+With
+.B \-\-stats\-output=json
+there is one line every second, and one at the end, for each image:
+.PP
+.nf
+{ "r": "data", "v": 1, "t": "36", "total": "8589934592", "copied": "267987980", "write_skipped": "545051636", "read_skipped": "454081536" }
+.fi
+.TP
+.B t
+Seconds since the copy of this image began.
+.TP
+.B total
+Bytes of the image.
+.TP
+.B copied
+Bytes written so far.
+At the end copied and write_skipped together are total.
+.TP
+.B write_skipped
+Bytes not written, because they are free, holes, or zeros.
+None with
+.BR \-\-sparse=never .
+.TP
+.B read_skipped
+Bytes not read, because they are free or holes.
+With
+.B \-\-sparse=always
+they are a part of write_skipped.
+.PP
+Should the map not hold until the end, read_skipped and write_skipped become less while what they counted is copied.
+With
+.B \-\-md5
+the line before the last one is
+.PP
+.nf
+{ "r": "md5", "v": 1, "md5": "d41d8cd98f00b204e9800998ecf8427e" }
+.fi
+.SH EXIT STATUS
+.TP
+.B 0
+Everything was copied.
+.TP
+.B 1
+Something was not, the options are wrong, or standard output could not be written.
+Other images were copied all the same.
+.TP
+.BR 129 ", " 130 ", " 143
+SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.
+.SH EXAMPLES
+.TP
+Back up a machine that is switched off, and see what was saved:
+.B smartcp \-v vm.img /backup/vm.img
+.TP
+Back up a frozen snapshot of one that runs, with figures for a program:
+.B smartcp \-\-snapshot \-T json vm\-snapshot.img /backup/vm.img
+.SH SEE ALSO
+.BR haul (1),
+.BR md5sum (1)
+"#;

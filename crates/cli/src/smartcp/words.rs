@@ -1,0 +1,135 @@
+//! What smartcp prints: for people, and for programs.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use haul_copy::smart::{Mode, Options, Report, Smart, Stats};
+
+/// The block of options at the beginning.
+pub fn options(options: &Options) -> String {
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    let smart = match options.smart {
+        Smart::Off => "no",
+        Smart::Auto => "yes",
+        Smart::Snapshot => "yes, of a snapshot",
+    };
+    let mode = match options.mode {
+        Mode::Copy => "",
+        Mode::ReadOnly => "  mode:           read only\n",
+        Mode::WriteOnly => "  mode:           write only\n",
+    };
+    format!(
+        "Options:\n  smart read:     {smart}\n  sparse output:  {}\n  md5 checksum:   {}\n  buffer size:    {}\n  \
+         direct I/O:     {}\n  zero scanning:  {}\n{mode}",
+        if options.sparse { "always" } else { "never" },
+        yes(options.md5),
+        options.buffer_size,
+        yes(options.direct),
+        yes(options.zero_scan),
+    )
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{}.{:03} s", time.as_secs(), time.subsec_millis())
+}
+
+/// The line of each second.
+pub fn interval(stats: &Stats) -> String {
+    let times = &stats.times;
+    format!(
+        "{} bytes processed, {} zeros, {} elapsed, {} on scan, {} on read, {} on write\n",
+        stats.processed(),
+        stats.zeros,
+        seconds(stats.elapsed),
+        seconds(times.scan),
+        seconds(times.read),
+        seconds(times.write),
+    )
+}
+
+/// The blocks at the end.
+pub fn statistics(stats: &Stats) -> String {
+    let times = &stats.times;
+    let mut text = String::new();
+    let mut line = |label: &str, value: String| text.push_str(&format!("{label:<34}{value}\n"));
+    line("Time on open:", seconds(times.open));
+    line("Time on copy:", seconds(times.copy));
+    line("Time on close:", seconds(times.close));
+    line("Stats:", String::new());
+    for (label, bytes) in [
+        ("  file size:", stats.total),
+        ("  read skipped:", stats.read_skipped),
+        ("  write skipped:", stats.write_skipped),
+        ("  copied bytes:", stats.copied),
+        ("  total bytes:", stats.processed()),
+        ("  scanned zeros:", stats.zeros),
+    ] {
+        line(label, bytes.to_string());
+    }
+    for (label, time) in [
+        ("  elapsed time:", stats.elapsed),
+        ("  time on scan:", times.scan),
+        ("  time on read:", times.read),
+        ("  time on write:", times.write),
+        ("  read queue, time on enqueue:", times.read_enqueue),
+        ("  read queue, time on dequeue:", times.read_dequeue),
+        ("  write queue, time on enqueue:", times.write_enqueue),
+        ("  write queue, time on dequeue:", times.write_dequeue),
+    ] {
+        line(label, seconds(time));
+    }
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// What only `-g` shows.
+pub fn debugging(report: &Report) -> String {
+    let (stats, times) = (&report.stats, &report.stats.times);
+    format!(
+        "Debug:\n  proven free, not read:          {}\n  holes, not read:                {}\n  \
+         bytes read:                     {}\n  time on maps:                   {}\n  time on md5:                    {}\n",
+        stats.free,
+        stats.read_skipped - stats.free,
+        stats.read,
+        seconds(times.map),
+        seconds(times.md5),
+    )
+}
+
+/// A line of `-T json`. Its form is known to programs: only a new number after `"v"` may change it.
+pub fn json(stats: &Stats) -> String {
+    format!(
+        "{{ \"r\": \"data\", \"v\": 1, \"t\": \"{}\", \"total\": \"{}\", \"copied\": \"{}\", \"write_skipped\": \"{}\", \
+         \"read_skipped\": \"{}\" }}\n",
+        stats.elapsed.as_secs(),
+        stats.total,
+        stats.copied,
+        stats.write_skipped,
+        stats.read_skipped,
+    )
+}
+
+/// The same for the checksum.
+pub fn json_md5(md5: &[u8; 16]) -> String {
+    format!("{{ \"r\": \"md5\", \"v\": 1, \"md5\": \"{}\" }}\n", hex(md5))
+}
+
+fn hex(md5: &[u8; 16]) -> String {
+    md5.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A line as md5sum prints it: a name with a backslash or an end of line has them escaped, and then the line begins with
+/// a backslash.
+pub fn md5_line(md5: &[u8; 16], path: &Path) -> Vec<u8> {
+    let mut name = Vec::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'\\' => name.extend(b"\\\\"),
+            b'\n' => name.extend(b"\\n"),
+            b'\r' => name.extend(b"\\r"),
+            byte => name.push(byte),
+        }
+    }
+    let escaped = name.len() != path.as_os_str().len();
+    [if escaped { &b"\\"[..] } else { b"" }, hex(md5).as_bytes(), b"  ", &name, b"\n"].concat()
+}

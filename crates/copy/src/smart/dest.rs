@@ -1,0 +1,198 @@
+//! The destination of a smart copy: opened without harm, emptied late, and removed if it is ours and not whole.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+use haul_sys::rustix::fs::OFlags;
+
+use crate::engine::transfer::again;
+use crate::error::{Error, What};
+use crate::facts::{FileId, Inode, Kind};
+use crate::walk::{Operand, Spot};
+
+use super::in_use::{System, disk_of_somebody};
+use super::source::Source;
+
+/// The destination that is being written, for a front end that must end the process while the copy is stuck.
+#[derive(Clone, Default)]
+pub struct Unfinished(Arc<Mutex<Option<Entry>>>);
+
+struct Entry {
+    dir: OwnedFd,
+    name: OsString,
+    path: PathBuf,
+    file: FileId,
+    created: bool,
+    /// Old contents are gone, or being overwritten.
+    touched: bool,
+}
+
+impl Unfinished {
+    /// Removes the destination if the copy made it. Returns its path if it is now neither the old nor the new one: it was
+    /// there before, or cannot be removed.
+    pub fn remove(&self) -> Option<PathBuf> {
+        let entry = self.lock().take()?;
+        let spot = Spot::new(entry.dir.as_fd(), &entry.name, &entry.path);
+        // An existing one may be reached through a symbolic link, so only a name that we made tells anything.
+        let removed = entry.created && spot.inode().is_ok_and(|inode| inode.id == entry.file) && spot.unlink().is_ok();
+        (entry.touched && !removed).then_some(entry.path)
+    }
+
+    fn touch(&self) {
+        if let Some(entry) = &mut *self.lock() {
+            entry.touched = true;
+        }
+    }
+
+    fn done(&self) {
+        self.lock().take();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Entry>> {
+        // A panic while it was held cannot have left it inconsistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An open destination.
+pub(super) struct Dest {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) inode: Inode,
+    unfinished: Unfinished,
+}
+
+/// What the caller wants of a destination.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demands {
+    /// It is read again.
+    pub(super) readable: bool,
+    /// Nothing may be overwritten.
+    pub(super) new: bool,
+}
+
+impl Dest {
+    /// Opens or creates the destination. What stands there is not changed.
+    pub(super) fn open(
+        (kernel, system): (&dyn Kernel, &System),
+        path: &Path,
+        source: &Source,
+        demands: Demands,
+        unfinished: &Unfinished,
+    ) -> Result<Dest, Error> {
+        let operand = Operand::open(path.as_os_str());
+        let spot = operand.spot();
+        let access = if demands.readable { OFlags::RDWR } else { OFlags::WRONLY };
+        let mode = source.inode.permissions & 0o777;
+        let (file, created) = match spot.open(access | OFlags::CREATE | OFlags::EXCL, mode) {
+            Ok(file) => (file, true),
+            Err(Errno::EXIST) => (open_existing(spot, access, demands)?, false),
+            Err(errno) => return Err(Error::new(What::CannotCreateRegular, path).errno(errno)),
+        };
+        let said = |what| move |errno| Error::new(what, path).errno(errno);
+        let inode = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
+        let dir = spot.dir().and_then(|dir| dir.try_clone_to_owned().map_err(|error| errno_of(&error)));
+        let dir = dir.map_err(said(What::CannotCreateRegular))?;
+        let entry =
+            Entry { dir, name: spot.name.to_owned(), path: path.to_owned(), file: inode.id, created, touched: false };
+        *unfinished.lock() = Some(entry);
+        let dest = Dest { path: path.to_owned(), file: Arc::new(file), inode, unfinished: unfinished.clone() };
+        // A new file has no past.
+        match if created { Ok(()) } else { dest.check(kernel, system, source) } {
+            Ok(()) => Ok(dest),
+            Err(error) => {
+                unfinished.done();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether it may be overwritten with this image.
+    fn check(&self, kernel: &dyn Kernel, system: &System, source: &Source) -> Result<(), Error> {
+        let said = |what| Error::new(what, &self.path);
+        if !matches!(self.inode.kind, Kind::Regular | Kind::BlockDevice) {
+            return Err(said(What::NotAnImagePlace));
+        }
+        let both_devices = self.is_device() && source.inode.kind == Kind::BlockDevice;
+        if self.inode.id == source.inode.id || (both_devices && self.inode.node == source.inode.node) {
+            return Err(Error::new(What::SameFile, &source.path).and(&self.path));
+        }
+        if let Some(user) = disk_of_somebody(self.file.as_fd(), &self.inode, system) {
+            return Err(said(What::DestinationInUse).detail(user.to_string()));
+        }
+        if self.is_device() {
+            let size = kernel.size(self.file.as_fd()).map_err(|errno| said(What::CannotFstat).errno(errno))?;
+            if size < source.total() {
+                let sizes = format!("{size} bytes, {} are needed", source.total());
+                return Err(said(What::DestinationTooSmall).and(&source.path).detail(sizes));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_device(&self) -> bool {
+        self.inode.kind == Kind::BlockDevice
+    }
+
+    /// Gets rid of old contents. From here on it is damaged until it is whole.
+    ///
+    /// A file is one byte short until the end, so that a copy that was killed does not look whole by its size.
+    pub(super) fn prepare(&self, kernel: &dyn Kernel, size: u64) -> Result<(), Error> {
+        self.unfinished.touch();
+        if self.is_device() {
+            return Ok(());
+        }
+        let set = |size| again(|| kernel.set_size(self.file.as_fd(), size));
+        // ext4 sends a file that was cut to nothing to the device when it is closed, so this is not for one that is empty.
+        if self.inode.size > 0 {
+            set(0).map_err(|errno| Error::new(What::Truncating, &self.path).errno(errno))?;
+        }
+        set(size.saturating_sub(1)).map_err(|errno| Error::new(What::Extending, &self.path).errno(errno))
+    }
+
+    /// Gives it its size and closes it: it is whole.
+    pub(super) fn finish(self, kernel: &dyn Kernel, size: u64) -> Result<(), Error> {
+        if !self.is_device() {
+            again(|| kernel.set_size(self.file.as_fd(), size))
+                .map_err(|errno| Error::new(What::Extending, &self.path).errno(errno))?;
+        }
+        // All others who held it have ended; if not, dropping theirs closes it.
+        if let Some(file) = Arc::into_inner(self.file) {
+            haul_sys::close(file).map_err(|errno| Error::new(What::Closing, &self.path).errno(errno))?;
+        }
+        self.unfinished.done();
+        Ok(())
+    }
+}
+
+/// Opens what stands there. A device must not be mounted or part of another one; it stays ours until it is closed.
+fn open_existing(spot: Spot<'_>, access: OFlags, demands: Demands) -> Result<OwnedFd, Error> {
+    let said = |what| Error::new(what, spot.path);
+    if demands.new {
+        return Err(said(What::NotForTestData));
+    }
+    let kind = match spot.inode_following() {
+        Ok(inode) => inode.kind,
+        Err(Errno::NOENT) => return Err(said(What::DanglingLink)),
+        Err(errno) => return Err(said(What::CannotStat).errno(errno)),
+    };
+    let flags = match kind {
+        Kind::Regular => access | OFlags::NONBLOCK,
+        Kind::BlockDevice => access | OFlags::NONBLOCK | OFlags::EXCL,
+        _ => return Err(said(What::NotAnImagePlace)),
+    };
+    spot.open(flags, 0).map_err(|errno| match (kind, errno) {
+        (Kind::BlockDevice, Errno::BUSY) => {
+            said(What::DestinationInUse).detail("it is mounted, or part of another device")
+        }
+        _ => said(What::CannotCreateRegular).errno(errno),
+    })
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

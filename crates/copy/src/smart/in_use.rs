@@ -1,0 +1,274 @@
+//! Whether somebody uses an image as a disk at this moment, so that what its maps say may be old already.
+//!
+//! Every question may stay without an answer, for lack of permission or of support; then it counts for nothing, and the
+//! map's own witnesses have the last word.
+
+use std::fmt;
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use haul_sys::Errno;
+use haul_sys::in_use::{is_locked, is_open_for_writing};
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::facts::{DeviceNumber, Inode, Kind};
+
+/// The first of the bytes of an image that QEMU locks while it has the image open, and how many there are: from 100 for
+/// what it does itself, from 200 for what it lets nobody else do (`block/file-posix.c`).
+const QEMU_LOCKS: (u64, u64) = (100, 104);
+
+/// Who uses an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InUse {
+    /// Locks of the bytes that QEMU locks.
+    Qemu,
+    /// Any other lock of bytes.
+    Locked,
+    /// A line of /proc/locks: flock(2), or a lease.
+    Lock(String),
+    /// Open for writing by somebody.
+    Written,
+    /// The backing file of this loop device.
+    Loop(String),
+    /// A device that is mounted here.
+    Mounted(PathBuf),
+    /// A device that another device is made of.
+    Held(String),
+    /// A device that is mounted or held, perhaps in another namespace.
+    Claimed,
+    /// VMware's lock of the virtual machine or the disk.
+    Vmware(PathBuf),
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InUse::Qemu => write!(f, "QEMU has it open"),
+            InUse::Locked => write!(f, "another process holds a lock on it"),
+            InUse::Lock(kind) => write!(f, "another process holds a lock on it ({kind})"),
+            InUse::Written => write!(f, "another process has it open for writing"),
+            InUse::Loop(name) => write!(f, "it is the disk of loop device {name}"),
+            InUse::Mounted(place) => write!(f, "it is mounted on {}", place.display()),
+            InUse::Held(name) => write!(f, "it is part of device {name}"),
+            InUse::Claimed => write!(f, "it is mounted, or part of another device"),
+            InUse::Vmware(path) => write!(f, "VMware has locked it: {}", path.display()),
+        }
+    }
+}
+
+/// Where the kernel tells things; tests have their own.
+#[derive(Debug, Clone)]
+pub struct System {
+    /// Usually `/proc`.
+    pub proc: PathBuf,
+    /// Usually `/sys`.
+    pub sys: PathBuf,
+}
+
+impl Default for System {
+    fn default() -> System {
+        System { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
+    }
+}
+
+/// Who uses the image, as far as that can be seen. `file` must be open for reading only.
+pub fn in_use(path: &Path, file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<InUse> {
+    match inode.kind {
+        Kind::BlockDevice => device_in_use(file, inode.node, system),
+        _ => disk_of_somebody(file, inode, system)
+            .or_else(|| matches!(is_locked(file, 0, 0), Ok(true)).then_some(InUse::Locked))
+            .or_else(|| matches!(is_open_for_writing(file), Ok(true)).then_some(InUse::Written))
+            .or_else(|| listed_lock(file, inode, system).map(InUse::Lock))
+            .or_else(|| vmware_lock(path).map(InUse::Vmware)),
+    }
+}
+
+/// Whether QEMU or a loop device has it, in which case overwriting would pull the disk from under a running system.
+pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<InUse> {
+    if matches!(is_locked(file, QEMU_LOCKS.0, QEMU_LOCKS.1), Ok(true)) {
+        return Some(InUse::Qemu);
+    }
+    loop_device_of(inode, &system.sys.join("block")).map(InUse::Loop)
+}
+
+/// The loop device with this backing file.
+fn loop_device_of(inode: &Inode, devices: &Path) -> Option<String> {
+    fs::read_dir(devices).ok()?.flatten().find_map(|device| {
+        let name = device.file_name();
+        if !name.as_bytes().starts_with(b"loop") {
+            return None;
+        }
+        let backing = fs::read(device.path().join("loop/backing_file")).ok()?;
+        let backing = std::ffi::OsStr::from_bytes(backing.strip_suffix(b"\n").unwrap_or(&backing));
+        let found = Inode::at_following(CWD, backing).ok()?;
+        (found.id == inode.id).then(|| name.to_string_lossy().into_owned())
+    })
+}
+
+fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
+    let parts = with_partitions(node, system);
+    if let Some(place) = parts.iter().find_map(|(number, _)| mounted_on(*number, system)) {
+        return Some(InUse::Mounted(place));
+    }
+    if let Some(holder) = parts.iter().find_map(|(_, dir)| first_entry(&dir.join("holders"))) {
+        return Some(InUse::Held(holder));
+    }
+    // Who has a device for itself is refused another such claim on it, on the whole disk and on its partitions.
+    let link = system.proc.join(format!("thread-self/fd/{}", file.as_raw_fd()));
+    let claim = openat(CWD, link, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    matches!(claim, Err(Errno::BUSY)).then_some(InUse::Claimed)
+}
+
+/// A device and its partitions, with their places in /sys.
+fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, PathBuf)> {
+    let dir = system.sys.join(format!("dev/block/{}:{}", node.major, node.minor));
+    let parts = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let parts = parts.filter(|path| path.join("partition").exists());
+    let numbered = parts.filter_map(|path| {
+        let number = fs::read_to_string(path.join("dev")).ok()?;
+        Some((device_number(number.trim())?, path))
+    });
+    std::iter::once((node, dir.clone())).chain(numbered.collect::<Vec<_>>()).collect()
+}
+
+fn device_number(text: &str) -> Option<DeviceNumber> {
+    let (major, minor) = text.split_once(':')?;
+    Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+}
+
+/// Where a device is mounted. The device of a line is its third field; btrfs has made-up numbers there, so the name of
+/// the device, behind the dash, counts too.
+fn mounted_on(node: DeviceNumber, system: &System) -> Option<PathBuf> {
+    let table = fs::read_to_string(system.proc.join("thread-self/mountinfo")).ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let number = device_number(fields.nth(2)?)?;
+        let place = fields.nth(1)?;
+        let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1)).filter(|s| s.starts_with('/'));
+        let is_source = || {
+            let inode = source.and_then(|source| Inode::at_following(CWD, source.as_ref()).ok());
+            inode.is_some_and(|inode| inode.kind == Kind::BlockDevice && inode.node == node)
+        };
+        (number == node || is_source()).then(|| PathBuf::from(place))
+    })
+}
+
+fn first_entry(dir: &Path) -> Option<String> {
+    Some(fs::read_dir(dir).ok()?.flatten().next()?.file_name().to_string_lossy().into_owned())
+}
+
+/// A lock on the file that /proc/locks lists, of whatever kind: `FLOCK ADVISORY WRITE`, `LEASE ACTIVE READ`.
+fn listed_lock(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<String> {
+    let table = fs::read_to_string(system.proc.join("locks")).ok()?;
+    let device = filesystem_of(file, system).unwrap_or(inode.id.device());
+    let name = format!("{:02x}:{:02x}:{}", device.major, device.minor, inode.id.inode());
+    table.lines().find_map(|line| {
+        // `1: FLOCK  ADVISORY  WRITE 707 fe:00:12 0 EOF`; who waits for a lock has an arrow behind the number.
+        let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "->").collect();
+        (words.get(5) == Some(&name.as_str())).then(|| words.get(1..4).unwrap_or_default().join(" "))
+    })
+}
+
+/// The device number that the filesystem of an open file has inside the kernel; on btrfs it is not that of stat.
+fn filesystem_of(file: BorrowedFd<'_>, system: &System) -> Option<DeviceNumber> {
+    let info = fs::read_to_string(system.proc.join(format!("thread-self/fdinfo/{}", file.as_raw_fd()))).ok()?;
+    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    let table = fs::read_to_string(system.proc.join("thread-self/mountinfo")).ok()?;
+    let mut line = table.lines().map(|line| line.split(' ')).find(|line| line.clone().next() == Some(mount))?;
+    device_number(line.nth(2)?)
+}
+
+/// VMware Workstation and Fusion make directories `*.lck` beside a disk or a machine that is in use, ESXi files `.lck-*`
+/// on NFS.
+fn vmware_lock(path: &Path) -> Option<PathBuf> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
+        let name = entry.file_name();
+        let is_lock =
+            (name.as_bytes().ends_with(b".lck") && entry.path().is_dir()) || name.as_bytes().starts_with(b".lck-");
+        is_lock.then(|| entry.path())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("haul-in-use-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn open(path: &Path) -> (fs::File, Inode) {
+        let file = fs::File::open(path).unwrap();
+        let inode = Inode::of(file.as_fd()).unwrap();
+        (file, inode)
+    }
+
+    #[test]
+    fn what_nobody_uses_is_not_in_use() {
+        let dir = place("free");
+        fs::write(dir.join("disk"), "image").unwrap();
+        let (file, inode) = open(&dir.join("disk"));
+        // A child that another test is just starting may hold the writer's descriptor for a moment.
+        let found = std::iter::repeat_with(|| in_use(&dir.join("disk"), file.as_fd(), &inode, &System::default()));
+        let found = found.take(10_000).find(Option::is_none);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found, Some(None));
+    }
+
+    #[test]
+    fn a_writer_and_a_lock_directory_are_seen() {
+        let dir = place("writer");
+        let writer = fs::File::create(dir.join("disk.vmdk")).unwrap();
+        let (file, inode) = open(&dir.join("disk.vmdk"));
+        let look = || in_use(&dir.join("disk.vmdk"), file.as_fd(), &inode, &System::default());
+        assert_eq!(look(), Some(InUse::Written));
+        drop(writer);
+        fs::create_dir(dir.join("machine.vmx.lck")).unwrap();
+        let found = std::iter::repeat_with(look).take(10_000).find(|found| *found != Some(InUse::Written));
+        let expected = InUse::Vmware(dir.join("machine.vmx.lck"));
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found, Some(Some(expected)));
+    }
+
+    #[test]
+    fn a_lock_of_a_whole_file_is_seen() {
+        let dir = place("flock");
+        fs::write(dir.join("disk"), "image").unwrap();
+        let (file, inode) = open(&dir.join("disk"));
+        let other = fs::File::open(dir.join("disk")).unwrap();
+        other.lock_shared().unwrap();
+        let found = listed_lock(file.as_fd(), &inode, &System::default());
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found.as_deref(), Some("FLOCK ADVISORY READ"));
+    }
+
+    #[test]
+    fn a_device_is_found_by_its_mounts_and_those_of_its_partitions() {
+        let dir = place("mounts");
+        let system = System { proc: dir.join("proc"), sys: dir.join("sys") };
+        let disk = system.sys.join("dev/block/8:0");
+        fs::create_dir_all(disk.join("sda1/holders")).unwrap();
+        fs::create_dir_all(system.proc.join("thread-self")).unwrap();
+        fs::write(disk.join("sda1/partition"), "1\n").unwrap();
+        fs::write(disk.join("sda1/dev"), "8:1\n").unwrap();
+        let mounts = "30 1 0:9 / /proc rw - proc proc rw\n31 1 8:1 / /boot rw,relatime shared:1 - ext4 /dev/x rw\n";
+        fs::write(system.proc.join("thread-self/mountinfo"), mounts).unwrap();
+        let node = |minor| DeviceNumber { major: 8, minor };
+        let numbers: Vec<u32> = with_partitions(node(0), &system).iter().map(|(number, _)| number.minor).collect();
+        let found = (mounted_on(node(1), &system), mounted_on(node(0), &system));
+        fs::write(disk.join("sda1/holders/dm-0"), "").unwrap();
+        let holder = first_entry(&disk.join("sda1/holders"));
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(numbers, [0, 1]);
+        assert_eq!(found, (Some(PathBuf::from("/boot")), None));
+        assert_eq!(holder.as_deref(), Some("dm-0"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The image that is copied.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_guest::{ExtentSet, ReadAt};
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+use haul_sys::rustix::fs::OFlags;
+
+use crate::engine::buffer::is_aligned;
+use crate::engine::transfer::again;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::walk::Operand;
+
+/// An image file or block device, open for reading, and the disk that it holds.
+pub struct Source {
+    pub(super) path: PathBuf,
+    pub(super) file: OwnedFd,
+    pub(super) inode: Inode,
+    /// Bytes of the file or device.
+    pub(super) size: u64,
+    pub(super) disk: Option<Disk>,
+}
+
+/// What a container holds.
+pub struct Disk {
+    /// The virtual disk.
+    pub image: Arc<dyn ReadAt>,
+    /// Ranges of it that read as zeros, because the container stores nothing for them.
+    pub zeros: ExtentSet,
+    /// Whether the container's own tables are what they were when it was opened. Asked at the end.
+    pub holds: Box<dyn Fn() -> io::Result<bool> + Send + Sync>,
+}
+
+impl Source {
+    /// Opens an image. Symbolic links are followed.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is neither a regular file nor a block device.
+    pub fn open(kernel: &dyn Kernel, path: &Path) -> Result<Source, Error> {
+        let operand = Operand::open(path.as_os_str());
+        let spot = operand.spot();
+        let said = |what| move |errno| Error::new(what, path).errno(errno);
+        let looks = spot.inode_following().map_err(said(What::CannotStat))?;
+        if !matches!(looks.kind, Kind::Regular | Kind::BlockDevice) {
+            return Err(Error::new(What::NotAnImage, path));
+        }
+        // Should a FIFO stand there by now, opening it does not wait.
+        let file = spot.open(OFlags::RDONLY | OFlags::NONBLOCK, 0).map_err(said(What::CannotOpen))?;
+        let inode = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
+        if !matches!(inode.kind, Kind::Regular | Kind::BlockDevice) {
+            return Err(Error::new(What::NotAnImage, path));
+        }
+        let size = kernel.size(file.as_fd()).map_err(said(What::CannotFstat))?;
+        Ok(Source { path: path.to_owned(), file, inode, size, disk: None })
+    }
+
+    /// Copies the virtual disk that is in this container instead of its bytes.
+    #[must_use]
+    pub fn with_disk(self, disk: Disk) -> Source {
+        Source { disk: Some(disk), ..self }
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file or device, whose size in bytes [`Source::file_size`] has.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Bytes of the file or device; of what a container holds, [`Source::total`] tells.
+    pub fn file_size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of the image.
+    pub fn total(&self) -> u64 {
+        self.disk.as_ref().map_or(self.size, |disk| disk.image.size())
+    }
+
+    /// The same description again, for a parser of containers that wants a file of its own.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
+    }
+}
+
+/// What direct I/O goes through: a description of its own, and what offsets, lengths and buffers are multiples of.
+#[derive(Debug)]
+pub(super) struct Direct {
+    pub(super) fd: OwnedFd,
+    pub(super) align: usize,
+}
+
+impl Direct {
+    /// Whether a request could be direct.
+    pub(super) fn takes(&self, offset: u64, bytes: &[u8]) -> bool {
+        offset.is_multiple_of(self.align as u64) && is_aligned(bytes, self.align)
+    }
+}
+
+/// A file or block device as an image: reads through the kernel that tests replace, completes short counts and repeats
+/// what a signal interrupted.
+#[derive(Debug)]
+pub struct RawImage<'a> {
+    kernel: Arc<dyn Kernel>,
+    file: BorrowedFd<'a>,
+    direct: Option<Direct>,
+    size: u64,
+}
+
+impl<'a> RawImage<'a> {
+    /// The first `size` bytes of a file.
+    pub fn new(kernel: Arc<dyn Kernel>, file: BorrowedFd<'a>, size: u64) -> RawImage<'a> {
+        RawImage { kernel, file, direct: None, size }
+    }
+
+    pub(super) fn with_direct(self, direct: Option<Direct>) -> RawImage<'a> {
+        RawImage { direct, ..self }
+    }
+
+    /// Reads some of the buffer: past the page cache what is aligned, the rest through it.
+    fn read_some(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        if let Some(direct) = &self.direct {
+            let whole = buffer.len() - buffer.len() % direct.align;
+            if whole > 0 && direct.takes(offset, buffer) {
+                match again(|| self.kernel.pread(direct.fd.as_fd(), &mut buffer[..whole], offset)) {
+                    // An end that is not aligned is no surprise, and a filesystem may refuse after all.
+                    Ok(0) | Err(Errno::INVAL) => {}
+                    result => return result,
+                }
+            }
+        }
+        again(|| self.kernel.pread(self.file, buffer, offset))
+    }
+}
+
+impl ReadAt for RawImage<'_> {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let at = offset.checked_add(filled as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
+            match self.read_some(at, &mut buffer[filled..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+}

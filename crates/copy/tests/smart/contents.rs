@@ -1,0 +1,199 @@
+//! What a copy holds, whatever the image, the map and the options are.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+
+use haul_copy::engine::wrap::Unruly;
+use haul_copy::smart::{Disk, Mode, Options, Smart, Source};
+use haul_guest::ExtentSet;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_testbed::guest::Noise;
+use haul_testbed::{Bed, Fs, allocated, temp_dir};
+
+use crate::harness::{Image, Run, assert_holds, check_numbers, md5_of, random_set, trimmed};
+
+/// Options at random; the tests that are for one of them set it themselves.
+fn random_options(noise: &mut Noise) -> Options {
+    let sizes = [1 + noise.below(9000), 4096, 8192, 1 << 16, 128 << 10, 1 << 20];
+    Options {
+        sparse: noise.below(3) > 0,
+        smart: Smart::Snapshot,
+        md5: noise.below(2) == 0,
+        buffer_size: sizes[noise.below(sizes.len() as u64) as usize] as usize,
+        direct: noise.below(3) == 0,
+        zero_scan: noise.below(4) > 0,
+        mode: Mode::Copy,
+    }
+}
+
+fn random_size(noise: &mut Noise) -> u64 {
+    match noise.below(6) {
+        0 => noise.below(3),
+        1 => noise.below(9000),
+        2 => noise.below(64) * 4096,
+        _ => noise.below(900_000),
+    }
+}
+
+/// Copies random images in random ways in this directory.
+fn hunt(dir: &std::path::Path, rounds: u64, seed: u64, kernel: impl Fn(u64) -> Arc<dyn Kernel>) {
+    for round in 0..rounds {
+        let mut noise = Noise::new(seed + round);
+        let (size, longest) = (random_size(&mut noise), 1 << (6 + noise.below(12)));
+        let image = Image::new(dir.join("image"), size, longest, &mut noise);
+        let free = random_set(size, 1 << (6 + noise.below(14)), &mut noise);
+        let mut options = random_options(&mut noise);
+        // Byte by byte takes too long for large ones.
+        options.buffer_size = options.buffer_size.max(size as usize / 2000);
+        let dest = dir.join("copy");
+        if noise.below(2) == 0 {
+            fs::write(&dest, noise.bytes(noise.clone_below(1 << 20) as usize)).unwrap();
+        }
+        let what = format!("seed {seed} round {round}: {size} bytes, {options:?}");
+        let run = Run { options, free, kernel: kernel(seed + round), ..Run::default() };
+        let report = run.copy(&image.path, &dest).unwrap_or_else(|failure| panic!("{what}: {failure:?}"));
+        let expected = image.without(&run.free);
+        assert_holds(&dest, &expected, &what);
+        check_numbers(&report, &options, &what);
+        assert_eq!(report.md5, options.md5.then(|| md5_of(&expected)), "{what}");
+        assert_eq!(report.stats.free, trimmed(&run.free, size).bytes(), "{what}");
+        if options.sparse && options.zero_scan && options.buffer_size.is_multiple_of(4096) {
+            let full = expected.chunks(4096).filter(|block| block.iter().any(|byte| *byte != 0));
+            assert_eq!(report.stats.copied, full.map(|block| block.len() as u64).sum::<u64>(), "{what}");
+        }
+        assert!(!report.map_changed && !report.source_written, "{what}");
+        if noise.below(2) == 0 {
+            fs::remove_file(&dest).unwrap();
+        }
+    }
+}
+
+/// A number that does not disturb the borrow of the noise that uses it.
+trait CloneBelow {
+    fn clone_below(&self, limit: u64) -> u64;
+}
+
+impl CloneBelow for Noise {
+    fn clone_below(&self, limit: u64) -> u64 {
+        Noise::new(limit).below(limit)
+    }
+}
+
+#[test]
+fn every_used_byte_is_there_and_every_free_one_is_zero() {
+    let dir = temp_dir();
+    hunt(dir.path(), 300, 1, |_| Arc::new(Linux));
+}
+
+#[test]
+fn short_counts_and_interruptions_change_nothing() {
+    let dir = temp_dir();
+    hunt(dir.path(), 80, 10_000, |seed| Arc::new(Unruly::new(seed, 5000)));
+}
+
+#[test]
+fn it_works_on_every_filesystem_and_takes_no_more_space_than_it_writes() {
+    let Some(bed) = Bed::new() else { return };
+    for kind in Fs::ALL {
+        let Some(dir) = bed.mount(kind) else { continue };
+        hunt(&dir, 40, 20_000, |_| Arc::new(Linux));
+        let mut noise = Noise::new(5);
+        let image = Image::new(dir.join("image"), 24 << 20, 1 << 20, &mut noise);
+        let free = random_set(24 << 20, 4 << 20, &mut noise);
+        for direct in [false, true] {
+            let dest = dir.join(format!("copy-{direct}"));
+            let run = Run { free: free.clone(), ..Run::default() };
+            let run = Run { options: Options { direct, ..run.options }, ..run };
+            let report = run.copy(&image.path, &dest).unwrap();
+            assert_holds(&dest, &image.without(&run.free), kind.name());
+            let (took, wrote) = (allocated(&dest), report.stats.copied);
+            assert!(took <= wrote + wrote / 50 + (64 << 10), "{}: {took} bytes for {wrote}", kind.name());
+        }
+    }
+}
+
+#[test]
+fn an_existing_file_stays_the_same_inode_and_keeps_nothing_of_its_old_contents() {
+    let dir = temp_dir();
+    let (dest, link) = (dir.path().join("copy"), dir.path().join("link"));
+    let image = Image::new(dir.path().join("image"), 300_000, 50_000, &mut Noise::new(3));
+    fs::write(&dest, Noise::new(4).bytes(2_000_000)).unwrap();
+    std::os::unix::fs::symlink(&dest, &link).unwrap();
+    let before = fs::metadata(&dest).unwrap().ino();
+    let run = Run { free: ExtentSet::of(8192..200_000), ..Run::default() };
+    run.copy(&image.path, &link).unwrap();
+    assert_eq!(fs::metadata(&dest).unwrap().ino(), before);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_holds(&dest, &image.without(&run.free), "through the link");
+}
+
+#[test]
+fn a_new_file_is_not_more_readable_than_the_image() {
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 5000, 5000, &mut Noise::new(3));
+    fs::set_permissions(&image.path, fs::Permissions::from_mode(0o600)).unwrap();
+    Run::default().copy(&image.path, &dir.path().join("copy")).unwrap();
+    assert_eq!(fs::metadata(dir.path().join("copy")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn without_smart_read_every_byte_is_read() {
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 400_000, 50_000, &mut Noise::new(8));
+    let run = Run { free: ExtentSet::of(0..400_000), ..Run::default() };
+    let run = Run { options: Options { smart: Smart::Off, ..run.options }, ..run };
+    let report = run.copy(&image.path, &dir.path().join("copy")).unwrap();
+    assert_eq!((report.stats.read, report.stats.read_skipped, report.map), (400_000, 0, None));
+    assert_holds(&dir.path().join("copy"), &image.bytes, "without smart read");
+}
+
+#[test]
+fn a_virtual_disk_is_copied_without_what_its_container_does_not_store() {
+    let dir = temp_dir();
+    let mut noise = Noise::new(12);
+    fs::write(dir.path().join("container"), noise.bytes(1000)).unwrap();
+    let mut disk = noise.bytes(100_000);
+    disk[20_000..60_000].fill(0);
+    let zeros = ExtentSet::of(20_000..60_000);
+    let source = Source::open(&Linux, &dir.path().join("container")).unwrap();
+    let source = source.with_disk(Disk { image: Arc::new(disk.clone()), zeros, holds: Box::new(|| Ok(true)) });
+    let run = Run { free: ExtentSet::of(61_440..81_920), ..Run::default() };
+    let run = Run { options: Options { md5: true, ..run.options }, ..run };
+    let report = run.copy_source(&source, &dir.path().join("copy")).unwrap();
+    disk[61_440..81_920].fill(0);
+    assert_holds(&dir.path().join("copy"), &disk, "the disk");
+    assert_eq!(report.md5, Some(md5_of(&disk)));
+    assert_eq!((report.stats.total, report.stats.free), (100_000, 20_480));
+    // Whole granules of both, 36864 of the hole.
+    assert_eq!(report.stats.read_skipped, 20_480 + 36_864);
+}
+
+#[test]
+fn measuring_one_side_reads_or_writes_as_much_as_a_copy() {
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 3_000_000, 300_000, &mut Noise::new(9));
+    let dest = |name: &str| dir.path().join(name);
+    let run = |mode, md5| {
+        let run = Run { free: random_set(3_000_000, 1 << 20, &mut Noise::new(2)), ..Run::default() };
+        let run = Run { options: Options { mode, md5, ..run.options }, ..run };
+        let report = run.copy(&image.path, &dest(&format!("{mode:?}"))).unwrap();
+        check_numbers(&report, &run.options, &format!("{mode:?}"));
+        report
+    };
+    let both = run(Mode::Copy, true);
+    let reading = run(Mode::ReadOnly, true);
+    let writing = run(Mode::WriteOnly, false);
+    let without_times = |mut stats: haul_copy::smart::Stats| {
+        stats.elapsed = std::time::Duration::ZERO;
+        stats.times = haul_copy::smart::Times::default();
+        stats
+    };
+    assert_eq!(without_times(reading.stats), without_times(both.stats));
+    assert_eq!(reading.md5, both.md5);
+    assert!(!dest("ReadOnly").exists());
+    // What is zero in the data is not known without reading it.
+    assert_eq!(writing.stats.read_skipped, both.stats.read_skipped);
+    assert_eq!(writing.stats.copied, both.stats.read);
+    assert_eq!(fs::metadata(dest("WriteOnly")).unwrap().len(), 3_000_000);
+}

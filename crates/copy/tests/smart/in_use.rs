@@ -1,0 +1,139 @@
+//! Images that somebody uses as a disk.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+
+use haul_copy::error::What;
+use haul_copy::smart::{InUse, Options, Report, Smart};
+use haul_guest::ExtentSet;
+use haul_sys::in_use::lock_byte;
+use haul_testbed::guest::{Noise, run as command};
+use haul_testbed::{Bed, temp_dir};
+
+use crate::harness::{Image, Run, assert_holds, words};
+
+fn copy(image: &Image, dest: &Path, smart: Smart) -> (Report, ExtentSet) {
+    let run = Run { free: ExtentSet::of(8192..60_000), ..Run::default() };
+    let run = Run { options: Options { smart, ..run.options }, ..run };
+    (run.copy(&image.path, dest).unwrap(), run.free)
+}
+
+fn image(dir: &Path) -> Image {
+    Image::new(dir.join("image"), 100_000, 9000, &mut Noise::new(41))
+}
+
+/// It is copied whole, with the reason, and by the map only if it is said to be a snapshot.
+fn is_copied_whole(dir: &Path, image: &Image, user: &InUse) {
+    let dest = dir.join("copy");
+    let (report, _) = copy(image, &dest, Smart::Auto);
+    assert_eq!((report.in_use.as_ref(), report.map, report.stats.free), (Some(user), None, 0));
+    assert_holds(&dest, &image.bytes, "whole");
+    let (report, free) = copy(image, &dest, Smart::Snapshot);
+    assert_eq!((report.in_use, report.stats.free), (None, 49_152));
+    assert_holds(&dest, &image.without(&free), "a snapshot");
+}
+
+#[test]
+fn an_image_with_the_locks_of_qemu_is_copied_whole() {
+    for byte in [100, 103, 201, 203] {
+        let dir = temp_dir();
+        let image = image(dir.path());
+        let qemu = File::open(&image.path).unwrap();
+        lock_byte(qemu.as_fd(), byte).unwrap();
+        is_copied_whole(dir.path(), &image, &InUse::Qemu);
+    }
+}
+
+#[test]
+fn an_image_with_any_other_lock_is_copied_whole() {
+    let dir = temp_dir();
+    let image = image(dir.path());
+    let other = File::open(&image.path).unwrap();
+    lock_byte(other.as_fd(), 7).unwrap();
+    is_copied_whole(dir.path(), &image, &InUse::Locked);
+}
+
+#[test]
+fn an_image_that_is_open_for_writing_is_copied_whole() {
+    let dir = temp_dir();
+    let image = image(dir.path());
+    let _writer = File::options().write(true).open(&image.path).unwrap();
+    is_copied_whole(dir.path(), &image, &InUse::Written);
+}
+
+#[test]
+fn an_image_beside_a_lock_directory_of_vmware_is_copied_whole() {
+    let dir = temp_dir();
+    let image = image(dir.path());
+    fs::create_dir(dir.path().join("image.lck")).unwrap();
+    // Another test may be starting a program that holds our descriptors for a moment.
+    let run = Run { free: ExtentSet::of(8192..60_000), ..Run::default() };
+    let run = Run { options: Options { smart: Smart::Auto, ..run.options }, ..run };
+    let copies = std::iter::repeat_with(|| run.copy(&image.path, &dir.path().join("copy")).unwrap().in_use);
+    let found = copies.take(1000).find(|user| *user != Some(InUse::Written));
+    assert_eq!(found, Some(Some(InUse::Vmware(dir.path().join("image.lck")))));
+}
+
+#[test]
+fn an_image_that_nobody_uses_is_copied_by_its_map() {
+    let dir = temp_dir();
+    let image = image(dir.path());
+    // As above.
+    let copies = std::iter::repeat_with(|| copy(&image, &dir.path().join("copy"), Smart::Auto).0);
+    let found = copies.take(1000).find(|report| report.in_use.is_none());
+    assert_eq!(found.map(|report| report.stats.free), Some(49_152));
+}
+
+/// A loop device of an image, detached at the end.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path) -> Loop {
+        Loop(command(Command::new("losetup").args(["-f", "--show"]).arg(image)).trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // A failure shows in the list of leftovers.
+        Command::new("losetup").args(["-d", &self.0]).status().map(drop).unwrap_or_default();
+    }
+}
+
+#[test]
+fn an_image_behind_a_loop_device_is_copied_whole_and_not_overwritten() {
+    let Some(_bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let image = image(dir.path());
+    let device = Loop::new(&image.path);
+    let name = device.0.strip_prefix("/dev/").unwrap().to_owned();
+    is_copied_whole(dir.path(), &image, &InUse::Loop(name.clone()));
+    let failure = Run::default().copy(&dir.path().join("copy"), &image.path).unwrap_err();
+    assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::DestinationInUse), "{}", words(&failure));
+    assert!(words(&failure).contains(&name));
+    assert_holds(&image.path, &image.bytes, "not overwritten");
+}
+
+#[test]
+fn a_device_that_is_mounted_is_copied_whole_and_not_overwritten() {
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let disk = dir.path().join("disk");
+    File::create(&disk).unwrap().set_len(4 << 20).unwrap();
+    command(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk));
+    let device = Loop::new(&disk);
+    let run = Run { free: ExtentSet::of(1 << 20..2 << 20), ..Run::default() };
+    let run = Run { options: Options { smart: Smart::Auto, ..run.options }, ..run };
+    let report = run.copy(device.0.as_ref(), &dir.path().join("copy")).unwrap();
+    assert_eq!((report.in_use, report.stats.total, report.stats.free), (None, 4 << 20, 1 << 20));
+    let at = bed.path().join("mounted");
+    fs::create_dir(&at).unwrap();
+    command(Command::new("mount").arg(&device.0).arg(&at));
+    let report = run.copy(device.0.as_ref(), &dir.path().join("copy")).unwrap();
+    assert_eq!((report.in_use, report.stats.free), (Some(InUse::Mounted(at.clone())), 0));
+    let failure = run.copy(&dir.path().join("copy"), device.0.as_ref()).unwrap_err();
+    assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::DestinationInUse), "{}", words(&failure));
+    command(Command::new("umount").arg(&at));
+}

@@ -1,0 +1,10 @@
+//! Smart copies of disk images, against a slow and simple reference.
+#![forbid(unsafe_code)]
+
+mod changing;
+mod contents;
+mod faults;
+mod harness;
+mod in_use;
+mod places;
+mod speed;

@@ -1,0 +1,129 @@
+//! Destinations that are no plain files, and those that are refused.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use haul_copy::error::What;
+use haul_copy::smart::{Mode, Options};
+use haul_testbed::guest::{Noise, run as command};
+use haul_testbed::{Bed, temp_dir};
+
+use crate::harness::{Image, Run, assert_holds, check_numbers, md5_of, random_set, words};
+
+fn refused(run: &Run<'_>, source: &Path, dest: &Path) -> What {
+    let failure = run.copy(source, dest).unwrap_err();
+    assert_eq!(failure.damaged, None, "{}", words(&failure));
+    failure.error.expect("it was not stopped").what
+}
+
+#[test]
+fn an_image_is_not_copied_onto_itself_under_whatever_name() {
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 10_000, 900, &mut Noise::new(51));
+    symlink("image", dir.path().join("link")).unwrap();
+    fs::hard_link(&image.path, dir.path().join("hard")).unwrap();
+    for name in ["image", "link", "hard"] {
+        assert_eq!(refused(&Run::default(), &image.path, &dir.path().join(name)), What::SameFile);
+    }
+    assert_holds(&image.path, &image.bytes, "untouched");
+}
+
+#[test]
+fn what_is_no_place_for_an_image_is_refused() {
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name);
+    let image = Image::new(path("image"), 10_000, 900, &mut Noise::new(51));
+    command(Command::new("mkfifo").arg(path("fifo")));
+    symlink("nowhere", path("dangling")).unwrap();
+    fs::create_dir(path("dir")).unwrap();
+    let run = Run::default();
+    assert_eq!(refused(&run, &image.path, &path("fifo")), What::NotAnImagePlace);
+    assert_eq!(refused(&run, &image.path, &path("dir")), What::NotAnImagePlace);
+    assert_eq!(refused(&run, &image.path, Path::new("/dev/null")), What::NotAnImagePlace);
+    assert_eq!(refused(&run, &image.path, &path("dangling")), What::DanglingLink);
+    assert_eq!(refused(&run, &image.path, &path("no/copy")), What::CannotCreateRegular);
+    assert_eq!(refused(&run, &path("fifo"), &path("copy")), What::NotAnImage);
+    assert_eq!(refused(&run, &path("dir"), &path("copy")), What::NotAnImage);
+    assert_eq!(refused(&run, &path("missing"), &path("copy")), What::CannotStat);
+    assert!(!path("copy").exists() && !path("nowhere").exists());
+}
+
+#[test]
+fn test_data_never_replaces_anything() {
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 10_000, 900, &mut Noise::new(51));
+    fs::write(dir.path().join("old"), "old").unwrap();
+    let run = Run::default();
+    let run = Run { options: Options { mode: Mode::WriteOnly, ..run.options }, ..run };
+    assert_eq!(refused(&run, &image.path, &dir.path().join("old")), What::NotForTestData);
+    assert_eq!(fs::read(dir.path().join("old")).unwrap(), b"old");
+}
+
+/// A loop device of a file of noise, detached at the end.
+struct Device(String);
+
+impl Device {
+    fn new(file: &Path, size: usize) -> Device {
+        fs::write(file, Noise::new(66).bytes(size)).unwrap();
+        Device(command(Command::new("losetup").args(["-f", "--show"]).arg(file)).trim().to_owned())
+    }
+
+    /// What it holds, past the page cache of other openings.
+    fn holds(&self) -> Vec<u8> {
+        fs::read(&self.0).unwrap()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // A failure shows in the list of leftovers.
+        Command::new("losetup").args(["-d", &self.0]).status().map(drop).unwrap_or_default();
+    }
+}
+
+#[test]
+fn a_block_device_keeps_nothing_of_its_old_contents_but_what_lies_behind_the_image() {
+    let Some(_bed) = Bed::new() else { return };
+    for (sparse, direct) in [(true, false), (true, true), (false, false), (false, true)] {
+        let dir = temp_dir();
+        let device = Device::new(&dir.path().join("disk"), 2 << 20);
+        let mut noise = Noise::new(52);
+        // Not even a multiple of a sector.
+        let image = Image::new(dir.path().join("image"), 1_500_001, 90_000, &mut noise);
+        let run = Run { free: random_set(1_500_001, 400_000, &mut noise), ..Run::default() };
+        let run = Run { options: Options { sparse, direct, md5: true, ..run.options }, ..run };
+        let report = run.copy(&image.path, device.0.as_ref()).unwrap();
+        let mut expected = image.without(&run.free);
+        let what = format!("sparse {sparse} direct {direct}");
+        assert_eq!(report.md5, Some(md5_of(&expected)), "{what}");
+        check_numbers(&report, &run.options, &what);
+        expected.extend(&Noise::new(66).bytes(2 << 20)[1_500_001..]);
+        let found = device.holds();
+        assert_eq!(found.iter().zip(&expected).position(|(a, b)| a != b), None, "{what}");
+    }
+}
+
+#[test]
+fn a_block_device_that_is_too_small_is_refused() {
+    let Some(_bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let device = Device::new(&dir.path().join("disk"), 1 << 20);
+    File::create(dir.path().join("image")).unwrap().set_len((1 << 20) + 1).unwrap();
+    let what = refused(&Run::default(), &dir.path().join("image"), device.0.as_ref());
+    assert_eq!(what, What::DestinationTooSmall);
+    assert_eq!(device.holds(), Noise::new(66).bytes(1 << 20));
+}
+
+#[test]
+fn a_device_is_not_copied_onto_itself() {
+    let Some(_bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let device = Device::new(&dir.path().join("disk"), 1 << 20);
+    let other = dir.path().join("node");
+    let number = fs::read_to_string(format!("/sys/block/{}/dev", device.0.trim_start_matches("/dev/"))).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    command(Command::new("mknod").arg(&other).args(["b", major, minor]));
+    assert_eq!(refused(&Run::default(), device.0.as_ref(), &other), What::SameFile);
+}

@@ -1,0 +1,16 @@
+# fish completion for smartcp. Made from the table of options in crates/cli/src; do not edit.
+
+complete -c smartcp -s S -l use-smartread -r -f -a 'yes\t"do" no\t"do not"' -d 'do not read what the guests do not use; yes by default'
+complete -c smartcp -l snapshot -d 'the image is a frozen snapshot, whoever has it open'
+complete -c smartcp -s s -l sparse -r -f -a 'always\t"free space, holes and blocks of zeros are not written, and read as zeros" never\t"zeros are written"' -d 'whether zeros are left out; always by default'
+complete -c smartcp -l zero-scan -r -f -a 'yes\t"do" no\t"do not"' -d 'look for blocks of zeros in what is read; yes by default'
+complete -c smartcp -l md5 -d 'print the MD5 of what the copy holds, as md5sum does'
+complete -c smartcp -l buffer-size -r -f -d 'read and write so many bytes at once; 131072 by default'
+complete -c smartcp -l direct-io -r -f -a 'yes\t"do" no\t"do not"' -d 'go past the page cache; no by default'
+complete -c smartcp -l read-only -d 'only read and scan, to measure that'
+complete -c smartcp -l write-only -d 'only write, to measure that'
+complete -c smartcp -s v -l verbose -d 'show options, progress every second and statistics'
+complete -c smartcp -s g -l debug -d 'show what was found in the image too; only with -v'
+complete -c smartcp -s T -l stats-output -r -f -a 'json\t"a line of JSON every second and one at the end" none\t"nothing but what -v shows"' -d 'statistics for programs; none by default'
+complete -c smartcp -s h -l help -d 'print this text and exit'
+complete -c smartcp -l version -d 'print the version and exit'
