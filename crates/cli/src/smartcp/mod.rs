@@ -218,7 +218,7 @@ impl Observer for Told<'_> {
                     format!(" is in use and is copied whole: {user}; if it is a frozen snapshot, use --snapshot");
                 self.warn(self.source, &text);
             }
-            Event::Mapped(map) if request.debug => self.command.show(format!("Map:\n{map:?}\n").as_bytes()),
+            Event::Mapped(map) if request.debug => self.command.show(format!("Map:\n{map}").as_bytes()),
             Event::NotDirect(path) => self.warn(path, ": no direct I/O is possible; going through the page cache"),
             Event::Second(stats) => {
                 if request.verbose {
@@ -246,6 +246,5 @@ impl Observer for Told<'_> {
 
 /// What of the image is free.
 fn map(image: &dyn ReadAt) -> Map {
-    let _image = image;
-    Map::default()
+    haul_guest::map::map(image, &haul_guest::fs::Options::default())
 }

@@ -296,12 +296,7 @@ impl<'a> Copy<'a> {
 
     /// Whether everything that the map was read from is as it was.
     fn still_holds(&self, map: &Map, image: &dyn ReadAt) -> Result<bool, Ended> {
-        for witness in &map.witnesses {
-            if !witness.holds(image).map_err(|error| self.ended(stop_of(&error)))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        map.still_holds(image).map_err(|error| self.ended(stop_of(&error)))
     }
 
     /// Looks at the source for the last time. A map is for one size; whether somebody wrote to it is worth knowing.

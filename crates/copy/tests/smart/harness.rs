@@ -59,7 +59,7 @@ impl Run<'_> {
         for &(offset, len) in &self.witnessed {
             session.view().read(offset, len).expect("the witnesses are in the image");
         }
-        Map { free: self.free.clone(), witnesses: session.into_witnesses(), ..Map::default() }
+        Map { size: image.size(), free: self.free.clone(), witnesses: session.into_witnesses(), ..Map::default() }
     }
 
     pub fn copy(&self, source: &Path, dest: &Path) -> Result<Report, Failure> {
