@@ -188,12 +188,15 @@ fn disks_that_depend_on_others_are_refused() {
             assert!(try_open(&above).is_err(), "{format}");
         }
     }
-    let cipher = dir.path().join("cipher");
-    let mut create = Command::new("qemu-img");
-    create.args(["create", "-q", "-f", "qcow2", "--object", "secret,id=s,data=abcdef"]);
-    create.args(["-o", "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10"]);
-    run(create.arg(&cipher).arg("8M"));
-    assert!(try_open(&cipher).is_err());
+    // Encrypted by AES and by LUKS. Patched: qemu-img measures the processor first, and fails where that is busy.
+    for method in [1, 2_u32] {
+        let cipher = dir.path().join("cipher");
+        fs::copy(dir.path().join("base.qcow2"), &cipher).unwrap();
+        assert!(try_open(&cipher).is_ok());
+        let file = fs::OpenOptions::new().write(true).open(&cipher).unwrap();
+        file.write_all_at(&method.to_be_bytes(), 32).unwrap();
+        assert!(try_open(&cipher).is_err(), "{method}");
+    }
     let (data, outside) = (dir.path().join("data"), dir.path().join("outside"));
     let option = format!("data_file={}", data.display());
     run(Command::new("qemu-img").args(["create", "-q", "-f", "qcow2", "-o", &option]).arg(&outside).arg("8M"));
