@@ -162,6 +162,31 @@ fn copies_of_a_gpt_that_differ_both_count() {
     assert_eq!(map.free, free.without(&claimed), "{map}");
 }
 
+#[test]
+fn a_gpt_that_no_mbr_protects_frees_nothing_by_itself() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let free = populate(&mut image, &expected);
+    assert_eq!(map(&image).free, free);
+    // Something that nobody knows was put on the disk, and has come to the middle of it: the backup is still there.
+    let mut other = image.clone();
+    other.write(0, &Noise::new(1).bytes(64 << 10));
+    let unknown = map(&other);
+    assert!(unknown.free.is_empty(), "{unknown}");
+    let mut without = image.clone();
+    without.write(510, &[0, 0]);
+    assert!(map(&without).free.is_empty());
+    // A partition of an MBR of another kind, around the first two.
+    let (start, end) = (expected[0].0, expected[1].0 + expected[1].1);
+    let mut dos = image.clone();
+    let mut entry = vec![0, 0, 0, 0, 0x83, 0, 0, 0];
+    entry.extend(((start / 512) as u32).to_le_bytes());
+    entry.extend((((end - start) / 512 + 8) as u32).to_le_bytes());
+    dos.write(446, &entry);
+    let dos = map(&dos);
+    assert!(dos.free.is_subset_of(&free.clipped(start..end)), "{dos}");
+}
+
 /// Mends both checksums of the GPT header at `at`, if its fields make sense.
 fn repair_gpt(image: &mut Pages, at: u64, sector: u64) {
     let header = image.read(at, 512);

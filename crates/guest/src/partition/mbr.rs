@@ -23,19 +23,20 @@ struct Entry {
     sectors: u64,
 }
 
-/// Reads the table if there is one. Knows of `gpt` whether there is a valid one for a protective entry to protect.
+/// Reads the table if there is one. Knows of `gpt` whether there is a valid one for a protective entry to protect; says
+/// whether there is such an entry.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool) -> Result<(), Refusal> {
+pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool) -> Result<bool, Refusal> {
     let size = disk.size();
     if size < SECTOR {
-        return Ok(());
+        return Ok(false);
     }
     // Anything can end in these two bytes, above all a boot sector of a filesystem; a table that says nothing is none.
-    let Some(entries) = entries(&disk.read(0, SECTOR as usize)?)? else { return Ok(()) };
+    let Some(entries) = entries(&disk.read(0, SECTOR as usize)?)? else { return Ok(false) };
     if entries.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     tables.add_table(size, 0, SECTOR);
     for entry in &entries {
@@ -56,7 +57,7 @@ pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool) -> Result<(), Refus
     if !gpt || entries.iter().any(|entry| entry.kind != PROTECTIVE) {
         tables.kinds.push("dos");
     }
-    Ok(())
+    Ok(entries.iter().any(|entry| entry.kind == PROTECTIVE))
 }
 
 /// The entries of a table that are in use; `None` if it is none.

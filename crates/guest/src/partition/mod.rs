@@ -64,6 +64,20 @@ impl Tables {
         self.tables.insert(start..start.saturating_add(len).min(disk));
     }
 
+    /// Doubts the first `count` partitions, which a GPT names that no entry of the MBR protects. No system believes it:
+    /// it may be what was left at the end of a disk when something unknown was put there. So its partitions have an
+    /// owner of whom nothing is known, unless they lie in one of the MBR.
+    fn doubt_unprotected(&mut self, count: usize) {
+        let (unprotected, others) = self.partitions.split_at_mut(count);
+        for partition in unprotected {
+            let extent = partition.extent;
+            let around = |other: &Partition| other.extent.start <= extent.start && extent.end() <= other.extent.end();
+            if !others.iter().any(around) {
+                partition.claim = Claim::Broken(Refusal::corrupt("a GPT without its protective MBR"));
+            }
+        }
+    }
+
     /// One partition for each range: tables that agree say the same.
     fn settle(&mut self) -> Result<(), Refusal> {
         // Stable: of the same range, the first table's word comes first.
@@ -89,7 +103,10 @@ impl Tables {
 pub fn tables(disk: &View<'_>) -> Result<Option<Tables>, Refusal> {
     let mut tables = Tables::default();
     let gpt = gpt::read(disk, &mut tables)?;
-    mbr::read(disk, &mut tables, gpt)?;
+    let of_gpt = tables.partitions.len();
+    if !mbr::read(disk, &mut tables, gpt)? {
+        tables.doubt_unprotected(of_gpt);
+    }
     tables.settle()?;
     Ok((!tables.kinds.is_empty()).then_some(tables))
 }
