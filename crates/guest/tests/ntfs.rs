@@ -403,6 +403,27 @@ fn a_sleeping_system_is_refused() {
 }
 
 #[test]
+fn a_volume_with_shadow_copies_is_refused() {
+    if !tools() {
+        return;
+    }
+    let dir = temp_dir();
+    let image = dir.path().join("image");
+    make(&image, 32 * MIB, &[]);
+    // Somewhere free; where it lies is nobody's business but that of the header.
+    let at = free_of(&image).unwrap().free.iter().find(|extent| extent.len >= MIB).unwrap().start;
+    let signature = b"\x6b\x87\x08\x38\x76\xc1\x48\x4e\xb7\xae\x04\x04\x6e\x6c\xc7\x52";
+    patch(&image, 0x1e00, signature);
+    patch(&image, 0x1e00 + 48, &at.to_le_bytes());
+    patch(&image, at, signature);
+    patch(&image, at + 20, &2_u32.to_le_bytes());
+    patch(&image, at + 32, &at.to_le_bytes());
+    assert!(free_of(&image).is_ok(), "an empty catalog");
+    patch(&image, at + 128, &2_u64.to_le_bytes());
+    assert!(matches!(free_of(&image), Err(Refusal::Unsupported(_))));
+}
+
+#[test]
 fn copies_of_a_mounted_volume_are_refused_or_right() {
     if !tools() {
         return;

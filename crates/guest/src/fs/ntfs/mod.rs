@@ -13,6 +13,7 @@ mod index;
 mod pagefile;
 mod record;
 mod runs;
+mod shadow;
 mod volume;
 mod walk;
 
@@ -43,6 +44,7 @@ impl FreeMap for Ntfs {
 
     fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
         let geometry = Geometry::read(region)?;
+        shadow::check(region)?;
         let volume = Volume::open(region, geometry)?;
         volume.check_mirror()?;
         clean::check_flags(&volume)?;
