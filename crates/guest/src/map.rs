@@ -32,16 +32,20 @@ pub fn map(image: &dyn ReadAt, options: &Options) -> Map {
 /// [`map()`] with a choice of parsers, for tests and special tools.
 pub fn map_with(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map {
     let size = image.size();
-    let mut finder = Finder { image, parsers, leaves: Vec::new(), volumes: Vec::new(), witnesses: Vec::new() };
+    let (leaves, volumes, witnesses) = (Vec::new(), Vec::new(), Vec::new());
+    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep: false };
     let mut tables = ExtentSet::new();
     if size > 0 {
         tables = finder.whole_disk(Extent { start: 0, len: size });
         finder.physical_volumes();
     }
-    let Finder { mut leaves, mut witnesses, .. } = finder;
+    let Finder { mut leaves, mut witnesses, asleep, .. } = finder;
     if leaves.len() > MOST_REGIONS {
         let disk = Extent { start: 0, len: size };
         leaves = vec![Leaf::whole("whole disk".to_owned(), disk, None, refused(Refusal::Budget("regions")))];
+    }
+    if asleep {
+        leaves.iter_mut().for_each(Leaf::leave_to_the_sleeper);
     }
     ask_parsers(image, options, &mut leaves, &mut witnesses);
     let free = agree(&mut leaves, &tables);
@@ -82,6 +86,13 @@ impl<'p> Leaf<'p> {
     /// A whole partition.
     fn whole(place: String, partition: Extent, kind: Option<&'static str>, fate: Fate<'p>) -> Leaf<'p> {
         Leaf { place, extents: vec![partition], partition, kind, fate, free: ExtentSet::new(), dropped: 0 }
+    }
+
+    /// A hibernated system knows better what is in use in every filesystem and swap area that it may have.
+    fn leave_to_the_sleeper(&mut self) {
+        if let Fate::Ask(_) = self.fate {
+            self.fate = refused(Refusal::dirty("a hibernated system in this image"));
+        }
     }
 
     fn len(&self) -> u64 {
@@ -142,6 +153,8 @@ struct Finder<'i, 'p> {
     /// Physical volumes that were understood, and where they are.
     volumes: Vec<(String, Extent, Physical)>,
     witnesses: Vec<Witness>,
+    /// Whether the memory of a hibernated system is in one of the parts.
+    asleep: bool,
 }
 
 type Nature<'p> = (Vec<Signature<'p>>, Option<Tables>);
@@ -150,10 +163,11 @@ impl<'p> Finder<'_, 'p> {
     /// The signatures and partition tables of a part of the image.
     fn nature(&mut self, extents: &[Extent]) -> Result<Nature<'p>, Refusal> {
         let parsers = self.parsers;
-        let (nature, witnesses) = look(self.image, budget_for_signatures(), extents, |view| {
-            Ok((probe::signatures(view, parsers)?, partition::tables(view)?))
+        let ((nature, asleep), witnesses) = look(self.image, budget_for_signatures(), extents, |view| {
+            Ok(((probe::signatures(view, parsers)?, partition::tables(view)?), fs::swap::is_asleep(view)?))
         })?;
         self.witnesses.extend(witnesses);
+        self.asleep |= asleep;
         Ok(nature)
     }
 

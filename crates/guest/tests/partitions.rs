@@ -9,13 +9,14 @@ use std::process::Command;
 use std::time::Instant;
 
 use haul_guest::crc32::crc32;
-use haul_guest::fs::Options;
-use haul_guest::{ExtentSet, Map, ReadAt, Verdict, map_with};
+use haul_guest::fs::swap::Swap;
+use haul_guest::fs::{FreeMap, Options};
+use haul_guest::{ExtentSet, Map, ReadAt, Refusal, Verdict, map_with};
 use haul_testbed::guest::{Noise, has, run};
 use haul_testbed::temp_dir;
 use proptest::prelude::*;
 use support::Pages;
-use support::disk::{LISTED, assert_sane, blank, feed, make_listed, superblock};
+use support::disk::{LISTED, Listed, assert_sane, blank, feed, make_listed, superblock};
 
 const MIB: u64 = 1 << 20;
 
@@ -363,6 +364,31 @@ fn a_filesystem_without_a_table_and_one_beside_a_table() {
 }
 
 #[test]
+fn a_hibernated_system_needs_all_that_it_had_mounted() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let listed = populate(&mut image, &expected[..1]);
+    // Two swap areas; the system sleeps in one, and what it swapped out before is in both.
+    for (start, size) in &expected[1..3] {
+        image.write(start + 1024, &1_u32.to_le_bytes());
+        image.write(start + 1028, &((size / 4096 - 1) as u32).to_le_bytes());
+        image.write(start + 4086, b"SWAPSPACE2");
+    }
+    let parsers: [&dyn FreeMap; 2] = [&Listed, &Swap];
+    let awake = map_with(&image, &Options::default(), &parsers);
+    assert!(listed.is_subset_of(&awake.free) && awake.free.bytes() > listed.bytes() + 8 * MIB, "{awake}");
+    for at in [expected[1].0, expected[2].0] {
+        let mut image = image.clone();
+        image.write(at + 4086, b"S1SUSPEND\0");
+        let asleep = map_with(&image, &Options::default(), &parsers);
+        assert_sane(&asleep);
+        assert!(asleep.free.is_empty(), "{asleep}");
+        let refused = |verdict: &Verdict| matches!(verdict, Verdict::Refused(Refusal::Dirty(_)));
+        assert_eq!(asleep.regions.iter().filter(|region| refused(&region.verdict)).count(), 3, "{asleep}");
+    }
+}
+
+#[test]
 fn images_of_any_length_are_covered() {
     for size in [0, 1, 511, 512, 513, 4095, 4096, 8191, 70_000, MIB + 1] {
         let map = map(&blank(size));
@@ -373,8 +399,8 @@ fn images_of_any_length_are_covered() {
 
 #[test]
 fn a_parser_that_panics_costs_its_region_only() {
-    use haul_guest::fs::{Findings, FreeMap};
-    use haul_guest::{Refusal, View};
+    use haul_guest::View;
+    use haul_guest::fs::Findings;
     struct Panics;
     impl FreeMap for Panics {
         fn name(&self) -> &'static str {

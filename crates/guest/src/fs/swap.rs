@@ -60,6 +60,16 @@ impl FreeMap for Swap {
     }
 }
 
+/// Whether a hibernated system left its memory in the region. It goes on where it stopped: all that it had mounted is
+/// newer in its memory than on the disk, and its other swap areas are in use. (One that sleeps in a swap file, or on
+/// another disk, cannot be seen here.)
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn is_asleep(region: &View<'_>) -> Result<bool, Refusal> {
+    Ok(signatures(region)?.iter().any(|(_, kind)| *kind == Kind::Asleep))
+}
+
 /// All signatures, and the size of the page for which each is.
 fn signatures(region: &View<'_>) -> Result<Vec<(u64, Kind)>, Refusal> {
     let mut found = Vec::new();
