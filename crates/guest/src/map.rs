@@ -23,6 +23,10 @@ const MOST_PHYSICAL: usize = 32;
 /// The most partitions that a partition may overlap and still be looked into. Two tables that differ make one or two.
 const MOST_OVERLAPS: usize = 8;
 
+/// What the map rests on may be so many pieces, 48 MiB; regions behind those that need more are not looked at. Each
+/// block of a journal is one of them, and a forged journal is cheap.
+const MOST_WITNESSES: usize = 2 << 20;
+
 /// Finds what of an image is provably free. Cannot fail: what cannot be read or understood is used, and the report says
 /// why.
 pub fn map(image: &dyn ReadAt, options: &Options) -> Map {
@@ -310,6 +314,10 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
     let (count, all) = (asked().count(), asked().map(Leaf::len).fold(0, u64::saturating_add));
     for leaf in leaves {
         let Fate::Ask(parser) = leaf.fate else { continue };
+        if witnesses.len() > MOST_WITNESSES {
+            leaf.fate = refused(Refusal::Budget("pieces that the map rests on"));
+            continue;
+        }
         let budget = Budget::share(image.size(), leaf.len(), all, count);
         let most = budget.extents();
         let answer = look(image, budget, &leaf.extents, |view| {

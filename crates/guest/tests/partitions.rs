@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use haul_guest::crc32::crc32;
 use haul_guest::fs::swap::Swap;
-use haul_guest::fs::{FreeMap, Options};
-use haul_guest::{ExtentSet, Map, ReadAt, Refusal, Verdict, map_with};
+use haul_guest::fs::{Findings, FreeMap, Options};
+use haul_guest::{ExtentSet, Map, ReadAt, Refusal, Verdict, View, map_with};
 use haul_testbed::guest::{Noise, has, run};
 use haul_testbed::temp_dir;
 use proptest::prelude::*;
@@ -389,6 +389,32 @@ fn a_hibernated_system_needs_all_that_it_had_mounted() {
 }
 
 #[test]
+fn what_a_map_rests_on_is_bounded() {
+    /// Reads single bytes, as many as it may.
+    struct Nibbler;
+    impl FreeMap for Nibbler {
+        fn name(&self) -> &'static str {
+            "nibbler"
+        }
+        fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
+            Listed.detect(region)
+        }
+        fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal> {
+            (0..1_200_000).try_for_each(|_| region.read(0, 1).map(drop))?;
+            Listed.free(region, options)
+        }
+    }
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    populate(&mut image, &expected);
+    let map = map_with(&image, &Options::default(), &[&Nibbler]);
+    assert_sane(&map);
+    let mapped = map.regions.iter().filter(|region| matches!(region.verdict, Verdict::Mapped { .. })).count();
+    assert_eq!(mapped, 2, "{map}");
+    assert!(map.witnesses.len() < 3_000_000);
+}
+
+#[test]
 fn images_of_any_length_are_covered() {
     for size in [0, 1, 511, 512, 513, 4095, 4096, 8191, 70_000, MIB + 1] {
         let map = map(&blank(size));
@@ -399,8 +425,6 @@ fn images_of_any_length_are_covered() {
 
 #[test]
 fn a_parser_that_panics_costs_its_region_only() {
-    use haul_guest::View;
-    use haul_guest::fs::Findings;
     struct Panics;
     impl FreeMap for Panics {
         fn name(&self) -> &'static str {
