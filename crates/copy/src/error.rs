@@ -155,6 +155,7 @@ what! {
     Extending = "failed to extend {path}",
     Truncating = "failed to truncate {path}",
     Closing = "failed to close {path}",
+    Syncing = "failed to write {path} to its device",
     TargetDirectory = "target directory {path}",
     Target = "target {path}",
     ParentsNeedDirectory = "with --parents, the destination must be a directory",

@@ -155,8 +155,13 @@ impl Dest {
     }
 
     /// Gives it its size and closes it: it is whole.
+    ///
+    /// A device writes back when it is closed for the last time, and nobody hears what fails then, so it is told before.
     pub(super) fn finish(self, kernel: &dyn Kernel, size: u64) -> Result<(), Error> {
-        if !self.is_device() {
+        if self.is_device() {
+            again(|| kernel.sync(self.file.as_fd()))
+                .map_err(|errno| Error::new(What::Syncing, &self.path).errno(errno))?;
+        } else {
             again(|| kernel.set_size(self.file.as_fd(), size))
                 .map_err(|errno| Error::new(What::Extending, &self.path).errno(errno))?;
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 use haul_copy::error::What;
 use haul_copy::smart::{Mode, Options};
 use haul_testbed::guest::{Noise, run as command};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Fs, temp_dir};
 
 use crate::harness::{Image, Run, assert_holds, check_numbers, md5_of, random_set, words};
 
@@ -67,6 +67,10 @@ struct Device(String);
 impl Device {
     fn new(file: &Path, size: usize) -> Device {
         fs::write(file, Noise::new(66).bytes(size)).unwrap();
+        Device::over(file)
+    }
+
+    fn over(file: &Path) -> Device {
         Device(command(Command::new("losetup").args(["-f", "--show"]).arg(file)).trim().to_owned())
     }
 
@@ -126,4 +130,19 @@ fn a_device_is_not_copied_onto_itself() {
     let (major, minor) = number.trim().split_once(':').unwrap();
     command(Command::new("mknod").arg(&other).args(["b", major, minor]));
     assert_eq!(refused(&Run::default(), device.0.as_ref(), &other), What::SameFile);
+}
+
+#[test]
+fn what_a_device_cannot_write_back_is_a_failure() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(full) = bed.small(Fs::Ext4, 24 << 20) else { return };
+    let dir = temp_dir();
+    let backing = full.join("backing");
+    File::create(&backing).unwrap().set_len(64 << 20).unwrap();
+    let device = Device::over(&backing);
+    let image = dir.path().join("image");
+    fs::write(&image, Noise::new(53).bytes(48 << 20)).unwrap();
+    let failure = Run::default().copy(&image, device.0.as_ref()).unwrap_err();
+    assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::Syncing), "{}", words(&failure));
+    assert_eq!(failure.damaged.as_deref(), Some(device.0.as_ref()));
 }
