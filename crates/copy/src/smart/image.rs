@@ -13,6 +13,7 @@ use md5::{Digest, Md5};
 
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::switch::grain;
+use crate::engine::transfer::again;
 use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What};
 use crate::facts::Inode;
@@ -310,6 +311,11 @@ impl<'a> Copy<'a> {
             && !(disk.holds)().map_err(|error| self.ended(stop_of(&error)))?
         {
             return Err(Some(Error::new(What::SourceChanged, &source.path)));
+        }
+        // Files of /proc say that they are empty, and some filesystems know the size of a moment ago.
+        let beyond = again(|| self.task.kernel.pread(source.file(), &mut [0], source.size));
+        if beyond.map_err(|errno| self.ended(Stop::Reading(errno)))? > 0 {
+            return Err(Some(Error::new(What::SourceResized, &source.path)));
         }
         let now = Inode::of(source.file()).map_err(said)?;
         let written = now.modified != source.inode.modified;
