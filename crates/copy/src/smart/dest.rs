@@ -14,7 +14,7 @@ use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Operand, Spot};
 
-use super::in_use::{System, disk_of_somebody};
+use super::in_use::{System, disk_of_somebody, share_bytes};
 use super::source::Source;
 
 /// The destination that is being written, for a front end that must end the process while the copy is stuck.
@@ -120,6 +120,9 @@ impl Dest {
         let both_devices = self.is_device() && source.inode.kind == Kind::BlockDevice;
         if self.inode.id == source.inode.id || (both_devices && self.inode.node == source.inode.node) {
             return Err(Error::new(What::SameFile, &source.path).and(&self.path));
+        }
+        if self.is_device() && share_bytes(&self.inode, &source.inode, system) {
+            return Err(said(What::SharedBytes).and(&source.path));
         }
         if let Some(user) = disk_of_somebody(self.file.as_fd(), &self.inode, system) {
             return Err(said(What::DestinationInUse).detail(user.to_string()));
