@@ -155,6 +155,7 @@ what! {
     Extending = "failed to extend {path}",
     Truncating = "failed to truncate {path}",
     Closing = "failed to close {path}",
+    Syncing = "failed to write {path} to its device",
     TargetDirectory = "target directory {path}",
     Target = "target {path}",
     ParentsNeedDirectory = "with --parents, the destination must be a directory",
@@ -178,6 +179,8 @@ what! {
     NotAnImagePlace = "cannot overwrite {path}: it is neither a regular file nor a block device",
     /// A destination of a smart copy that somebody has as a disk; `detail` says who.
     DestinationInUse = "will not overwrite {path}, which is in use: {detail}",
+    /// A destination of a smart copy, and the image.
+    SharedBytes = "will not overwrite {path}: it has bytes in common with {other}",
     /// A block device that cannot hold the image; `detail` has the sizes.
     DestinationTooSmall = "{path} is too small for {other}: {detail}",
     /// The write-only mode leaves no image behind.

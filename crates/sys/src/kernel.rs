@@ -186,6 +186,11 @@ pub trait Kernel: Debug + Send + Sync {
         rustix::fs::ftruncate(fd, size)
     }
 
+    /// fsync(2): waits until everything is on the device, and hears what went wrong on the way there.
+    fn sync(&self, fd: Fd<'_>) -> Result<(), Errno> {
+        rustix::fs::fsync(fd)
+    }
+
     /// Makes a queue for requests that are worked on while this process goes on.
     fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
         queue::make(kind)

@@ -14,7 +14,7 @@ use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Operand, Spot};
 
-use super::in_use::{System, disk_of_somebody};
+use super::in_use::{System, disk_of_somebody, share_bytes};
 use super::source::Source;
 
 /// The destination that is being written, for a front end that must end the process while the copy is stuck.
@@ -121,6 +121,9 @@ impl Dest {
         if self.inode.id == source.inode.id || (both_devices && self.inode.node == source.inode.node) {
             return Err(Error::new(What::SameFile, &source.path).and(&self.path));
         }
+        if self.is_device() && share_bytes(&self.inode, &source.inode, system) {
+            return Err(said(What::SharedBytes).and(&source.path));
+        }
         if let Some(user) = disk_of_somebody(self.file.as_fd(), &self.inode, system) {
             return Err(said(What::DestinationInUse).detail(user.to_string()));
         }
@@ -155,8 +158,13 @@ impl Dest {
     }
 
     /// Gives it its size and closes it: it is whole.
+    ///
+    /// A device writes back when it is closed for the last time, and nobody hears what fails then, so it is told before.
     pub(super) fn finish(self, kernel: &dyn Kernel, size: u64) -> Result<(), Error> {
-        if !self.is_device() {
+        if self.is_device() {
+            again(|| kernel.sync(self.file.as_fd()))
+                .map_err(|errno| Error::new(What::Syncing, &self.path).errno(errno))?;
+        } else {
             again(|| kernel.set_size(self.file.as_fd(), size))
                 .map_err(|errno| Error::new(What::Extending, &self.path).errno(errno))?;
         }

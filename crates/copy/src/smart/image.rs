@@ -13,6 +13,7 @@ use md5::{Digest, Md5};
 
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::switch::grain;
+use crate::engine::transfer::again;
 use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What};
 use crate::facts::Inode;
@@ -109,7 +110,7 @@ impl<'a> Copy<'a> {
         let direct = self.direct(dest.as_ref());
         let raw = RawImage::new(Arc::clone(&self.task.kernel), source.file(), source.size).with_direct(direct.0);
         let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
-        let map = self.map(image, user.as_ref());
+        let map = self.map(image, user.as_ref())?;
         let nothing = ExtentSet::new();
         let free = map.as_ref().map_or(&nothing, |map| &map.free);
         if (self.task.stop)() {
@@ -124,20 +125,20 @@ impl<'a> Copy<'a> {
         let mut md5 = self.first_pass(read_from, free, sink.as_mut())?;
         let mut map_changed = false;
         if let (Some(map), Some(image)) = (&map, read_from)
-            && !self.counters.map.time(|| self.still_holds(map, image))?
+            && !self.counters.map.time(|| self.beside(|| self.still_holds(map, image)))??
         {
             map_changed = true;
             self.task.observer.event(&Event::MapChanged(self.counters.stats().free));
             self.second_pass(image, free, sink.as_mut())?;
             md5 = match &dest {
-                Some(dest) if options.md5 => Some(self.md5_of(dest)?),
+                Some(dest) if options.md5 => Some(self.beside(|| self.md5_of(dest))??),
                 _ => None,
             };
         }
         let source_written = self.look_again()?;
         drop(sink);
         if let Some(dest) = dest {
-            self.counters.close.time(|| dest.finish(&*self.task.kernel, source.total()))?;
+            self.counters.close.time(|| self.beside(|| dest.finish(&*self.task.kernel, source.total())))??;
         }
         let md5 = md5.map(|md5| md5.finalize().into());
         Ok(Report { stats: self.counters.stats(), md5, map, in_use: user, map_changed, source_written })
@@ -178,17 +179,23 @@ impl<'a> Copy<'a> {
         (from, to)
     }
 
-    fn map(&self, image: &dyn ReadAt, user: Option<&InUse>) -> Option<Map> {
+    fn map(&self, image: &dyn ReadAt, user: Option<&InUse>) -> Result<Option<Map>, Ended> {
         if self.task.options.smart == Smart::Off {
-            return None;
+            return Ok(None);
         }
         if let Some(user) = user {
             self.task.observer.event(&Event::InUse(user));
-            return None;
+            return Ok(None);
         }
-        let map = self.counters.map.time(|| (self.task.mapper)(image));
+        let mapper = self.task.mapper;
+        let map = self.counters.map.time(|| self.beside(|| mapper(image)))?;
         self.task.observer.event(&Event::Mapped(&map));
-        Some(map)
+        Ok(Some(map))
+    }
+
+    /// Does something while reports go on.
+    fn beside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Ended> {
+        pipeline::beside(&self.counters, self.task.observer, work).map_err(|stop| self.ended(stop))
     }
 
     fn sink(&self, dest: &Dest, direct: Option<Direct>) -> Sink {
@@ -310,6 +317,11 @@ impl<'a> Copy<'a> {
             && !(disk.holds)().map_err(|error| self.ended(stop_of(&error)))?
         {
             return Err(Some(Error::new(What::SourceChanged, &source.path)));
+        }
+        // Files of /proc say that they are empty, and some filesystems know the size of a moment ago.
+        let beyond = again(|| self.task.kernel.pread(source.file(), &mut [0], source.size));
+        if beyond.map_err(|errno| self.ended(Stop::Reading(errno)))? > 0 {
+            return Err(Some(Error::new(What::SourceResized, &source.path)));
         }
         let now = Inode::of(source.file()).map_err(said)?;
         let written = now.modified != source.inode.modified;

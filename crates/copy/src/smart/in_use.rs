@@ -77,13 +77,19 @@ impl Default for System {
 /// Who uses the image, as far as that can be seen. `file` must be open for reading only.
 pub fn in_use(path: &Path, file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<InUse> {
     match inode.kind {
-        Kind::BlockDevice => device_in_use(file, inode.node, system),
+        Kind::BlockDevice => disk_of_somebody(file, inode, system)
+            .or_else(|| locked(file))
+            .or_else(|| device_in_use(file, inode.node, system)),
         _ => disk_of_somebody(file, inode, system)
-            .or_else(|| matches!(is_locked(file, 0, 0), Ok(true)).then_some(InUse::Locked))
+            .or_else(|| locked(file))
             .or_else(|| matches!(is_open_for_writing(file), Ok(true)).then_some(InUse::Written))
             .or_else(|| listed_lock(file, inode, system).map(InUse::Lock))
             .or_else(|| vmware_lock(path).map(InUse::Vmware)),
     }
+}
+
+fn locked(file: BorrowedFd<'_>) -> Option<InUse> {
+    matches!(is_locked(file, 0, 0), Ok(true)).then_some(InUse::Locked)
 }
 
 /// Whether QEMU or a loop device has it, in which case overwriting would pull the disk from under a running system.
@@ -101,11 +107,68 @@ fn loop_device_of(inode: &Inode, devices: &Path) -> Option<String> {
         if !name.as_bytes().starts_with(b"loop") {
             return None;
         }
-        let backing = fs::read(device.path().join("loop/backing_file")).ok()?;
-        let backing = std::ffi::OsStr::from_bytes(backing.strip_suffix(b"\n").unwrap_or(&backing));
-        let found = Inode::at_following(CWD, backing).ok()?;
-        (found.id == inode.id).then(|| name.to_string_lossy().into_owned())
+        let found = backing_file(&device.path())?;
+        is_same(&found, inode).then(|| name.to_string_lossy().into_owned())
     })
+}
+
+/// Whether these are one file or, under whatever names, one device.
+fn is_same(one: &Inode, other: &Inode) -> bool {
+    let devices = one.kind == Kind::BlockDevice && other.kind == Kind::BlockDevice;
+    one.id == other.id || (devices && one.node == other.node)
+}
+
+/// The most devices that are looked at to find what one is made of.
+const MOST_LAYERS: usize = 64;
+
+/// Whether writing to one of these changes the other, as far as that can be seen: a disk and its partition, a loop device
+/// and its backing file, a volume and a disk that it lies on.
+pub(super) fn share_bytes(one: &Inode, other: &Inode, system: &System) -> bool {
+    lies_on(one, other, system) || lies_on(other, one, system)
+}
+
+/// Whether the device `above` is `below` or a part of it, or is made of that.
+fn lies_on(above: &Inode, below: &Inode, system: &System) -> bool {
+    let dir_of = |inode: &Inode| match inode.kind {
+        Kind::BlockDevice => {
+            let DeviceNumber { major, minor } = inode.node;
+            fs::canonicalize(system.sys.join(format!("dev/block/{major}:{minor}"))).ok()
+        }
+        _ => None,
+    };
+    let below_dir = dir_of(below);
+    let mut layers: Vec<PathBuf> = dir_of(above).into_iter().collect();
+    let mut at = 0;
+    while let Some(dir) = layers.get(at).filter(|_| at < MOST_LAYERS).cloned() {
+        at += 1;
+        // The directory of a partition is in that of its disk.
+        if below_dir.as_ref().is_some_and(|below| dir.starts_with(below)) {
+            return true;
+        }
+        if dir.join("partition").exists() {
+            layers.extend(dir.parent().map(Path::to_owned));
+        }
+        layers.extend(entries(&dir.join("slaves")).filter_map(|slave| fs::canonicalize(slave).ok()));
+        if let Some(backing) = backing_file(&dir) {
+            if is_same(&backing, below) {
+                return true;
+            }
+            layers.extend(dir_of(&backing));
+        }
+    }
+    false
+}
+
+/// What a loop device, by its place in /sys, is made of.
+fn backing_file(device: &Path) -> Option<Inode> {
+    let path = fs::read(device.join("loop/backing_file")).ok()?;
+    let path = std::ffi::OsStr::from_bytes(path.strip_suffix(b"\n").unwrap_or(&path));
+    Inode::at_following(CWD, path).ok()
+}
+
+/// The paths in a directory; none if it cannot be read.
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
@@ -119,7 +182,35 @@ fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> O
     // Who has a device for itself is refused another such claim on it, on the whole disk and on its partitions.
     let link = system.proc.join(format!("thread-self/fd/{}", file.as_raw_fd()));
     let claim = openat(CWD, link, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
-    matches!(claim, Err(Errno::BUSY)).then_some(InUse::Claimed)
+    if matches!(claim, Err(Errno::BUSY)) {
+        return Some(InUse::Claimed);
+    }
+    is_written_by_a_process(&parts, system).then_some(InUse::Written)
+}
+
+/// Whether a process, among those that may be looked at, has one of these devices open for writing: a virtual machine in a
+/// `/dev` of its own, where its locks are not those of our name for the device.
+fn is_written_by_a_process(parts: &[(DeviceNumber, PathBuf)], system: &System) -> bool {
+    let is_number = |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
+    let own = std::process::id().to_string();
+    let others = entries(&system.proc).filter(|path| is_number(path) && !path.ends_with(&own));
+    others.flat_map(|process| entries(&process.join("fd"))).any(|link| {
+        // Files elsewhere are not asked for: a network may be gone.
+        if !fs::read_link(&link).is_ok_and(|target| target.starts_with("/dev")) {
+            return false;
+        }
+        let Ok(inode) = Inode::at_following(CWD, link.as_os_str()) else { return false };
+        let ours = inode.kind == Kind::BlockDevice && parts.iter().any(|(node, _)| *node == inode.node);
+        ours && is_open_to_write(&link).unwrap_or(false)
+    })
+}
+
+/// How the descriptor behind `/proc/1/fd/3` was opened.
+fn is_open_to_write(link: &Path) -> Option<bool> {
+    let info = link.parent()?.with_file_name("fdinfo").join(link.file_name()?);
+    let info = fs::read_to_string(info).ok()?;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
+    Some(u32::from_str_radix(flags, 8).ok()? & 0o3 != 0)
 }
 
 /// A device and its partitions, with their places in /sys.

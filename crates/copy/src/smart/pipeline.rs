@@ -118,17 +118,33 @@ fn join(handle: Handle<'_>) -> Result<Option<Md5>, Stop> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Reports every second until all threads have ended.
+/// Does something that may take long in a thread of its own, so that reports go on.
+pub(super) fn beside<T: Send>(
+    counters: &Counters,
+    observer: &dyn Observer,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, Stop> {
+    let (alive, over) = channel::<()>();
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, move || {
+            let _alive = alive;
+            work()
+        });
+        watch(&over, counters, observer);
+        let thread = thread.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+/// Reports at every full second until all threads have ended.
 fn watch(over: &Receiver<()>, counters: &Counters, observer: &dyn Observer) {
     let mut next = counters.started + SECOND;
     loop {
+        while next <= Instant::now() {
+            next += SECOND;
+        }
         match over.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Err(RecvTimeoutError::Timeout) => {
-                observer.event(&Event::Second(&counters.stats()));
-                while next <= Instant::now() {
-                    next += SECOND;
-                }
-            }
+            Err(RecvTimeoutError::Timeout) => observer.event(&Event::Second(&counters.stats())),
             _ => return,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_copy::error::What;
@@ -158,4 +159,13 @@ fn a_copy_that_is_stopped_before_it_begins_leaves_an_old_file_as_it_was() {
     let failure = run.copy(&path, &dest).unwrap_err();
     assert_eq!((failure.error, failure.damaged), (None, None));
     assert_eq!(fs::read(&dest).unwrap(), b"old");
+}
+
+#[test]
+fn a_file_that_holds_more_than_it_says_is_an_error() {
+    let dir = temp_dir();
+    let dest = dir.path().join("copy");
+    let failure = Run::default().copy(Path::new("/proc/version"), &dest).unwrap_err();
+    assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::SourceResized), "{}", words(&failure));
+    assert!(!dest.exists());
 }

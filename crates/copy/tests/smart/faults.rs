@@ -4,8 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use haul_copy::smart::{Mode, Options};
+use haul_copy::smart::{Event, Mode, Options};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_testbed::guest::Noise;
@@ -133,4 +136,36 @@ fn a_direct_side_that_is_not_to_be_had_is_told_and_copied_through_the_page_cache
     run.copy(&image.path, &dir.path().join("copy")).unwrap();
     crate::harness::assert_holds(&dir.path().join("copy"), &image.bytes, "indirect");
     assert_eq!(*told.lock().unwrap(), [image.path, dir.path().join("copy")]);
+}
+
+#[test]
+fn reports_go_on_while_maps_are_read() {
+    /// Slow to begin.
+    #[derive(Debug, Default)]
+    struct Slow(AtomicBool);
+
+    impl Kernel for Slow {
+        fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+            if !self.0.swap(true, Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1100));
+            }
+            Linux.pread(fd, buffer, offset)
+        }
+    }
+
+    let dir = temp_dir();
+    let image = Image::new(dir.path().join("image"), 100_000, 9000, &mut Noise::new(9));
+    let (told, mapped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let run = Run {
+        witnessed: vec![(0, 4096)],
+        kernel: Arc::new(Slow::default()),
+        attack: Box::new(|event, _| match event {
+            Event::Second(_) => drop(told.fetch_add(1, Ordering::SeqCst)),
+            Event::Mapped(_) => mapped.store(told.load(Ordering::SeqCst), Ordering::SeqCst),
+            _ => {}
+        }),
+        ..Run::default()
+    };
+    run.copy(&image.path, &dir.path().join("copy")).unwrap();
+    assert!(mapped.load(Ordering::SeqCst) >= 1);
 }

@@ -137,3 +137,28 @@ fn a_device_that_is_mounted_is_copied_whole_and_not_overwritten() {
     assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::DestinationInUse), "{}", words(&failure));
     command(Command::new("umount").arg(&at));
 }
+
+#[test]
+fn a_device_that_a_virtual_machine_has_is_copied_whole() {
+    let Some(_bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let image = image(dir.path());
+    let device = Loop::new(&image.path);
+    let run = Run { free: ExtentSet::of(8192..60_000), ..Run::default() };
+    let run = Run { options: Options { smart: Smart::Auto, ..run.options }, ..run };
+    let user = || run.copy(device.0.as_ref(), &dir.path().join("copy")).unwrap().in_use;
+    let qemu = File::open(&device.0).unwrap();
+    lock_byte(qemu.as_fd(), 201).unwrap();
+    assert_eq!(user(), Some(InUse::Qemu));
+    drop(qemu);
+    // One without locks, or with its own /dev.
+    let writer = File::options().write(true).open(&device.0).unwrap();
+    let mut machine = Command::new("sleep").arg("600").stdout(writer).spawn().unwrap();
+    let found = user();
+    machine.kill().unwrap();
+    machine.wait().unwrap();
+    assert_eq!((found, user()), (Some(InUse::Written), None));
+    // The disk of a loop device.
+    let upper = Loop::new(device.0.as_ref());
+    assert_eq!(user(), Some(InUse::Loop(upper.0.trim_start_matches("/dev/").to_owned())));
+}

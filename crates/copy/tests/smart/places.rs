@@ -8,7 +8,7 @@ use std::process::Command;
 use haul_copy::error::What;
 use haul_copy::smart::{Mode, Options};
 use haul_testbed::guest::{Noise, run as command};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Fs, temp_dir};
 
 use crate::harness::{Image, Run, assert_holds, check_numbers, md5_of, random_set, words};
 
@@ -67,6 +67,10 @@ struct Device(String);
 impl Device {
     fn new(file: &Path, size: usize) -> Device {
         fs::write(file, Noise::new(66).bytes(size)).unwrap();
+        Device::over(file)
+    }
+
+    fn over(file: &Path) -> Device {
         Device(command(Command::new("losetup").args(["-f", "--show"]).arg(file)).trim().to_owned())
     }
 
@@ -126,4 +130,42 @@ fn a_device_is_not_copied_onto_itself() {
     let (major, minor) = number.trim().split_once(':').unwrap();
     command(Command::new("mknod").arg(&other).args(["b", major, minor]));
     assert_eq!(refused(&Run::default(), device.0.as_ref(), &other), What::SameFile);
+}
+
+#[test]
+fn what_a_device_cannot_write_back_is_a_failure() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(full) = bed.small(Fs::Ext4, 24 << 20) else { return };
+    let dir = temp_dir();
+    let backing = full.join("backing");
+    File::create(&backing).unwrap().set_len(64 << 20).unwrap();
+    let device = Device::over(&backing);
+    let image = dir.path().join("image");
+    fs::write(&image, Noise::new(53).bytes(48 << 20)).unwrap();
+    let failure = Run::default().copy(&image, device.0.as_ref()).unwrap_err();
+    assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::Syncing), "{}", words(&failure));
+    assert_eq!(failure.damaged.as_deref(), Some(device.0.as_ref()));
+}
+
+#[test]
+fn a_device_is_not_overwritten_with_what_lies_on_it_or_under_it() {
+    let Some(_bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let disk = dir.path().join("disk");
+    let device = Device::new(&disk, 4 << 20);
+    command(Command::new("sh").args(["-c", "echo '2048 2048 83' | sfdisk -q --no-reread -X dos $0", &device.0]));
+    command(Command::new("partx").args(["-a", &device.0]));
+    let name = device.0.trim_start_matches("/dev/");
+    let number = fs::read_to_string(format!("/sys/block/{name}/{name}p1/dev")).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let part = dir.path().join("part");
+    command(Command::new("mknod").arg(&part).args(["b", major, minor]));
+    let before = fs::read(&device.0).unwrap();
+    for (source, dest) in [(&disk, Path::new(&device.0)), (&part, device.0.as_ref()), (&disk, &part)] {
+        assert_eq!(refused(&Run::default(), source, dest), What::SharedBytes, "{source:?} {dest:?}");
+    }
+    assert_eq!(refused(&Run::default(), device.0.as_ref(), &part), What::SharedBytes);
+    assert_eq!(refused(&Run::default(), &part, &disk), What::DestinationInUse);
+    assert!(device.holds() == before);
+    command(Command::new("partx").args(["-d", &device.0]));
 }
