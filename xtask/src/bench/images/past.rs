@@ -12,10 +12,9 @@ use crate::shell::{self, Result};
 
 const MIB: u64 = 1 << 20;
 
-/// Parts of the image in percent: live files of noise, files of zeros. With the inode tables and the journal, which are
-/// zeros too, about 23% of the image are zeros. What is left is filled with noise and deleted.
-const LIVE: u64 = 47;
-const ZEROS: u64 = 21;
+/// Parts of the image in percent: live files of noise, files of zeros, deleted files of noise. With the inode tables and
+/// the journal, which are zeros too, about 23% of the image are zeros.
+const PARTS: [(&str, u64); 3] = [("live", 49), ("zeros", 21), ("gone", 28)];
 
 /// Sizes of files in turn: most are small, most bytes are in large ones.
 const SIZES: &[u64] = &[16 << 10, 300 << 10, 40 << 10, 4 << 20, 100 << 10, 32 << 20];
@@ -26,36 +25,34 @@ pub fn make(path: &Path, size: u64, scratch: &Path) -> Result {
     let mut mkfs = shell::command("mkfs.ext4");
     shell::run(mkfs.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0"]).arg(path))?;
     let mounted = Mount::new(path, &["loop"], &scratch.join("past"))?;
-    let written = live(&mounted.0, size);
+    let written = fill(&mounted.0, size);
     mounted.unmount()?;
     written?;
     shell::run(shell::command("e2fsck").args(["-fn"]).arg(path).stdout(std::process::Stdio::null()))
 }
 
 /// Writes files in turn, so that what is deleted lies between what is kept, until there is no room.
-fn live(dir: &Path, size: u64) -> Result {
+fn fill(dir: &Path, size: u64) -> Result {
     let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
-    for name in ["live", "zeros", "gone"] {
+    for (name, _) in PARTS {
         fs::create_dir(dir.join(name)).map_err(failed)?;
     }
     let mut noise = vec![0; (32 * MIB) as usize];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut noise)).map_err(failed)?;
     let zeros = vec![0; noise.len()];
-    let wanted = [("live", size / 100 * LIVE), ("zeros", size / 100 * ZEROS), ("gone", u64::MAX)];
-    let parts = [LIVE, ZEROS, 100 - LIVE - ZEROS];
     let mut written = [0_u64; 3];
     for number in 0_usize.. {
-        // Whichever is furthest behind its part, of those that want more.
-        let open = (0..3).filter(|&class| written[class] < wanted[class].1);
-        let Some(class) = open.min_by_key(|&class| written[class] / parts[class]) else { break };
+        // Whichever is furthest behind its part.
+        let Some(class) = (0..3).min_by_key(|&class| written[class] / PARTS[class].1) else { break };
         let len = SIZES[number % SIZES.len()].min(size / 64);
-        let path = dir.join(wanted[class].0).join(number.to_string());
+        let path = dir.join(PARTS[class].0).join(number.to_string());
         // Noise that is another in each file.
         noise[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
         let bytes = if class == 1 { &zeros } else { &noise };
         match File::create(&path).and_then(|mut file| file.write_all(&bytes[..len as usize])) {
             Ok(()) => written[class] += len,
-            Err(error) if error.kind() == ErrorKind::StorageFull && class == 2 => break,
+            // The last one is as long as there is room.
+            Err(error) if error.kind() == ErrorKind::StorageFull => break,
             Err(error) => return Err(failed(error)),
         }
     }
