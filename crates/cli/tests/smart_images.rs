@@ -85,9 +85,11 @@ fn a_root_filesystem_of_real_packages_still_runs() {
     run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
     let mounted = bed.mount_image("ext4", &image, &[]);
     live_through(mounted.path(), 20 << 20, 7);
-    // Packages that are not here are left out: enough others are.
-    let fill = "dpkg -L \"$@\" 2>/dev/null | sort -u | tar -c --no-recursion --ignore-failed-read -T - 2>/dev/null | tar -x -C \"$0\"";
-    run(Command::new("sh").arg("-c").arg(fill).arg(mounted.path()).args(PACKAGES).current_dir("/"));
+    // Where /bin is a link to usr/bin, that must be there first. Packages that are not here are left out.
+    let fill =
+        "cd \"$0\" && mkdir -p usr/bin usr/sbin usr/lib usr/lib64 && cd / && dpkg -L \"$@\" 2>/dev/null | sort -u |
+        tar -c --no-recursion --ignore-failed-read -T - 2>/dev/null | tar -x -C \"$0\"";
+    run(Command::new("sh").arg("-c").arg(fill).arg(mounted.path()).args(PACKAGES));
     let files = digests(mounted.path());
     run(Command::new("chroot").arg(mounted.path()).arg("/bin/true"));
     mounted.unmount();
