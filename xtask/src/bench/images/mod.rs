@@ -77,6 +77,8 @@ fn measure(options: &Options, haul: &Path, scratch: &Path, guard: &Guard) -> Res
                     continue;
                 }
                 results.add(program.key, cold, timed::run(program, &image, cold, scratch, guard)?);
+                // Whoever ends it early keeps what was measured.
+                results.save(options.json.as_deref())?;
             }
         }
     }
