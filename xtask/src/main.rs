@@ -28,6 +28,11 @@ Usage: cargo xtask TASK
               [--json FILE] [--from FILE] [--profile] [--list]
                    haul against every other copier, which it installs, in every workload of docs/performance.md;
                    checks every copy, prints tables; --list names workloads and programs, --from shows saved results
+  bench images [--size SIZE] [--runs N] [--dir DIR] [--image FILE] [--json FILE] [--haul PROGRAM]
+               [--only cold|warm] [--programs NAME,...] [--dirty]
+                   smartcp against other programs that copy disk images; mounts and compares every copy, and prints
+                   the tables of docs/smart.md; --image keeps the image and --json the results for the next time,
+                   --dirty shows what copies of mounted filesystems lose
   help             this
 ";
 

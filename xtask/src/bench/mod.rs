@@ -5,6 +5,7 @@
 //! * the order of the programs rotates, and each run has a new destination, removed at the end of the place;
 //! * durable time is a figure of its own; other load on the machine is counted and marked.
 
+mod images;
 pub mod limit;
 pub mod machine;
 pub mod measure;
@@ -24,8 +25,9 @@ pub fn run(args: &[String]) -> Result {
     match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("single-file", rest)) => single_file::run(&Options::parse(rest)?),
         Some(("peers", rest)) => peers::run(rest),
-        Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers")),
-        None => Err("which benchmark? There are: single-file, peers".into()),
+        Some(("images", rest)) => images::run(rest),
+        Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers, images")),
+        None => Err("which benchmark? There are: single-file, peers, images".into()),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod disk;
 pub mod lvm;
+pub mod whole;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

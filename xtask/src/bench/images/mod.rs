@@ -1,0 +1,132 @@
+//! `cargo xtask bench images`: smartcp against whatever else copies disk images.
+//!
+//! The image is one ext4 filesystem that is full of live files (noise), files of zeros and deleted files (noise): the
+//! proportions of smartcp's first published experiment. Nothing in it is a hole. Each copy is mounted and compared with
+//! the image, file by file, and checked by e2fsck.
+
+mod dirty;
+mod options;
+mod past;
+mod programs;
+mod record;
+mod table;
+mod timed;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use self::options::Options;
+use self::programs::Program;
+use self::record::{Image, Results};
+use super::peers::guard::Guard;
+use super::{machine, place};
+use crate::shell::{self, Result};
+
+/// Measures and prints tables.
+///
+/// # Errors
+/// When the machinery fails, or a copy by smartcp is wrong.
+pub fn run(args: &[String]) -> Result {
+    let options = Options::parse(args)?;
+    if !shell::is_root() {
+        return Err("images must be mounted and caches dropped, which only root can".into());
+    }
+    let haul = haul(&options)?;
+    place::enter_namespace()?;
+    let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = base.join(format!("haul-images-{}", std::process::id()));
+    fs::create_dir(&scratch).map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
+    let guard = Guard::over(&scratch)?;
+    let outcome = measure(&options, &haul, &scratch, &guard);
+    guard.finish()?;
+    outcome
+}
+
+/// The haul to measure, built if none is given.
+fn haul(options: &Options) -> Result<PathBuf> {
+    if let Some(haul) = &options.haul {
+        return Ok(haul.clone());
+    }
+    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
+    Ok(shell::target().join("release/haul"))
+}
+
+fn measure(options: &Options, haul: &Path, scratch: &Path, guard: &Guard) -> Result {
+    let smartcp = scratch.join("smartcp");
+    let haul = haul.canonicalize().map_err(|error| format!("{}: {error}", haul.display()))?;
+    symlink(&haul, &smartcp).map_err(|error| format!("{}: {error}", smartcp.display()))?;
+    println!("{}.\n", machine::describe(&haul)?);
+    if options.dirty {
+        return dirty::run(&smartcp, scratch);
+    }
+    let (programs, missing) = programs::all(&smartcp);
+    for program in &programs {
+        println!("* {}: `{}` ({})", program.name, program.line(), program.version);
+    }
+    for (name, why) in &missing {
+        println!("* {name}: not measured, {why}");
+    }
+    println!();
+    let image = image(options, scratch)?;
+    let mut results = Results::load(options.json.as_deref(), &image)?;
+    for round in 0..options.runs {
+        for cold in options.temperatures() {
+            for program in super::peers::rotated(results.rounds + round, &programs) {
+                if !options.programs.is_empty() && !options.programs.contains(&program.key.to_owned()) {
+                    continue;
+                }
+                results.add(program.key, cold, timed::run(program, &image, cold, scratch, guard)?);
+                // Whoever ends it early keeps what was measured.
+                results.save(options.json.as_deref())?;
+            }
+        }
+    }
+    results.rounds += options.runs;
+    results.scan = results.scan.max(scan(&smartcp, scratch)?);
+    results.save(options.json.as_deref())?;
+    println!("{}", table::markdown(&results, &programs));
+    table::failed(&results)
+}
+
+/// The image: a given one that is there already, or a new one.
+fn image(options: &Options, scratch: &Path) -> Result<Image> {
+    let path = options.image.clone().unwrap_or_else(|| scratch.join("image"));
+    if !path.exists() {
+        past::make(&path, options.size, scratch)?;
+    }
+    past::look_at(&path, scratch)
+}
+
+/// Bytes a second that the zero scan looks at: zeros, since it looks no further than the first byte that is none.
+fn scan(smartcp: &Path, scratch: &Path) -> Result<f64> {
+    const SIZE: u64 = 1 << 30;
+    let zeros = scratch.join("zeros");
+    past::write_zeros(&zeros, SIZE)?;
+    let mut best: f64 = 0.0;
+    for _ in 0..5 {
+        let mut command = shell::command(smartcp);
+        command.args(["-v", "-S", "no", "--read-only"]).arg(&zeros).arg(scratch.join("nowhere"));
+        let said = shell::output(&mut command)?;
+        let time = said.lines().rev().find_map(|line| line.trim().strip_prefix("time on scan:"));
+        let time: Option<f64> = time.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        let time = time.filter(|time| *time > 0.0).ok_or("smartcp -v tells no time on scan")?;
+        best = best.max(SIZE as f64 / time);
+    }
+    fs::remove_file(&zeros).map_err(|error| format!("{}: {error}", zeros.display()))?;
+    Ok(best)
+}
+
+/// The programs of a run by the names that the options give them.
+fn known(key: &str) -> bool {
+    programs::KEYS.contains(&key)
+}
+
+impl Program {
+    /// The command as one would type it.
+    fn line(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let name = Path::new(words[0]).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        std::iter::once(name.as_str()).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(" ")
+    }
+}

@@ -1,0 +1,119 @@
+//! The image: an ext4 filesystem with a past.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use haul_sys::rustix::fs::statvfs;
+
+use super::record::Image;
+use crate::shell::{self, Result};
+
+const MIB: u64 = 1 << 20;
+
+/// Parts of the image in percent: live files of noise, files of zeros, deleted files of noise. With the inode tables and
+/// the journal, which are zeros too, about 23% of the image are zeros.
+const PARTS: [(&str, u64); 3] = [("live", 49), ("zeros", 21), ("gone", 28)];
+
+/// Sizes of files in turn: most are small, most bytes are in large ones.
+const SIZES: &[u64] = &[16 << 10, 300 << 10, 40 << 10, 4 << 20, 100 << 10, 32 << 20];
+
+/// Makes the image. No byte of it is a hole.
+pub fn make(path: &Path, size: u64, scratch: &Path) -> Result {
+    write_zeros(path, size)?;
+    let mut mkfs = shell::command("mkfs.ext4");
+    shell::run(mkfs.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0"]).arg(path))?;
+    let mounted = Mount::new(path, &["loop"], &scratch.join("past"))?;
+    let written = fill(&mounted.0, size);
+    mounted.unmount()?;
+    written?;
+    shell::run(shell::command("e2fsck").args(["-fn"]).arg(path).stdout(std::process::Stdio::null()))
+}
+
+/// Writes files in turn, so that what is deleted lies between what is kept, until there is no room.
+fn fill(dir: &Path, size: u64) -> Result {
+    let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+    for (name, _) in PARTS {
+        fs::create_dir(dir.join(name)).map_err(failed)?;
+    }
+    let mut noise = vec![0; (32 * MIB) as usize];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut noise)).map_err(failed)?;
+    let zeros = vec![0; noise.len()];
+    let mut written = [0_u64; 3];
+    for number in 0_usize.. {
+        // Whichever is furthest behind its part.
+        let Some(class) = (0..3).min_by_key(|&class| written[class] / PARTS[class].1) else { break };
+        let len = SIZES[number % SIZES.len()].min(size / 64);
+        let path = dir.join(PARTS[class].0).join(number.to_string());
+        // Noise that is another in each file.
+        noise[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+        let bytes = if class == 1 { &zeros } else { &noise };
+        match File::create(&path).and_then(|mut file| file.write_all(&bytes[..len as usize])) {
+            Ok(()) => written[class] += len,
+            // The last one is as long as there is room.
+            Err(error) if error.kind() == ErrorKind::StorageFull => break,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    // What is deleted must have been on the disk.
+    shell::run(shell::command("sync").arg("-f").arg(dir))?;
+    fs::remove_dir_all(dir.join("gone")).map_err(failed)
+}
+
+/// What is in an image, as the kernel and the filesystem say it.
+pub fn look_at(path: &Path, scratch: &Path) -> Result<Image> {
+    let meta = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mounted = Mount::new(path, &["loop", "ro", "noload"], &scratch.join("look"))?;
+    let looked = statvfs(&mounted.0).map_err(|error| error.to_string()).and_then(|fs| {
+        let files = |name: &str| -> Result<u64> {
+            let said = shell::output(shell::command("du").args(["-s", "--block-size=1"]).arg(mounted.0.join(name)))?;
+            said.split_whitespace().next().and_then(|word| word.parse().ok()).ok_or_else(|| "du says nothing".into())
+        };
+        Ok((fs.f_bfree * fs.f_frsize, files("live")?, files("zeros")?))
+    });
+    mounted.unmount()?;
+    let (free, live, zeros) = looked?;
+    Ok(Image { path: path.to_owned(), size: meta.len(), allocated: meta.blocks() * 512, free, live, zeros })
+}
+
+/// A file of written zeros.
+pub fn write_zeros(path: &Path, size: u64) -> Result {
+    let zeros = vec![0; MIB as usize];
+    let write = || -> std::io::Result<()> {
+        let file = File::create_new(path)?;
+        let mut at = 0;
+        while at < size {
+            let piece = (size - at).min(MIB);
+            file.write_all_at(&zeros[..piece as usize], at)?;
+            at += piece;
+        }
+        file.sync_all()
+    };
+    write().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A mounted image. Whoever forgets to unmount leaves that to the end of the namespace.
+pub struct Mount(pub std::path::PathBuf);
+
+impl Mount {
+    /// Mounts it at a new directory.
+    pub fn new(image: &Path, options: &[&str], at: &Path) -> Result<Mount> {
+        fs::create_dir(at).map_err(|error| format!("{}: {error}", at.display()))?;
+        let mut mount = shell::command("mount");
+        let done = shell::run(mount.args(["-o", &options.join(",")]).arg(image).arg(at));
+        match done {
+            Ok(()) => Ok(Mount(at.to_owned())),
+            Err(why) => {
+                fs::remove_dir(at).map_err(|error| format!("{}: {error}", at.display()))?;
+                Err(why)
+            }
+        }
+    }
+
+    /// Unmounts it.
+    pub fn unmount(self) -> Result {
+        shell::run(shell::command("umount").arg(&self.0))?;
+        fs::remove_dir(&self.0).map_err(|error| format!("{}: {error}", self.0.display()))
+    }
+}
