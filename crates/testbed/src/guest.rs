@@ -172,6 +172,22 @@ pub fn fill_with_noise(dir: &Path, noise: &mut Noise) {
     file.sync_all().expect("cannot flush the filler");
     drop(file);
     fs::remove_file(&path).expect("cannot delete the filler");
+    wait_for_room(dir);
+}
+
+/// A journal gives freed blocks back only after its commit is done, which a flush does not quite wait for.
+fn wait_for_room(dir: &Path) {
+    let probe = dir.join("probe");
+    let made = (0..1000).any(|_| {
+        flush(dir);
+        match fs::create_dir(&probe) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => false,
+            Err(error) => panic!("cannot make a directory: {error}"),
+        }
+    });
+    assert!(made, "what was deleted is not given back");
+    fs::remove_dir(&probe).expect("cannot delete a directory");
     flush(dir);
 }
 
