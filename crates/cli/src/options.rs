@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use haul_copy::plan::{
     Backup, CacheUse, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan,
-    Preallocate, Reflink, Sparse, Wish,
+    Preallocate, Reflink, SmartCopy, Sparse, Wish,
 };
 use haul_sys::rustix::fs::statfs;
 
@@ -293,6 +293,8 @@ impl<'a> Draft<'a> {
             Id::Limit | Id::Priority => self.manners(flag, value.unwrap_or_default())?,
             Id::Yield => self.manners.yields = true,
             Id::Control => self.manners.control = value.map(PathBuf::from),
+            Id::Smart => self.smart(flag, value)?,
+            Id::Snapshot => plan.snapshot = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));
@@ -306,7 +308,7 @@ impl<'a> Draft<'a> {
             // These end the reading before.
             Id::Help | Id::Version => {}
             // Options of smartcp, which are not in the table that is read here.
-            Id::DirectIo | Id::Md5 | Id::ReadOnly | Id::Snapshot => {}
+            Id::DirectIo | Id::Md5 | Id::ReadOnly => {}
             Id::StatsOutput | Id::UseSmartRead | Id::WriteOnly | Id::ZeroScan => {}
         }
         Ok(())
@@ -454,6 +456,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    fn smart(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
+        self.plan.smart = match self.choice(flag, value.unwrap_or(OsStr::new("auto")))? {
+            "auto" => SmartCopy::Auto,
+            "require" => SmartCopy::Require,
+            _ => SmartCopy::Off,
+        };
+        Ok(())
+    }
+
     fn memory_and_space(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
         match (flag.id, self.choice(flag, value.unwrap_or(OsStr::new("always")))?) {
             (Id::Cache, "keep") => self.plan.cache = CacheUse::Keep,
@@ -521,6 +532,12 @@ impl<'a> Draft<'a> {
         }
         if self.plan.reflink == Reflink::Always && self.plan.sparse != Sparse::Auto {
             return Err(misuse("--reflink can be used only with --sparse=auto"));
+        }
+        if self.plan.reflink == Reflink::Always && self.plan.smart != SmartCopy::Off {
+            return Err(misuse("cannot combine --reflink=always and --smart"));
+        }
+        if self.plan.snapshot && self.plan.smart == SmartCopy::Off {
+            return Err(misuse("--snapshot has a meaning only with --smart"));
         }
         self.plan.backup = self.backup()?;
         if let Some(suffix) = self.backup_suffix.take().filter(|suffix| is_suffix(suffix.as_bytes())) {

@@ -46,6 +46,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
         report: Arc::new(report),
         request: *request,
         unfinished: Unfinished::default(),
+
         made: HashSet::new(),
         failed: false,
     };
@@ -144,6 +145,8 @@ impl Command {
             system: System::default(),
             stop: &|| cancel.is_cancelled(),
             unfinished: self.unfinished.clone(),
+            given: None,
+            pace: None,
             observer: &told,
         };
         match smart::copy(&task) {

@@ -15,6 +15,7 @@
 //! caller says that it is a frozen snapshot.
 
 mod dest;
+mod found;
 mod image;
 mod in_use;
 mod pieces;
@@ -29,9 +30,10 @@ use haul_guest::report::Map;
 use std::path::Path;
 
 pub use dest::Unfinished;
+pub use found::{Found, Given};
 pub use image::{Failure, Report, Task, copy};
 pub use in_use::{InUse, System, in_use};
-pub use source::{Disk, RawImage, Source};
+pub use source::{Disk, OwnedImage, RawImage, Source};
 pub use stats::{Stats, Times};
 
 /// Bytes of a buffer unless the user says otherwise.
