@@ -63,11 +63,11 @@ _haul_options=(
     -S --suffix= --keep-directory-symlink -l --link -s
     --symbolic-link -a --archive -d -p --preserve
     --preserve= --no-preserve= --attributes-only -Z --context --context=
-    --reflink --reflink= --sparse= --smart --smart= --snapshot
-    --engine= --buffer-size= --cache= --preallocate --preallocate= --jobs=
-    --readahead --readahead= --limit= --yield --control= --priority=
-    -v --verbose --debug --explain --progress --progress=
-    --stats --stats= --help --version
+    --reflink --reflink= --sparse= --smart --smart= --punch
+    --snapshot --engine= --buffer-size= --cache= --preallocate --preallocate=
+    --jobs= --readahead --readahead= --limit= --yield --control=
+    --priority= -v --verbose --debug --explain --progress
+    --progress= --stats --stats= --help --version
 )
 
 _haul() {

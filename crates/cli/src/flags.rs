@@ -37,6 +37,7 @@ pub enum Id {
     Preserve,
     Priority,
     Progress,
+    Punch,
     ReadOnly,
     Readahead,
     Recursive,
@@ -566,6 +567,18 @@ pub const FLAGS: &[Flag] = &[
                   is not copied, and haul fails. With --sparse=never zeros are written for what is free. --engine and \
                   --readahead do not apply to what is copied in this way, and no extents are shared.",
         ..Flag::new(Id::Smart, Data)
+    },
+    Flag {
+        long: "punch",
+        origin: Origin::Haul,
+        help: "with --smart: free the unused space of the images named, in place",
+        details: "Nothing is copied, and all operands are images. What the filesystems' own maps prove free becomes holes of \
+                  the image file, as --smart would leave it out of a copy; it cannot be undone. The image must be a raw one in a \
+                  regular file that no other process has open, on a filesystem with leases (not NFS or FUSE); \
+                  who opens it meanwhile waits, and haul stops. Parts that are dirty, damaged or unknown are not touched; with \
+                  --smart=require they are an error, and nothing is. Of the other options only -v, --explain and --smart \
+                  go with it.",
+        ..Flag::new(Id::Punch, Data)
     },
     Flag {
         long: "snapshot",

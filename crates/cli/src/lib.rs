@@ -17,6 +17,7 @@ pub mod help;
 pub mod manners;
 pub mod options;
 pub mod progress;
+pub mod punch;
 pub mod quote;
 pub mod record;
 pub mod report;

@@ -143,13 +143,13 @@ pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
         text.extend(format!("  because {reason}\n").as_bytes());
     }
     if let Some(image) = report.image {
-        text.extend(image_words(image, quoter));
+        text.extend(image_words(image));
     }
     text
 }
 
 /// What is known of a disk image, region by region.
-fn image_words(image: &ImageReport, quoter: &Quoter) -> Vec<u8> {
+fn image_words(image: &ImageReport) -> Vec<u8> {
     let head = match &image.whole {
         Some(why) => format!("  disk image, copied whole: {why}\n"),
         None => {
@@ -159,14 +159,12 @@ fn image_words(image: &ImageReport, quoter: &Quoter) -> Vec<u8> {
     };
     let mut text = head.into_bytes();
     for region in &image.regions {
-        // A guest chooses the names of volumes.
-        let place = quoter.if_needed(region.place.as_bytes());
+        // A guest chooses the names of volumes, and must not command the terminal by them.
+        let place: String = region.place.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
         let kind = region.filesystem.map(|kind| format!("{kind}, ")).unwrap_or_default();
         let reason = region.reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
         let sizes = format!("{} used, {} free", human_size(region.used), human_size(region.free));
-        text.extend(
-            [b"    ", &place[..], format!(": {kind}{}{reason}; {sizes}\n", region.verdict).as_bytes()].concat(),
-        );
+        text.extend(format!("    {place}: {kind}{}{reason}; {sizes}\n", region.verdict).as_bytes());
     }
     if image.map_changed {
         text.extend(b"    changed while it was being copied, so what was free was copied too\n");

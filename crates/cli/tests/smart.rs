@@ -161,3 +161,91 @@ fn what_makes_no_sense_together_is_refused() {
         assert!(status == Some(1) && err.contains(message), "{err}");
     }
 }
+
+#[test]
+fn free_space_is_given_back_in_place_unless_somebody_has_the_image() {
+    if !has("mkfs.ext4") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    let files = ext4(&bed, &at("disk"));
+    let whole = fs::read(at("disk")).expect("there");
+    let blocks = || at("disk").metadata().expect("there").blocks() * 512;
+    let before = blocks();
+
+    // Even a reader: it may be a machine that boots from it.
+    let reader = File::open(at("disk")).expect("it can be opened");
+    let (status, _, err) = haul(dir.path(), &["--smart", "--punch", "disk"]);
+    assert!(status == Some(1) && err.contains("will not free space in 'disk': another process has it open"), "{err}");
+    drop(reader);
+    let mounted = bed.mount_image("ext4", &at("disk"), &["ro"]);
+    let (status, _, err) = haul(dir.path(), &["--smart", "--punch", "disk"]);
+    assert!(status == Some(1) && err.contains("will not free space in 'disk': it is in use"), "{err}");
+    mounted.unmount();
+    for arguments in [&["--punch", "disk"][..], &["--smart", "--punch", "-r", "disk"], &["--smart", "--punch"]] {
+        assert_eq!(haul(dir.path(), arguments).0, Some(1));
+    }
+    assert_eq!(haul(dir.path(), &["--smart", "--punch", "."]).0, Some(1));
+    assert_eq!(blocks(), before);
+
+    settled(&at("disk"));
+    let (status, out, err) = haul(dir.path(), &["--smart=require", "--punch", "--explain", "disk"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    let freed = before - blocks();
+    assert!(freed > 40 * MIB && out.starts_with(&format!("'disk': {freed} bytes freed (")), "{freed}: {out}");
+    let punched = fs::read(at("disk")).expect("there");
+    assert_eq!(punched.len(), whole.len());
+    let changed = punched.chunks(4096).zip(whole.chunks(4096)).filter(|(new, old)| new != old);
+    assert!(changed.clone().count() > 0 && changed.map(|(new, _)| new).all(|new| new.iter().all(|byte| *byte == 0)));
+    assert_files(&bed, &at("disk"), &files);
+}
+
+#[test]
+fn a_dirty_image_keeps_every_byte() {
+    if !has("mkfs.ext4") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    ext4(&bed, &at("disk"));
+    let disk = File::options().write(true).open(at("disk")).expect("it can be opened");
+    disk.write_all_at(&[2, 0], 1024 + 58).expect("it can be written");
+    drop(disk);
+    settled(&at("disk"));
+    let whole = fs::read(at("disk")).expect("there");
+    for smart in ["--smart", "--smart=require"] {
+        let (status, _, err) = haul(dir.path(), &[smart, "--punch", "disk"]);
+        assert!(status == Some(1) && err.contains("will not free space in 'disk': "), "{err}");
+        assert!(fs::read(at("disk")).expect("there") == whole);
+    }
+}
+
+#[test]
+fn a_container_is_neither_mapped_nor_punched_as_a_raw_disk() {
+    if !has("mkfs.ext4") || !has("qemu-img") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    ext4(&bed, &at("disk"));
+    for format in ["qcow2", "vmdk", "vhdx", "vdi", "vpc"] {
+        let image = format!("disk.{format}");
+        let convert = ["convert", "-f", "raw", "-O", format, "disk", &image];
+        tool(Command::new("qemu-img").args(convert).current_dir(dir.path()));
+        settled(&at(&image));
+        let (status, out, err) = haul(dir.path(), &["--smart", "--explain", &image, "copy"]);
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{format}");
+        assert!(
+            out.contains("disk image, copied whole: it is a container of the format v") || format == "qcow2",
+            "{out}"
+        );
+        assert!(fs::read(at(&image)).expect("there") == fs::read(at("copy")).expect("there"), "{format}");
+        let (status, _, err) = haul(dir.path(), &["--smart", "--punch", &image]);
+        assert!(status == Some(1) && err.contains("it is a container of the format"), "{format}: {err}");
+        fs::remove_file(at(&image)).expect("it can be removed");
+    }
+}

@@ -188,6 +188,10 @@ what! {
     MapChanged = "{path} was changed while it was being copied; what was free before was copied too",
     /// A source of a smart copy.
     SourceWritten = "{path} was written to while it was being copied; copy a snapshot, or when nothing writes",
+    /// An image whose free space was to be given back in place; `detail` says why not.
+    NotPunched = "will not free space in {path}: {detail}",
+    /// The same where it was begun: what was given back was free, and all else is untouched.
+    StoppedPunching = "stopped freeing space in {path}: {detail}",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.

@@ -21,6 +21,7 @@ mod in_use;
 mod pieces;
 mod pipeline;
 mod pool;
+mod punch;
 mod sink;
 mod source;
 mod stats;
@@ -33,6 +34,7 @@ pub use dest::Unfinished;
 pub use found::{Found, Given};
 pub use image::{Failure, Report, Task, copy};
 pub use in_use::{InUse, System, in_use};
+pub use punch::{Punched, punch};
 pub use source::{Disk, OwnedImage, RawImage, Source};
 pub use stats::{Stats, Times};
 
