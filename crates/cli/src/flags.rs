@@ -19,6 +19,7 @@ pub enum Id {
     Engine,
     Explain,
     Force,
+    Format,
     Help,
     Interactive,
     Jobs,

@@ -337,7 +337,7 @@ impl<'a> Draft<'a> {
             // These end the reading before.
             Id::Help | Id::Version => {}
             // Options of smartcp, which are not in the table that is read here.
-            Id::DirectIo | Id::Md5 | Id::ReadOnly => {}
+            Id::DirectIo | Id::Format | Id::Md5 | Id::ReadOnly => {}
             Id::StatsOutput | Id::UseSmartRead | Id::WriteOnly | Id::ZeroScan => {}
         }
         Ok(())

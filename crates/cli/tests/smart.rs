@@ -249,3 +249,44 @@ fn a_container_is_neither_mapped_nor_punched_as_a_raw_disk() {
         fs::remove_file(at(&image)).expect("it can be removed");
     }
 }
+
+#[test]
+fn smartcp_copies_the_disk_in_a_container_without_its_free_space() {
+    if !has("mkfs.ext4") || !has("qemu-img") {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    let files = ext4(&bed, &at("disk"));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_haul"), at("smartcp")).expect("it can be made");
+    fs::create_dir(at("to")).expect("it can be made");
+    let smartcp = |arguments: &[&str]| {
+        let mut command = Command::new(at("smartcp"));
+        let done = command.current_dir(dir.path()).env("LC_ALL", "C").args(arguments).output().expect("it can be run");
+        assert!(done.status.success(), "{done:?}");
+        (String::from_utf8_lossy(&done.stdout).into_owned(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    for (format, name) in [("qcow2", "d.qcow2"), ("vmdk", "d.vmdk"), ("vhdx", "d.vhdx"), ("vdi", "d.vdi")] {
+        tool(
+            Command::new("qemu-img").args(["convert", "-f", "raw", "-O", format, "disk", name]).current_dir(dir.path()),
+        );
+        settled(&at(name));
+        let (out, err) = smartcp(&["-v", "-g", name, "to"]);
+        assert!(err.is_empty() && out.contains(&format!("Container: {format}, copied as a raw disk\n")), "{out}{err}");
+        let copy = at("to").join(format!("{name}.raw"));
+        let found = copy.metadata().expect("there");
+        assert!(found.len() == 96 * MIB && found.blocks() * 512 < 50 * MIB, "{format}: {found:?}");
+        assert_files(&bed, &copy, &files);
+        fs::remove_file(&copy).expect("it can be removed");
+
+        // By another name it may be a raw disk whose guest is up to something.
+        fs::rename(at(name), at("other")).expect("it can be renamed");
+        let (_, err) = smartcp(&["other", "to"]);
+        assert!(err.contains("is copied byte for byte: it looks like a container"), "{err}");
+        assert!(fs::read(at("other")).expect("there") == fs::read(at("to/other")).expect("there"), "{format}");
+        smartcp(&["--format=container", "other", "disk2"]);
+        assert_files(&bed, &at("disk2"), &files);
+        fs::remove_file(at("disk2")).expect("it can be removed");
+    }
+}

@@ -14,6 +14,7 @@
 //! if it has changed, the free ranges are copied after all. An image that somebody uses is not mapped at all, unless the
 //! caller says that it is a frozen snapshot.
 
+mod container;
 mod dest;
 mod found;
 mod image;
@@ -30,6 +31,7 @@ use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use std::path::Path;
 
+pub use container::{Contents, Format, contents};
 pub use dest::Unfinished;
 pub use found::{Found, Given};
 pub use image::{Failure, Report, Task, copy};
