@@ -14,6 +14,7 @@ pub mod generate;
 pub mod getopt;
 pub mod governor;
 pub mod help;
+mod image_flags;
 pub mod manners;
 pub mod options;
 pub mod progress;

@@ -253,13 +253,7 @@ impl Run<'_> {
         let mut looked = match self.look_for_free(&job, &shared.images) {
             Ok(looked) => looked,
             Err(error) => {
-                if created {
-                    let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
-                    self.give_up(subject.dest, &inode, created, Broken { error: Some(error) });
-                    self.session.partials.done();
-                } else {
-                    self.problem(error);
-                }
+                self.refuse(subject.dest, dest, dest_inode, created, error);
                 return false;
             }
         };
@@ -310,6 +304,17 @@ impl Run<'_> {
         // Not before a file that does not fit was removed.
         drop((together, alone));
         whole
+    }
+
+    /// Nothing happens to what stands there; a new file is removed.
+    fn refuse(&mut self, place: Spot<'_>, dest: &OwnedFd, inode: &Inode, created: bool, error: Error) {
+        if created {
+            let inode = Inode::of(dest.as_fd()).unwrap_or(*inode);
+            self.give_up(place, &inode, created, Broken { error: Some(error) });
+            self.session.partials.done();
+        } else {
+            self.problem(error);
+        }
     }
 
     fn move_data(&mut self, job: &DataJob<'_>, looked: Option<&mut Looked<'_>>) -> Result<(), Broken> {
