@@ -26,6 +26,8 @@ _haul_value() {
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
         --sparse)
             mapfile -t COMPREPLY < <(compgen -W 'never auto always' -- "$value") ;;
+        --smart)
+            mapfile -t COMPREPLY < <(compgen -W 'off auto require' -- "$value") ;;
         --engine)
             mapfile -t COMPREPLY < <(compgen -W 'auto reference read-write copy-range clone splice mapped mapped-direct direct io-uring linux-aio posix-aio dontcache null' -- "$value") ;;
         --buffer-size)
@@ -61,11 +63,11 @@ _haul_options=(
     -S --suffix= --keep-directory-symlink -l --link -s
     --symbolic-link -a --archive -d -p --preserve
     --preserve= --no-preserve= --attributes-only -Z --context --context=
-    --reflink --reflink= --sparse= --engine= --buffer-size= --cache=
-    --preallocate --preallocate= --jobs= --readahead --readahead= --limit=
-    --yield --control= --priority= -v --verbose --debug
-    --explain --progress --progress= --stats --stats= --help
-    --version
+    --reflink --reflink= --sparse= --smart --smart= --punch
+    --snapshot --engine= --buffer-size= --cache= --preallocate --preallocate=
+    --jobs= --readahead --readahead= --limit= --yield --control=
+    --priority= -v --verbose --debug --explain --progress
+    --progress= --stats --stats= --help --version
 )
 
 _haul() {

@@ -6,6 +6,8 @@ _smartcp_value() {
     case $option in
         --use-smartread|-S)
             mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$value") ;;
+        --format)
+            mapfile -t COMPREPLY < <(compgen -W 'auto raw container' -- "$value") ;;
         --sparse|-s)
             mapfile -t COMPREPLY < <(compgen -W 'always never' -- "$value") ;;
         --zero-scan)
@@ -21,10 +23,10 @@ _smartcp_value() {
 }
 
 _smartcp_options=(
-    -S --use-smartread= --snapshot -s --sparse= --zero-scan=
-    --md5 --buffer-size= --direct-io= --read-only --write-only -v
-    --verbose -g --debug -T --stats-output= -h
-    --help --version
+    -S --use-smartread= --format= --snapshot -s --sparse=
+    --zero-scan= --md5 --buffer-size= --direct-io= --read-only --write-only
+    -v --verbose -g --debug -T --stats-output=
+    -h --help --version
 )
 
 _smartcp() {

@@ -1,6 +1,7 @@
 # fish completion for smartcp. Made from the table of options in crates/cli/src; do not edit.
 
 complete -c smartcp -s S -l use-smartread -r -f -a 'yes\t"do" no\t"do not"' -d 'do not read what the guests do not use; yes by default'
+complete -c smartcp -l format -r -f -a 'auto\t"a container if both its name and its contents say so" raw\t"a raw disk, whatever it looks like" container\t"the container that its contents say, whatever its name"' -d 'what the sources are taken for; auto by default'
 complete -c smartcp -l snapshot -d 'the image is a frozen snapshot, whoever has it open'
 complete -c smartcp -s s -l sparse -r -f -a 'always\t"free space, holes and blocks of zeros are not written, and read as zeros" never\t"zeros are written"' -d 'whether zeros are left out; always by default'
 complete -c smartcp -l zero-scan -r -f -a 'yes\t"do" no\t"do not"' -d 'look for blocks of zeros in what is read; yes by default'

@@ -20,6 +20,7 @@ use crate::governor::Governor;
 use crate::help;
 use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use crate::punch;
 use crate::record::Record;
 use crate::report::Report;
 use crate::smartcp;
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
     };
     let (plan, show, manners) = match wanted {
         Ok(Wanted::Copy(plan, show, manners)) => (plan, show, manners),
+        Ok(Wanted::Punch(request)) => return punch::punch(&report, &request),
         Ok(Wanted::Help) => return print(&report, help::help(&name).as_bytes()),
         Ok(Wanted::Version) => return print(&report, help::version(persona).as_bytes()),
         Err(complaint) => {

@@ -1,5 +1,7 @@
 //! Every option as data: the parser, `--help`, the man page and the completions of the shells all read this table.
 
+use crate::image_flags;
+
 /// What an option is, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each stands for the option of its name, which the table describes")]
@@ -19,6 +21,7 @@ pub enum Id {
     Engine,
     Explain,
     Force,
+    Format,
     Help,
     Interactive,
     Jobs,
@@ -37,11 +40,13 @@ pub enum Id {
     Preserve,
     Priority,
     Progress,
+    Punch,
     ReadOnly,
     Readahead,
     Recursive,
     Reflink,
     RemoveDestination,
+    Smart,
     Snapshot,
     Sparse,
     Stats,
@@ -542,6 +547,9 @@ pub const FLAGS: &[Flag] = &[
         help: "when to make holes; auto by default",
         ..Flag::new(Id::Sparse, Data)
     },
+    image_flags::SMART,
+    image_flags::PUNCH,
+    image_flags::SNAPSHOT,
     Flag {
         long: "engine",
         argument: Required("NAME"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use haul_copy::plan::{
     Backup, CacheUse, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan,
-    Preallocate, Reflink, Sparse, Wish,
+    Preallocate, Reflink, SmartCopy, Sparse, Wish,
 };
 use haul_sys::rustix::fs::statfs;
 
@@ -136,10 +136,23 @@ pub struct Show {
 pub enum Wanted {
     /// A copy.
     Copy(Box<Plan>, Show, Manners),
+    /// `--punch`.
+    Punch(Punch),
     /// `--help`.
     Help,
     /// `--version`.
     Version,
+}
+
+/// Images whose free space is given back in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Punch {
+    /// At least one.
+    pub images: Vec<OsString>,
+    /// No part of an image may be refused.
+    pub required: bool,
+    /// What is known of each part is shown.
+    pub explain: bool,
 }
 
 /// Why a command line cannot be obeyed.
@@ -176,12 +189,22 @@ pub fn parse(
         match found.flag.id {
             Id::Help => return Ok(Wanted::Help),
             Id::Version => return Ok(Wanted::Version),
-            _ => draft.apply(found)?,
+            _ => {
+                draft.besides_punch |= !goes_with_punch(found.flag.id);
+                draft.apply(found)?;
+            }
         }
+    }
+    if draft.punch {
+        return draft.punch(parser.into_operands());
     }
     draft.settle()?;
     draft.operands(parser.into_operands())?;
     Ok(Wanted::Copy(Box::new(draft.plan), draft.show, draft.manners))
+}
+
+fn goes_with_punch(id: Id) -> bool {
+    matches!(id, Id::Punch | Id::Smart | Id::Explain | Id::Verbose)
 }
 
 /// A plan while the options are read. What depends on several options, whatever their order, waits in fields of its own.
@@ -208,6 +231,9 @@ struct Draft<'a> {
     require_xattr: bool,
     target_directory: Option<OsString>,
     no_target_directory: bool,
+    punch: bool,
+    /// An option that has no meaning with it.
+    besides_punch: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -241,6 +267,8 @@ impl<'a> Draft<'a> {
             require_xattr: false,
             target_directory: None,
             no_target_directory: false,
+            punch: false,
+            besides_punch: false,
         }
     }
 
@@ -293,6 +321,9 @@ impl<'a> Draft<'a> {
             Id::Limit | Id::Priority => self.manners(flag, value.unwrap_or_default())?,
             Id::Yield => self.manners.yields = true,
             Id::Control => self.manners.control = value.map(PathBuf::from),
+            Id::Smart => self.smart(flag, value)?,
+            Id::Snapshot => plan.snapshot = true,
+            Id::Punch => self.punch = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));
@@ -306,7 +337,7 @@ impl<'a> Draft<'a> {
             // These end the reading before.
             Id::Help | Id::Version => {}
             // Options of smartcp, which are not in the table that is read here.
-            Id::DirectIo | Id::Md5 | Id::ReadOnly | Id::Snapshot => {}
+            Id::DirectIo | Id::Format | Id::Md5 | Id::ReadOnly => {}
             Id::StatsOutput | Id::UseSmartRead | Id::WriteOnly | Id::ZeroScan => {}
         }
         Ok(())
@@ -454,6 +485,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    fn smart(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
+        self.plan.smart = match self.choice(flag, value.unwrap_or(OsStr::new("auto")))? {
+            "auto" => SmartCopy::Auto,
+            "require" => SmartCopy::Require,
+            _ => SmartCopy::Off,
+        };
+        Ok(())
+    }
+
     fn memory_and_space(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
         match (flag.id, self.choice(flag, value.unwrap_or(OsStr::new("always")))?) {
             (Id::Cache, "keep") => self.plan.cache = CacheUse::Keep,
@@ -503,6 +543,19 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    fn punch(self, images: Vec<OsString>) -> Result<Wanted, Complaint> {
+        match self.plan.smart {
+            SmartCopy::Off => return Err(misuse("--punch has a meaning only with --smart")),
+            _ if self.besides_punch => {
+                return Err(misuse("only --smart, --explain and --verbose can be combined with --punch"));
+            }
+            _ if images.is_empty() => return Err(misuse("missing file operand")),
+            _ => {}
+        }
+        let required = self.plan.smart == SmartCopy::Require;
+        Ok(Wanted::Punch(Punch { images, required, explain: self.show.explain }))
+    }
+
     /// Settles what the options mean together, in the order of GNU's checks.
     fn settle(&mut self) -> Result<(), Complaint> {
         if self.hard_links && self.symbolic_links {
@@ -521,6 +574,12 @@ impl<'a> Draft<'a> {
         }
         if self.plan.reflink == Reflink::Always && self.plan.sparse != Sparse::Auto {
             return Err(misuse("--reflink can be used only with --sparse=auto"));
+        }
+        if self.plan.reflink == Reflink::Always && self.plan.smart != SmartCopy::Off {
+            return Err(misuse("cannot combine --reflink=always and --smart"));
+        }
+        if self.plan.snapshot && self.plan.smart == SmartCopy::Off {
+            return Err(misuse("--snapshot has a meaning only with --smart"));
         }
         self.plan.backup = self.backup()?;
         if let Some(suffix) = self.backup_suffix.take().filter(|suffix| is_suffix(suffix.as_bytes())) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use haul_copy::images::{ImageReport, RegionReport};
 use haul_copy::moved::Moved;
 use haul_copy::pace::Pace;
 use haul_copy::run::Summary;
@@ -39,6 +40,8 @@ pub struct Record {
     files: Files,
     bytes: Bytes,
     engines: BTreeMap<&'static str, Engine>,
+    images: Vec<Image>,
+    images_left_out: u64,
     limit: Limit,
     /// The limit for people, if there is any.
     #[serde(skip)]
@@ -53,6 +56,55 @@ struct Files {
     hard_links: u64,
     special: u64,
     skipped: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Image {
+    source: String,
+    copied_whole: Option<String>,
+    size: u64,
+    used: u64,
+    free: u64,
+    skipped: u64,
+    map_changed: bool,
+    source_written: bool,
+    regions: Vec<Region>,
+}
+
+#[derive(Debug, Serialize)]
+struct Region {
+    place: String,
+    filesystem: Option<&'static str>,
+    verdict: &'static str,
+    reason: Option<String>,
+    used: u64,
+    free: u64,
+    skipped: u64,
+}
+
+impl From<&ImageReport> for Image {
+    fn from(image: &ImageReport) -> Image {
+        let region = |region: &RegionReport| Region {
+            place: region.place.clone(),
+            filesystem: region.filesystem,
+            verdict: region.verdict,
+            reason: region.reason.clone(),
+            used: region.used,
+            free: region.free,
+            skipped: region.skipped,
+        };
+        Image {
+            source: image.source.to_string_lossy().into_owned(),
+            copied_whole: image.whole.clone(),
+            size: image.size,
+            used: image.used,
+            free: image.free,
+            skipped: image.skipped,
+            map_changed: image.map_changed,
+            source_written: image.source_written,
+            regions: image.regions.iter().map(region).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -128,6 +180,8 @@ impl Record {
             files: files(stats),
             bytes: stats.moved.into(),
             engines: stats.engines.iter().map(|(name, engine)| (name.as_str(), engine.into())).collect(),
+            images: stats.images.iter().map(Image::from).collect(),
+            images_left_out: stats.images_left_out,
             limit: Limit {
                 bytes_per_second: limit.bytes,
                 operations_per_second: limit.operations,
@@ -160,6 +214,10 @@ impl Record {
             let refusals = if engine.refusals > 0 { format!(", {} refusals", engine.refusals) } else { String::new() };
             let files = format!("{} files", engine.files);
             line(&format!("  {name}"), format!("{files}{}{refusals}", parted(&engine.moved)));
+        }
+        let images = stats.images.len() as u64 + stats.images_left_out;
+        if images > 0 {
+            line("images", format!("{images}: {} free and not read", human_size(stats.free_skipped)));
         }
         let rate = self.bytes.total as f64 / self.wall_seconds.max(1e-9);
         line("time", format!("{:.3} s ({}/s)", self.wall_seconds, human_size(rate as u64)));

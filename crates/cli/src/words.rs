@@ -5,6 +5,7 @@ use std::path::Path;
 
 use haul_copy::error::{Error, What};
 use haul_copy::events::{DataReport, HoleSearch, Question, Tried};
+use haul_copy::images::ImageReport;
 use haul_copy::moved::{Moved, Refusal};
 use haul_copy::plan::{EngineName, Reflink};
 use haul_sys::Errno;
@@ -140,6 +141,33 @@ pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
     text.extend(format!("  holes: {holes}\n").as_bytes());
     for reason in report.reasons {
         text.extend(format!("  because {reason}\n").as_bytes());
+    }
+    if let Some(image) = report.image {
+        text.extend(image_words(image));
+    }
+    text
+}
+
+/// What is known of a disk image, region by region.
+fn image_words(image: &ImageReport) -> Vec<u8> {
+    let head = match &image.whole {
+        Some(why) => format!("  disk image, copied whole: {why}\n"),
+        None => {
+            let (skipped, size) = (human_size(image.skipped), human_size(image.size));
+            format!("  disk image: {skipped} of {size} are free and were not read\n")
+        }
+    };
+    let mut text = head.into_bytes();
+    for region in &image.regions {
+        // A guest chooses the names of volumes, and must not command the terminal by them.
+        let place: String = region.place.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+        let kind = region.filesystem.map(|kind| format!("{kind}, ")).unwrap_or_default();
+        let reason = region.reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+        let sizes = format!("{} used, {} free", human_size(region.used), human_size(region.free));
+        text.extend(format!("    {place}: {kind}{}{reason}; {sizes}\n", region.verdict).as_bytes());
+    }
+    if image.map_changed {
+        text.extend(b"    changed while it was being copied, so what was free was copied too\n");
     }
     text
 }

@@ -185,6 +185,16 @@ what! {
     DestinationTooSmall = "{path} is too small for {other}: {detail}",
     /// The write-only mode leaves no image behind.
     NotForTestData = "will not overwrite {path} with test data; name a new file",
+    /// A source that must be copied without its free space, and cannot be; `detail` says why.
+    NotSmart = "will not copy {path} without knowing its free space: {detail}",
+    /// A source of a smart copy.
+    MapChanged = "{path} was changed while it was being copied; what was free before was copied too",
+    /// A source of a smart copy.
+    SourceWritten = "{path} was written to while it was being copied; copy a snapshot, or when nothing writes",
+    /// An image whose free space was to be given back in place; `detail` says why not.
+    NotPunched = "will not free space in {path}: {detail}",
+    /// The same where it was begun: what was given back was free, and all else is untouched.
+    StoppedPunching = "stopped freeing space in {path}: {detail}",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.

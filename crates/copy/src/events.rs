@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::facts::Inode;
+use crate::images::ImageReport;
 use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
 
@@ -87,6 +88,8 @@ pub struct DataReport<'a> {
     pub workers: usize,
     /// Time from the open files to the last byte.
     pub time: Duration,
+    /// What is known of the disk image that it is, if it was looked at as one.
+    pub image: Option<&'a ImageReport>,
 }
 
 /// One engine's part in a file.

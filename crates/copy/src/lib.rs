@@ -8,6 +8,7 @@ pub mod engine;
 pub mod error;
 pub mod events;
 pub mod facts;
+pub mod images;
 pub mod meta;
 pub mod moved;
 pub mod pace;

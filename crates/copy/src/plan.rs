@@ -51,6 +51,10 @@ pub struct Plan {
     pub sparse: Sparse,
     /// When extents are shared.
     pub reflink: Reflink,
+    /// Which files are copied without what the guests of a disk image do not use.
+    pub smart: SmartCopy,
+    /// The images are frozen snapshots, whoever has them open.
+    pub snapshot: bool,
     /// The SELinux context that new files get.
     pub context: ContextRule,
     /// How bytes are moved.
@@ -93,6 +97,8 @@ impl Default for Plan {
             write_through_dangling_link: false,
             sparse: Sparse::Auto,
             reflink: Reflink::Auto,
+            smart: SmartCopy::Off,
+            snapshot: false,
             context: ContextRule::Default,
             engine: EngineChoice::Auto,
             buffer_size: None,
@@ -250,6 +256,17 @@ pub enum Reflink {
     Always,
     /// Never.
     Never,
+}
+
+/// Which files are copied without what the guests of a disk image do not use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmartCopy {
+    /// None: every byte counts.
+    Off,
+    /// Those of which something is proven free.
+    Auto,
+    /// All; one that is in use, in which nothing could be mapped, or of which a part is refused, is an error.
+    Require,
 }
 
 /// The SELinux (or SMACK) context of new files.

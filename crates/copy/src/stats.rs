@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use crate::images::ImageReport;
 use crate::moved::Moved;
 use crate::plan::EngineName;
+
+/// The most disk images whose reports are kept.
+pub const MOST_IMAGES: usize = 256;
 
 /// What a run did, in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +34,12 @@ pub struct Stats {
     pub moved: Moved,
     /// The same for each engine that moved anything.
     pub engines: BTreeMap<EngineName, EngineStats>,
+    /// Files that were looked at as disk images, the first [`MOST_IMAGES`] of them.
+    pub images: Vec<ImageReport>,
+    /// How many of those there were besides.
+    pub images_left_out: u64,
+    /// Bytes of all of them that were not read, since they are proven free.
+    pub free_skipped: u64,
     /// Time spent reading directories and attributes.
     pub walk_time: Duration,
     /// Time spent opening files and moving their data.
@@ -49,6 +59,22 @@ pub struct EngineStats {
     pub refusals: u64,
 }
 
+impl Stats {
+    /// Counts a file that was looked at as a disk image.
+    pub(crate) fn count_image(&mut self, image: &ImageReport) {
+        self.free_skipped += image.skipped;
+        self.keep_image(image);
+    }
+
+    fn keep_image(&mut self, image: &ImageReport) {
+        if self.images.len() < MOST_IMAGES {
+            self.images.push(image.clone());
+        } else {
+            self.images_left_out += 1;
+        }
+    }
+}
+
 impl AddAssign<&Stats> for Stats {
     fn add_assign(&mut self, other: &Stats) {
         self.regular += other.regular;
@@ -66,6 +92,11 @@ impl AddAssign<&Stats> for Stats {
             mine.moved += stats.moved;
             mine.refusals += stats.refusals;
         }
+        for image in &other.images {
+            self.keep_image(image);
+        }
+        self.images_left_out += other.images_left_out;
+        self.free_skipped += other.free_skipped;
         self.walk_time += other.walk_time;
         self.data_time += other.data_time;
         self.metadata_time += other.metadata_time;

@@ -55,6 +55,40 @@ pub fn is_open_for_writing(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
+/// Takes a lease for writing: nobody else has the file open, and whoever opens it from here on waits until the descriptor
+/// is closed (or for the time of /proc/sys/fs/lease-break-time, see [`is_still_alone`]). `false`: somebody has it open.
+///
+/// # Errors
+/// What fcntl(2) says of F_SETLEASE: EACCES for a file of somebody else without CAP_LEASE, EINVAL for what is no regular
+/// file or on a filesystem without leases.
+pub fn keep_others_out(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // As above: a signal that is ignored unless a program asks for it.
+    // SAFETY: plain numbers are passed, and the descriptor is borrowed.
+    if unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) } != 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: as above.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) } {
+        0 => Ok(true),
+        _ => match last_errno() {
+            Errno::AGAIN => Ok(false),
+            errno => Err(errno),
+        },
+    }
+}
+
+/// Whether the lease of [`keep_others_out`] is there and nobody waits for its end.
+///
+/// # Errors
+/// What fcntl(2) says of F_GETLEASE.
+pub fn is_still_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // SAFETY: plain numbers are passed, and the descriptor is borrowed.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } {
+        -1 => Err(last_errno()),
+        lease => Ok(lease == libc::F_WRLCK),
+    }
+}
+
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -11,6 +11,12 @@ const SPARSENESS: &[Choice] = &[
     own("never", "zeros are written"),
 ];
 
+const FORMATS: &[Choice] = &[
+    own("auto", "a container if both its name and its contents say so"),
+    own("raw", "a raw disk, whatever it looks like"),
+    own("container", "the container that its contents say, whatever its name"),
+];
+
 const STATS: &[Choice] =
     &[own("json", "a line of JSON every second and one at the end"), own("none", "nothing but what -v shows")];
 
@@ -29,6 +35,19 @@ pub const FLAGS: &[Flag] = &[
         details: "What the allocation maps of the guests' own filesystems prove free is not read, and reads as zeros in the \
                   copy. Holes of the image are not read either. With no, every byte is read.",
         ..flag(Id::UseSmartRead, Data)
+    },
+    Flag {
+        long: "format",
+        argument: Required("WORD"),
+        values: Values::One(FORMATS),
+        help: "what the sources are taken for; auto by default",
+        details: "Of a container (qcow2, sparse VMDK, VHDX, VDI, VHD) the disk that it holds is copied, as a raw one; in a \
+                  directory the copy is named like the container with .raw at the end. What it does not hold is not read. A \
+                  guest can write anything to its raw disk, what a container begins with as well: so with auto a file \
+                  that looks like a container and has another name is copied byte for byte, and so is a container that \
+                  depends on another file, is damaged or not closed (with a warning). A VMDK in several files is copied file \
+                  by file: its descriptor, and its flat parts as raw disks.",
+        ..flag(Id::Format, Data)
     },
     Flag {
         long: "snapshot",

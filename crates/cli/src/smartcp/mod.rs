@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use haul_copy::error::{Error, What};
-use haul_copy::smart::{self, Event, Observer, Source, System, Task, Unfinished};
+use haul_copy::smart::{self, Contents, Event, Observer, Source, System, Task, Unfinished};
 use haul_copy::walk::last_component;
 use haul_guest::ReadAt;
 use haul_guest::report::Map;
@@ -46,6 +46,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
         report: Arc::new(report),
         request: *request,
         unfinished: Unfinished::default(),
+
         made: HashSet::new(),
         failed: false,
     };
@@ -113,37 +114,62 @@ impl Command {
             if self.report.cancel().is_cancelled() {
                 return;
             }
-            let name = last_component(&source).to_owned();
-            let to = if into { dest.join(&name) } else { dest.clone() };
-            if into && !self.made.insert(name) {
-                self.problem(&Error::new(What::JustCreated, &to).and(&source));
-                continue;
-            }
-            self.copy(Path::new(&source), &to);
+            self.copy_one(Path::new(&source), &dest, into);
         }
     }
 
-    fn copy(&mut self, from: &Path, to: &Path) {
+    fn copy_one(&mut self, from: &Path, dest: &Path, into: bool) {
+        let kernel: Arc<dyn Kernel> = Arc::new(Linux);
+        let mut source = match Source::open(&*kernel, from) {
+            Ok(source) => source,
+            Err(error) => return self.problem(&error),
+        };
+        let mut name = last_component(from.as_os_str()).to_owned();
+        let mut is_bytes = false;
+        match smart::contents(&kernel, &source, self.request.format) {
+            Contents::Raw => {}
+            Contents::Container(format, disk) => {
+                source = source.with_disk(disk);
+                // It is not what its name would say.
+                name.push(".raw");
+                if self.request.verbose {
+                    self.show(format!("Container: {format}, copied as a raw disk\n").as_bytes());
+                }
+            }
+            Contents::Bytes(why) => {
+                is_bytes = true;
+                let quoted = self.report.quoter().always(from.as_os_str().as_encoded_bytes());
+                let text = format!(" is copied byte for byte: {why}");
+                self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
+            }
+        }
+        let to = if into { dest.join(&name) } else { dest.to_owned() };
+        if into && !self.made.insert(name) {
+            return self.problem(&Error::new(What::JustCreated, &to).and(from));
+        }
+        self.copy(&source, is_bytes, &to);
+    }
+
+    fn copy(&mut self, source: &Source, is_bytes: bool, to: &Path) {
+        let from = source.path();
         if self.request.verbose {
             let quoted = |path: &Path| self.report.quoter().if_needed(path.as_os_str().as_encoded_bytes());
             self.show(&[&b"Copying: "[..], &quoted(from), b"\nTo:      ", &quoted(to), b"\n"].concat());
         }
         let kernel: Arc<dyn Kernel> = Arc::new(Linux);
-        let source = match Source::open(&*kernel, from) {
-            Ok(source) => source,
-            Err(error) => return self.problem(&error),
-        };
         let cancel = self.report.cancel().clone();
         let told = Told { command: self, source: from };
         let task = Task {
-            source: &source,
+            source,
             dest: to,
             options: self.request.options,
-            mapper: &map,
+            mapper: if is_bytes { &|_| Map::default() } else { &map },
             kernel,
             system: System::default(),
             stop: &|| cancel.is_cancelled(),
             unfinished: self.unfinished.clone(),
+            given: None,
+            pace: None,
             observer: &told,
         };
         match smart::copy(&task) {

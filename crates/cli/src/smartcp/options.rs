@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul_copy::smart::{LARGEST_BUFFER, Mode, Options, Smart};
+use haul_copy::smart::{Format, LARGEST_BUFFER, Mode, Options, Smart};
 
 use crate::argmatch::choose;
 use crate::flags::Id;
@@ -29,6 +29,8 @@ pub enum Wanted {
 pub struct Request {
     /// For the copies.
     pub options: Options,
+    /// What the sources are taken for.
+    pub format: Format,
     /// `-v`.
     pub verbose: bool,
     /// `-g`.
@@ -49,6 +51,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
     let mut parser = Parser::with_table(arguments, posix, FLAGS);
     let mut request = Request {
         options: Options::default(),
+        format: Format::Auto,
         verbose: false,
         debug: false,
         json: false,
@@ -65,6 +68,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
             Id::Version => return Ok(Wanted::Version),
             Id::UseSmartRead => smart_read = word()? == "yes",
             Id::Snapshot => snapshot = true,
+            Id::Format => {
+                request.format = match word()? {
+                    "raw" => Format::Raw,
+                    "container" => Format::Container,
+                    _ => Format::Auto,
+                }
+            }
             Id::Sparse => request.options.sparse = word()? == "always",
             Id::ZeroScan => request.options.zero_scan = word()? == "yes",
             Id::Md5 => request.options.md5 = true,

@@ -27,6 +27,7 @@ use crate::engine::{self, End, Engine, FailedOn, Failure, Job, Outcome, Refusal,
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, Tried};
 use crate::facts::{DeviceNumber, Inode, Kind};
+use crate::images::ImageReport;
 use crate::moved::Moved;
 use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
@@ -70,6 +71,8 @@ pub(super) struct DataJob<'a> {
     pub dest_inode: &'a Inode,
     pub source_path: &'a Path,
     pub dest_path: &'a Path,
+    /// What is known of it as a disk image that is copied like any other file.
+    pub image: Option<&'a ImageReport>,
 }
 
 /// The data is not whole.
@@ -216,6 +219,7 @@ impl Mover {
             moved: moving.moved,
             workers: moving.workers,
             time: started.elapsed(),
+            image: job.image,
         }));
         result.map_err(|stop| match stop {
             Stop::Cancelled => Broken { error: None },

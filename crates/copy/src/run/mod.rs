@@ -7,6 +7,7 @@ mod crew;
 mod data;
 mod entry;
 mod existing;
+mod images;
 mod keep;
 mod link_table;
 mod links;
@@ -32,8 +33,8 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::Mode;
@@ -127,6 +128,8 @@ struct Shared {
     /// What was found out about filesystems, devices and memory.
     data: Arc<data::Shared>,
     room: room::Room,
+    /// Whose turn it is to look at a disk image, and to copy it.
+    images: Mutex<()>,
     caller: meta::Caller,
 }
 
@@ -174,6 +177,7 @@ impl Shared {
             links: link_table::LinkTable::default(),
             data: Arc::default(),
             room: room::Room::default(),
+            images: Mutex::default(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),

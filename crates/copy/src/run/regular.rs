@@ -12,6 +12,7 @@ use haul_sys::rustix::io::retry_on_intr;
 use super::data::{Broken, DataJob};
 use super::entry::Subject;
 use super::existing::Clear;
+use super::images::Looked;
 use super::room;
 use super::{Keep, Run};
 use crate::error::{Error, What};
@@ -234,6 +235,28 @@ impl Run<'_> {
         dest_inode: &Inode,
         created: bool,
     ) -> bool {
+        let mut job = DataJob {
+            source: Arc::clone(source),
+            dest: Arc::clone(dest),
+            source_inode,
+            dest_inode,
+            source_path: subject.source.path,
+            dest_path: subject.dest.path,
+            image: None,
+        };
+        let shared = self.shared;
+        let regular = dest_inode.kind == Kind::Regular;
+        if regular && created {
+            // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
+            self.session.partials.begin(subject.dest, subject.sides, dest, created);
+        }
+        let mut looked = match self.look_for_free(&job, &shared.images) {
+            Ok(looked) => looked,
+            Err(error) => {
+                self.refuse(subject.dest, dest, dest_inode, created, error);
+                return false;
+            }
+        };
         if !created && dest_inode.kind == Kind::Regular {
             // A refusal must leave the old contents alone, so it is provoked before they go.
             if self.plan.reflink == Reflink::Always
@@ -246,34 +269,31 @@ impl Run<'_> {
                 return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
             }
         }
-        let regular = dest_inode.kind == Kind::Regular;
-        if regular {
+        if regular && !created {
             // Of a device or a FIFO there is nothing to remove.
             self.session.partials.begin(subject.dest, subject.sides, dest, created);
         }
-        let job = DataJob {
-            source: Arc::clone(source),
-            dest: Arc::clone(dest),
-            source_inode,
-            dest_inode,
-            source_path: subject.source.path,
-            dest_path: subject.dest.path,
-        };
-        let shared = self.shared;
+        let whole_image = looked.take_if(|looked| looked.found.is_none());
+        job.image = whole_image.as_ref().map(|looked| &looked.report);
         let mut together = Some(shared.room.together());
         let mut alone = None;
-        let mut result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
+        let mut result = self.move_data(&job, looked.as_mut());
         if regular && room::ran_out(&result) && self.has_company() {
             // If that fails, there is only less room for the next attempt.
             retry_on_intr(|| ftruncate(dest, 0)).ok();
             together = None;
             alone = Some(shared.room.alone());
             if room::would_fit(dest, source_inode) {
-                result = self.mover.move_data(&job, self.plan, self.session, &mut self.stats);
+                result = self.move_data(&job, looked.as_mut());
             }
         }
         let whole = match result {
-            Ok(()) => true,
+            Ok(()) => {
+                if let Some(looked) = looked.or(whole_image) {
+                    self.stats.count_image(&looked.report);
+                }
+                true
+            }
             Err(broken) => {
                 let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
                 self.give_up(subject.dest, &inode, created, broken);
@@ -284,6 +304,24 @@ impl Run<'_> {
         // Not before a file that does not fit was removed.
         drop((together, alone));
         whole
+    }
+
+    /// Nothing happens to what stands there; a new file is removed.
+    fn refuse(&mut self, place: Spot<'_>, dest: &OwnedFd, inode: &Inode, created: bool, error: Error) {
+        if created {
+            let inode = Inode::of(dest.as_fd()).unwrap_or(*inode);
+            self.give_up(place, &inode, created, Broken { error: Some(error) });
+            self.session.partials.done();
+        } else {
+            self.problem(error);
+        }
+    }
+
+    fn move_data(&mut self, job: &DataJob<'_>, looked: Option<&mut Looked<'_>>) -> Result<(), Broken> {
+        match looked {
+            Some(looked) => self.move_image(job, looked),
+            None => self.mover.move_data(job, self.plan, self.session, &mut self.stats),
+        }
     }
 
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.

@@ -13,6 +13,7 @@ use super::crew::Crew;
 use super::share::Task;
 use crate::error::Error;
 use crate::events::{DataReport, Event, HoleSearch, Observer, Tried};
+use crate::images::ImageReport;
 use crate::moved::Moved;
 
 /// Bytes held back (about) from which on writers of later passages wait for the first one.
@@ -248,6 +249,7 @@ struct Report {
     moved: Moved,
     workers: usize,
     time: Duration,
+    image: Option<ImageReport>,
 }
 
 impl Held {
@@ -270,6 +272,7 @@ impl Held {
                 moved: report.moved,
                 workers: report.workers,
                 time: report.time,
+                image: report.image.cloned(),
             })),
             Event::Problem(error) => Held::Problem((*error).clone()),
             Event::Warning(error) => Held::Warning((*error).clone()),
@@ -295,6 +298,7 @@ impl Held {
                 moved: report.moved,
                 workers: report.workers,
                 time: report.time,
+                image: report.image.as_ref(),
             })),
             Held::Problem(error) => observer.event(&Event::Problem(error)),
             Held::Warning(error) => observer.event(&Event::Warning(error)),
@@ -310,7 +314,11 @@ impl Held {
                 Held::UnBackedUp { backup: a, dest: b } | Held::ParentMade { source: a, dest: b } => of(a) + of(b),
                 Held::Removed(path) | Held::Skipped(path) => of(path),
                 Held::DataDone(report) => {
-                    of(&report.source) + of(&report.dest) + size_of::<Report>() + size_of_val(&report.tried[..])
+                    of(&report.source)
+                        + of(&report.dest)
+                        + size_of::<Report>()
+                        + size_of_val(&report.tried[..])
+                        + report.image.as_ref().map_or(0, ImageReport::memory)
                 }
                 Held::Problem(error) | Held::Warning(error) => of(&error.path) + of(&error.other),
             }

@@ -14,6 +14,7 @@ use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Operand, Spot};
 
+use super::found::Given;
 use super::in_use::{System, disk_of_somebody, share_bytes};
 use super::source::Source;
 
@@ -111,6 +112,17 @@ impl Dest {
         }
     }
 
+    /// One that is open already, and cleaned up by whoever opened it.
+    pub(super) fn given(given: &Given<'_>, path: &Path, source: &Source, kernel: &dyn Kernel) -> Result<Dest, Error> {
+        let dest = Dest {
+            path: path.to_owned(),
+            file: Arc::clone(&given.dest),
+            inode: *given.dest_inode,
+            unfinished: Unfinished::default(),
+        };
+        if dest.is_device() { dest.check_size(kernel, source).map(|()| dest) } else { Ok(dest) }
+    }
+
     /// Whether it may be overwritten with this image.
     fn check(&self, kernel: &dyn Kernel, system: &System, source: &Source) -> Result<(), Error> {
         let said = |what| Error::new(what, &self.path);
@@ -127,12 +139,16 @@ impl Dest {
         if let Some(user) = disk_of_somebody(self.file.as_fd(), &self.inode, system) {
             return Err(said(What::DestinationInUse).detail(user.to_string()));
         }
-        if self.is_device() {
-            let size = kernel.size(self.file.as_fd()).map_err(|errno| said(What::CannotFstat).errno(errno))?;
-            if size < source.total() {
-                let sizes = format!("{size} bytes, {} are needed", source.total());
-                return Err(said(What::DestinationTooSmall).and(&source.path).detail(sizes));
-            }
+        if self.is_device() { self.check_size(kernel, source) } else { Ok(()) }
+    }
+
+    /// Whether a device can hold the image.
+    fn check_size(&self, kernel: &dyn Kernel, source: &Source) -> Result<(), Error> {
+        let said = |what| Error::new(what, &self.path);
+        let size = kernel.size(self.file.as_fd()).map_err(|errno| said(What::CannotFstat).errno(errno))?;
+        if size < source.total() {
+            let sizes = format!("{size} bytes, {} are needed", source.total());
+            return Err(said(What::DestinationTooSmall).and(&source.path).detail(sizes));
         }
         Ok(())
     }

@@ -17,9 +17,11 @@ use crate::engine::transfer::again;
 use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What};
 use crate::facts::Inode;
+use crate::pace::Pace;
 use crate::ranges::{Extent, Extents};
 
 use super::dest::{Demands, Dest, Unfinished};
+use super::found::{Found, Given};
 use super::in_use::{InUse, System, in_use};
 use super::pieces::{Kind, Piece, Pieces, extents_of};
 use super::pipeline::{self, Rules, Stop, Work};
@@ -46,6 +48,10 @@ pub struct Task<'a> {
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// The destination while it is not whole.
     pub unfinished: Unfinished,
+    /// The destination and the map, if they are there already. Nobody is asked then who uses the image.
+    pub given: Option<Given<'a>>,
+    /// How fast it may go.
+    pub pace: Option<&'a Pace>,
     /// Hears everything.
     pub observer: &'a dyn Observer,
 }
@@ -104,15 +110,21 @@ impl<'a> Copy<'a> {
         let Task { source, options, .. } = *self.task;
         let dest = self.counters.open.time(|| self.open_dest())?;
         let user = match options.smart {
-            Smart::Auto => in_use(&source.path, source.file(), &source.inode, &self.task.system),
-            Smart::Off | Smart::Snapshot => None,
+            Smart::Auto if self.task.given.is_none() => {
+                in_use(&source.path, source.file(), &source.inode, &self.task.system)
+            }
+            _ => None,
         };
         let direct = self.direct(dest.as_ref());
         let raw = RawImage::new(Arc::clone(&self.task.kernel), source.file(), source.size).with_direct(direct.0);
         let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
-        let map = self.map(image, user.as_ref())?;
+        let own = match &self.task.given {
+            Some(_) => None,
+            None => self.map(image, user.as_ref())?.map(Found::of_disk),
+        };
+        let found = self.task.given.as_ref().map(|given| given.found).or(own.as_ref());
         let nothing = ExtentSet::new();
-        let free = map.as_ref().map_or(&nothing, |map| &map.free);
+        let free = found.map_or(&nothing, Found::free);
         if (self.task.stop)() {
             return Err(None);
         }
@@ -124,8 +136,8 @@ impl<'a> Copy<'a> {
         let read_from = (options.mode != Mode::WriteOnly).then_some(image);
         let mut md5 = self.first_pass(read_from, free, sink.as_mut())?;
         let mut map_changed = false;
-        if let (Some(map), Some(image)) = (&map, read_from)
-            && !self.counters.map.time(|| self.beside(|| self.still_holds(map, image)))??
+        if let (Some(found), Some(image)) = (found, read_from)
+            && !self.counters.map.time(|| self.beside(|| self.still_holds(found, image)))??
         {
             map_changed = true;
             self.task.observer.event(&Event::MapChanged(self.counters.stats().free));
@@ -141,6 +153,7 @@ impl<'a> Copy<'a> {
             self.counters.close.time(|| self.beside(|| dest.finish(&*self.task.kernel, source.total())))??;
         }
         let md5 = md5.map(|md5| md5.finalize().into());
+        let map = own.map(|found| found.map);
         Ok(Report { stats: self.counters.stats(), md5, map, in_use: user, map_changed, source_written })
     }
 
@@ -148,6 +161,9 @@ impl<'a> Copy<'a> {
         let Task { source, dest, options, .. } = *self.task;
         if options.mode == Mode::ReadOnly {
             return Ok(None);
+        }
+        if let Some(given) = &self.task.given {
+            return Dest::given(given, dest, source, &*self.task.kernel).map(Some);
         }
         let demands = Demands { readable: options.md5, new: options.mode == Mode::WriteOnly };
         let around = (&*self.task.kernel, &self.task.system);
@@ -281,7 +297,8 @@ impl<'a> Copy<'a> {
     ) -> Result<Option<Md5>, Ended> {
         let counters = &self.counters;
         let (stop, observer) = (self.task.stop, self.task.observer);
-        let work = Work { source, pieces, sink, rules, md5, counters, stop, observer };
+        let pace = self.task.pace;
+        let work = Work { source, pieces, sink, rules, md5, counters, stop, pace, observer };
         counters.copy.time(|| pipeline::run(work)).map_err(|stop| self.ended(stop))
     }
 
@@ -302,8 +319,8 @@ impl<'a> Copy<'a> {
     }
 
     /// Whether everything that the map was read from is as it was.
-    fn still_holds(&self, map: &Map, image: &dyn ReadAt) -> Result<bool, Ended> {
-        map.still_holds(image).map_err(|error| self.ended(stop_of(&error)))
+    fn still_holds(&self, found: &Found, image: &dyn ReadAt) -> Result<bool, Ended> {
+        found.still_holds(image).map_err(|error| self.ended(stop_of(&error)))
     }
 
     /// Looks at the source for the last time. A map is for one size; whether somebody wrote to it is worth knowing.

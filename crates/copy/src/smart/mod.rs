@@ -14,12 +14,15 @@
 //! if it has changed, the free ranges are copied after all. An image that somebody uses is not mapped at all, unless the
 //! caller says that it is a frozen snapshot.
 
+mod container;
 mod dest;
+mod found;
 mod image;
 mod in_use;
 mod pieces;
 mod pipeline;
 mod pool;
+mod punch;
 mod sink;
 mod source;
 mod stats;
@@ -28,10 +31,13 @@ use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use std::path::Path;
 
+pub use container::{Contents, Format, contents};
 pub use dest::Unfinished;
+pub use found::{Found, Given};
 pub use image::{Failure, Report, Task, copy};
 pub use in_use::{InUse, System, in_use};
-pub use source::{Disk, RawImage, Source};
+pub use punch::{Punched, punch};
+pub use source::{Disk, OwnedImage, RawImage, Source};
 pub use stats::{Stats, Times};
 
 /// Bytes of a buffer unless the user says otherwise.

@@ -11,6 +11,7 @@ use md5::{Digest, Md5};
 
 use crate::engine::Failure;
 use crate::engine::hole;
+use crate::pace::{self, Pace};
 
 use super::pieces::{Kind, Piece};
 use super::pool::{self, Buffer, Message};
@@ -43,6 +44,7 @@ pub(super) struct Work<'a> {
     pub(super) md5: Option<Md5>,
     pub(super) counters: &'a Counters,
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+    pub(super) pace: Option<&'a Pace>,
     pub(super) observer: &'a dyn Observer,
 }
 
@@ -75,13 +77,14 @@ pub(super) enum Stop {
 
 /// Does the work; returns the MD5 with everything in it.
 pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
-    let Work { source, pieces, sink, rules, md5, counters, stop, observer } = work;
+    let Work { source, pieces, sink, rules, md5, counters, stop, pace, observer } = work;
     let (give, lease) = pool::pool(rules.buffer_size, rules.align);
     let (to_scan, scanned) = pool::queue(rules.buffer_size);
     let (to_write, written) = pool::queue(rules.buffer_size);
     let (alive, over) = channel::<()>();
     let cut = !rules.sparse || md5.is_some() || sink.as_ref().is_some_and(|sink| sink.holds_old);
-    let reader = Reader { source, rules, counters, stop, lease, to_scan, stride: if cut { STRIDE } else { u64::MAX } };
+    let stride = if cut { STRIDE } else { u64::MAX };
+    let reader = Reader { source, rules, counters, stop, pace, lease, to_scan, stride };
     let scanner = Scanner { rules, counters, stop, md5, scanned, to_write };
     let writer = Writer { sink, rules, counters, stop, written, give };
     thread::scope(|scope| {
@@ -155,6 +158,7 @@ struct Reader<'a> {
     rules: Rules,
     counters: &'a Counters,
     stop: &'a (dyn Fn() -> bool + Sync),
+    pace: Option<&'a Pace>,
     lease: Receiver<Box<Buffer>>,
     to_scan: SyncSender<Message>,
     stride: u64,
@@ -193,6 +197,12 @@ impl Reader<'_> {
         let bytes = &mut buffer.bytes()[..len];
         match self.source {
             Some(source) => {
+                // A request to read it, and one to write it.
+                let work = pace::Work { bytes: len as u64, operations: 2 };
+                if let Some(pace) = self.pace {
+                    let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
+                    pace.settle(turn, work);
+                }
                 let read = counters.reading.time(|| source.read_exact_at(offset, bytes));
                 read.map_err(|error| match error.kind() {
                     io::ErrorKind::UnexpectedEof => Stop::Ended,

@@ -19,7 +19,7 @@ use crate::walk::Operand;
 /// An image file or block device, open for reading, and the disk that it holds.
 pub struct Source {
     pub(super) path: PathBuf,
-    pub(super) file: OwnedFd,
+    pub(super) file: Arc<OwnedFd>,
     pub(super) inode: Inode,
     /// Bytes of the file or device.
     pub(super) size: u64,
@@ -56,7 +56,12 @@ impl Source {
             return Err(Error::new(What::NotAnImage, path));
         }
         let size = kernel.size(file.as_fd()).map_err(said(What::CannotFstat))?;
-        Ok(Source { path: path.to_owned(), file, inode, size, disk: None })
+        Ok(Source { path: path.to_owned(), file: Arc::new(file), inode, size, disk: None })
+    }
+
+    /// A file or device of this size, in bytes, that is open for reading already.
+    pub fn given(file: Arc<OwnedFd>, inode: Inode, path: &Path, size: u64) -> Source {
+        Source { path: path.to_owned(), file, inode, size, disk: None }
     }
 
     /// Copies the virtual disk that is in this container instead of its bytes.
@@ -141,6 +146,31 @@ impl<'a> RawImage<'a> {
             }
         }
         again(|| self.kernel.pread(self.file, buffer, offset))
+    }
+}
+
+/// The same with a descriptor of its own, for parsers of containers.
+#[derive(Debug)]
+pub struct OwnedImage {
+    kernel: Arc<dyn Kernel>,
+    file: Arc<OwnedFd>,
+    size: u64,
+}
+
+impl OwnedImage {
+    /// The first `size` bytes of a file.
+    pub fn new(kernel: Arc<dyn Kernel>, file: Arc<OwnedFd>, size: u64) -> OwnedImage {
+        OwnedImage { kernel, file, size }
+    }
+}
+
+impl ReadAt for OwnedImage {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        RawImage::new(Arc::clone(&self.kernel), self.file.as_fd(), self.size).read_exact_at(offset, buffer)
     }
 }
 

@@ -78,6 +78,8 @@ impl Run<'_> {
             system: self.system.clone(),
             stop: &|| self.stop.load(Ordering::SeqCst),
             unfinished: Unfinished::default(),
+            given: None,
+            pace: None,
             observer: &Attacker(self),
         };
         copy(&task)

@@ -1,0 +1,55 @@
+//! The options of `haul` for disk images.
+
+use crate::flags::Argument::Optional;
+use crate::flags::Category::Data;
+use crate::flags::{Choice, Flag, Id, Origin, Values, own};
+
+/// The arguments of `--smart`.
+const SMARTS: &[Choice] = &[
+    own("off", "copy every byte"),
+    own("auto", "leave out what is proven free, where that is possible"),
+    own("require", "fail where nothing can be proven, or the image is in use"),
+];
+
+/// `--smart`
+pub(crate) const SMART: Flag = Flag {
+    long: "smart",
+    argument: Optional("WHEN"),
+    values: Values::One(SMARTS),
+    origin: Origin::Haul,
+    help: "copy disk images without what their guests do not use; off by default",
+    details: "Without WHEN, auto is meant. In a file or block device that holds partitions or a filesystem, what the \
+              filesystems' own maps prove free is not read and reads as zeros in the copy, so that is not the same \
+              bytes as the source: checksums of the whole files differ, and deleted files cannot be recovered from \
+              the copy. For forensic copies leave it off. What is dirty, damaged, encrypted or unknown is copied \
+              whole, and --explain and --stats=json say which part and why. With auto, files below 1 MiB, images \
+              that are in use, containers like qcow2, and what has nothing free are copied as without this option. \
+              With require, an image that is in use, of which nothing could be mapped, or of which a part is refused \
+              is not copied, and haul fails. With --sparse=never zeros are written for what is free. --engine and \
+              --readahead do not apply to what is copied in this way, and no extents are shared.",
+    ..Flag::new(Id::Smart, Data)
+};
+
+/// `--punch`
+pub(crate) const PUNCH: Flag = Flag {
+    long: "punch",
+    origin: Origin::Haul,
+    help: "with --smart: free the unused space of the images named, in place",
+    details: "Nothing is copied, and all operands are images. What the filesystems' own maps prove free becomes holes of \
+              the image file, as --smart would leave it out of a copy; it cannot be undone. The image must be a raw one in a \
+              regular file that no other process has open, on a filesystem with leases (not NFS or FUSE); \
+              who opens it meanwhile waits, and haul stops. Parts that are dirty, damaged or unknown are not touched; with \
+              --smart=require they are an error, and nothing is. Of the other options only -v, --explain and --smart \
+              go with it.",
+    ..Flag::new(Id::Punch, Data)
+};
+
+/// `--snapshot`
+pub(crate) const SNAPSHOT: Flag = Flag {
+    long: "snapshot",
+    origin: Origin::Haul,
+    help: "with --smart: images are frozen snapshots, whoever has them open",
+    details: "Without this option an image is in use that QEMU, VMware or a loop device has as a disk, that is mounted, \
+              locked, or open for writing.",
+    ..Flag::new(Id::Snapshot, Data)
+};

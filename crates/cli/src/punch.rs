@@ -1,0 +1,43 @@
+//! `haul --smart --punch`: gives back the free space of images in place.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use haul_copy::smart::{self, Punched, System};
+use haul_sys::kernel::{Kernel, Linux};
+
+use crate::options::Punch;
+use crate::report::Report;
+use crate::size::human_size;
+use crate::words;
+
+/// Does it for each image in turn.
+pub fn punch(report: &Report, request: &Punch) -> ExitCode {
+    let kernel: Arc<dyn Kernel> = Arc::new(Linux);
+    let mut failed = false;
+    for image in &request.images {
+        let path = Path::new(image);
+        // A signal has its default effect: what is free already stays free, and everything else is as it was.
+        match smart::punch(&kernel, path, &System::default(), request.required, &|| false) {
+            Ok(done) => report.screen().print(&text(path, &done, request, report)),
+            Err(error) => {
+                failed = true;
+                report.complain(&words::message(&error, report.quoter()));
+            }
+        }
+    }
+    failed |= !report.finish();
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn text(path: &Path, done: &Punched, request: &Punch, report: &Report) -> Vec<u8> {
+    let name = report.quoter().always(path.as_os_str().as_encoded_bytes());
+    let free = human_size(done.map.free.bytes());
+    let line = format!(": {} bytes freed ({free} of {} are free)\n", done.freed, human_size(done.map.size));
+    let mut text = [&name[..], line.as_bytes()].concat();
+    if request.explain {
+        text.extend(done.map.to_string().into_bytes());
+    }
+    text
+}

@@ -1,0 +1,54 @@
+//! How disk images fared: plain data for the observer and the counters.
+
+use std::path::PathBuf;
+
+/// What became of one file that was looked at as a disk image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageReport {
+    /// The source.
+    pub source: PathBuf,
+    /// Why it was copied in the ordinary way, with all its bytes; `None` for a copy without its free space.
+    pub whole: Option<String>,
+    /// Bytes of the image.
+    pub size: u64,
+    /// Bytes that are not proven free.
+    pub used: u64,
+    /// Bytes that are.
+    pub free: u64,
+    /// Bytes of those that were not read.
+    pub skipped: u64,
+    /// The map did not hold until the end, and what it called free was copied after all.
+    pub map_changed: bool,
+    /// Somebody wrote to the source meanwhile.
+    pub source_written: bool,
+    /// Its parts, by their first byte.
+    pub regions: Vec<RegionReport>,
+}
+
+/// A filesystem, a volume, a partition of something unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionReport {
+    /// Where it is, in words.
+    pub place: String,
+    /// Its kind, if a signature told it.
+    pub filesystem: Option<&'static str>,
+    /// One word: mapped, refused, opaque, unknown, framework.
+    pub verdict: &'static str,
+    /// Why nothing of it is free.
+    pub reason: Option<String>,
+    /// Bytes that are not proven free.
+    pub used: u64,
+    /// Bytes that are.
+    pub free: u64,
+    /// Bytes of those that were not read.
+    pub skipped: u64,
+}
+
+impl ImageReport {
+    /// Bytes of memory that it takes, about.
+    pub(crate) fn memory(&self) -> usize {
+        let words = |region: &RegionReport| region.place.len() + region.reason.as_ref().map_or(0, String::len);
+        let regions = self.regions.iter().map(|region| size_of::<RegionReport>() + words(region)).sum::<usize>();
+        size_of::<ImageReport>() + self.source.as_os_str().len() + regions
+    }
+}

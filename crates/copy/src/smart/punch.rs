@@ -1,0 +1,144 @@
+//! Gives back the free space of an image in place: holes take the place of what is proven free.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use haul_guest::container::{self, Alone};
+use haul_guest::report::{Map, Verdict};
+use haul_guest::{ExtentSet, ReadAt};
+use haul_sys::Errno;
+use haul_sys::in_use::{is_locked, is_still_alone, keep_others_out};
+use haul_sys::kernel::Kernel;
+use haul_sys::rustix::fs::OFlags;
+
+use crate::engine::transfer::again;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::walk::Operand;
+
+use super::in_use::{System, in_use};
+use super::source::OwnedImage;
+
+/// One request frees at most so many bytes, so that whoever waits for the image is soon noticed.
+const STRIDE: u64 = 256 << 20;
+
+/// What was given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Punched {
+    /// What is known of the image.
+    pub map: Map,
+    /// Bytes that were allocated before and are not any more.
+    pub freed: u64,
+}
+
+/// Makes holes of everything in a raw image that is proven free. The image must be a regular file that nobody else has
+/// open; as long as this works on it, nobody can open it. `required`: no part of it may be refused.
+///
+/// # Errors
+/// If it is in use, or that cannot be excluded; if it is a container; if it cannot be read or changed. Nothing but free
+/// space was changed in any case.
+pub fn punch(
+    kernel: &Arc<dyn Kernel>,
+    path: &Path,
+    system: &System,
+    required: bool,
+    stop: &dyn Fn() -> bool,
+) -> Result<Punched, Error> {
+    let said = |what| move |errno| Error::new(what, path).errno(errno);
+    let refused = |why: String| Error::new(What::NotPunched, path).detail(why);
+    let (file, before) = open_alone(path, system)?;
+    let size = kernel.size(file.as_fd()).map_err(said(What::CannotFstat))?;
+    let image: Arc<dyn ReadAt> = Arc::new(OwnedImage::new(Arc::clone(kernel), Arc::clone(&file), size));
+    match container::open(Arc::clone(&image), OsStr::new(""), &Alone) {
+        Ok(opened) if opened.disk.format() == "raw" => {}
+        Ok(opened) => return Err(refused(format!("it is a container of the format {}", opened.disk.format()))),
+        Err(refusal) => return Err(refused(format!("it looks like a container: {refusal}"))),
+    }
+    let map = haul_guest::map::map(&*image, &haul_guest::fs::Options::default());
+    let refusal = map.regions.iter().find(|region| matches!(region.verdict, Verdict::Refused(_)));
+    if let (true, Some(region)) = (required, refusal) {
+        return Err(refused(format!("{}: {}", region.place, region.verdict.reason().unwrap_or_default())));
+    }
+    if !map.regions.iter().any(|region| matches!(region.verdict, Verdict::Mapped { .. })) {
+        let why = refusal.and_then(|region| region.verdict.reason());
+        return Err(refused(why.unwrap_or_else(|| "no part of it could be mapped".to_owned())));
+    }
+    let unreadable = |error: std::io::Error| {
+        Error::new(What::Reading, path).errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    if !map.still_holds(&*image).map_err(unreadable)? {
+        return Err(refused("it is being changed".to_owned()));
+    }
+    punch_all(&**kernel, path, &file, &map.free, stop)?;
+    let after = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
+    Ok(Punched { map, freed: before.allocated.saturating_sub(after.allocated) })
+}
+
+/// Opens an image that nobody else has open, and keeps others out as long as it is open.
+fn open_alone(path: &Path, system: &System) -> Result<(Arc<OwnedFd>, Inode), Error> {
+    let operand = Operand::open(path.as_os_str());
+    let spot = operand.spot();
+    let said = |what| move |errno| Error::new(what, path).errno(errno);
+    let refused = |why: String| Error::new(What::NotPunched, path).detail(why);
+    let looks = spot.inode_following().map_err(said(What::CannotStat))?;
+    if looks.kind != Kind::Regular {
+        return Err(refused("it is no regular file".to_owned()));
+    }
+    let reader = spot.open(OFlags::RDONLY | OFlags::NONBLOCK, 0).map_err(said(What::CannotOpen))?;
+    let inode = Inode::of(reader.as_fd()).map_err(said(What::CannotFstat))?;
+    if let Some(user) = in_use(path, reader.as_fd(), &inode, system) {
+        return Err(refused(format!("it is in use: {user}")));
+    }
+    // With it open, we ourselves would be in the way of the lease.
+    drop(reader);
+    let file = spot.open(OFlags::RDWR | OFlags::NONBLOCK, 0).map_err(|errno| {
+        let error = Error::new(What::NotPunched, path);
+        error.detail("it cannot be opened for writing".to_owned()).errno(errno)
+    })?;
+    let now = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
+    if now.id != inode.id || now.kind != Kind::Regular {
+        return Err(refused("another file has taken its place".to_owned()));
+    }
+    match keep_others_out(file.as_fd()) {
+        Ok(true) => {}
+        Ok(false) => return Err(refused("another process has it open".to_owned())),
+        Err(errno) => {
+            let error = refused("that nobody else opens it cannot be had here".to_owned());
+            return Err(error.errno(errno));
+        }
+    }
+    // Locks can be had without the file being open only in a network; a lease knows nothing of those.
+    if matches!(is_locked(file.as_fd(), 0, 0), Ok(true)) {
+        return Err(refused("another process holds a lock on it".to_owned()));
+    }
+    Ok((Arc::new(file), now))
+}
+
+fn punch_all(
+    kernel: &dyn Kernel,
+    path: &Path,
+    file: &OwnedFd,
+    free: &ExtentSet,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), Error> {
+    let stopped = |why: &str| Error::new(What::StoppedPunching, path).detail(why);
+    for run in free.iter() {
+        let mut at = run.start;
+        while at < run.end() {
+            if stop() {
+                return Err(stopped("it was interrupted"));
+            }
+            // Who opens it waits for us meanwhile, and sees an image that is whole.
+            if is_still_alone(file.as_fd()) != Ok(true) {
+                return Err(stopped("another process is opening it"));
+            }
+            let len = (run.end() - at).min(STRIDE);
+            again(|| kernel.punch_hole(file.as_fd(), at, len))
+                .map_err(|errno| Error::new(What::MakingHole, path).errno(errno))?;
+            at += len;
+        }
+    }
+    Ok(())
+}
