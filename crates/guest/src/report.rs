@@ -171,7 +171,7 @@ fn quoted(words: &str) -> String {
 }
 
 /// Bytes for people: three digits and a binary unit.
-fn human(bytes: u64) -> String {
+pub fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
         if value < 1000.0 {

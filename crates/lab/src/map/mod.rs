@@ -1,0 +1,203 @@
+//! `haul-lab map`: what of an image its guests use, as a report and as a drawing.
+
+pub mod scan;
+pub mod strip;
+pub mod svg;
+pub mod terminal;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_copy::facts::Inode;
+use haul_copy::ranges::{Extent, Extents};
+use haul_copy::smart::{Source, System, in_use};
+use haul_guest::container::{self, Opened, Siblings};
+use haul_guest::image::ImageFile;
+use haul_guest::report::Map;
+use haul_guest::{ExtentSet, ReadAt};
+use haul_sys::kernel::Linux;
+use haul_sys::rustix::fs::OFlags;
+
+use strip::{Picture, printable};
+use terminal::Screen;
+
+/// What the user wants to see of what.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The image.
+    pub image: PathBuf,
+    /// Only [`Map::to_json`].
+    pub json: bool,
+    /// Where a drawing goes.
+    pub svg: Option<PathBuf>,
+    /// Columns of a strip.
+    pub width: Option<usize>,
+    /// Read what is used, to find zeros.
+    pub scan: bool,
+    /// Do not ask whether somebody uses the image.
+    pub snapshot: bool,
+}
+
+/// Looks at an image, draws it if asked, and gives what is to be printed. `warn` gets what the user should know besides.
+///
+/// # Errors
+/// The message, without the program's name.
+pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -> Result<String, String> {
+    let source = Source::open(&Linux, &request.image).map_err(|error| error.to_string())?;
+    let inode = Inode::of(source.file()).map_err(|errno| format!("{}: {errno}", quoted(&request.image)))?;
+    if !request.snapshot
+        && let Some(user) = in_use(&request.image, source.file(), &inode, &System::default())
+    {
+        warn(&format!("{} is in use, and a copy would take all of it: {user}", quoted(&request.image)));
+    }
+    let image = Image::open(&source, warn)?;
+    let disk = image.disk();
+    let map = haul_guest::map(disk, &haul_guest::fs::Options::default());
+    let failed = |error| format!("cannot read {}: {}", quoted(&request.image), words_of(&error));
+    let holes = image.holes(&source).map_err(failed)?;
+    let zeros = match request.scan {
+        true => {
+            let used = map.free.union(&holes).complement(0..map.size);
+            scan::zeros(disk, &used).map_err(failed)?
+        }
+        false => ExtentSet::new(),
+    };
+    if !matches!(map.still_holds(disk), Ok(true)) {
+        warn(&format!("{} was changed meanwhile; this may be wrong", quoted(&request.image)));
+    }
+    let picture = Picture::new(&map, &holes, &zeros);
+    if let Some(path) = &request.svg {
+        let name = request.image.file_name().unwrap_or(request.image.as_os_str()).to_string_lossy();
+        save(path, &svg::draw(&picture, &printable(&name)), &inode)
+            .map_err(|error| format!("cannot write {}: {}", quoted(path), words_of(&error)))?;
+    }
+    Ok(report(request, &map, &picture, image.format(), screen))
+}
+
+fn report(request: &Request, map: &Map, picture: &Picture, format: &str, screen: &dyn Screen) -> String {
+    if request.json {
+        return map.to_json() + "\n";
+    }
+    let container = if format == "raw" { String::new() } else { format!("a disk in a {format} container\n") };
+    format!("{container}{map}\n{}", terminal::draw(picture, request.width, screen))
+}
+
+/// A disk, and the container that it is in, if it is in one.
+struct Image {
+    opened: Result<Opened, ImageFile>,
+}
+
+impl Image {
+    fn open(source: &Source, warn: &mut dyn FnMut(&str)) -> Result<Image, String> {
+        let failed = |error| format!("cannot open {}: {}", quoted(source.path()), words_of(&error));
+        let file = |fd: OwnedFd| ImageFile::new(File::from(fd), source.file_size());
+        let shared: Arc<dyn ReadAt> = Arc::new(file(source.duplicate().map_err(failed)?));
+        let name = source.path().file_name().unwrap_or(OsStr::new("image"));
+        let dir = source.path().parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let opened = match container::open(shared, name, &Beside(dir)) {
+            Ok(opened) => Ok(opened),
+            Err(refusal) => {
+                let text = printable(&refusal.to_string());
+                warn(&format!("{} is a container that is not understood: {text}", quoted(source.path())));
+                Err(file(source.duplicate().map_err(failed)?))
+            }
+        };
+        Ok(Image { opened })
+    }
+
+    fn disk(&self) -> &dyn ReadAt {
+        match &self.opened {
+            Ok(opened) => &*opened.disk,
+            Err(file) => file,
+        }
+    }
+
+    fn format(&self) -> &'static str {
+        self.opened.as_ref().map_or("raw", |opened| opened.disk.format())
+    }
+
+    /// What of the disk is not stored: holes of the file, or what a container has no place for.
+    fn holes(&self, source: &Source) -> io::Result<ExtentSet> {
+        if let Ok(opened) = &self.opened
+            && opened.disk.format() != "raw"
+        {
+            return Ok(opened.disk.unallocated().clone());
+        }
+        let mut holes = ExtentSet::new();
+        for extent in Extents::new(&Linux, source.file(), 0, source.file_size()) {
+            if let Extent::Hole { offset, len } = extent? {
+                holes.push(offset..offset + len);
+            }
+        }
+        Ok(holes)
+    }
+}
+
+/// The files beside an image, which a VMDK descriptor may name.
+struct Beside<'a>(&'a Path);
+
+impl Siblings for Beside<'_> {
+    fn open(&self, name: &OsStr) -> io::Result<Arc<dyn ReadAt>> {
+        // A FIFO must not be waited for, nor a link followed.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.0.join(name))?;
+        let meta = file.metadata()?;
+        match meta.is_file() {
+            true => Ok(Arc::new(ImageFile::new(file, meta.len()))),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// How a drawing begins.
+const SVG: &[u8] = b"<svg ";
+
+/// Writes a drawing. What is no drawing is not overwritten: above all not the image, nor a part of it.
+fn save(path: &Path, drawing: &str, image: &Inode) -> io::Result<()> {
+    let refused = |why| io::Error::new(io::ErrorKind::AlreadyExists, why);
+    match fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_block_device() => return Err(refused("it is a block device")),
+        Ok(meta) if !meta.is_file() => {
+            // A pipe or a terminal.
+            return OpenOptions::new().write(true).open(path)?.write_all(drawing.as_bytes());
+        }
+        _ => {}
+    }
+    // Emptied only when it is known what it is.
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let inode = Inode::of(file.as_fd()).map_err(io::Error::from)?;
+    if inode.id == image.id {
+        return Err(refused("it is the image"));
+    }
+    if file.metadata()?.size() > 0 {
+        let mut start = [0; SVG.len()];
+        let begins = file.read_exact(&mut start).is_ok() && start == SVG;
+        if !begins {
+            return Err(refused("it exists and is no SVG drawing"));
+        }
+    }
+    // A new description starts at the beginning.
+    file.set_len(0)?;
+    haul_sys::rustix::fs::seek(&file, haul_sys::rustix::fs::SeekFrom::Start(0))?;
+    file.write_all(drawing.as_bytes())?;
+    haul_sys::close(OwnedFd::from(file))?;
+    Ok(())
+}
+
+/// What the kernel said, without its number.
+pub fn words_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned(),
+        None => text,
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("{path:?}")
+}

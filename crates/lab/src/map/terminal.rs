@@ -1,0 +1,151 @@
+//! Strips of characters.
+
+use std::fmt::Write as _;
+
+use haul_guest::report::human;
+
+use super::strip::{Counts, Kind, Picture, Strip};
+
+/// The most columns of a strip.
+pub const WIDEST: usize = 10_000;
+/// Columns where there is no terminal.
+const USUAL: usize = 80;
+
+/// Where the strips are to be seen.
+pub trait Screen {
+    /// How many columns a terminal has, if it is one.
+    fn columns(&self) -> Option<usize>;
+    /// Whether colours are shown and welcome.
+    fn has_colours(&self) -> bool;
+    /// Whether characters beyond ASCII are shown.
+    fn is_utf8(&self) -> bool;
+}
+
+/// What stands for each kind, with and without UTF-8, and its colour. Without colours the characters tell.
+fn sign(kind: Kind) -> (char, char, &'static str) {
+    match kind {
+        Kind::Used => ('█', '#', "34"),
+        Kind::Opaque => ('▓', '%', "35"),
+        Kind::Zero => ('░', '0', "33"),
+        Kind::Free => ('▁', '_', "32"),
+        Kind::Hole => ('·', '.', "90"),
+    }
+}
+
+/// Draws the strips and their legend. `width` is that of a strip in columns.
+pub fn draw(picture: &Picture, width: Option<usize>, screen: &dyn Screen) -> String {
+    let width = width.or_else(|| screen.columns()).unwrap_or(USUAL).clamp(1, WIDEST);
+    let mut text = String::new();
+    for strip in &picture.strips {
+        // Writing to a string cannot fail.
+        writeln!(text, "{} ({})", strip.title, human(strip.size)).unwrap_or_default();
+        let cells = picture.cells(strip, width);
+        text.push_str(&row(&cells, screen));
+        writeln!(text, "\n{}\n", numbers(strip)).unwrap_or_default();
+    }
+    if let Some(first) = picture.strips.first() {
+        let legend: Vec<String> = Kind::ALL.map(|kind| format!("{} {}", cell(kind, screen), kind.name())).into();
+        let each = human(first.size.div_ceil(width as u64));
+        writeln!(text, "{}; most of each cell (of the first strip: {each})", legend.join("  ")).unwrap_or_default();
+    }
+    text
+}
+
+/// `used 1.00 MiB, free 2.00 MiB`.
+pub(super) fn numbers(strip: &Strip) -> String {
+    let counted = Kind::ALL.into_iter().zip(strip.counts).filter(|(_, bytes)| *bytes > 0);
+    counted.map(|(kind, bytes)| format!("{} {}", kind.name(), human(bytes))).collect::<Vec<_>>().join(", ")
+}
+
+/// What most bytes of a cell are; of equals the one that weighs more.
+fn most(cell: &Counts) -> Kind {
+    let largest = cell.iter().copied().max().unwrap_or(0);
+    Kind::ALL.into_iter().zip(cell).find(|(_, bytes)| **bytes == largest).map_or(Kind::Used, |(kind, _)| kind)
+}
+
+fn character(kind: Kind, screen: &dyn Screen) -> char {
+    let (drawn, ascii, _) = sign(kind);
+    if screen.is_utf8() { drawn } else { ascii }
+}
+
+fn cell(kind: Kind, screen: &dyn Screen) -> String {
+    coloured(kind, &character(kind, screen).to_string(), screen)
+}
+
+fn coloured(kind: Kind, text: &str, screen: &dyn Screen) -> String {
+    if screen.has_colours() { format!("\x1b[{}m{text}\x1b[0m", sign(kind).2) } else { text.to_owned() }
+}
+
+/// Cells of one kind in a row share their colour.
+fn row(cells: &[Counts], screen: &dyn Screen) -> String {
+    let kinds: Vec<Kind> = cells.iter().map(most).collect();
+    let runs = kinds.chunk_by(|a, b| a == b);
+    let drawn = runs.filter_map(|run| {
+        let kind = *run.first()?;
+        Some(coloured(kind, &character(kind, screen).to_string().repeat(run.len()), screen))
+    });
+    drawn.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::strip::tests::picture;
+    use super::*;
+
+    struct Plain {
+        colours: bool,
+        utf8: bool,
+    }
+
+    impl Screen for Plain {
+        fn columns(&self) -> Option<usize> {
+            Some(40)
+        }
+        fn has_colours(&self) -> bool {
+            self.colours
+        }
+        fn is_utf8(&self) -> bool {
+            self.utf8
+        }
+    }
+
+    #[test]
+    fn a_disk_is_drawn_in_strips() {
+        let drawn = draw(&picture("GPT partition 1"), None, &Plain { colours: false, utf8: false });
+        let expected = "\
+the whole disk (80.0 MiB)
+#####_____..___#####0####%%%%%00%%%.....
+used 28.0 MiB, opaque 16.0 MiB, zero 6.00 MiB, free 16.0 MiB, hole 14.0 MiB
+
+start of the disk: framework (2.00 MiB)
+########################################
+used 2.00 MiB
+
+GPT partition 1: ext4, mapped (48.0 MiB)
+#######________..._____#########0#######
+used 26.0 MiB, zero 2.00 MiB, free 16.0 MiB, hole 4.00 MiB
+
+GPT partition 2: unknown (30.0 MiB)
+%%%%%%%%%%%%%000000%%%%%%%%.............
+opaque 16.0 MiB, zero 4.00 MiB, hole 10.0 MiB
+
+# used  % opaque  0 zero  _ free  . hole; most of each cell (of the first strip: 2.00 MiB)
+";
+        assert_eq!(drawn, expected, "\n{drawn}");
+    }
+
+    #[test]
+    fn colours_come_only_where_they_are_welcome() {
+        let picture = picture("GPT partition 1");
+        let coloured = draw(&picture, Some(8), &Plain { colours: true, utf8: true });
+        assert!(coloured.contains("\x1b[34m█\x1b[0m\x1b[32m▁▁\x1b[0m"), "{coloured}");
+        assert!(!draw(&picture, Some(8), &Plain { colours: false, utf8: true }).contains('\x1b'));
+        assert!(draw(&picture, Some(8), &Plain { colours: false, utf8: false }).is_ascii());
+    }
+
+    #[test]
+    fn names_of_the_image_cannot_command_the_terminal() {
+        let drawn = draw(&picture("a\x1b[2J\u{202e}\u{9b}b\n"), Some(8), &Plain { colours: false, utf8: true });
+        assert!(drawn.contains("a?[2J??b?: ext4, mapped"), "{drawn}");
+    }
+}
