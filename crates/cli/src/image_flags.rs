@@ -17,7 +17,7 @@ pub(crate) const SMART: Flag = Flag {
     argument: Optional("WHEN"),
     values: Values::One(SMARTS),
     origin: Origin::Haul,
-    help: "copy disk images without what their guests do not use; off by default",
+    help: "copy disk images without their guests' free space; off by default",
     details: "Without WHEN, auto is meant. In a file or block device that holds partitions or a filesystem, what the \
               filesystems' own maps prove free is not read and reads as zeros in the copy, so that is not the same \
               bytes as the source: checksums of the whole files differ, and deleted files cannot be recovered from \
