@@ -7,4 +7,3 @@ mod faults;
 mod harness;
 mod in_use;
 mod places;
-mod speed;

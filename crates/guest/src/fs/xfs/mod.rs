@@ -2,7 +2,7 @@
 //!
 //! Free space is what the by-block btree of each allocation group says, where that agrees with the by-size btree, the
 //! group's own counts and, after a clean unmount, the superblock's. What the log would replay decides whether the
-//! btrees on the disk are the last word: see [`log`].
+//! btrees on the disk are the last word: see `log`.
 //!
 //! Formats as in "XFS Algorithms & Data Structures" (xfs-documentation).
 

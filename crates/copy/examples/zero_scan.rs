@@ -1,13 +1,11 @@
-//! Figures, for who asks: `cargo test --release -p haul-copy --test smart speed -- --ignored --nocapture`.
+//! How fast blocks of zeros are told: `cargo run --release -p haul-copy --example zero_scan`.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use haul_copy::engine::hole::is_zero;
 
-#[test]
-#[ignore = "measures, and proves nothing in a debug build"]
-fn the_speed_of_the_zero_scan() {
+fn main() {
     for (size, place) in [(128 << 10, "in the cache"), (256 << 20, "in memory")] {
         let zeros = vec![black_box(0_u8); size];
         let rounds = (4 << 30) / size;
