@@ -11,6 +11,7 @@
 //!    the parent directory has a default ACL, the kernel takes that in its place, and only the mode at creation gets
 //!    this right. [`NewEntries`] of the directory tell what need not be left out at first.
 //! 2. `Inode::of` the new inode is what [`Side::inode`] wants; of an existing destination, its attributes after opening.
+//!    Where nothing is to be kept, a new regular file need not be looked at.
 //! 3. A new directory is opened up for its owner by [`open_up`], after its attributes were taken.
 //! 4. [`before_data`], the data or the directory's entries, [`finish`].
 

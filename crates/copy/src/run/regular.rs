@@ -77,7 +77,7 @@ impl Run<'_> {
         self.stats.metadata_time += moved.elapsed();
         // No engine holds a job now, so this is the last reference and the close is a real one. That of a block device tells
         // nothing of what could not be written back (Linux 6.18), so it is asked first.
-        let synced = if inode.kind == Kind::BlockDevice { Linux.sync(fd.as_fd()) } else { Ok(()) };
+        let synced = if inode.kind == Kind::BlockDevice { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
         let closed = match Arc::try_unwrap(fd) {
             Ok(fd) => haul_sys::close(fd).and(synced),
             Err(_still_shared) => Err(Errno::BUSY),

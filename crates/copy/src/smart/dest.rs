@@ -113,13 +113,22 @@ impl Dest {
     }
 
     /// One that is open already, and cleaned up by whoever opened it.
-    pub(super) fn given(given: &Given<'_>, path: &Path, source: &Source, kernel: &dyn Kernel) -> Result<Dest, Error> {
+    pub(super) fn given(
+        given: &Given<'_>,
+        path: &Path,
+        source: &Source,
+        (kernel, system): (&dyn Kernel, &System),
+    ) -> Result<Dest, Error> {
         let dest = Dest {
             path: path.to_owned(),
             file: Arc::clone(&given.dest),
             inode: *given.dest_inode,
             unfinished: Unfinished::default(),
         };
+        // Whoever opened it compared names and inodes; that holes in it would be holes in the image nobody has asked.
+        if dest.is_device() && share_bytes(&dest.inode, &source.inode, system) {
+            return Err(Error::new(What::SharedBytes, path).and(&source.path));
+        }
         if dest.is_device() { dest.check_size(kernel, source).map(|()| dest) } else { Ok(dest) }
     }
 

@@ -162,11 +162,11 @@ impl<'a> Copy<'a> {
         if options.mode == Mode::ReadOnly {
             return Ok(None);
         }
+        let around = (&*self.task.kernel, &self.task.system);
         if let Some(given) = &self.task.given {
-            return Dest::given(given, dest, source, &*self.task.kernel).map(Some);
+            return Dest::given(given, dest, source, around).map(Some);
         }
         let demands = Demands { readable: options.md5, new: options.mode == Mode::WriteOnly };
-        let around = (&*self.task.kernel, &self.task.system);
         Dest::open(around, dest, source, demands, &self.task.unfinished).map(Some)
     }
 
