@@ -67,7 +67,8 @@ _haul_options=(
     --snapshot --engine= --buffer-size= --cache= --preallocate --preallocate=
     --jobs= --readahead --readahead= --limit= --yield --control=
     --priority= -v --verbose --debug --explain --progress
-    --progress= --stats --stats= --help --version
+    --progress= --stats --stats= --compare --fail-fast --keep-going
+    --help --version
 )
 
 _haul() {

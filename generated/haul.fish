@@ -51,5 +51,8 @@ complete -c haul -l debug -d 'say how each file was copied, in cp\'s words; impl
 complete -c haul -l explain -d 'say for each file what was tried, what was used and why'
 complete -c haul -l progress -f -a 'auto\t"when standard error is a terminal" always\t"also when it is not" never\t"not at all"' -d 'when to show a progress bar, after one second'
 complete -c haul -l stats -f -a 'text\t"for people" json\t"one versioned record for programs"' -d 'print totals on standard error at the end'
+complete -c haul -l compare -d 'write nothing; tell how DEST differs from SOURCE'
+complete -c haul -l fail-fast -d 'stop at the first error'
+complete -c haul -l keep-going -d 'copy the other files after an error; this is the default'
 complete -c haul -l help -d 'print this text and exit'
 complete -c haul -l version -d 'print the version and exit'

@@ -8,6 +8,10 @@ _smartcp_value() {
             mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$value") ;;
         --format)
             mapfile -t COMPREPLY < <(compgen -W 'auto raw container' -- "$value") ;;
+        --container)
+            mapfile -t COMPREPLY < <(compgen -W 'raw keep' -- "$value") ;;
+        --page-files)
+            mapfile -t COMPREPLY < <(compgen -W 'keep drop' -- "$value") ;;
         --sparse|-s)
             mapfile -t COMPREPLY < <(compgen -W 'always never' -- "$value") ;;
         --zero-scan)
@@ -15,7 +19,7 @@ _smartcp_value() {
         --buffer-size)
             COMPREPLY=() ;;
         --direct-io)
-            mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$value") ;;
+            mapfile -t COMPREPLY < <(compgen -W 'auto yes no' -- "$value") ;;
         --stats-output|-T)
             mapfile -t COMPREPLY < <(compgen -W 'json none' -- "$value") ;;
         *) return 1 ;;
@@ -23,10 +27,10 @@ _smartcp_value() {
 }
 
 _smartcp_options=(
-    -S --use-smartread= --format= --snapshot -s --sparse=
-    --zero-scan= --md5 --buffer-size= --direct-io= --read-only --write-only
-    -v --verbose -g --debug -T --stats-output=
-    -h --help --version
+    -S --use-smartread= --format= --container= --page-files= --snapshot
+    -s --sparse= --zero-scan= --md5 --buffer-size= --direct-io=
+    --read-only --write-only -v --verbose -g --debug
+    -T --stats-output= -h --help --version
 )
 
 _smartcp() {

@@ -4,6 +4,7 @@
 mod bench;
 mod deny;
 mod dist;
+mod fuzz;
 mod layers;
 mod leftovers;
 mod packages;
@@ -19,6 +20,9 @@ Usage: cargo xtask TASK
                    format, clippy, layers, dependencies, documentation, all tests, and what the tests left behind.
                    --quick leaves out packages, dependencies and documentation.
   layers           who imports whom, where unsafe code is, how long files and functions are
+  fuzz SECONDS [TARGET...]
+                   every parser of disk images, or those named, under libFuzzer for so long each; builds its seeds from real
+                   images (as root), needs a nightly toolchain and a C++ compiler; fails if one crashes
   dist             a release binary, the man page, the completions and the licences in dist/
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
                    one file: haul against cp, on the filesystem of the temporary directory and, as root, on
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
         "dist" => no_arguments(rest).and_then(|()| dist::run()),
         "bench" => bench::run(rest),
+        "fuzz" => fuzz::run(rest),
         // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
         "touch-memory" => bench::memory::touch(rest),
         "fresh-data" => bench::limit::process(rest),

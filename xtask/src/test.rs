@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::leftovers::Scratch;
 use crate::shell::{self, Result};
-use crate::{deny, layers, packages};
+use crate::{deny, fuzz, layers, packages};
 
 /// How one phase ended.
 enum Verdict {
@@ -85,6 +85,7 @@ pub fn run(args: &[String]) -> Result {
     phases.run("format", || cargo(&["fmt", "--all", "--check"]));
     phases.run("clippy", || cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     phases.run("layers", layers::check);
+    phases.run("fuzz", fuzz::check);
     if !quick {
         phases.run("deny", dependencies);
         phases.run("docs", || {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -63,6 +63,24 @@ pub fn take(root: &Path, start: SystemTime) -> io::Result<Snapshot> {
     let mut names: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
     walk(root, b"", start, &mut snapshot, &mut names)?;
     Ok(snapshot)
+}
+
+/// All paths below `root`, sorted by inode number.
+pub fn in_inode_order(root: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let (mut found, mut waiting) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                waiting.push(path.clone());
+            }
+            let below = path.strip_prefix(root).unwrap_or(&path);
+            found.push((entry.ino(), below.as_os_str().as_bytes().to_vec()));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
 fn walk(

@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use crate::case::{Case, Place, user};
 use crate::scene::{absolute, build};
-use crate::snapshot::{Snapshot, take};
+use crate::snapshot::{Snapshot, in_inode_order, take};
 
 /// What a run did.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// The scene before the run.
     pub before: Snapshot,
+    /// The paths in it by the numbers of their inodes: both copiers go through a directory in that order.
+    pub order: Vec<Vec<u8>>,
     /// The scene after the run.
     pub after: Snapshot,
     /// The scene could not be looked at: its paths became too long.
@@ -169,6 +171,7 @@ impl Stage {
         }
         scene(&work)?;
         let before = take(&outer, start)?;
+        let order = in_inode_order(&outer)?;
         let (status, timed_out, stdout, stderr) = self.run(call, program, &work, limit)?;
         let (after, too_deep) = match take(&outer, start) {
             // Longer than a path can be: made by a copier that copies its own copies.
@@ -177,7 +180,7 @@ impl Stage {
         };
         clear(&root)?;
         let fills_holes = call.argv.iter().any(|word| word.starts_with(b"--sparse=n"));
-        Ok(Outcome { status, timed_out, stdout, stderr, before, after, too_deep, fills_holes })
+        Ok(Outcome { status, timed_out, stdout, stderr, before, order, after, too_deep, fills_holes })
     }
 
     fn run(

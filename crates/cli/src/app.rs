@@ -15,6 +15,7 @@ use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::compare;
 use crate::exit;
 use crate::governor::Governor;
 use crate::help;
@@ -48,6 +49,7 @@ pub fn main() -> ExitCode {
     };
     let (plan, show, manners) = match wanted {
         Ok(Wanted::Copy(plan, show, manners)) => (plan, show, manners),
+        Ok(Wanted::Compare(plan, show)) => return compare::compare(&report, &plan, show),
         Ok(Wanted::Punch(request)) => return punch::punch(&report, &request),
         Ok(Wanted::Help) => return print(&report, help::help(&name).as_bytes()),
         Ok(Wanted::Version) => return print(&report, help::version(persona).as_bytes()),
@@ -64,7 +66,9 @@ pub fn main() -> ExitCode {
         When::Never => false,
         When::Auto => report.screen().err_is_terminal(),
     };
-    report.configure(show, plan.reflink, with_progress);
+    // Scripts read what cp says.
+    let every_error = persona == Persona::Cp || show.verbose;
+    report.configure(show, plan.reflink, with_progress, every_error);
     raise_descriptor_limit();
     if persona == Persona::Haul || manners.control.is_some() {
         process_state::ignore_sigusr2();
@@ -128,12 +132,13 @@ impl Command {
             cancel,
             pace: self.report.pace().clone(),
             partials,
-            xattr_rules: self.xattr_rules(),
+            xattr_rules: xattr_rules(&self.report, &self.plan),
         };
         let summary = run::run(&self.plan, &session);
         for path in &summary.damaged {
             self.report.complain(&damaged(&self.report, path));
         }
+        self.report.sum_up();
         let output_failed = !self.report.finish();
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
@@ -156,19 +161,6 @@ impl Command {
         watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), cancel, abandon)
     }
 
-    /// The rules of the system for extended attributes, read only if they are needed.
-    fn xattr_rules(&self) -> XattrRules {
-        if self.plan.preserve.xattr == Wish::No {
-            return XattrRules::default();
-        }
-        // Where the file cannot be read, other programs take their built-in rules, too.
-        let Ok(text) = std::fs::read(XATTR_RULES) else { return XattrRules::default() };
-        XattrRules::parse(&text).unwrap_or_else(|line| {
-            self.report.complain(format!("warning: {XATTR_RULES}: {line}; built-in rules are used").as_bytes());
-            XattrRules::default()
-        })
-    }
-
     fn end_by(&self, signal: i32) {
         end_by(signal, self.persona);
     }
@@ -187,6 +179,19 @@ impl Command {
         };
         self.report.screen().complain(text.as_bytes());
     }
+}
+
+/// The rules of the system for extended attributes, read only if they are needed.
+pub(crate) fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
+    if plan.preserve.xattr == Wish::No {
+        return XattrRules::default();
+    }
+    // Where the file cannot be read, other programs take their built-in rules, too.
+    let Ok(text) = std::fs::read(XATTR_RULES) else { return XattrRules::default() };
+    XattrRules::parse(&text).unwrap_or_else(|line| {
+        report.complain(format!("warning: {XATTR_RULES}: {line}; built-in rules are used").as_bytes());
+        XattrRules::default()
+    })
 }
 
 /// Called as `cp`, a command that a signal stops ends by that signal, as GNU cp does: a shell then ends its loop, too.

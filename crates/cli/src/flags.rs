@@ -1,6 +1,7 @@
 //! Every option as data: the parser, `--help`, the man page and the completions of the shells all read this table.
 
 use crate::image_flags;
+use crate::output_flags;
 
 /// What an option is, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -11,6 +12,7 @@ pub enum Id {
     Backup,
     BufferSize,
     Cache,
+    Compare,
     Context,
     Control,
     CopyContents,
@@ -20,12 +22,17 @@ pub enum Id {
     DirectIo,
     Engine,
     Explain,
+    FailFast,
     Force,
     Format,
+    /// `--container`
+    Container,
+    PageFiles,
     Help,
     Interactive,
     Jobs,
     KeepDirectorySymlink,
+    KeepGoing,
     Limit,
     Link,
     Md5,
@@ -268,16 +275,6 @@ pub const PREALLOCATIONS: &[Choice] = &[
     own("always", "for every file without holes"),
     own("never", "for no file"),
 ];
-
-/// The arguments of `--progress`.
-pub const PROGRESSES: &[Choice] = &[
-    own("auto", "when standard error is a terminal"),
-    own("always", "also when it is not"),
-    own("never", "not at all"),
-];
-
-/// The arguments of `--stats`.
-pub const STATS: &[Choice] = &[own("text", "for people"), own("json", "one versioned record for programs")];
 
 /// The long names of GNU cp 9.1 in the order in which its messages list them. `path` is an old name of `parents` that
 /// is no longer documented.
@@ -583,7 +580,7 @@ pub const FLAGS: &[Flag] = &[
                   the copies of this run fill half of that memory; never one below 32 MiB. On disks with heads it is a \
                   quarter of the memory and no fixed size, and a fifth for files in memory that go to XFS. What such a \
                   copy reads that was not in memory does not stay there; what was, stays. With drop, files below 4 MiB \
-                  are left in memory all the same. None of this makes a copy durable: that takes a sync.",
+                  are left in memory all the same, and of disk images (--smart) runs of less than 256 KiB. None of this makes a copy durable: that takes a sync.",
         ..Flag::new(Id::Cache, Data)
     },
     Flag {
@@ -664,30 +661,12 @@ pub const FLAGS: &[Flag] = &[
         help: "say how each file was copied, in cp's words; implies -v",
         ..Flag::new(Id::Debug, Output)
     },
-    Flag {
-        long: "explain",
-        origin: Origin::Haul,
-        help: "say for each file what was tried, what was used and why",
-        ..Flag::new(Id::Explain, Output)
-    },
-    Flag {
-        long: "progress",
-        argument: Optional("WHEN"),
-        values: Values::One(PROGRESSES),
-        origin: Origin::Haul,
-        help: "when to show a progress bar, after one second",
-        details: "Called as haul the default is auto, called as cp it is never; without WHEN, auto is meant.",
-        ..Flag::new(Id::Progress, Output)
-    },
-    Flag {
-        long: "stats",
-        argument: Optional("FORMAT"),
-        values: Values::One(STATS),
-        origin: Origin::Haul,
-        help: "print totals on standard error at the end",
-        details: "Without FORMAT, text is meant. The fields of the JSON record are described in docs/stats.md.",
-        ..Flag::new(Id::Stats, Output)
-    },
+    output_flags::EXPLAIN,
+    output_flags::PROGRESS,
+    output_flags::STATS,
+    output_flags::COMPARE,
+    output_flags::FAIL_FAST,
+    output_flags::KEEP_GOING,
     Flag { long: "help", help: "print this text and exit", ..Flag::new(Id::Help, Output) },
     Flag { long: "version", help: "print the version and exit", ..Flag::new(Id::Version, Output) },
 ];

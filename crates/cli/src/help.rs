@@ -69,7 +69,7 @@ fn words(flags: &[Flag]) -> String {
 
 /// A label and words separated by commas, in lines of less than 80 columns.
 fn wrapped(label: &str, words: &[String]) -> String {
-    const INDENT: usize = 17;
+    const INDENT: usize = 19;
     let mut text = String::new();
     let mut line = format!("  {label:<width$}", width = INDENT - 2);
     for (index, word) in words.iter().enumerate() {

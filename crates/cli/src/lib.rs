@@ -7,16 +7,20 @@
 
 pub mod app;
 pub mod argmatch;
+mod causes;
+pub mod compare;
 pub mod exit;
 pub mod flags;
 pub mod generate;
 
 pub mod getopt;
+mod goes_with;
 pub mod governor;
 pub mod help;
 mod image_flags;
 pub mod manners;
 pub mod options;
+mod output_flags;
 pub mod progress;
 pub mod punch;
 pub mod quote;

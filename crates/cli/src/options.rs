@@ -14,6 +14,7 @@ use haul_sys::rustix::fs::statfs;
 use crate::argmatch::choose;
 use crate::flags::{self, Choice, Flag, Id};
 use crate::getopt::{Found, Parser};
+use crate::goes_with::{goes_with_compare, goes_with_punch};
 use crate::manners::{Manners, Priority, parse_limit};
 use crate::quote::Quoter;
 use crate::size::parse_size;
@@ -136,6 +137,8 @@ pub struct Show {
 pub enum Wanted {
     /// A copy.
     Copy(Box<Plan>, Show, Manners),
+    /// `--compare`.
+    Compare(Box<Plan>, Show),
     /// `--punch`.
     Punch(Punch),
     /// `--help`.
@@ -191,6 +194,7 @@ pub fn parse(
             Id::Version => return Ok(Wanted::Version),
             _ => {
                 draft.besides_punch |= !goes_with_punch(found.flag.id);
+                draft.besides_compare |= !goes_with_compare(found.flag.id);
                 draft.apply(found)?;
             }
         }
@@ -200,11 +204,10 @@ pub fn parse(
     }
     draft.settle()?;
     draft.operands(parser.into_operands())?;
+    if draft.compare {
+        return draft.comparison();
+    }
     Ok(Wanted::Copy(Box::new(draft.plan), draft.show, draft.manners))
-}
-
-fn goes_with_punch(id: Id) -> bool {
-    matches!(id, Id::Punch | Id::Smart | Id::Explain | Id::Verbose)
 }
 
 /// A plan while the options are read. What depends on several options, whatever their order, waits in fields of its own.
@@ -234,6 +237,9 @@ struct Draft<'a> {
     punch: bool,
     /// An option that has no meaning with it.
     besides_punch: bool,
+    compare: bool,
+    /// An option that has no meaning with that.
+    besides_compare: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -269,6 +275,8 @@ impl<'a> Draft<'a> {
             no_target_directory: false,
             punch: false,
             besides_punch: false,
+            compare: false,
+            besides_compare: false,
         }
     }
 
@@ -324,6 +332,7 @@ impl<'a> Draft<'a> {
             Id::Smart => self.smart(flag, value)?,
             Id::Snapshot => plan.snapshot = true,
             Id::Punch => self.punch = true,
+            Id::Compare => self.compare = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));
@@ -333,11 +342,13 @@ impl<'a> Draft<'a> {
             Id::Verbose => self.show.verbose = true,
             Id::Debug => (self.show.debug, self.show.verbose) = (true, true),
             Id::Explain => self.show.explain = true,
+            Id::FailFast => plan.fail_fast = true,
+            Id::KeepGoing => plan.fail_fast = false,
             Id::Progress | Id::Stats => self.showing(flag, value)?,
             // These end the reading before.
             Id::Help | Id::Version => {}
             // Options of smartcp, which are not in the table that is read here.
-            Id::DirectIo | Id::Format | Id::Md5 | Id::ReadOnly => {}
+            Id::DirectIo | Id::Format | Id::Container | Id::PageFiles | Id::Md5 | Id::ReadOnly => {}
             Id::StatsOutput | Id::UseSmartRead | Id::WriteOnly | Id::ZeroScan => {}
         }
         Ok(())
@@ -554,6 +565,13 @@ impl<'a> Draft<'a> {
         }
         let required = self.plan.smart == SmartCopy::Require;
         Ok(Wanted::Punch(Punch { images, required, explain: self.show.explain }))
+    }
+
+    fn comparison(self) -> Result<Wanted, Complaint> {
+        if self.besides_compare {
+            return Err(misuse("an option that cannot be combined with --compare was given"));
+        }
+        Ok(Wanted::Compare(Box::new(self.plan), self.show))
     }
 
     /// Settles what the options mean together, in the order of GNU's checks.

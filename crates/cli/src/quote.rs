@@ -28,6 +28,11 @@ impl Quoter {
         Quoter { locale: OnceLock::new(), ask: Locale::from_environment }
     }
 
+    /// The same in every locale, for programs.
+    pub fn plain() -> Quoter {
+        Quoter { locale: OnceLock::new(), ask: || None }
+    }
+
     fn locale(&self) -> Option<&Locale> {
         self.locale.get_or_init(self.ask).as_ref()
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use haul_copy::error::Error;
 use haul_copy::images::{ImageReport, RegionReport};
 use haul_copy::moved::Moved;
 use haul_copy::pace::Pace;
@@ -13,8 +14,9 @@ use haul_sys::process_state::Usage;
 use serde::Serialize;
 
 use crate::manners::pace_words;
+use crate::quote::Quoter;
 use crate::size::human_size;
-use crate::words::ways;
+use crate::words::{self, ways};
 
 /// The version of the record: raised when a field changes its meaning or goes. New fields do not raise it.
 const VERSION: u32 = 1;
@@ -48,6 +50,37 @@ pub struct Record {
     pace: Option<String>,
 }
 
+/// One error, in the order of the fields of its JSON record.
+#[derive(Debug, Serialize)]
+struct ErrorRecord {
+    record: &'static str,
+    version: u32,
+    path: String,
+    other_path: Option<String>,
+    operation: &'static str,
+    errno: Option<i32>,
+    class: &'static str,
+    message: String,
+}
+
+/// One line about one error, for programs.
+///
+/// # Errors
+/// None that plain words and a number can cause.
+pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
+    let other = &error.other;
+    serde_json::to_string(&ErrorRecord {
+        record: "haul-error",
+        version: VERSION,
+        path: error.path.to_string_lossy().into_owned(),
+        other_path: (!other.as_os_str().is_empty()).then(|| other.to_string_lossy().into_owned()),
+        operation: error.what.name(),
+        errno: error.errno.map(haul_sys::Errno::raw_os_error),
+        class: error.class().as_str(),
+        message: String::from_utf8_lossy(&words::message(error, &Quoter::plain())).into_owned(),
+    })
+}
+
 #[derive(Debug, Serialize)]
 struct Files {
     regular: u64,
@@ -62,11 +95,12 @@ struct Files {
 struct Image {
     source: String,
     copied_whole: Option<String>,
+    container: Option<&'static str>,
     size: u64,
     used: u64,
     free: u64,
     skipped: u64,
-    map_changed: bool,
+    copied_after_all: Option<String>,
     source_written: bool,
     regions: Vec<Region>,
 }
@@ -96,11 +130,12 @@ impl From<&ImageReport> for Image {
         Image {
             source: image.source.to_string_lossy().into_owned(),
             copied_whole: image.whole.clone(),
+            container: image.container,
             size: image.size,
             used: image.used,
             free: image.free,
             skipped: image.skipped,
-            map_changed: image.map_changed,
+            copied_after_all: image.copied_after_all.clone(),
             source_written: image.source_written,
             regions: image.regions.iter().map(region).collect(),
         }
@@ -274,6 +309,7 @@ fn parted(moved: &Moved) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_copy::error::What;
     use haul_copy::plan::EngineName;
 
     fn summary() -> Summary {
@@ -290,6 +326,26 @@ mod tests {
 
     fn usage() -> Usage {
         Usage { user: Duration::from_millis(250), system: Duration::from_secs(1), peak_memory: 8 << 20 }
+    }
+
+    #[test]
+    fn the_record_of_an_error_has_every_documented_field() {
+        let error = Error::new(What::SameFile, "a b").and("c");
+        let line = error_line(&error.errno(haul_sys::Errno::ACCESS)).expect("serializes");
+        let json: serde_json::Value = serde_json::from_str(&line).expect("what was printed is JSON");
+        for (field, value) in [
+            ("record", "\"haul-error\""),
+            ("version", "1"),
+            ("path", "\"a b\""),
+            ("other_path", "\"c\""),
+            ("operation", "\"SameFile\""),
+            ("errno", "13"),
+            ("class", "\"permission\""),
+            ("message", "\"'a b' and 'c' are the same file: Permission denied\""),
+        ] {
+            assert_eq!(json[field].to_string(), value, "{field}");
+            assert!(include_str!("../../../docs/stats.md").contains(&format!("| `{field}` |")), "{field}");
+        }
     }
 
     #[test]

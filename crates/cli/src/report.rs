@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use haul_copy::error::Error;
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::pace::Pace;
 use haul_copy::plan::Reflink;
@@ -12,10 +13,12 @@ use haul_sys::Errno;
 use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
+use crate::causes::{Causes, Told};
 use crate::manners::pace_words;
-use crate::options::Show;
+use crate::options::{Show, StatsFormat};
 use crate::progress::Progress;
 use crate::quote::Quoter;
+use crate::record;
 use crate::screen::Screen;
 use crate::words;
 
@@ -26,6 +29,8 @@ pub struct Report {
     screen: Mutex<Screen>,
     show: Option<Show>,
     reflink: Reflink,
+    /// Counted if not every message is wanted.
+    causes: Option<Mutex<Causes>>,
     progress: Option<Progress>,
     cancel: Cancel,
     pace: Pace,
@@ -42,13 +47,16 @@ impl Report {
             screen: Mutex::new(Screen::of_process()),
             show: None,
             reflink: Reflink::Auto,
+            causes: None,
             progress: None,
         }
     }
 
     /// What the user wants to see besides messages. `with_progress`: so much that the run has to be watched.
-    pub fn configure(&mut self, show: Show, reflink: Reflink, with_progress: bool) {
+    /// `every_error`: none is left to be counted.
+    pub fn configure(&mut self, show: Show, reflink: Reflink, with_progress: bool, every_error: bool) {
         self.show = Some(show);
+        self.causes = (!every_error).then(Mutex::default);
         self.reflink = reflink;
         self.progress = with_progress.then(Progress::default);
     }
@@ -111,6 +119,33 @@ impl Report {
         self.screen().complain(&text);
     }
 
+    /// After many errors: what they were about.
+    pub fn sum_up(&self) {
+        let table = self.causes.as_ref().and_then(|causes| lock(causes).table(&self.quoter));
+        if let Some(table) = table {
+            self.complain(&table);
+        }
+    }
+
+    fn problem(&self, error: &Error) {
+        let told = self.causes.as_ref().map_or(Told::Whole, |causes| lock(causes).add(error));
+        if told != Told::Counted {
+            self.complain(&words::message(error, &self.quoter));
+        }
+        if told == Told::Last {
+            self.complain(b"more errors of this kind are only counted; -v shows them all");
+        }
+        if words::is_misuse(error) {
+            self.hint();
+        }
+        if self.show.is_some_and(|show| show.stats == Some(StatsFormat::Json)) {
+            match record::error_line(error) {
+                Ok(line) => self.screen().complain(format!("{line}\n").as_bytes()),
+                Err(error) => self.complain(error.to_string().as_bytes()),
+            }
+        }
+    }
+
     /// Ends all output. Failures to write standard output are reported here; then it is `false`.
     pub fn finish(&self) -> bool {
         let result = self.screen().finish();
@@ -132,12 +167,8 @@ impl Observer for Report {
             watch(progress, event);
         }
         match event {
-            Event::Problem(error) | Event::Warning(error) => {
-                self.complain(&words::message(error, &self.quoter));
-                if words::is_misuse(error) {
-                    self.hint();
-                }
-            }
+            Event::Problem(error) => self.problem(error),
+            Event::Warning(error) => self.complain(&words::message(error, &self.quoter)),
             Event::Copying { source, dest, backup } if verbose => {
                 let mut line = words::arrow(source, dest, &self.quoter);
                 if let Some(backup) = backup {
@@ -175,6 +206,11 @@ impl Observer for Report {
     fn in_order(&self) -> bool {
         self.show.is_some_and(|show| show.verbose || show.debug || show.explain)
     }
+}
+
+fn lock(causes: &Mutex<Causes>) -> MutexGuard<'_, Causes> {
+    // A panic while it was held can have cost a number, no more.
+    causes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn watch(progress: &Progress, event: &Event<'_>) {

@@ -150,9 +150,15 @@ pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
 
 /// What is known of a disk image, region by region.
 fn image_words(image: &ImageReport) -> Vec<u8> {
-    let head = match &image.whole {
-        Some(why) => format!("  disk image, copied whole: {why}\n"),
-        None => {
+    let head = match (&image.whole, image.container) {
+        (Some(why), _) => format!("  disk image, copied whole: {why}\n"),
+        (None, Some(format)) => {
+            let (skipped, free) = (human_size(image.skipped), human_size(image.free));
+            format!(
+                "  {format} container, kept: {skipped} of the {free} that are free in its disk were there, and not read\n"
+            )
+        }
+        (None, None) => {
             let (skipped, size) = (human_size(image.skipped), human_size(image.size));
             format!("  disk image: {skipped} of {size} are free and were not read\n")
         }
@@ -166,8 +172,8 @@ fn image_words(image: &ImageReport) -> Vec<u8> {
         let sizes = format!("{} used, {} free", human_size(region.used), human_size(region.free));
         text.extend(format!("    {place}: {kind}{}{reason}; {sizes}\n", region.verdict).as_bytes());
     }
-    if image.map_changed {
-        text.extend(b"    changed while it was being copied, so what was free was copied too\n");
+    if let Some(why) = &image.copied_after_all {
+        text.extend(format!("    what was free was copied after all: {why}\n").as_bytes());
     }
     text
 }

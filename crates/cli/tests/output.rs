@@ -174,11 +174,12 @@ fn explain_names_the_engine_that_was_asked_for() {
 }
 
 #[test]
-fn statistics_are_one_record_that_counts_what_was_done() {
+fn statistics_are_one_record_that_counts_what_was_done_after_those_of_errors() {
     let (out, err, _) = haul("cp -r --stats=json --engine=read-write tree a nothing dest");
     assert_eq!(out, "");
-    let (message, record) = err.split_once('\n').expect("a message and the record");
+    let [message, error, record] = err.lines().collect::<Vec<_>>()[..] else { panic!("{err}") };
     assert_eq!(message, "cp: cannot stat 'nothing': No such file or directory");
+    assert!(error.starts_with("{\"record\":\"haul-error\","), "{error}");
     let record: serde_json::Value = serde_json::from_str(record).expect("it is JSON");
     for (field, value) in [
         ("/record", "\"haul-stats\""),

@@ -84,7 +84,7 @@ Options:
   sparse output:  always
   md5 checksum:   no
   buffer size:    131072
-  direct I/O:     no
+  direct I/O:     auto
   zero scanning:  yes
 Copying: image
 To:      copy
@@ -204,6 +204,7 @@ fn wrong_command_lines_are_refused_with_a_hint() {
         (&["--read-only", "--write-only", "a", "b"], "cannot combine --read-only and --write-only"),
         (&["--md5", "--write-only", "a", "b"], "cannot combine --write-only and --md5"),
         (&["-Sno", "--snapshot", "a", "b"], "--snapshot has no meaning with --use-smartread=no"),
+        (&["-Sno", "--page-files=drop", "a", "b"], "--page-files=drop has no meaning with --use-smartread=no"),
     ] {
         let expected = format!("DIR/smartcp: {message}\nTry 'DIR/smartcp --help' for more information.\n");
         assert_eq!(run(dir.path(), arguments), (Some(1), String::new(), expected), "{arguments:?}");

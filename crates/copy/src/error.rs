@@ -40,6 +40,15 @@ impl Error {
         self
     }
 
+    /// What kind of cause it has.
+    pub fn class(&self) -> Class {
+        match self.errno {
+            Some(errno) => Class::of(errno),
+            None if self.what.tells_of_change() => Class::Changed,
+            None => Class::Refused,
+        }
+    }
+
     /// The same with further text.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Error {
@@ -66,6 +75,70 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Kinds of causes, for programs and for the summary of a run: what has to be done is different for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// No right to do it, or a filesystem that is mounted read-only.
+    Permission,
+    /// No room on the filesystem, in a quota or below a limit for files.
+    Space,
+    /// It is not there, or not any more.
+    Missing,
+    /// The device, the network or the server.
+    Device,
+    /// Memory, descriptors, threads.
+    Resources,
+    /// Somebody has it.
+    Busy,
+    /// A name that is too long, not allowed there, or leads in a circle.
+    Name,
+    /// The filesystem or the kernel cannot.
+    Unsupported,
+    /// The source changed while it was copied.
+    Changed,
+    /// haul will not do it, though the kernel would.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+impl Class {
+    /// The word for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Permission => "permission",
+            Class::Space => "space",
+            Class::Missing => "missing",
+            Class::Device => "device",
+            Class::Resources => "resources",
+            Class::Busy => "busy",
+            Class::Name => "name",
+            Class::Unsupported => "unsupported",
+            Class::Changed => "changed",
+            Class::Refused => "refused",
+            Class::Other => "other",
+        }
+    }
+
+    fn of(errno: Errno) -> Class {
+        match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Class::Permission,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Class::Space,
+            Errno::NOENT | Errno::NOTDIR => Class::Missing,
+            Errno::STALE => Class::Changed,
+            Errno::IO | Errno::NXIO | Errno::NODEV | Errno::REMOTEIO | Errno::NOMEDIUM => Class::Device,
+            Errno::TIMEDOUT | Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOTCONN | Errno::CONNREFUSED => {
+                Class::Device
+            }
+            Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOBUFS => Class::Resources,
+            Errno::BUSY | Errno::TXTBSY => Class::Busy,
+            Errno::NAMETOOLONG | Errno::ILSEQ | Errno::LOOP => Class::Name,
+            Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOTTY | Errno::XDEV => Class::Unsupported,
+            _ => Class::Other,
+        }
+    }
+}
+
 macro_rules! what {
     ($($(#[$doc:meta])* $name:ident = $template:literal,)*) => {
         /// What was being done, or what is wrong. The words are those of GNU cp, since scripts read them.
@@ -80,6 +153,13 @@ macro_rules! what {
             pub fn template(self) -> &'static str {
                 match self {
                     $(What::$name => $template,)*
+                }
+            }
+
+            /// The name of the operation, for programs: never translated, and not changed when the words are.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(What::$name => stringify!($name),)*
                 }
             }
         }
@@ -187,10 +267,14 @@ what! {
     NotForTestData = "will not overwrite {path} with test data; name a new file",
     /// A source that must be copied without its free space, and cannot be; `detail` says why.
     NotSmart = "will not copy {path} without knowing its free space: {detail}",
-    /// A source of a smart copy.
-    MapChanged = "{path} was changed while it was being copied; what was free before was copied too",
+    /// A source of a smart copy; `detail` says why.
+    Doubted = "what was free in {path} was copied after all: {detail}",
     /// A source of a smart copy.
     SourceWritten = "{path} was written to while it was being copied; copy a snapshot, or when nothing writes",
+    /// A file that a descriptor names, where a copy would have the same name.
+    NotItsName = "will not make a copy with the name of {path}: a descriptor names it, and it does not end in .vmdk",
+    /// A container of several files.
+    SeveralFiles = "{path} is a disk in several files, which can be kept only in a directory",
     /// An image whose free space was to be given back in place; `detail` says why not.
     NotPunched = "will not free space in {path}: {detail}",
     /// The same where it was begun: what was given back was free, and all else is untouched.
@@ -202,6 +286,18 @@ what! {
 }
 
 impl What {
+    /// Whether it says that the source is not what it was.
+    fn tells_of_change(self) -> bool {
+        matches!(
+            self,
+            What::ReplacedWhileCopied
+                | What::SourceTruncated
+                | What::SourceResized
+                | What::SourceChanged
+                | What::DirectoryMoved
+        )
+    }
+
     /// The message with its places filled in.
     pub fn fill(self, path: &str, plain: &str, other: &str, detail: &str) -> String {
         let mut text = String::new();
@@ -225,6 +321,21 @@ impl What {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_class_is_that_of_what_the_kernel_said_or_else_of_what_was_done() {
+        let error = |what| Error::new(what, "a");
+        for (error, class) in [
+            (error(What::Reading).errno(Errno::IO), Class::Device),
+            (error(What::Writing).errno(Errno::DQUOT), Class::Space),
+            (error(What::CannotOpen).errno(Errno::ACCESS), Class::Permission),
+            (error(What::ReplacedWhileCopied), Class::Changed),
+            (error(What::SameFile), Class::Refused),
+            (error(What::Closing).errno(Errno::CHILD), Class::Other),
+        ] {
+            assert_eq!(error.class(), class, "{error}");
+        }
+    }
 
     #[test]
     fn a_brace_in_a_name_is_not_a_place() {

@@ -16,6 +16,11 @@ pub struct FileId {
 }
 
 impl FileId {
+    /// What two numbers from elsewhere than stat(2) stand for.
+    pub(crate) fn new(device: DeviceNumber, inode: u64) -> FileId {
+        FileId { device, inode }
+    }
+
     /// The filesystem's part, for deciding whether two files are on one filesystem.
     pub fn device(self) -> DeviceNumber {
         self.device

@@ -9,6 +9,8 @@ pub struct ImageReport {
     pub source: PathBuf,
     /// Why it was copied in the ordinary way, with all its bytes; `None` for a copy without its free space.
     pub whole: Option<String>,
+    /// The format of the container that was copied as one; then `size`, `used` and `free` are of the disk that it holds.
+    pub container: Option<&'static str>,
     /// Bytes of the image.
     pub size: u64,
     /// Bytes that are not proven free.
@@ -17,8 +19,8 @@ pub struct ImageReport {
     pub free: u64,
     /// Bytes of those that were not read.
     pub skipped: u64,
-    /// The map did not hold until the end, and what it called free was copied after all.
-    pub map_changed: bool,
+    /// Why the map was not relied on in the end, and what it called free was copied after all.
+    pub copied_after_all: Option<String>,
     /// Somebody wrote to the source meanwhile.
     pub source_written: bool,
     /// Its parts, by their first byte.

@@ -4,6 +4,7 @@
 //! to the run together with an [`events::Observer`], and gets a summary back.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod engine;
 pub mod error;
 pub mod events;
@@ -13,6 +14,7 @@ pub mod meta;
 pub mod moved;
 pub mod pace;
 pub mod plan;
+mod probe;
 pub mod ranges;
 pub mod run;
 pub mod smart;

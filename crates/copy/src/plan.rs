@@ -45,6 +45,8 @@ pub struct Plan {
     pub keep_directory_symlink: bool,
     /// Do not descend into directories on other filesystems.
     pub one_file_system: bool,
+    /// The first error ends the run; otherwise the other files are still copied.
+    pub fail_fast: bool,
     /// Create the target of a dangling destination link, as POSIX asks (`POSIXLY_CORRECT`).
     pub write_through_dangling_link: bool,
     /// When holes are made.
@@ -94,6 +96,7 @@ impl Default for Plan {
             strip_trailing_slashes: false,
             keep_directory_symlink: false,
             one_file_system: false,
+            fail_fast: false,
             write_through_dangling_link: false,
             sparse: Sparse::Auto,
             reflink: Reflink::Auto,

@@ -229,9 +229,9 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
 /// The engines that leave the page cache alone, for files that are not to stay there.
 fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     let Some(around) = &facts.around else { return };
-    if !goes_to_device(facts, around, plan, steps.ranges) {
+    if !goes_to_device(&Large::of(facts, around, steps.ranges), plan.cache) {
         let would_go = plan.cache == CacheUse::Auto && steps.ranges == Ranges::Whole && facts.size >= ALWAYS_LARGE;
-        if would_go && around.rotational != Some(true) && stays_on_its_way_to_xfs(facts, around) {
+        if would_go && around.rotational != Some(true) && stays_on_its_way_to_xfs(around, is_cold(facts)) {
             steps.reasons.push("XFS takes it into the page cache quicker than a device would");
         }
         return;
@@ -256,8 +256,11 @@ fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
 
 /// Less than half of the source is in the page cache.
 fn is_cold(facts: &DataFacts) -> bool {
-    let amount = facts.size.min(facts.allocated);
-    facts.around.and_then(|around| around.cached).is_some_and(|cached| cached < amount / 2)
+    facts.around.is_some_and(|around| is_half_cold(&around, facts.size.min(facts.allocated)))
+}
+
+fn is_half_cold(around: &Surroundings, amount: u64) -> bool {
+    around.cached.is_some_and(|cached| cached < amount / 2)
 }
 
 /// A dense file from here on goes to the device, whatever memory there is: what memory takes at once (2 GiB: 0.9 to 2.4 s, to
@@ -268,25 +271,52 @@ const NEVER_LARGE: u64 = 32 << 20;
 /// `--cache=drop` leaves smaller files alone.
 const NEVER_DROPPED: u64 = WORTH_ASKING;
 
+/// What of a file decides whether it goes to the device.
+pub(crate) struct Large<'a> {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes that are written.
+    pub amount: u64,
+    /// They are written in long runs. Many small direct writes wait for the device each: a sparse file went half as fast.
+    pub in_long_runs: bool,
+    /// Where.
+    pub dest: Kind,
+    /// Less than half of what is read is in the page cache.
+    pub is_cold: bool,
+    pub around: &'a Surroundings,
+}
+
+impl<'a> Large<'a> {
+    fn of(facts: &DataFacts, around: &'a Surroundings, ranges: Ranges) -> Large<'a> {
+        let amount = facts.size.min(facts.allocated);
+        let (in_long_runs, is_cold) = (ranges == Ranges::Whole, is_half_cold(around, amount));
+        Large { size: facts.size, amount, in_long_runs, dest: facts.dest, is_cold, around }
+    }
+
+    /// A disk image of which so many bytes are copied. Small runs of it never go to the device by themselves.
+    pub(crate) fn image(size: u64, amount: u64, dest: Kind, around: &'a Surroundings) -> Large<'a> {
+        Large { size, amount, in_long_runs: true, dest, is_cold: is_half_cold(around, amount), around }
+    }
+}
+
 /// Whether the copy is to be on the device and not in the page cache.
-fn goes_to_device(facts: &DataFacts, around: &Surroundings, plan: &Plan, ranges: Ranges) -> bool {
-    // Many small direct writes wait for the device each: a sparse file went half as fast.
-    let amount = facts.size.min(facts.allocated);
-    match plan.cache {
+pub(crate) fn goes_to_device(large: &Large<'_>, cache: CacheUse) -> bool {
+    let &Large { size, amount, around, .. } = large;
+    match cache {
         CacheUse::Keep => false,
-        CacheUse::Drop => facts.size >= NEVER_DROPPED,
-        CacheUse::Auto if facts.dest == Kind::BlockDevice => amount >= NEVER_LARGE,
+        CacheUse::Drop => size >= NEVER_DROPPED,
+        CacheUse::Auto if large.dest == Kind::BlockDevice => amount >= NEVER_LARGE,
         // Heads that move make a direct copy as slow as the disk, where memory would have taken it at once.
         CacheUse::Auto => {
             let memory = around.memory.unwrap_or(ALWAYS_LARGE * 4);
-            let through_xfs = stays_on_its_way_to_xfs(facts, around);
+            let through_xfs = stays_on_its_way_to_xfs(around, large.is_cold);
             let share = match around.rotational {
                 Some(true) => memory / 4,
                 _ if through_xfs => memory / 5,
                 _ => memory / 8,
             };
             let quick = around.rotational == Some(true) || through_xfs;
-            let always = ranges == Ranges::Whole && !quick && amount >= ALWAYS_LARGE;
+            let always = large.in_long_runs && !quick && amount >= ALWAYS_LARGE;
             let crowded = around.left_in_cache.saturating_add(amount) > memory / 2;
             amount >= NEVER_LARGE && (always || amount > share || crowded)
         }
@@ -296,8 +326,8 @@ fn goes_to_device(facts: &DataFacts, around: &Surroundings, plan: &Plan, ranges:
 /// Whether the page cache takes a file quicker than devices do: XFS needs no journal entry for each page, and takes large
 /// folios (4 GiB, warm: returned after 1.1 to 1.4 s, directly to the device after 2.3 s; durable after 2.5 to 2.7 and 2.3 s).
 /// Beyond a fifth of the memory (vm.dirty_ratio) the kernel would make the copy wait for the device after all.
-fn stays_on_its_way_to_xfs(facts: &DataFacts, around: &Surroundings) -> bool {
-    around.dest_on_xfs && around.cached.is_some() && !is_cold(facts)
+fn stays_on_its_way_to_xfs(around: &Surroundings, is_cold: bool) -> bool {
+    around.dest_on_xfs && around.cached.is_some() && !is_cold
 }
 
 /// What concerns all engines: workers, space, and what stays in the page cache.
@@ -318,7 +348,7 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         return;
     }
     steps.read_ahead = plain && is_cold(facts);
-    let to_device = goes_to_device(facts, around, plan, steps.ranges);
+    let to_device = goes_to_device(&Large::of(facts, around, steps.ranges), plan.cache);
     steps.forget_source = to_device && around.cached.is_some_and(|cached| cached < facts.size);
     steps.send_dest = plan.cache == CacheUse::Drop && facts.dest == Kind::Regular;
     steps.workers = workers(facts, around, steps);

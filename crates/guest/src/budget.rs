@@ -11,9 +11,15 @@ pub const LARGEST_PIECE: usize = 4 << 20;
 ///
 /// A forged header must cost less than 64 MiB of memory and a second, whatever it says; an honest image of any size
 /// must get by. So what may be read grows with the image, and what may be held does not.
+///
+/// Some filesystems are nothing but metadata: an NTFS whose files all fit into its table. What a header only claims to
+/// be metadata costs, but records that prove to be some are given back ([`Budget::give_back`]), since nobody gets these for
+/// the price of a header; and a whole copy would read them too.
 #[derive(Debug)]
 pub struct Budget {
     bytes: Cell<u64>,
+    /// How many of them may be given back.
+    returns: Cell<u64>,
     nodes: Cell<u64>,
     extents: usize,
 }
@@ -24,7 +30,7 @@ impl Budget {
     /// Metadata bytes: a FAT32 with clusters of 512 bytes has 1/64 of its size in two tables, a full btrfs with small
     /// files about as much in its extent tree.
     pub fn for_image(size: u64) -> Budget {
-        Budget::new((64 << 20) + size / 32, (1 << 16) + size / (256 << 10), 2 << 20)
+        Budget::new((64 << 20) + size / 32, (1 << 16) + size / (256 << 10), 2 << 20).returning(size)
     }
 
     /// What a region of `len` bytes may cost where an image of `image` bytes has `regions` of them, `all` bytes long
@@ -38,12 +44,19 @@ impl Budget {
         let nodes = (1 << 16).min((1 << 19) / regions);
         let extents = (1 << 20) / regions + part(1 << 20);
         Budget::new(bytes + part(image / 32), nodes + part(image / (256 << 10)), extents as usize)
+            .returning(part(image))
     }
 
     /// Exactly these limits: bytes of metadata read, nodes (blocks of trees, records, steps) visited, and free extents
     /// found in one filesystem (16 bytes each in memory).
     pub fn new(bytes: u64, nodes: u64, extents: usize) -> Budget {
-        Budget { bytes: Cell::new(bytes), nodes: Cell::new(nodes), extents }
+        Budget { bytes: Cell::new(bytes), returns: Cell::new(0), nodes: Cell::new(nodes), extents }
+    }
+
+    /// The same, and `bytes` of metadata may be given back.
+    #[must_use]
+    pub fn returning(self, bytes: u64) -> Budget {
+        Budget { returns: Cell::new(bytes), ..self }
     }
 
     /// Takes `count` bytes of metadata.
@@ -52,6 +65,13 @@ impl Budget {
     /// If there are not so many left.
     pub fn take_bytes(&self, count: u64) -> Result<(), Refusal> {
         take(&self.bytes, count, "bytes of metadata")
+    }
+
+    /// Gives back `count` bytes that have been taken, and were what a header says they are. As long as any may be.
+    pub fn give_back(&self, count: u64) {
+        let count = count.min(self.returns.get());
+        self.returns.set(self.returns.get() - count);
+        self.bytes.set(self.bytes.get().saturating_add(count));
     }
 
     /// Takes one node of a tree, one record, one step of a search.
@@ -71,4 +91,20 @@ impl Budget {
 fn take(left: &Cell<u64>, count: u64, what: &'static str) -> Result<(), Refusal> {
     left.set(left.get().checked_sub(count).ok_or(Refusal::Budget(what))?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_but_not_for_ever() {
+        let budget = Budget::new(10, 1, 1).returning(15);
+        for _ in 0..2 {
+            assert_eq!(budget.take_bytes(10), Ok(()));
+            assert!(budget.take_bytes(1).is_err());
+            budget.give_back(10);
+        }
+        assert_eq!((budget.take_bytes(5), budget.take_bytes(1).is_err()), (Ok(()), true));
+    }
 }

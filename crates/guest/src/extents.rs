@@ -1,6 +1,5 @@
 //! Sets of bytes, as sorted runs.
 
-use std::iter::Peekable;
 use std::ops::Range;
 
 /// A run of bytes, never empty.
@@ -109,6 +108,12 @@ impl ExtentSet {
         self.extents.get(next).is_some_and(|extent| extent.start <= offset)
     }
 
+    /// Whether a byte of `range` is in it.
+    pub fn touches(&self, range: Range<u64>) -> bool {
+        let next = self.extents.partition_point(|extent| extent.end() <= range.start);
+        range.start < range.end && self.extents.get(next).is_some_and(|extent| extent.start < range.end)
+    }
+
     /// Whether all its bytes are in `other`.
     pub fn is_subset_of(&self, other: &ExtentSet) -> bool {
         self.without(other).is_empty()
@@ -124,10 +129,11 @@ impl ExtentSet {
     #[must_use]
     pub fn intersection(&self, other: &ExtentSet) -> ExtentSet {
         let mut both = ExtentSet::new();
-        let (mut left, mut right) = (self.iter().peekable(), other.iter().peekable());
-        while let (Some(&a), Some(&b)) = (left.peek(), right.peek()) {
-            both.push(a.start.max(b.start)..a.end().min(b.end()));
-            let _passed = if a.end() <= b.end() { left.next() } else { right.next() };
+        let mut at = 0;
+        for extent in self.iter() {
+            at = other.next_behind(at, extent.start);
+            let touched = other.extents.iter().skip(at).take_while(|other| other.start < extent.end());
+            touched.for_each(|other| both.push(extent.start.max(other.start)..extent.end().min(other.end())));
         }
         both
     }
@@ -136,11 +142,28 @@ impl ExtentSet {
     #[must_use]
     pub fn without(&self, other: &ExtentSet) -> ExtentSet {
         let mut rest = ExtentSet::new();
-        let mut taken = other.iter().peekable();
+        let mut at = 0;
         for extent in self.iter() {
-            cut(extent, &mut taken, &mut rest);
+            at = other.next_behind(at, extent.start);
+            let mut from = extent.start;
+            for hole in other.extents.iter().skip(at).take_while(|hole| hole.start < extent.end()) {
+                rest.push(from..hole.start);
+                from = hole.end();
+            }
+            rest.push(from..extent.end());
         }
         rest
+    }
+
+    /// The index, from `at` on, of the first extent that ends behind `offset`. Takes few steps if it is near, and never many:
+    /// so a small set and a large one are compared at the price of the small one.
+    fn next_behind(&self, at: usize, offset: u64) -> usize {
+        let mut step = 1;
+        while self.extents.get(at + step).is_some_and(|extent| extent.end() <= offset) {
+            step *= 2;
+        }
+        let near = self.extents.get(at..self.extents.len().min(at + step + 1)).unwrap_or_default();
+        at + near.partition_point(|extent| extent.end() <= offset)
     }
 
     /// The bytes of `within` that are not in it.
@@ -153,6 +176,16 @@ impl ExtentSet {
     #[must_use]
     pub fn clipped(&self, within: Range<u64>) -> ExtentSet {
         self.intersection(&ExtentSet::of(within))
+    }
+
+    /// The parts of its extents that lie in `within`, in order, without looking at those before.
+    pub fn between(&self, within: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
+        let first = self.extents.partition_point(|extent| extent.end() <= within.start);
+        let touched = self.extents[first..].iter().take_while(move |extent| extent.start < within.end);
+        touched.map(move |extent| {
+            let start = extent.start.max(within.start);
+            Extent { start, len: extent.end().min(within.end) - start }
+        })
     }
 
     /// All of it, `by` bytes further on.
@@ -178,25 +211,6 @@ impl ExtentSet {
         }
         whole
     }
-}
-
-/// Pushes what of `extent` is not in `taken`, whose extents before it have been passed.
-fn cut(extent: Extent, taken: &mut Peekable<impl Iterator<Item = Extent>>, rest: &mut ExtentSet) {
-    let mut from = extent.start;
-    while let Some(&hole) = taken.peek() {
-        if hole.start >= extent.end() {
-            break;
-        }
-        if hole.start > from {
-            rest.push(from..hole.start);
-        }
-        from = from.max(hole.end());
-        if hole.end() > extent.end() {
-            break; // it may cover a part of the next extent too
-        }
-        taken.next();
-    }
-    rest.push(from..extent.end());
 }
 
 impl FromIterator<Range<u64>> for ExtentSet {
@@ -245,6 +259,9 @@ mod tests {
             same(&left.without(&right), &zip(&model_a, &model_b, |a, b| a & !b));
             same(&left.complement(0..256), &model_a.iter().map(|byte| !byte).collect::<Vec<_>>());
             let within: Vec<bool> = (0..256).map(|byte| (at..at + 50).contains(&byte)).collect();
+            let expected = (at..at + granule).any(|byte| model_a.get(byte as usize) == Some(&true));
+            prop_assert_eq!(left.touches(at..at + granule), expected);
+            prop_assert!(!left.touches(at..at));
             same(&left.clipped(at..at + 50), &zip(&model_a, &within, |a, b| a & b));
             prop_assert_eq!(left.shifted(at).bytes(), left.bytes());
             let whole: Vec<bool> = (0..256_u64).map(|byte| {

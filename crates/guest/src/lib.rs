@@ -17,6 +17,7 @@ pub mod container;
 pub mod crc32;
 pub mod extents;
 pub mod fs;
+mod guard;
 pub mod image;
 pub mod lvm;
 pub mod map;

@@ -1,10 +1,11 @@
 //! From an image to its regions, and to the bytes that are free in all of them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ops::Range;
 
 use crate::budget::Budget;
 use crate::extents::{Extent, ExtentSet};
 use crate::fs::{self, FreeMap, Options};
+use crate::guard::guarded;
 use crate::image::{ReadAt, Session, View, Witness};
 use crate::lvm::{self, Physical};
 use crate::partition::{self, Claim, Partition, Tables};
@@ -35,6 +36,15 @@ pub fn map(image: &dyn ReadAt, options: &Options) -> Map {
 
 /// [`map()`] with a choice of parsers, for tests and special tools.
 pub fn map_with(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map {
+    guarded(|| Ok(find(image, options, parsers))).unwrap_or_else(|refusal| {
+        let size = guarded(|| Ok(image.size())).unwrap_or(0);
+        let disk = Extent { start: 0, len: size };
+        let whole = Leaf::whole("whole disk".to_owned(), disk, None, refused(refusal)).into_region();
+        Map { size, regions: if size > 0 { vec![whole] } else { Vec::new() }, ..Map::default() }
+    })
+}
+
+fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map {
     let size = image.size();
     let (leaves, volumes, witnesses) = (Vec::new(), Vec::new(), Vec::new());
     let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep: false };
@@ -134,15 +144,14 @@ fn look<T>(
 ) -> Result<(T, Vec<Witness>), Refusal> {
     let session = Session::new(image, budget);
     // Nothing that the closure may leave half done is used after a panic: the session is dropped.
-    let found = catch_unwind(AssertUnwindSafe(|| parse(&session.view().joined(extents)?)));
-    let found = found.unwrap_or_else(|_| Err(Refusal::corrupt("its parser failed")))?;
+    let found = guarded(|| parse(&session.view().joined(extents)?))?;
     Ok((found, session.into_witnesses()))
 }
 
 /// What a look at signatures and partition tables may cost, for each partition and volume. Signatures take
-/// 0.1 MiB, tables of the usual size as much.
+/// 0.1 MiB, and eight times as much where an MBR has two meanings; tables of the usual size take 0.1 MiB.
 fn budget_for_signatures() -> Budget {
-    Budget::new(3 << 20, 1 << 12, 0)
+    Budget::new(4 << 20, 1 << 12, 0)
 }
 
 /// What a look at the metadata of a physical volume may cost: two copies of 4 MiB, and their words several times.
@@ -168,7 +177,8 @@ impl<'p> Finder<'_, 'p> {
     fn nature(&mut self, extents: &[Extent]) -> Result<Nature<'p>, Refusal> {
         let parsers = self.parsers;
         let ((nature, asleep), witnesses) = look(self.image, budget_for_signatures(), extents, |view| {
-            Ok(((probe::signatures(view, parsers)?, partition::tables(view)?), fs::swap::is_asleep(view)?))
+            let known = |part: &View<'_>| Ok(!probe::signatures(part, parsers)?.is_empty());
+            Ok(((probe::signatures(view, parsers)?, partition::tables(view, &known)?), fs::swap::is_asleep(view)?))
         })?;
         self.witnesses.extend(witnesses);
         self.asleep |= asleep;
@@ -344,33 +354,29 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
 
 /// Takes from each region what is used in another one or lies in a partition table; returns what is left of all.
 fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
-    let taken: Vec<ExtentSet> = leaves.iter().map(|leaf| taken_from(leaf, leaves, tables)).collect();
+    let used = used_by_any(leaves, tables);
     let mut all = Vec::new();
-    for (leaf, taken) in leaves.iter_mut().zip(taken) {
-        if !taken.is_empty() {
+    for leaf in leaves {
+        let left = leaf.free.without(&used);
+        if left != leaf.free {
             if let Fate::Known(Verdict::Mapped { evidence }) = &mut leaf.fate {
                 evidence.push("less what overlapping regions use".to_owned());
             }
-            leaf.free = leaf.free.without(&taken).trimmed_to(GRANULE);
+            leaf.free = left.trimmed_to(GRANULE);
         }
         all.extend(leaf.free.iter().map(|extent| extent.start..extent.end()));
     }
     ExtentSet::from_ranges(all)
 }
 
-/// Which free bytes of a region somebody else uses. Regions of one partition do not overlap.
-fn taken_from(leaf: &Leaf<'_>, leaves: &[Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
-    if leaf.free.is_empty() {
-        return ExtentSet::new();
+/// What partition tables take, and what is used in any partition that has free bytes elsewhere. Regions of one partition
+/// do not overlap, so that none loses anything by itself.
+fn used_by_any(leaves: &[Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
+    let mut used: Vec<Range<u64>> = tables.iter().map(|extent| extent.start..extent.end()).collect();
+    for leaf in leaves {
+        used.extend(leaf.bytes().without(&leaf.free).iter().map(|extent| extent.start..extent.end()));
     }
-    let mut taken = leaf.free.intersection(tables);
-    let mine = leaf.partition;
-    for other in leaves.iter().filter(|other| other.partition != mine) {
-        if other.partition.start < mine.end() && mine.start < other.partition.end() {
-            taken = taken.union(&leaf.free.intersection(&other.bytes().without(&other.free)));
-        }
-    }
-    taken
+    ExtentSet::from_ranges(used)
 }
 
 /// What belongs to no region: partition tables, boot areas, gaps, the end of the disk.
@@ -394,3 +400,6 @@ fn framework(size: u64, regions: &[Region]) -> Vec<Region> {
     };
     gaps.iter().map(named).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ pub enum Refusal {
     Budget(&'static str),
     /// The image could not be read, or ends too early.
     Unreadable(String),
+    /// Its parser failed: a mistake in this program, met by bytes that nobody thought of.
+    Internal,
 }
 
 impl Refusal {
@@ -27,6 +29,7 @@ impl Refusal {
             Refusal::Corrupt(_) => "corrupt",
             Refusal::Budget(_) => "budget",
             Refusal::Unreadable(_) => "unreadable",
+            Refusal::Internal => "internal",
         }
     }
 
@@ -54,6 +57,7 @@ impl fmt::Display for Refusal {
             Refusal::Corrupt(why) => write!(f, "damaged: {why}"),
             Refusal::Budget(what) => write!(f, "too much to look at: {what}"),
             Refusal::Unreadable(why) => write!(f, "cannot be read: {why}"),
+            Refusal::Internal => write!(f, "internal error"),
         }
     }
 }

@@ -11,7 +11,7 @@ use haul_guest::ExtentSet;
 use haul_guest::fs::btrfs::Btrfs;
 use haul_testbed::guest::{Noise, fill_with_noise, flush, has, run, write_noise};
 use haul_testbed::{Bed, TempDir, temp_dir};
-use support::{Pages, assert_sound, free, open};
+use support::{Fix, Pages, assert_sound, free, open};
 
 const MIB: u64 = 1 << 20;
 const NODE: usize = 4096;
@@ -155,12 +155,9 @@ impl Sample {
 
 /// Gives blocks the checksums of what is in them.
 fn repair(pages: &mut Pages, blocks: &[u64]) {
+    let pristine = pages.clone();
     for at in blocks {
-        let bytes = pages.read(*at, NODE);
-        let right = crc32c::crc32c(&bytes[32..]).to_le_bytes();
-        if bytes[..4] != right {
-            pages.write(*at, &right);
-        }
+        Fix::Crc32c { from: at + 32, len: NODE as u64 - 32, to: *at }.mend(pages, &pristine);
     }
 }
 
@@ -435,6 +432,59 @@ fn pack(leaf: &mut [u8], items: &Items) {
         put(leaf, at, key);
         put(leaf, at + 17, &((end - HEADER) as u32).to_le_bytes());
         put(leaf, at + 21, &(data.len() as u32).to_le_bytes());
+    }
+}
+
+/// Takes an extent of this kind out of the extent tree: its last one in a leaf that has several. With `mended` as if it had never
+/// been there for those that count: the block group, and the superblock.
+fn without_extent(sample: &Sample, kind: u8, mended: bool) -> Pages {
+    let mut pages = sample.pages.clone();
+    let mut blocks = vec![PRIMARY];
+    let mut gone = None;
+    for leaf in sample.nodes().iter().filter(|node| node.owner == EXTENT_TREE && node.level == 0) {
+        let mut bytes = pages.read(leaf.at, NODE);
+        let mut items = unpack(&bytes);
+        // Not the first one, whose key the node above knows.
+        let place = items.iter().rposition(|(key, _)| key[8] == kind).filter(|place| *place > 0);
+        let Some(place) = place.filter(|_| gone.is_none()) else { continue };
+        let (key, _) = items.remove(place);
+        gone = Some((le64(&key, 0), if kind == 169 { NODE as u64 } else { le64(&key, 9) }));
+        pack(&mut bytes, &items);
+        pages.write(leaf.at, &bytes);
+        blocks.push(leaf.at);
+    }
+    let (start, len) = gone.expect("an extent");
+    if mended {
+        for leaf in sample.nodes().iter().filter(|node| node.owner == EXTENT_TREE && node.level == 0) {
+            let mut bytes = pages.read(leaf.at, NODE);
+            let mut items = unpack(&bytes);
+            let holds = |key: &[u8; 17]| key[8] == 192 && (le64(key, 0)..le64(key, 0) + le64(key, 9)).contains(&start);
+            let Some((_, group)) = items.iter_mut().find(|(key, _)| holds(key)) else { continue };
+            let used = le64(group, 0) - len;
+            put(group, 0, &used.to_le_bytes());
+            pack(&mut bytes, &items);
+            pages.write(leaf.at, &bytes);
+            blocks.push(leaf.at);
+        }
+        let used = le64(&pages.read(PRIMARY, NODE), 0x78) - len;
+        pages.write(PRIMARY + 0x78, &used.to_le_bytes());
+    }
+    repair(&mut pages, &blocks);
+    pages
+}
+
+#[test]
+fn an_extent_that_is_missing_is_noticed_by_what_counts_it_and_by_the_free_space_tree() {
+    let with_tree = sample(130 * MIB, &[], &[], false);
+    let without_tree = sample(130 * MIB, &["-R", "^free-space-tree"], &["nospace_cache"], false);
+    let (Some(with_tree), Some(without_tree)) = (with_tree, without_tree) else { return };
+    for (sample, second_account) in [(&with_tree, true), (&without_tree, false)] {
+        for kind in [168, 169] {
+            assert!(free(&Btrfs, &without_extent(sample, kind, false)).is_err(), "{kind}");
+            let mended = free(&Btrfs, &without_extent(sample, kind, true));
+            // Alone, a tree with right checksums and right counts everywhere is the authority.
+            assert!(mended.is_err() || !second_account, "{kind}");
+        }
     }
 }
 

@@ -12,9 +12,9 @@ use haul_guest::fs::exfat::ExFat;
 use haul_guest::fs::{FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
-use haul_testbed::guest::{Noise, digests, fill_with_noise, flush, has, live_through, run, write_noise};
+use haul_testbed::guest::{Noise, digests, fill_with_noise, flush, has, live_through, run, unmount, write_noise};
 use haul_testbed::{Bed, TempDir, temp_dir, temp_dir_in};
-use support::{Pages, assert_sound, copy_without, free, open};
+use support::{Fix, Pages, assert_sound, copy_without, free, open};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -47,7 +47,7 @@ fn mounted<T>(bed: &Bed, image: &Path, sector: &str, options: &str, with: impl F
     run(Command::new("mount.exfat-fuse").args(["-o", options, &device.0]).arg(&at));
     let result = with(&at);
     // The driver's last words are written before this returns: it answers a request that the kernel waits for.
-    run(Command::new("umount").arg(&at));
+    unmount(&at);
     result
 }
 
@@ -375,22 +375,15 @@ fn volumes_copied_while_mounted_are_refused_or_right() {
 
 /// Mends the checksum of the boot region.
 fn mend_boot(pages: &mut Pages) {
-    let bytes = pages.read(0, 11 * 512);
-    let kept = bytes.iter().enumerate().filter(|(at, _)| ![106, 107, 112].contains(at));
-    let sum = kept.fold(0_u32, |sum, (_, byte)| sum.rotate_right(1).wrapping_add(u32::from(*byte)));
-    pages.write(11 * 512, &sum.to_le_bytes().repeat(128));
+    let pristine = pages.clone();
+    Fix::ExfatBoot.mend(pages, &pristine);
 }
 
 /// Mends the checksums of the sets of directory entries that lie in one piece.
 fn mend_sets(pages: &mut Pages, places: &[Range<u64>]) {
+    let pristine = pages.clone();
     for place in places {
-        let bytes = pages.read(place.start, (place.end - place.start) as usize);
-        for at in (0..bytes.len()).step_by(32).filter(|at| bytes[*at] == 0x85) {
-            let Some(set) = bytes.get(at..at + 32 * (usize::from(bytes[at + 1]) + 1)) else { continue };
-            let kept = set.iter().enumerate().filter(|(at, _)| ![2, 3].contains(at));
-            let sum = kept.fold(0_u16, |sum, (_, byte)| sum.rotate_right(1).wrapping_add(u16::from(*byte)));
-            pages.write(place.start + at as u64 + 2, &sum.to_le_bytes());
-        }
+        Fix::ExfatSets { from: place.start, len: place.end - place.start }.mend(pages, &pristine);
     }
 }
 

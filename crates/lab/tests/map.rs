@@ -96,6 +96,36 @@ fn a_container_is_looked_into() {
 }
 
 #[test]
+fn a_descriptor_is_the_disk_in_its_files() {
+    let dir = temp_dir();
+    let Some(image) = disk(dir.path()) else { return };
+    if !has("qemu-img") {
+        return;
+    }
+    let vmdk = dir.path().join("a.vmdk");
+    let convert = ["convert", "-O", "vmdk", "-o", "subformat=monolithicFlat", &image];
+    run(Command::new("qemu-img").args(convert).arg(&vmdk));
+    let name = vmdk.to_str().unwrap();
+    let drawn = lab(&["--width=64", name]);
+    assert!(drawn.status.success() && drawn.stderr.is_empty(), "{drawn:?}");
+    assert!(text(&drawn).starts_with("a disk in a vmdk container\n"), "{drawn:?}");
+    assert_eq!(text(&lab(&["--json", name])), text(&lab(&["--json", &image])));
+    // Somebody who has one of its files has the disk; and a drawing replaces none of them.
+    let flat = dir.path().join("a-flat.vmdk");
+    let writer = fs::OpenOptions::new().write(true).open(&flat).unwrap();
+    assert!(String::from_utf8_lossy(&lab(&[name]).stderr).contains("is in use"));
+    drop(writer);
+    let refused = lab(&["--svg", flat.to_str().unwrap(), "--snapshot", name]);
+    assert!(complaint(&refused).contains("it is the image"), "{refused:?}");
+    // A link is followed, and that is said.
+    fs::rename(&flat, dir.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &flat).unwrap();
+    let linked = lab(&["--json", "--snapshot", name]);
+    assert!(String::from_utf8_lossy(&linked.stderr).contains("a-flat.vmdk\" is a symbolic link"), "{linked:?}");
+    assert_eq!(text(&linked), text(&lab(&["--json", &image])));
+}
+
+#[test]
 fn a_drawing_replaces_nothing_but_a_drawing() {
     let dir = temp_dir();
     let image = dir.path().join("image");

@@ -13,6 +13,7 @@ pub mod in_use;
 pub mod inode_flags;
 pub mod kernel;
 pub mod locale;
+pub mod loops;
 pub mod map;
 #[cfg(feature = "namespaces")]
 pub mod namespace;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
 use crate::Bed;
-use crate::guest::run;
+use crate::guest::unmount;
 
 /// A filesystem of an image, mounted by a FUSE program until this is dropped or [`FuseMount::unmount`] is called.
 pub struct FuseMount {
@@ -25,7 +25,7 @@ impl FuseMount {
     /// # Panics
     /// If it cannot be unmounted.
     pub fn unmount(mut self) {
-        run(Command::new("umount").arg(&self.path));
+        unmount(&self.path);
         let mut alive = self.alive.take().expect("it is there until now");
         // Nothing comes, until the last descriptor of the pipe is closed.
         alive.read_to_end(&mut Vec::new()).expect("cannot wait for the program");

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::{Bed, skip};
 
@@ -32,15 +33,23 @@ impl Mounted {
     /// If it cannot be unmounted.
     pub fn unmount(mut self) {
         self.mounted = false;
-        // A process that another test has just forked holds this one's open files until it executes its program.
-        for _ in 0..200 {
-            if Command::new("umount").arg(&self.path).output().is_ok_and(|done| done.status.success()) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        run(Command::new("umount").arg(&self.path));
+        unmount(&self.path);
     }
+}
+
+/// Unmounts what is mounted here. A process that another test has just forked holds this one's open files until it executes
+/// its program, which takes its time on a starved machine: so it is tried often.
+///
+/// # Panics
+/// If it stays busy.
+pub fn unmount(path: &Path) {
+    for _ in 0..200 {
+        if Command::new("umount").arg(path).output().is_ok_and(|done| done.status.success()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run(Command::new("umount").arg(path));
 }
 
 impl Drop for Mounted {
@@ -75,6 +84,28 @@ pub fn run(command: &mut Command) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(done.status.success(), "{command:?}: {}\n{}{}", done.status, text(&done.stdout), text(&done.stderr));
     text(&done.stdout)
+}
+
+/// Attaches a file to a free loop device and gives the device's path. Returns when nobody else has the device open: of two
+/// programs that ask for a free one at the same time, the one that came too late holds it for a moment.
+///
+/// # Panics
+/// If there is no loop device to be had.
+pub fn attach(file: &Path, options: &[&str]) -> String {
+    let device = run(Command::new("losetup").args(["-f", "--show"]).args(options).arg(file)).trim().to_owned();
+    while somebody_has(Path::new(&device)) {
+        std::thread::yield_now();
+    }
+    device
+}
+
+/// Whether another process has this path open.
+fn somebody_has(path: &Path) -> bool {
+    let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let others = entries("/proc".into()).filter(|process| process.file_name() != *std::process::id().to_string());
+    others
+        .flat_map(|process| entries(process.path().join("fd")))
+        .any(|link| fs::read_link(link.path()).is_ok_and(|to| to == path))
 }
 
 /// Whether a program is installed; a [`skip`] if not.
@@ -200,8 +231,23 @@ pub fn write_noise(path: &Path, len: u64, noise: &mut Noise) {
     let mut left = usize::try_from(len).expect("too long");
     while left > 0 {
         let piece = left.min(CHUNK);
-        file.write_all(&noise.bytes(piece)).expect("cannot write a file");
+        write_patiently(&mut file, &noise.bytes(piece));
         left -= piece;
+    }
+}
+
+/// Btrfs has no room for a moment while it takes an empty block group away.
+fn write_patiently(file: &mut File, mut bytes: &[u8]) {
+    let mut patience = 100;
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => panic!("cannot write a file: {error}"),
+        }
     }
 }
 

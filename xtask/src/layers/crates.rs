@@ -19,10 +19,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("testbed", &["copy", "guest", "sys"]),
     ("agree", &["copy", "guest", "sys"]),
+    ("forge", &["guest"]),
 ];
 
 /// Crates that exist for tests. Every crate may use them there, and none elsewhere.
-const FOR_TESTS: &[&str] = &["testbed", "agree"];
+const FOR_TESTS: &[&str] = &["testbed", "agree", "forge"];
 
 /// The package names of the crates, which are not always `haul-` and the folder.
 const NAMES: &[(&str, &str)] = &[
@@ -34,6 +35,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-sys", "sys"),
     ("haul-testbed", "testbed"),
     ("haul-agree", "agree"),
+    ("haul-forge", "forge"),
 ];
 
 fn allowed(folder: &str) -> Option<&'static [&'static str]> {

@@ -75,7 +75,9 @@ Everything was copied.
 .TP
 .B 1
 Something was not, or standard output could not be written.
-Other files were copied all the same.
+Other files were copied all the same, unless
+.B \-\-fail\-fast
+was given.
 .TP
 .BR 129 ", " 130 ", " 143
 SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.

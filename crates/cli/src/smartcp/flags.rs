@@ -6,6 +6,12 @@ use crate::flags::{Category, Choice, Flag, Id, Origin, Values, own};
 
 const YES_OR_NO: &[Choice] = &[own("yes", "do"), own("no", "do not")];
 
+const DIRECT: &[Choice] = &[
+    own("auto", "what is large for the memory that is free goes to the device directly"),
+    own("yes", "do, on both sides"),
+    own("no", "do not"),
+];
+
 const SPARSENESS: &[Choice] = &[
     own("always", "free space, holes and blocks of zeros are not written, and read as zeros"),
     own("never", "zeros are written"),
@@ -16,6 +22,14 @@ const FORMATS: &[Choice] = &[
     own("raw", "a raw disk, whatever it looks like"),
     own("container", "the container that its contents say, whatever its name"),
 ];
+
+const CONTAINERS: &[Choice] = &[
+    own("raw", "the disk in a container is copied, as a raw image"),
+    own("keep", "the container is copied as it is, without the bytes that only free space is in"),
+];
+
+const PAGE_FILES: &[Choice] =
+    &[own("keep", "they are data like any other"), own("drop", "what is in them is not read")];
 
 const STATS: &[Choice] =
     &[own("json", "a line of JSON every second and one at the end"), own("none", "nothing but what -v shows")];
@@ -41,13 +55,37 @@ pub const FLAGS: &[Flag] = &[
         argument: Required("WORD"),
         values: Values::One(FORMATS),
         help: "what the sources are taken for; auto by default",
-        details: "Of a container (qcow2, sparse VMDK, VHDX, VDI, VHD) the disk that it holds is copied, as a raw one; in a \
-                  directory the copy is named like the container with .raw at the end. What it does not hold is not read. A \
-                  guest can write anything to its raw disk, what a container begins with as well: so with auto a file \
-                  that looks like a container and has another name is copied byte for byte, and so is a container that \
-                  depends on another file, is damaged or not closed (with a warning). A VMDK in several files is copied file \
-                  by file: its descriptor, and its flat parts as raw disks.",
+        details: "Containers are qcow2, VMDK, VHDX, VDI and VHD. A guest can write anything to its raw disk, what a container \
+                  begins with as well: so with auto a file that looks like a container and has another name is copied byte \
+                  for byte, and so is a container that depends on another disk, is damaged or not closed (with a \
+                  warning). Of a VMDK in several files name the descriptor, which is a small text file; the files that \
+                  it names must be beside it, and their names plain ones without a directory. Symbolic links there are \
+                  followed, with a warning. One of those files by itself (disk-f001.vmdk) is copied byte for byte.",
         ..flag(Id::Format, Data)
+    },
+    Flag {
+        long: "container",
+        argument: Required("WORD"),
+        values: Values::One(CONTAINERS),
+        help: "copy a container's disk, or keep the container; raw by default",
+        details: "With raw, the copy is a raw image; in a directory it is named like the container with .raw at the end. What \
+                  the container does not hold is not read. With keep, the copy is the same container, with the same tables at \
+                  the same places; what holds nothing but free bytes of the disk is not read, is a hole in the copy, and \
+                  reads as zeros. What is compressed stays as it is, and a container with internal snapshots or \
+                  bitmaps is kept whole. A disk in several files can be kept only in a directory, where they get their \
+                  own names, the descriptor last; those names must end in .vmdk.",
+        ..flag(Id::Container, Data)
+    },
+    Flag {
+        long: "page-files",
+        argument: Required("WORD"),
+        values: Values::One(PAGE_FILES),
+        help: "keep or drop what is in Windows' page files; keep by default",
+        details: "With drop, what is in pagefile.sys and swapfile.sys in the root directory of an NTFS is not read and reads as zeros \
+                  in the copy; the files keep their sizes and places. Windows writes them anew when it starts. Nothing else \
+                  is lost by it but what memory left behind in them, which may be evidence. Like free space, it is dropped \
+                  only of a filesystem that was closed, and never while Windows is hibernated.",
+        ..flag(Id::PageFiles, Data)
     },
     Flag {
         long: "snapshot",
@@ -84,15 +122,24 @@ pub const FLAGS: &[Flag] = &[
         long: "buffer-size",
         argument: Required("SIZE"),
         help: "read and write so many bytes at once; 131072 by default",
-        details: "A number of bytes, or with K or M of 1024 or 1024*1024 bytes; at most 16M.",
+        details: "A number of bytes, or with K or M of 1024 or 1024*1024 bytes; at most 16M. What auto of --direct-io sends to \
+                  the device has a size of its own.",
         ..flag(Id::BufferSize, Data)
     },
     Flag {
         long: "direct-io",
         argument: Required("WORD"),
-        values: Values::One(YES_OR_NO),
-        help: "go past the page cache; no by default",
-        details: "On the sides whose filesystem can do that; what is not aligned goes through the page cache all the same.",
+        values: Values::One(DIRECT),
+        help: "go past the page cache; auto by default",
+        details: "With auto, a copy of 2 GiB or more, or of more than an eighth of the memory that is available, is written \
+                  to the device directly, in requests of up to 8 MiB, and so is on the device sooner and leaves the memory \
+                  to others; so is one of 32 MiB or more to a block device. What of SOURCE is not in memory is read \
+                  in the same way. Runs of less than 256 KiB, and zeros that are written, go through the page cache; so \
+                  does everything with --md5 and where one side is measured, and where the kernel does not say what direct \
+                  I/O needs (before Linux 6.1, btrfs, pages of more than 4 KiB). On disks with heads it takes more than a \
+                  quarter of the memory, and from memory to XFS more than a fifth. With yes, both sides go past the \
+                  page cache, whatever the size, in requests of the buffer's size, where the filesystems can do that and \
+                  what is asked for is aligned.",
         ..flag(Id::DirectIo, Data)
     },
     Flag {

@@ -21,13 +21,21 @@ It needs no mount, no loop device and no privilege.
 An existing destination file is overwritten.
 .PP
 Only what is proven free is left out.
-A filesystem that is dirty, damaged, ambiguous or unknown is copied whole, and so is an image that is in use.
-What the maps were read from is read again at the end; if it has changed, what was left out is copied after all.
+A filesystem that is dirty, damaged, ambiguous or unknown is copied whole, and so is an image that is in use, or beside
+which the memory of a suspended machine lies.
+What the maps were read from is read again at the end.
+If it has changed, if somebody wrote to the image meanwhile, or if it is in use by then, what was left out is copied after
+all, with a warning.
+Nothing is copied to a device or file that is the image itself, a part of it, or made of it, or that somebody has as a disk.
 .PP
 The copy is not identical with the image: its free space reads as zeros.
 What was deleted in a guest cannot be recovered from it.
 Where that matters, use
 .BR \-\-use\-smartread=no .
+.PP
+Of a container (qcow2, VMDK, VHDX, VDI, VHD) the disk that it holds is copied, as a raw image, or with
+.B \-\-container=keep
+the container itself.
 .PP
 A new file that could not be copied whole is removed again.
 A file that was being overwritten when the copy failed is named, since it is neither the old nor the new one.
@@ -40,7 +48,7 @@ Long options can be abbreviated as long as they are unambiguous.
 pub const TAIL: &str = r#".SH STATISTICS
 With
 .B \-\-stats\-output=json
-there is one line every second, and one at the end, for each image:
+there is one line every second, and one at the end, for each image, or for each file of one that is kept in several:
 .PP
 .nf
 { "r": "data", "v": 1, "t": "36", "total": "8589934592", "copied": "267987980", "write_skipped": "545051636", "read_skipped": "454081536" }
@@ -75,6 +83,15 @@ the line before the last one is
 .nf
 { "r": "md5", "v": 1, "md5": "d41d8cd98f00b204e9800998ecf8427e" }
 .fi
+.PP
+The times that
+.B \-v
+prints are sums over all threads, so together they can be more than the elapsed time.
+Without
+.BR \-\-md5 ,
+.B \-\-direct\-io=yes
+and measuring one side, up to four threads each read, scan and write a part of the image of their own.
+Then there are no queues, and the times on them are zero.
 .SH EXIT STATUS
 .TP
 .B 0
@@ -93,6 +110,9 @@ Back up a machine that is switched off, and see what was saved:
 .TP
 Back up a frozen snapshot of one that runs, with figures for a program:
 .B smartcp \-\-snapshot \-T json vm\-snapshot.img /backup/vm.img
+.TP
+Copy a disk of VMware with its descriptor and all files that it names:
+.B smartcp \-\-container=keep vm.vmdk /backup/
 .SH SEE ALSO
 .BR haul (1),
 .BR md5sum (1)

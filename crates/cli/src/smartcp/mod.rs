@@ -11,9 +11,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_copy::error::{Error, What};
-use haul_copy::smart::{self, Contents, Event, Observer, Source, System, Task, Unfinished};
+use haul_copy::smart::{self, Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_copy::walk::last_component;
 use haul_guest::ReadAt;
 use haul_guest::report::Map;
@@ -46,15 +47,14 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
         report: Arc::new(report),
         request: *request,
         unfinished: Unfinished::default(),
-
         made: HashSet::new(),
-        failed: false,
+        failed: AtomicBool::new(false),
     };
     // Without the thread signals have their default effect, and the copy is as good as any.
     let caught = command.start_watching().unwrap_or_default();
     command.copy_all();
     let cancelled = command.report.cancel().is_cancelled();
-    let failed = !command.report.finish() || command.failed;
+    let failed = !command.report.finish() || command.failed.into_inner();
     match caught.signal().filter(|_| cancelled).and_then(|signal| u8::try_from(128 + signal).ok()) {
         Some(status) => ExitCode::from(status),
         None if failed || cancelled => ExitCode::from(exit::FAILURE),
@@ -84,7 +84,7 @@ struct Command {
     unfinished: Unfinished,
     /// Names in the directory that have been made.
     made: HashSet<OsString>,
-    failed: bool,
+    failed: AtomicBool,
 }
 
 impl Command {
@@ -120,37 +120,89 @@ impl Command {
 
     fn copy_one(&mut self, from: &Path, dest: &Path, into: bool) {
         let kernel: Arc<dyn Kernel> = Arc::new(Linux);
-        let mut source = match Source::open(&*kernel, from) {
+        let source = match Source::open(&*kernel, from) {
             Ok(source) => source,
             Err(error) => return self.problem(&error),
         };
-        let mut name = last_component(from.as_os_str()).to_owned();
-        let mut is_bytes = false;
+        let name = last_component(from.as_os_str());
         match smart::contents(&kernel, &source, self.request.format) {
-            Contents::Raw => {}
-            Contents::Container(format, disk) => {
-                source = source.with_disk(disk);
-                // It is not what its name would say.
-                name.push(".raw");
-                if self.request.verbose {
-                    self.show(format!("Container: {format}, copied as a raw disk\n").as_bytes());
+            Contents::Raw => self.copy_to(&source, Known::Nothing, dest, into.then_some(name)),
+            Contents::Container(container) => {
+                for link in container.links() {
+                    self.warn(link, " is a symbolic link, which a descriptor names and which is followed");
                 }
+                let format = container.format();
+                let how = if self.request.keep { "kept as it is" } else { "copied as a raw disk" };
+                if self.request.verbose {
+                    self.show(format!("Container: {format}, {how}\n").as_bytes());
+                }
+                if self.request.keep {
+                    return self.keep(container, &source, dest, into);
+                }
+                // It is not what its name would say.
+                let name = [name, OsStr::new(".raw")].into_iter().collect::<OsString>();
+                let source = container.into_disk(&*kernel, source);
+                self.copy_to(&source, Known::Nothing, dest, into.then_some(&name));
             }
             Contents::Bytes(why) => {
-                is_bytes = true;
-                let quoted = self.report.quoter().always(from.as_os_str().as_encoded_bytes());
-                let text = format!(" is copied byte for byte: {why}");
-                self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
+                self.warn(from, &format!(" is copied byte for byte: {why}"));
+                self.copy_to(&source, Known::NoDisk, dest, into.then_some(name));
             }
         }
-        let to = if into { dest.join(&name) } else { dest.to_owned() };
-        if into && !self.made.insert(name) {
-            return self.problem(&Error::new(What::JustCreated, &to).and(from));
-        }
-        self.copy(&source, is_bytes, &to);
     }
 
-    fn copy(&mut self, source: &Source, is_bytes: bool, to: &Path) {
+    /// Copies one source; to this name if the destination is a directory.
+    fn copy_to(&mut self, source: &Source, known: Known<'_>, dest: &Path, name: Option<&OsStr>) {
+        if let Some(to) = self.place(source.path(), dest, name) {
+            self.copy(source, known, &to);
+        }
+    }
+
+    /// Where a copy goes. Nothing if a copy of something else is there already.
+    fn place(&mut self, from: &Path, dest: &Path, name: Option<&OsStr>) -> Option<PathBuf> {
+        let Some(name) = name else { return Some(dest.to_owned()) };
+        let to = dest.join(name);
+        if self.made.insert(name.to_owned()) {
+            return Some(to);
+        }
+        self.problem(&Error::new(What::JustCreated, &to).and(from));
+        None
+    }
+
+    /// Copies a container with all its files.
+    fn keep(&mut self, container: Contained, source: &Source, dest: &Path, into: bool) {
+        let kept = container.keep(source);
+        if kept.files().len() > 1 {
+            if !into {
+                return self.problem(&Error::new(What::SeveralFiles, source.path()));
+            }
+            if let Err(error) = kept.check_names() {
+                return self.problem(&error);
+            }
+        }
+        let mut places = Vec::new();
+        for file in kept.files() {
+            let name = last_component(file.path().as_os_str());
+            let Some(place) = self.place(file.path(), dest, into.then_some(name)) else { return };
+            places.push(place);
+        }
+        let told = Told { command: self, source: source.path() };
+        let (options, system) = (self.request.options, System::default());
+        let map = |image: &dyn ReadAt| self.map(image);
+        let task = KeepTask { options, mapper: &map, system, observer: &told };
+        kept.copy(&task, &mut |number, file, found| {
+            let known = found.map_or(Known::Nothing, Known::Free);
+            places.get(number).is_some_and(|place| self.copy(file, known, place))
+        });
+    }
+
+    /// What of an image is free.
+    fn map(&self, image: &dyn ReadAt) -> Map {
+        haul_guest::map::map(image, &self.request.guests)
+    }
+
+    /// Whether it is copied now.
+    fn copy(&self, source: &Source, known: Known<'_>, to: &Path) -> bool {
         let from = source.path();
         if self.request.verbose {
             let quoted = |path: &Path| self.report.quoter().if_needed(path.as_os_str().as_encoded_bytes());
@@ -159,21 +211,26 @@ impl Command {
         let kernel: Arc<dyn Kernel> = Arc::new(Linux);
         let cancel = self.report.cancel().clone();
         let told = Told { command: self, source: from };
+        let map = |image: &dyn ReadAt| self.map(image);
         let task = Task {
             source,
             dest: to,
             options: self.request.options,
-            mapper: if is_bytes { &|_| Map::default() } else { &map },
+            mapper: if matches!(known, Known::NoDisk) { &no_map } else { &map },
             kernel,
             system: System::default(),
             stop: &|| cancel.is_cancelled(),
             unfinished: self.unfinished.clone(),
             given: None,
+            found: if let Known::Free(found) = known { Some(found) } else { None },
             pace: None,
             observer: &told,
         };
         match smart::copy(&task) {
-            Ok(done) => self.done(&done, to),
+            Ok(done) => {
+                self.done(&done, to);
+                true
+            }
             Err(failure) => {
                 if let Some(error) = &failure.error {
                     self.problem(error);
@@ -181,8 +238,14 @@ impl Command {
                 if let Some(path) = failure.damaged {
                     self.problem(&Error::new(What::Damaged, path));
                 }
+                false
             }
         }
+    }
+
+    fn warn(&self, path: &Path, text: &str) {
+        let quoted = self.report.quoter().always(path.as_os_str().as_encoded_bytes());
+        self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
     }
 
     fn done(&self, done: &smart::Report, to: &Path) {
@@ -200,8 +263,8 @@ impl Command {
         }
     }
 
-    fn problem(&mut self, error: &Error) {
-        self.failed = true;
+    fn problem(&self, error: &Error) {
+        self.failed.store(true, Ordering::Relaxed);
         self.report.complain(&message(error, self.report.quoter()));
     }
 
@@ -222,6 +285,16 @@ impl Command {
     }
 }
 
+/// What is known of a source before it is copied.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    Nothing,
+    /// It is no disk of which anything could be found out.
+    NoDisk,
+    /// What may be left out.
+    Free(&'a Found),
+}
+
 /// Tells the user what happens.
 struct Told<'a> {
     command: &'a Command,
@@ -230,8 +303,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn warn(&self, path: &Path, text: &str) {
-        let quoted = self.command.report.quoter().always(path.as_os_str().as_encoded_bytes());
-        self.command.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
+        self.command.warn(path, text);
     }
 }
 
@@ -245,6 +317,10 @@ impl Observer for Told<'_> {
                 self.warn(self.source, &text);
             }
             Event::Mapped(map) if request.debug => self.command.show(format!("Map:\n{map}").as_bytes()),
+            Event::KeptWhole(why) => self.warn(self.source, &format!(" is kept whole: {why}")),
+            Event::ToDevice if request.debug => {
+                self.command.show(b"Large for the free memory: what can be goes to the device directly\n");
+            }
             Event::NotDirect(path) => self.warn(path, ": no direct I/O is possible; going through the page cache"),
             Event::Second(stats) => {
                 if request.verbose {
@@ -254,10 +330,8 @@ impl Observer for Told<'_> {
                     self.command.out(words::json(stats).as_bytes());
                 }
             }
-            Event::MapChanged(bytes) => {
-                let text =
-                    format!(" was changed while it was being copied; copying {bytes} bytes that were free before");
-                self.warn(self.source, &text);
+            Event::Doubted(doubt, bytes) => {
+                self.warn(self.source, &format!(": copying {bytes} bytes that were free before: {doubt}"));
             }
             Event::SourceWritten => {
                 self.warn(
@@ -270,7 +344,7 @@ impl Observer for Told<'_> {
     }
 }
 
-/// What of the image is free.
-fn map(image: &dyn ReadAt) -> Map {
-    haul_guest::map::map(image, &haul_guest::fs::Options::default())
+/// Nothing is.
+fn no_map(image: &dyn ReadAt) -> Map {
+    Map { size: image.size(), ..Map::default() }
 }

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Format, LARGEST_BUFFER, Mode, Options, Smart};
 
 use crate::argmatch::choose;
@@ -31,6 +32,10 @@ pub struct Request {
     pub options: Options,
     /// What the sources are taken for.
     pub format: Format,
+    /// Containers are copied as containers, and not as the disks that they hold.
+    pub keep: bool,
+    /// What may be left out beyond free space.
+    pub guests: haul_guest::fs::Options,
     /// `-v`.
     pub verbose: bool,
     /// `-g`.
@@ -52,6 +57,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
     let mut request = Request {
         options: Options::default(),
         format: Format::Auto,
+        keep: false,
+        guests: haul_guest::fs::Options::default(),
         verbose: false,
         debug: false,
         json: false,
@@ -75,11 +82,16 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
                     _ => Format::Auto,
                 }
             }
+            Id::Container => request.keep = word()? == "keep",
+            Id::PageFiles => request.guests.drop_page_files = word()? == "drop",
             Id::Sparse => request.options.sparse = word()? == "always",
             Id::ZeroScan => request.options.zero_scan = word()? == "yes",
             Id::Md5 => request.options.md5 = true,
             Id::BufferSize => request.options.buffer_size = buffer_size(value, quoter)?,
-            Id::DirectIo => request.options.direct = word()? == "yes",
+            Id::DirectIo => {
+                request.options.direct = word()? == "yes";
+                request.options.cache = if word()? == "no" { CacheUse::Keep } else { CacheUse::Auto };
+            }
             Id::ReadOnly => read_only = true,
             Id::WriteOnly => write_only = true,
             Id::Verbose => request.verbose = true,
@@ -95,6 +107,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
         (true, false) => Smart::Auto,
         (true, true) => Smart::Snapshot,
     };
+    if request.guests.drop_page_files && !smart_read {
+        return Err(b"--page-files=drop has no meaning with --use-smartread=no".to_vec());
+    }
     request.options.mode = match (read_only, write_only) {
         (true, true) => return Err(b"cannot combine --read-only and --write-only".to_vec()),
         (true, false) => Mode::ReadOnly,

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Mode, Options, Report, Smart, Stats};
 
 /// The block of options at the beginning.
@@ -25,7 +26,11 @@ pub fn options(options: &Options) -> String {
         if options.sparse { "always" } else { "never" },
         yes(options.md5),
         options.buffer_size,
-        yes(options.direct),
+        match options.cache {
+            _ if options.direct => "yes",
+            CacheUse::Keep => "no",
+            _ => "auto",
+        },
         yes(options.zero_scan),
     )
 }

@@ -39,6 +39,7 @@ pub use flags::{before_data, seal};
 pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
+pub(crate) use xattr::is_acl as is_acl_name;
 
 use crate::error::{Error, What};
 use crate::facts::{DeviceNumber, Inode, Kind, Time};

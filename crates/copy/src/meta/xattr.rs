@@ -65,7 +65,8 @@ pub fn holds_permissions(request: &Request<'_>, name: &CStr) -> bool {
     request.rules.action(name) == Action::Permissions && !is_acl(name)
 }
 
-fn is_acl(name: &CStr) -> bool {
+/// Whether this is the name of a POSIX ACL.
+pub(crate) fn is_acl(name: &CStr) -> bool {
     name == acl::ACCESS || name == acl::DEFAULT
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_sys::Errno;
 use haul_sys::page_cache;
 
-use super::probe;
+use crate::probe;
 
 /// Looked at, and let go of, at once.
 const PIECE: u64 = 8 << 20;

@@ -143,7 +143,8 @@ impl<T> Crew<T> {
         state.queue.push_back(task);
         self.publish(&state);
         drop(state);
-        self.work.notify_all();
+        // Whoever waits takes it: one is enough.
+        self.work.notify_one();
         Given::Taken
     }
 
@@ -152,12 +153,7 @@ impl<T> Crew<T> {
         let mut state = self.lock();
         state.hired -= 1;
         state.most = state.hired + 1;
-        state.running -= 1;
-        state.open -= 1;
-        self.publish(&state);
-        drop(state);
-        self.work.notify_all();
-        self.change.notify_all();
+        self.one_less(state);
     }
 
     /// Waits for a task. `None`: there will be no more.
@@ -182,12 +178,20 @@ impl<T> Crew<T> {
 
     /// The task in hand is done.
     pub fn finished(&self) {
-        let mut state = self.lock();
+        self.one_less(self.lock());
+    }
+
+    /// A task is no longer open, and who had it is not at work.
+    fn one_less(&self, mut state: MutexGuard<'_, State<T>>) {
         state.running -= 1;
         state.open -= 1;
         self.publish(&state);
+        let all_done = state.open == 0;
         drop(state);
-        self.work.notify_all();
+        if all_done {
+            // For the one who waits for the end of all, among those who wait for work.
+            self.work.notify_all();
+        }
         self.change.notify_all();
     }
 

@@ -2,7 +2,7 @@
 //! one before refused.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -18,7 +18,6 @@ use super::made_up::{has_offsets, is_kept_somewhere, is_made_up};
 use super::open_sides::{direct_align, open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
 use super::pieces::{LAST_BYTES, Lookout, piece_of, ranged};
-use super::probe::{self, Probe};
 use super::readahead::ReadAhead;
 use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Range, Stopped, Team};
@@ -31,6 +30,7 @@ use crate::images::ImageReport;
 use crate::moved::Moved;
 use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
+use crate::probe::{self, Probe};
 use crate::ranges::{Extent, Extents};
 use crate::stats::Stats;
 use crate::strategy::{self, DataFacts, Ranges, Steps, WORTH_ASKING};
@@ -71,6 +71,8 @@ pub(super) struct DataJob<'a> {
     pub dest_inode: &'a Inode,
     pub source_path: &'a Path,
     pub dest_path: &'a Path,
+    /// The directory of the source, if that is known.
+    pub source_dir: Option<BorrowedFd<'a>>,
     /// What is known of it as a disk image that is copied like any other file.
     pub image: Option<&'a ImageReport>,
 }
@@ -248,7 +250,10 @@ impl Mover {
             direct_source: direct_align(source).is_some(),
             direct_dest: direct_align(dest).is_some(),
             local_disk: source.id.device().major != 0,
-            around: large.then(|| self.shared.probe.look(job)),
+            around: large.then(|| {
+                let probe = &self.shared.probe;
+                probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
+            }),
         }
     }
 

@@ -18,7 +18,6 @@ mod paced;
 mod parents;
 mod partial;
 mod pieces;
-mod probe;
 mod readahead;
 mod regular;
 mod room;
@@ -216,6 +215,10 @@ impl<'a> Run<'a> {
     /// Reports an error: the run will have failed. Always `false`, for use as a result.
     fn problem(&mut self, error: Error) -> bool {
         self.failed = true;
+        // What comes to an end because of it is no further error.
+        if self.plan.fail_fast {
+            self.session.cancel.cancel();
+        }
         self.stats.errors += 1;
         self.session.observer.event(&Event::Problem(&error));
         false

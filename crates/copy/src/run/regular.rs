@@ -244,6 +244,7 @@ impl Run<'_> {
             dest_inode,
             source_path: subject.source.path,
             dest_path: subject.dest.path,
+            source_dir: subject.source.dir().ok(),
             image: None,
         };
         let shared = self.shared;
@@ -252,7 +253,7 @@ impl Run<'_> {
             // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
             self.session.partials.begin(subject.dest, subject.sides, dest, created);
         }
-        let mut looked = match self.look_for_free(&job, &shared.images) {
+        let mut looked = match self.look_for_free(&job, created, &shared.images) {
             Ok(looked) => looked,
             Err(error) => {
                 self.refuse(subject.dest, dest, dest_inode, created, error);

@@ -77,7 +77,9 @@ impl Run<'_> {
     /// Gives half of the names that are left in the outermost directory that can be shared to a thread that waits.
     fn give_away(&mut self, stack: &mut [Frame], top: &Top) {
         let Some(crew) = self.crew else { return };
-        let Some(donor) = stack.iter().position(Frame::has_names_to_share) else { return };
+        let innermost = stack.len() - 1;
+        let shareable = |(depth, frame): (usize, &Frame)| frame.has_names_to_share(depth < innermost);
+        let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
         // Its names come after everything below it in this stack, which ends where the outermost of the frames below
         // goes on after what it has given away.
         let place = stack[donor + 1..].iter().find_map(|frame| frame.resume.as_ref());

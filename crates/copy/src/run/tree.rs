@@ -88,9 +88,9 @@ impl Frame {
         [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
     }
 
-    /// Whether another thread can take a part of it.
-    pub(super) fn has_names_to_share(&self) -> bool {
-        self.place.created && !self.finished && self.sides.is_some() && self.listing.can_be_split()
+    /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
+    pub(super) fn has_names_to_share(&self, busy: bool) -> bool {
+        self.place.created && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
     }
 
     /// Half of the names that are left, for another thread.

@@ -1,7 +1,7 @@
 //! The destination of a smart copy: opened without harm, emptied late, and removed if it is ours and not whole.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,8 @@ use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Operand, Spot};
 
 use super::found::Given;
-use super::in_use::{System, disk_of_somebody, share_bytes};
+use super::in_use::{InUse, System, device_in_use, disk_of_somebody};
+use super::layers::{Search, share_bytes};
 use super::source::Source;
 
 /// The destination that is being written, for a front end that must end the process while the copy is stuck.
@@ -112,23 +113,14 @@ impl Dest {
         }
     }
 
-    /// One that is open already, and cleaned up by whoever opened it.
-    pub(super) fn given(
-        given: &Given<'_>,
-        path: &Path,
-        source: &Source,
-        (kernel, system): (&dyn Kernel, &System),
-    ) -> Result<Dest, Error> {
+    /// One that is open already, and cleaned up by whoever opened it and asked [`may_overwrite`].
+    pub(super) fn given(given: &Given<'_>, path: &Path, source: &Source, kernel: &dyn Kernel) -> Result<Dest, Error> {
         let dest = Dest {
             path: path.to_owned(),
             file: Arc::clone(&given.dest),
             inode: *given.dest_inode,
             unfinished: Unfinished::default(),
         };
-        // Whoever opened it compared names and inodes; that holes in it would be holes in the image nobody has asked.
-        if dest.is_device() && share_bytes(&dest.inode, &source.inode, system) {
-            return Err(Error::new(What::SharedBytes, path).and(&source.path));
-        }
         if dest.is_device() { dest.check_size(kernel, source).map(|()| dest) } else { Ok(dest) }
     }
 
@@ -138,15 +130,15 @@ impl Dest {
         if !matches!(self.inode.kind, Kind::Regular | Kind::BlockDevice) {
             return Err(said(What::NotAnImagePlace));
         }
-        let both_devices = self.is_device() && source.inode.kind == Kind::BlockDevice;
-        if self.inode.id == source.inode.id || (both_devices && self.inode.node == source.inode.node) {
-            return Err(Error::new(What::SameFile, &source.path).and(&self.path));
-        }
-        if self.is_device() && share_bytes(&self.inode, &source.inode, system) {
-            return Err(said(What::SharedBytes).and(&source.path));
-        }
-        if let Some(user) = disk_of_somebody(self.file.as_fd(), &self.inode, system) {
-            return Err(said(What::DestinationInUse).detail(user.to_string()));
+        // A device is ours alone since it was opened.
+        overwrites(self.file.as_fd(), &self.inode, &self.path, (&source.inode, &source.path), system)?;
+        for file in source.others.iter() {
+            if self.inode.id == file.inode.id {
+                return Err(Error::new(What::SameFile, &file.path).and(&self.path));
+            }
+            if self.is_device() && share_bytes(&self.inode, &file.inode, system) {
+                return Err(said(What::SharedBytes).and(&file.path));
+            }
         }
         if self.is_device() { self.check_size(kernel, source) } else { Ok(()) }
     }
@@ -200,6 +192,43 @@ impl Dest {
         self.unfinished.done();
         Ok(())
     }
+}
+
+/// Whether what stands there, open for writing, may be overwritten with an image without harm to that or to anybody who
+/// has it as a disk.
+///
+/// # Errors
+/// It may not.
+pub fn may_overwrite(
+    (file, inode, path): (BorrowedFd<'_>, &Inode, &Path),
+    source: (&Inode, &Path),
+    system: &System,
+) -> Result<(), Error> {
+    overwrites(file, inode, path, source, system)?;
+    let user = if inode.kind == Kind::BlockDevice { device_in_use(file, inode.node, system) } else { None };
+    user.map_or(Ok(()), |user| Err(in_use_error(path, &user)))
+}
+
+fn overwrites(
+    file: BorrowedFd<'_>,
+    inode: &Inode,
+    path: &Path,
+    (source, source_path): (&Inode, &Path),
+    system: &System,
+) -> Result<(), Error> {
+    let devices = inode.kind == Kind::BlockDevice && source.kind == Kind::BlockDevice;
+    if inode.id == source.id || (devices && inode.node == source.node) {
+        return Err(Error::new(What::SameFile, source_path).and(path));
+    }
+    if share_bytes(inode, source, system) {
+        return Err(Error::new(What::SharedBytes, path).and(source_path));
+    }
+    let user = disk_of_somebody(file, inode, system, Search::Devices);
+    user.map_or(Ok(()), |user| Err(in_use_error(path, &user)))
+}
+
+fn in_use_error(path: &Path, user: &InUse) -> Error {
+    Error::new(What::DestinationInUse, path).detail(user.to_string())
 }
 
 /// Opens what stands there. A device must not be mounted or part of another one; it stays ours until it is closed.

@@ -3,12 +3,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use haul_guest::container::{Container, HostRanges};
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
 
-use crate::facts::Inode;
+use crate::facts::{Inode, Surroundings};
+
+use super::changes::Look;
 
 /// The free bytes of a source.
 pub struct Found {
@@ -16,30 +19,54 @@ pub struct Found {
     pub map: Map,
     /// Bytes of the file to be copied that are left out, if they are not those of the map.
     in_container: Option<InContainer>,
+    /// A hibernated system was found in it while it was copied.
+    pub(super) asleep: AtomicBool,
 }
 
-/// A container that is copied as one: what is left out are bytes of its file that hold nothing but free bytes of its disk.
+/// A container that is copied as one: what is left out are bytes of its files that hold nothing but free bytes of its disk.
 struct InContainer {
     disk: Arc<dyn Container>,
-    host: Arc<HostRanges>,
-    free: ExtentSet,
+    host: HostRanges,
+    /// Which of the files is copied.
+    part: usize,
+    nothing: ExtentSet,
 }
 
 impl Found {
     /// The source is the disk itself.
     pub fn of_disk(map: Map) -> Found {
-        Found { map, in_container: None }
+        Found { map, in_container: None, asleep: AtomicBool::new(false) }
     }
 
-    /// The source is this part of a container.
-    pub fn of_part(map: Map, disk: Arc<dyn Container>, host: Arc<HostRanges>, part: usize) -> Found {
-        let free = host.files.get(part).cloned().unwrap_or_default();
-        Found { map, in_container: Some(InContainer { disk, host, free }) }
+    /// Nothing is left out of a source of `size` bytes but its holes.
+    pub fn nothing(size: u64) -> Found {
+        Found::of_disk(Map { size, ..Map::default() })
+    }
+
+    /// The source is the first file of a container with this disk, of which `host` may be left out.
+    pub fn in_container(map: Map, disk: Arc<dyn Container>, host: HostRanges) -> Found {
+        let in_container = Some(InContainer { disk, host, part: 0, nothing: ExtentSet::new() });
+        Found { map, in_container, asleep: AtomicBool::new(false) }
+    }
+
+    /// From here on the source is this file of the container.
+    pub fn turn_to(&mut self, file: usize) {
+        if let Some(container) = &mut self.in_container {
+            container.part = file;
+        }
     }
 
     /// What is left out, in bytes of the source.
     pub fn free(&self) -> &ExtentSet {
-        self.in_container.as_ref().map_or(&self.map.free, |container| &container.free)
+        match &self.in_container {
+            None => &self.map.free,
+            Some(InContainer { host, part, nothing, .. }) => host.files.get(*part).unwrap_or(nothing),
+        }
+    }
+
+    /// What is left out, in bytes of the disk: a part of what its map calls free.
+    pub fn free_of_disk(&self) -> &ExtentSet {
+        self.in_container.as_ref().map_or(&self.map.free, |container| &container.host.held)
     }
 
     /// Whether everything that it rests on is as it was. `source` is what is copied.
@@ -57,13 +84,15 @@ impl Found {
     }
 }
 
-/// A destination that is open already, and what of the source is free.
+/// A destination that is open already.
 #[derive(Clone)]
 pub struct Given<'a> {
     /// The destination, open for writing. Not closed; whoever has it cleans up after a failure.
     pub dest: Arc<OwnedFd>,
     /// Its attributes.
     pub dest_inode: &'a Inode,
-    /// What is left out.
-    pub found: &'a Found,
+    /// The source before anything was looked for in it.
+    pub first: Look,
+    /// Facts about both sides, if they were asked for already.
+    pub around: Option<Surroundings>,
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
@@ -12,22 +13,23 @@ use haul_sys::kernel::Kernel;
 use md5::{Digest, Md5};
 
 use crate::engine::buffer::AlignedBuffer;
-use crate::engine::switch::grain;
 use crate::engine::transfer::again;
 use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What};
-use crate::facts::Inode;
 use crate::pace::Pace;
 use crate::ranges::{Extent, Extents};
 
+use super::changes::{Doubt, Look};
 use super::dest::{Demands, Dest, Unfinished};
 use super::found::{Found, Given};
-use super::in_use::{InUse, System, in_use};
+use super::in_use::{InUse, System};
 use super::pieces::{Kind, Piece, Pieces, extents_of};
-use super::pipeline::{self, Rules, Stop, Work};
+use super::pipeline::{self, Stop, Work};
 use super::sink::Sink;
-use super::source::{Direct, RawImage, Source};
+use super::source::{RawImage, Source};
 use super::stats::{Counters, Stats};
+use super::steps::{Rules, SECTOR};
+use super::way::Way;
 use super::{Event, GRANULE, LARGEST_BUFFER, Mapper, Mode, Observer, Options, Smart};
 
 /// What is to be copied, and how.
@@ -48,8 +50,10 @@ pub struct Task<'a> {
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// The destination while it is not whole.
     pub unfinished: Unfinished,
-    /// The destination and the map, if they are there already. Nobody is asked then who uses the image.
+    /// The destination, if it is open already.
     pub given: Option<Given<'a>>,
+    /// What may be left out, if that is known already. It is not asked then who uses the image until the end.
+    pub found: Option<&'a Found>,
     /// How fast it may go.
     pub pace: Option<&'a Pace>,
     /// Hears everything.
@@ -67,10 +71,12 @@ pub struct Report {
     pub map: Option<Map>,
     /// Who uses the image, so that it was copied whole.
     pub in_use: Option<InUse>,
-    /// The map did not hold until the end, and what it called free was copied.
-    pub map_changed: bool,
+    /// Why the map was not relied on in the end, and what it called free was copied.
+    pub doubt: Option<Doubt>,
     /// Somebody wrote to the source meanwhile.
     pub source_written: bool,
+    /// The copy was large and went to the device, as far as it could.
+    pub to_device: bool,
 }
 
 /// How a copy failed.
@@ -88,15 +94,15 @@ pub struct Failure {
 /// Whatever went wrong; a new destination is removed then, an existing one named.
 pub fn copy(task: &Task<'_>) -> Result<Report, Failure> {
     let buffer_size = task.options.buffer_size.clamp(1, LARGEST_BUFFER);
-    let mut copy = Copy { task, buffer_size, align: grain(), counters: Counters::new(task.source.total()) };
+    let buffer_size = if task.options.smart == Smart::Off { buffer_size } else { buffer_size.next_multiple_of(SECTOR) };
+    let way = Way::new(&task.options, buffer_size);
+    let mut copy = Copy { task, way, counters: Counters::new(task.source.total()) };
     copy.run().map_err(|error| Failure { error, damaged: task.unfinished.remove() })
 }
 
 struct Copy<'a> {
     task: &'a Task<'a>,
-    buffer_size: usize,
-    /// What buffers, and with direct I/O requests, are multiples of.
-    align: usize,
+    way: Way,
     counters: Counters,
 }
 
@@ -108,21 +114,22 @@ type Extension<'a> = Box<dyn Iterator<Item = Result<Extent, Errno>> + Send + 'a>
 impl<'a> Copy<'a> {
     fn run(&mut self) -> Result<Report, Ended> {
         let Task { source, options, .. } = *self.task;
+        let first = match &self.task.given {
+            Some(given) => given.first,
+            None => Look::of(&source.inode, &self.task.system),
+        };
         let dest = self.counters.open.time(|| self.open_dest())?;
         let user = match options.smart {
-            Smart::Auto if self.task.given.is_none() => {
-                in_use(&source.path, source.file(), &source.inode, &self.task.system)
-            }
+            Smart::Auto if self.task.found.is_none() => source.in_use(&self.task.system),
             _ => None,
         };
-        let direct = self.direct(dest.as_ref());
-        let raw = RawImage::new(Arc::clone(&self.task.kernel), source.file(), source.size).with_direct(direct.0);
+        let raw = RawImage::new(Arc::clone(&self.task.kernel), source.file(), source.size);
         let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
-        let own = match &self.task.given {
+        let own = match self.task.found {
             Some(_) => None,
             None => self.map(image, user.as_ref())?.map(Found::of_disk),
         };
-        let found = self.task.given.as_ref().map(|given| given.found).or(own.as_ref());
+        let found = self.task.found.or(own.as_ref());
         let nothing = ExtentSet::new();
         let free = found.map_or(&nothing, Found::free);
         if (self.task.stop)() {
@@ -131,30 +138,52 @@ impl<'a> Copy<'a> {
         if let Some(dest) = &dest {
             self.counters.open.time(|| dest.prepare(&*self.task.kernel, source.total()))?;
         }
+        self.way = self.way.clone().for_this(self.task, dest.as_ref(), free);
+        if self.way.large {
+            self.task.observer.event(&Event::ToDevice);
+        }
         self.task.observer.event(&Event::Started(&self.counters.stats()));
-        let mut sink = dest.as_ref().map(|dest| self.sink(dest, direct.1));
+        let mut sink = dest.as_ref().map(|dest| self.sink(dest));
+        let raw = raw.with_direct(self.way.source.clone());
+        let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
         let read_from = (options.mode != Mode::WriteOnly).then_some(image);
         let mut md5 = self.first_pass(read_from, free, sink.as_mut())?;
-        let mut map_changed = false;
+        let mut doubt = None;
+        if let Some(found) = found {
+            // Whoever copies the other files of a container wants to know, too.
+            found.asleep.fetch_or(self.counters.asleep.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         if let (Some(found), Some(image)) = (found, read_from)
-            && !self.counters.map.time(|| self.beside(|| self.still_holds(found, image)))??
+            && self.counters.stats().free > 0
         {
-            map_changed = true;
-            self.task.observer.event(&Event::MapChanged(self.counters.stats().free));
+            doubt = self.counters.map.time(|| self.beside(|| self.doubt(found, image, &first)))??;
+        }
+        if let (Some(doubt), Some(image)) = (&doubt, read_from) {
+            self.task.observer.event(&Event::Doubted(doubt, self.counters.stats().free));
             self.second_pass(image, free, sink.as_mut())?;
             md5 = match &dest {
                 Some(dest) if options.md5 => Some(self.beside(|| self.md5_of(dest))??),
                 _ => None,
             };
         }
-        let source_written = self.look_again()?;
+        let source_written = self.look_again(&first)?;
         drop(sink);
+        drop(raw);
+        self.way.close();
         if let Some(dest) = dest {
             self.counters.close.time(|| self.beside(|| dest.finish(&*self.task.kernel, source.total())))??;
         }
         let md5 = md5.map(|md5| md5.finalize().into());
         let map = own.map(|found| found.map);
-        Ok(Report { stats: self.counters.stats(), md5, map, in_use: user, map_changed, source_written })
+        Ok(Report {
+            stats: self.counters.stats(),
+            md5,
+            map,
+            in_use: user,
+            doubt,
+            source_written,
+            to_device: self.way.large,
+        })
     }
 
     fn open_dest(&self) -> Result<Option<Dest>, Error> {
@@ -162,37 +191,12 @@ impl<'a> Copy<'a> {
         if options.mode == Mode::ReadOnly {
             return Ok(None);
         }
-        let around = (&*self.task.kernel, &self.task.system);
         if let Some(given) = &self.task.given {
-            return Dest::given(given, dest, source, around).map(Some);
+            return Dest::given(given, dest, source, &*self.task.kernel).map(Some);
         }
+        let around = (&*self.task.kernel, &self.task.system);
         let demands = Demands { readable: options.md5, new: options.mode == Mode::WriteOnly };
         Dest::open(around, dest, source, demands, &self.task.unfinished).map(Some)
-    }
-
-    /// The ways past the page cache on both sides, if they are wanted and there.
-    fn direct(&mut self, dest: Option<&Dest>) -> (Option<Direct>, Option<Direct>) {
-        let Task { source, options, .. } = *self.task;
-        if !options.direct {
-            return (None, None);
-        }
-        let dest = dest.map(|dest| (dest.file.as_fd(), &dest.inode, &*dest.path));
-        let sides = [source.disk.is_none().then(|| (source.file(), &source.inode, &*source.path)), dest];
-        let [from, to] = sides.map(|side| {
-            let (file, inode, path) = side?;
-            let needs = grain().max(inode.direct.0 as usize).max(inode.direct.1 as usize);
-            match self.task.kernel.reopen_direct(file) {
-                Ok(fd) => Some(Direct { fd, align: needs }),
-                Err(_) => {
-                    self.task.observer.event(&Event::NotDirect(path));
-                    None
-                }
-            }
-        });
-        let align = [&from, &to].into_iter().flatten().map(|direct| direct.align).max().unwrap_or(1);
-        self.align = self.align.max(align);
-        self.buffer_size = self.buffer_size.next_multiple_of(align);
-        (from, to)
     }
 
     fn map(&self, image: &dyn ReadAt, user: Option<&InUse>) -> Result<Option<Map>, Ended> {
@@ -214,11 +218,11 @@ impl<'a> Copy<'a> {
         pipeline::beside(&self.counters, self.task.observer, work).map_err(|stop| self.ended(stop))
     }
 
-    fn sink(&self, dest: &Dest, direct: Option<Direct>) -> Sink {
+    fn sink(&self, dest: &Dest) -> Sink {
         Sink {
             kernel: Arc::clone(&self.task.kernel),
             side: Side::new(Arc::clone(&dest.file), true),
-            direct,
+            direct: self.way.dest.clone(),
             holds_old: dest.is_device(),
         }
     }
@@ -228,16 +232,18 @@ impl<'a> Copy<'a> {
         Rules {
             sparse: options.sparse,
             zero_scan: options.zero_scan && options.mode != Mode::WriteOnly,
-            buffer_size: self.buffer_size,
-            align: self.align,
+            buffer_size: self.way.buffer_size,
+            align: self.way.align,
             granule: u32::try_from(self.granule()).unwrap_or(u32::MAX),
+            // A pass that writes test data reads nothing.
+            wary: options.smart != Smart::Off && options.mode != Mode::WriteOnly,
             again: false,
         }
     }
 
     /// Direct I/O may need more than pages.
     fn granule(&self) -> u64 {
-        GRANULE.max(if self.task.options.direct { self.align as u64 } else { 0 })
+        GRANULE.max(if self.task.options.direct { self.way.align as u64 } else { 0 })
     }
 
     fn first_pass(
@@ -247,9 +253,10 @@ impl<'a> Copy<'a> {
         sink: Option<&mut Sink>,
     ) -> Result<Option<Md5>, Ended> {
         let Task { source, options, .. } = *self.task;
+        let zeros = source.disk.as_ref().map(|disk| disk.zeros.union(&disk.holes)).unwrap_or_default();
         let extents: Extension<'_> = match &source.disk {
             _ if options.smart == Smart::Off => Box::new(std::iter::empty()),
-            Some(disk) => Box::new(extents_of(&disk.zeros)),
+            Some(_) => Box::new(extents_of(&zeros)),
             None => Box::new(Extents::new(&*self.task.kernel, source.file(), 0, source.size)),
         };
         let mut pieces = Pieces::new(extents, free.iter(), source.total(), self.granule());
@@ -283,7 +290,7 @@ impl<'a> Copy<'a> {
         });
         // Where zeros had to be written, they are counted as copied already.
         let sparse = self.task.options.sparse && stats.write_skipped >= stats.read_skipped;
-        let rules = Rules { again: true, sparse, ..self.rules() };
+        let rules = Rules { again: true, wary: false, sparse, ..self.rules() };
         self.pass(Some(image), &mut pieces, sink, rules, None).map(drop)
     }
 
@@ -298,7 +305,8 @@ impl<'a> Copy<'a> {
         let counters = &self.counters;
         let (stop, observer) = (self.task.stop, self.task.observer);
         let pace = self.task.pace;
-        let work = Work { source, pieces, sink, rules, md5, counters, stop, pace, observer };
+        let file = self.task.source.disk.is_none().then(|| (&*self.task.kernel, self.task.source.file()));
+        let work = Work { source, file, pieces, sink, rules, md5, way: &self.way, counters, stop, pace, observer };
         counters.copy.time(|| pipeline::run(work)).map_err(|stop| self.ended(stop))
     }
 
@@ -318,17 +326,43 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// Whether everything that the map was read from is as it was.
-    fn still_holds(&self, found: &Found, image: &dyn ReadAt) -> Result<bool, Ended> {
-        found.still_holds(image).map_err(|error| self.ended(stop_of(&error)))
+    /// Why the map is not to be relied on, if it is not. Whoever wrote before the last of these questions is found by one of
+    /// them.
+    fn doubt(&self, found: &Found, image: &dyn ReadAt, first: &Look) -> Result<Option<Doubt>, Ended> {
+        let Task { source, options, ref system, .. } = *self.task;
+        if found.asleep.load(Ordering::Relaxed) {
+            return Ok(Some(Doubt::Asleep));
+        }
+        if !found.still_holds(image).map_err(|error| self.ended(stop_of(&error)))? {
+            return Ok(Some(Doubt::Map));
+        }
+        if self.look(first)? {
+            return Ok(Some(Doubt::Written));
+        }
+        let user = match options.smart {
+            Smart::Auto => source.in_use(system),
+            _ => None,
+        };
+        Ok(user.map(Doubt::InUse))
+    }
+
+    /// Whether somebody wrote to the source since the first look.
+    fn look(&self, first: &Look) -> Result<bool, Error> {
+        let Task { source, ref system, .. } = *self.task;
+        let now = Look::at(source.file(), system);
+        let written = now.map(|now| now != *first);
+        let written = written.map_err(|errno| Error::new(What::CannotFstat, &source.path).errno(errno))?;
+        Ok(written || source.others.iter().try_fold(false, |any, file| Ok(any || file.is_written(system)?))?)
     }
 
     /// Looks at the source for the last time. A map is for one size; whether somebody wrote to it is worth knowing.
-    fn look_again(&self) -> Result<bool, Ended> {
+    fn look_again(&self, first: &Look) -> Result<bool, Ended> {
         let Task { source, observer, .. } = *self.task;
-        let said = |errno| Error::new(What::CannotFstat, &source.path).errno(errno);
-        if self.task.kernel.size(source.file()).map_err(said)? != source.size {
-            return Err(Some(Error::new(What::SourceResized, &source.path)));
+        for file in source.files() {
+            let said = |errno| Error::new(What::CannotFstat, &file.path).errno(errno);
+            if self.task.kernel.size(file.file()).map_err(said)? != file.size {
+                return Err(Some(Error::new(What::SourceResized, &file.path)));
+            }
         }
         if let Some(disk) = &source.disk
             && !(disk.holds)().map_err(|error| self.ended(stop_of(&error)))?
@@ -340,8 +374,7 @@ impl<'a> Copy<'a> {
         if beyond.map_err(|errno| self.ended(Stop::Reading(errno)))? > 0 {
             return Err(Some(Error::new(What::SourceResized, &source.path)));
         }
-        let now = Inode::of(source.file()).map_err(said)?;
-        let written = now.modified != source.inode.modified;
+        let written = self.look(first)?;
         if written {
             observer.event(&Event::SourceWritten);
         }
@@ -354,14 +387,14 @@ impl<'a> Copy<'a> {
         // One byte is missing until the end.
         let held = if dest.is_device() { total } else { self.size_of(dest)?.min(total) };
         let image = RawImage::new(Arc::clone(&self.task.kernel), dest.file.as_fd(), held);
-        let mut buffer = AlignedBuffer::new(self.buffer_size, self.align);
+        let mut buffer = AlignedBuffer::new(self.way.buffer_size, self.way.align);
         let mut md5 = Md5::new();
         let mut at = 0;
         while at < held {
             if (self.task.stop)() {
                 return Err(None);
             }
-            let len = usize::try_from(held - at).map_or(self.buffer_size, |left| left.min(self.buffer_size));
+            let len = usize::try_from(held - at).map_or(self.way.buffer_size, |left| left.min(self.way.buffer_size));
             let bytes = &mut buffer.bytes()[..len];
             let read = image.read_exact_at(at, bytes);
             read.map_err(|error| {

@@ -15,6 +15,10 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::facts::{DeviceNumber, Inode, Kind};
 
+use super::layers::{Search, loop_device_of};
+use super::processes;
+use super::suspended::suspended;
+
 /// The first of the bytes of an image that QEMU locks while it has the image open, and how many there are: from 100 for
 /// what it does itself, from 200 for what it lets nobody else do (`block/file-posix.c`).
 const QEMU_LOCKS: (u64, u64) = (100, 104);
@@ -41,6 +45,8 @@ pub enum InUse {
     Claimed,
     /// VMware's lock of the virtual machine or the disk.
     Vmware(PathBuf),
+    /// Nobody at the moment, but the memory of a virtual machine was saved in this file, and goes on from there.
+    Suspended(PathBuf),
 }
 
 impl fmt::Display for InUse {
@@ -55,37 +61,70 @@ impl fmt::Display for InUse {
             InUse::Held(name) => write!(f, "it is part of device {name}"),
             InUse::Claimed => write!(f, "it is mounted, or part of another device"),
             InUse::Vmware(path) => write!(f, "VMware has locked it: {}", path.display()),
+            InUse::Suspended(path) => write!(f, "a virtual machine was suspended with it: {}", path.display()),
         }
     }
 }
 
-/// Where the kernel tells things; tests have their own.
+/// Where the system tells things; tests have their own.
 #[derive(Debug, Clone)]
 pub struct System {
     /// Usually `/proc`.
     pub proc: PathBuf,
     /// Usually `/sys`.
     pub sys: PathBuf,
+    /// Usually `/dev`.
+    pub dev: PathBuf,
+    /// Where libvirt saves the memory of machines: `/var/lib/libvirt/qemu/save`.
+    pub saved: PathBuf,
 }
 
 impl Default for System {
     fn default() -> System {
-        System { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
+        System {
+            proc: PathBuf::from("/proc"),
+            sys: PathBuf::from("/sys"),
+            dev: PathBuf::from("/dev"),
+            saved: PathBuf::from("/var/lib/libvirt/qemu/save"),
+        }
     }
 }
 
 /// Who uses the image, as far as that can be seen. `file` must be open for reading only.
 pub fn in_use(path: &Path, file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<InUse> {
-    match inode.kind {
-        Kind::BlockDevice => disk_of_somebody(file, inode, system)
+    let user = match inode.kind {
+        Kind::BlockDevice => disk_of_somebody(file, inode, system, Search::Names)
             .or_else(|| locked(file))
             .or_else(|| device_in_use(file, inode.node, system)),
-        _ => disk_of_somebody(file, inode, system)
+        _ => disk_of_somebody(file, inode, system, Search::Names)
             .or_else(|| locked(file))
-            .or_else(|| matches!(is_open_for_writing(file), Ok(true)).then_some(InUse::Written))
+            .or_else(|| is_written(file, inode, system).then_some(InUse::Written))
             .or_else(|| listed_lock(file, inode, system).map(InUse::Lock))
-            .or_else(|| vmware_lock(path).map(InUse::Vmware)),
-    }
+            .or_else(|| names_of(path).find_map(|name| vmware_lock(dir_of(&name))).map(plain).map(InUse::Vmware)),
+    };
+    user.or_else(|| suspended(path, inode, system).map(plain).map(InUse::Suspended))
+}
+
+/// Without the dot that a path in the current directory begins with by us.
+fn plain(path: PathBuf) -> PathBuf {
+    path.strip_prefix(".").map(Path::to_owned).unwrap_or(path)
+}
+
+/// A path, and that of the file that it leads to.
+pub(super) fn names_of(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let real = fs::canonicalize(path).ok().filter(|real| real != path);
+    std::iter::once(path.to_owned()).chain(real)
+}
+
+/// The directory that a path is in.
+pub(super) fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether anybody has a file open for writing. The kernel knows that of every process, but not on every filesystem, and
+/// not for everybody; what processes say of themselves is the second best.
+fn is_written(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> bool {
+    is_open_for_writing(file).unwrap_or_else(|_| processes::write_to_file(inode, system))
 }
 
 fn locked(file: BorrowedFd<'_>) -> Option<InUse> {
@@ -93,85 +132,20 @@ fn locked(file: BorrowedFd<'_>) -> Option<InUse> {
 }
 
 /// Whether QEMU or a loop device has it, in which case overwriting would pull the disk from under a running system.
-pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<InUse> {
+pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &System, search: Search) -> Option<InUse> {
     if matches!(is_locked(file, QEMU_LOCKS.0, QEMU_LOCKS.1), Ok(true)) {
         return Some(InUse::Qemu);
     }
-    loop_device_of(inode, &system.sys.join("block")).map(InUse::Loop)
-}
-
-/// The loop device with this backing file.
-fn loop_device_of(inode: &Inode, devices: &Path) -> Option<String> {
-    fs::read_dir(devices).ok()?.flatten().find_map(|device| {
-        let name = device.file_name();
-        if !name.as_bytes().starts_with(b"loop") {
-            return None;
-        }
-        let found = backing_file(&device.path())?;
-        is_same(&found, inode).then(|| name.to_string_lossy().into_owned())
-    })
-}
-
-/// Whether these are one file or, under whatever names, one device.
-fn is_same(one: &Inode, other: &Inode) -> bool {
-    let devices = one.kind == Kind::BlockDevice && other.kind == Kind::BlockDevice;
-    one.id == other.id || (devices && one.node == other.node)
-}
-
-/// The most devices that are looked at to find what one is made of.
-const MOST_LAYERS: usize = 64;
-
-/// Whether writing to one of these changes the other, as far as that can be seen: a disk and its partition, a loop device
-/// and its backing file, a volume and a disk that it lies on.
-pub(super) fn share_bytes(one: &Inode, other: &Inode, system: &System) -> bool {
-    lies_on(one, other, system) || lies_on(other, one, system)
-}
-
-/// Whether the device `above` is `below` or a part of it, or is made of that.
-fn lies_on(above: &Inode, below: &Inode, system: &System) -> bool {
-    let dir_of = |inode: &Inode| match inode.kind {
-        Kind::BlockDevice => {
-            let DeviceNumber { major, minor } = inode.node;
-            fs::canonicalize(system.sys.join(format!("dev/block/{major}:{minor}"))).ok()
-        }
-        _ => None,
-    };
-    let below_dir = dir_of(below);
-    let mut layers: Vec<PathBuf> = dir_of(above).into_iter().collect();
-    let mut at = 0;
-    while let Some(dir) = layers.get(at).filter(|_| at < MOST_LAYERS).cloned() {
-        at += 1;
-        // The directory of a partition is in that of its disk.
-        if below_dir.as_ref().is_some_and(|below| dir.starts_with(below)) {
-            return true;
-        }
-        if dir.join("partition").exists() {
-            layers.extend(dir.parent().map(Path::to_owned));
-        }
-        layers.extend(entries(&dir.join("slaves")).filter_map(|slave| fs::canonicalize(slave).ok()));
-        if let Some(backing) = backing_file(&dir) {
-            if is_same(&backing, below) {
-                return true;
-            }
-            layers.extend(dir_of(&backing));
-        }
-    }
-    false
-}
-
-/// What a loop device, by its place in /sys, is made of.
-fn backing_file(device: &Path) -> Option<Inode> {
-    let path = fs::read(device.join("loop/backing_file")).ok()?;
-    let path = std::ffi::OsStr::from_bytes(path.strip_suffix(b"\n").unwrap_or(&path));
-    Inode::at_following(CWD, path).ok()
+    loop_device_of(inode, system, search).map(InUse::Loop)
 }
 
 /// The paths in a directory; none if it cannot be read.
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+pub(super) fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
+/// Whether a device, or a partition of it, is mounted, part of another one, or written by a process.
+pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
     let parts = with_partitions(node, system);
     if let Some(place) = parts.iter().find_map(|(number, _)| mounted_on(*number, system)) {
         return Some(InUse::Mounted(place));
@@ -185,32 +159,7 @@ fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> O
     if matches!(claim, Err(Errno::BUSY)) {
         return Some(InUse::Claimed);
     }
-    is_written_by_a_process(&parts, system).then_some(InUse::Written)
-}
-
-/// Whether a process, among those that may be looked at, has one of these devices open for writing: a virtual machine in a
-/// `/dev` of its own, where its locks are not those of our name for the device.
-fn is_written_by_a_process(parts: &[(DeviceNumber, PathBuf)], system: &System) -> bool {
-    let is_number = |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
-    let own = std::process::id().to_string();
-    let others = entries(&system.proc).filter(|path| is_number(path) && !path.ends_with(&own));
-    others.flat_map(|process| entries(&process.join("fd"))).any(|link| {
-        // Files elsewhere are not asked for: a network may be gone.
-        if !fs::read_link(&link).is_ok_and(|target| target.starts_with("/dev")) {
-            return false;
-        }
-        let Ok(inode) = Inode::at_following(CWD, link.as_os_str()) else { return false };
-        let ours = inode.kind == Kind::BlockDevice && parts.iter().any(|(node, _)| *node == inode.node);
-        ours && is_open_to_write(&link).unwrap_or(false)
-    })
-}
-
-/// How the descriptor behind `/proc/1/fd/3` was opened.
-fn is_open_to_write(link: &Path) -> Option<bool> {
-    let info = link.parent()?.with_file_name("fdinfo").join(link.file_name()?);
-    let info = fs::read_to_string(info).ok()?;
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
-    Some(u32::from_str_radix(flags, 8).ok()? & 0o3 != 0)
+    processes::write_to_device(&parts, system).then_some(InUse::Written)
 }
 
 /// A device and its partitions, with their places in /sys.
@@ -225,7 +174,7 @@ fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, Pa
     std::iter::once((node, dir.clone())).chain(numbered.collect::<Vec<_>>()).collect()
 }
 
-fn device_number(text: &str) -> Option<DeviceNumber> {
+pub(super) fn device_number(text: &str) -> Option<DeviceNumber> {
     let (major, minor) = text.split_once(':')?;
     Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
@@ -251,7 +200,8 @@ fn first_entry(dir: &Path) -> Option<String> {
     Some(fs::read_dir(dir).ok()?.flatten().next()?.file_name().to_string_lossy().into_owned())
 }
 
-/// A lock on the file that /proc/locks lists, of whatever kind: `FLOCK ADVISORY WRITE`, `LEASE ACTIVE READ`.
+/// A lock on the file that /proc/locks lists, of whatever kind: `FLOCK ADVISORY WRITE`, `LEASE ACTIVE WRITE`. A lease for
+/// reading is none: it says that nobody writes, and who asks that as we do has it for a moment.
 fn listed_lock(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<String> {
     let table = fs::read_to_string(system.proc.join("locks")).ok()?;
     let device = filesystem_of(file, system).unwrap_or(inode.id.device());
@@ -259,7 +209,8 @@ fn listed_lock(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<S
     table.lines().find_map(|line| {
         // `1: FLOCK  ADVISORY  WRITE 707 fe:00:12 0 EOF`; who waits for a lock has an arrow behind the number.
         let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "->").collect();
-        (words.get(5) == Some(&name.as_str())).then(|| words.get(1..4).unwrap_or_default().join(" "))
+        let kind = words.get(1..4).unwrap_or_default();
+        (words.get(5) == Some(&name.as_str()) && !matches!(kind, ["LEASE", _, "READ"])).then(|| kind.join(" "))
     })
 }
 
@@ -274,13 +225,10 @@ fn filesystem_of(file: BorrowedFd<'_>, system: &System) -> Option<DeviceNumber> 
 
 /// VMware Workstation and Fusion make directories `*.lck` beside a disk or a machine that is in use, ESXi files `.lck-*`
 /// on NFS.
-fn vmware_lock(path: &Path) -> Option<PathBuf> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
-        let name = entry.file_name();
-        let is_lock =
-            (name.as_bytes().ends_with(b".lck") && entry.path().is_dir()) || name.as_bytes().starts_with(b".lck-");
-        is_lock.then(|| entry.path())
+fn vmware_lock(dir: &Path) -> Option<PathBuf> {
+    entries(dir).find(|path| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        (name.ends_with(b".lck") && path.is_dir()) || name.starts_with(b".lck-")
     })
 }
 
@@ -342,9 +290,32 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_is_a_lock_only_if_it_is_for_writing() {
+        let dir = place("lease");
+        fs::write(dir.join("disk"), "image").unwrap();
+        let (file, inode) = open(&dir.join("disk"));
+        let device = filesystem_of(file.as_fd(), &System::default()).unwrap();
+        let system = System { proc: dir.join("proc"), ..System::default() };
+        let (major, minor, number) = (device.major, device.minor, inode.id.inode());
+        let listed = |kind: &str| {
+            let thread = system.proc.join("thread-self");
+            fs::create_dir_all(thread.join("fdinfo")).unwrap();
+            fs::write(thread.join(format!("fdinfo/{}", file.as_raw_fd())), "mnt_id:\t30\n").unwrap();
+            fs::write(thread.join("mountinfo"), format!("30 1 {major}:{minor} / / rw - x x rw\n")).unwrap();
+            let line = format!("1: {kind} 707 {major:02x}:{minor:02x}:{number} 0 EOF\n");
+            fs::write(system.proc.join("locks"), line).unwrap();
+            listed_lock(file.as_fd(), &inode, &system)
+        };
+        let found = ["LEASE  ACTIVE    READ ", "LEASE  ACTIVE    WRITE", "FLOCK  ADVISORY  READ "].map(listed);
+        fs::remove_dir_all(&dir).unwrap();
+        let found = found.each_ref().map(Option::as_deref);
+        assert_eq!(found, [None, Some("LEASE ACTIVE WRITE"), Some("FLOCK ADVISORY READ")]);
+    }
+
+    #[test]
     fn a_device_is_found_by_its_mounts_and_those_of_its_partitions() {
         let dir = place("mounts");
-        let system = System { proc: dir.join("proc"), sys: dir.join("sys") };
+        let system = System { proc: dir.join("proc"), sys: dir.join("sys"), ..System::default() };
         let disk = system.sys.join("dev/block/8:0");
         fs::create_dir_all(disk.join("sda1/holders")).unwrap();
         fs::create_dir_all(system.proc.join("thread-self")).unwrap();

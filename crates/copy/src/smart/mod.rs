@@ -8,34 +8,50 @@
 //!
 //! Three threads, and the caller's, which tells an observer every second how far they are. Both queues and the pool are
 //! bounded. What is skipped goes through the queues too, as a range without a buffer, so everything happens in the
-//! order of the image.
+//! order of the image, as MD5 wants it. Where the order does not matter, and nobody asked for direct I/O on both sides, threads
+//! that read, scan and write parts of their own take the place of the queues: that is faster. They write to the device
+//! directly what is large.
 //!
-//! A map of free bytes is good only as long as what it was read from stays the same: that is read again at the end, and
-//! if it has changed, the free ranges are copied after all. An image that somebody uses is not mapped at all, unless the
-//! caller says that it is a frozen snapshot.
+//! A map of free bytes is good only as long as what it was read from stays the same: that is read again at the end. If
+//! it has changed, or somebody wrote to the image at all, or uses it by then, the free ranges are copied after all. An
+//! image that somebody uses at the beginning is not mapped, unless the caller says that it is a frozen snapshot.
 
+mod beside;
+mod changes;
 mod container;
 mod dest;
 mod found;
 mod image;
 mod in_use;
+mod keep;
+mod lanes;
+mod layers;
 mod pieces;
 mod pipeline;
 mod pool;
+mod processes;
 mod punch;
 mod sink;
 mod source;
 mod stats;
+mod steps;
+mod suspended;
+mod way;
 
 use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use std::path::Path;
 
-pub use container::{Contents, Format, contents};
-pub use dest::Unfinished;
+use crate::plan::CacheUse;
+
+pub use beside::Beside;
+pub use changes::{Doubt, Look};
+pub use container::{Contained, Contents, Format, contents, is_one_of_several, whole_of};
+pub use dest::{Unfinished, may_overwrite};
 pub use found::{Found, Given};
 pub use image::{Failure, Report, Task, copy};
 pub use in_use::{InUse, System, in_use};
+pub use keep::{KeepTask, Kept};
 pub use punch::{Punched, punch};
 pub use source::{Disk, OwnedImage, RawImage, Source};
 pub use stats::{Stats, Times};
@@ -60,8 +76,10 @@ pub struct Options {
     pub md5: bool,
     /// Bytes of a buffer: 1 to [`LARGEST_BUFFER`]; with direct I/O rounded up to what that needs.
     pub buffer_size: usize,
-    /// Past the page cache on both sides, where the filesystems can.
+    /// Past the page cache on both sides, where the filesystems can, whatever is copied.
     pub direct: bool,
+    /// Otherwise: whether the copy stays in the page cache. Where it does not, long runs go to the device directly.
+    pub cache: CacheUse,
     /// Blocks of zeros are looked for in what is read.
     pub zero_scan: bool,
     /// Both sides, or one of them to measure it.
@@ -76,6 +94,7 @@ impl Default for Options {
             md5: false,
             buffer_size: BUFFER,
             direct: false,
+            cache: CacheUse::Auto,
             zero_scan: true,
             mode: Mode::Copy,
         }
@@ -122,14 +141,18 @@ pub enum Event<'a> {
     InUse(&'a InUse),
     /// The map is there.
     Mapped(&'a Map),
+    /// Something of a container that is kept is free, and yet all its files are copied whole, for this reason.
+    KeptWhole(&'a str),
+    /// The copy is large: it goes to the device and not into the page cache.
+    ToDevice,
     /// Direct I/O was asked for, and is not possible with this file.
     NotDirect(&'a Path),
     /// Both sides are open; data begins to move.
     Started(&'a Stats),
     /// Another second has passed.
     Second(&'a Stats),
-    /// The map does not hold any more: what it called free, so many bytes, is copied now.
-    MapChanged(u64),
-    /// Somebody wrote to the source while it was copied, though not to what the map was read from.
+    /// The map is not relied on any more: what it called free, so many bytes, is copied now.
+    Doubted(&'a Doubt, u64),
+    /// Somebody wrote to the source while it was copied.
     SourceWritten,
 }

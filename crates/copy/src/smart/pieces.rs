@@ -26,6 +26,15 @@ pub(super) struct Piece {
     pub(super) len: u64,
 }
 
+impl Piece {
+    /// Keeps so many bytes of it, which are not more than it has; gives the rest.
+    pub(super) fn split_off(&mut self, len: u64) -> Piece {
+        let rest = Piece { kind: self.kind, offset: self.offset + len, len: self.len - len };
+        self.len = len;
+        rest
+    }
+}
+
 /// The pieces of an image in order, without gaps. Free ranges and holes are trimmed inwards to whole granules, so every
 /// piece begins at a multiple of the granule.
 pub(super) struct Pieces<H, F> {

@@ -7,27 +7,23 @@ use std::time::{Duration, Instant};
 
 use haul_guest::ReadAt;
 use haul_sys::Errno;
+use haul_sys::kernel::{Fd, Kernel};
 use md5::{Digest, Md5};
 
 use crate::engine::Failure;
-use crate::engine::hole;
-use crate::pace::{self, Pace};
+use crate::pace::Pace;
 
+use super::lanes;
 use super::pieces::{Kind, Piece};
 use super::pool::{self, Buffer, Message};
-use super::sink::{Done, Sink};
+use super::sink::Sink;
 use super::stats::Counters;
+use super::steps::{Reading, Rules, Writing, scan};
+use super::way::Way;
 use super::{Event, Observer};
-
-/// A skipped range is cut into pieces of this many bytes if something is to be done to each byte of it, so that
-/// progress shows and a request to stop is heard.
-const STRIDE: u64 = 16 << 20;
 
 /// Time between two reports.
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Bytes that are written where nothing is read.
-const TEST_DATA: u8 = 0xa5;
 
 /// A stack is small: nothing here is recursive.
 const STACK: usize = 256 << 10;
@@ -42,24 +38,14 @@ pub(super) struct Work<'a> {
     pub(super) sink: Option<&'a mut Sink>,
     pub(super) rules: Rules,
     pub(super) md5: Option<Md5>,
+    /// Through the page cache or past it, by how many threads.
+    pub(super) way: &'a Way,
+    /// The source's own file, if its bytes are those of the image: it can be read ahead.
+    pub(super) file: Option<(&'a dyn Kernel, Fd<'a>)>,
     pub(super) counters: &'a Counters,
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
     pub(super) pace: Option<&'a Pace>,
     pub(super) observer: &'a dyn Observer,
-}
-
-/// How it is to be done.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
-    /// Zeros are not written.
-    pub(super) sparse: bool,
-    pub(super) zero_scan: bool,
-    pub(super) buffer_size: usize,
-    pub(super) align: usize,
-    /// In bytes; see [`Piece`].
-    pub(super) granule: u32,
-    /// The ranges were skipped before, as zeros, and counted: what is read now takes that back.
-    pub(super) again: bool,
 }
 
 /// Why it ended early.
@@ -77,16 +63,20 @@ pub(super) enum Stop {
 
 /// Does the work; returns the MD5 with everything in it.
 pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
-    let Work { source, pieces, sink, rules, md5, counters, stop, pace, observer } = work;
+    if work.way.queued { run_queued(work) } else { lanes::run(work).map(|()| None) }
+}
+
+/// Does it by three threads and two queues.
+fn run_queued(work: Work<'_>) -> Result<Option<Md5>, Stop> {
+    let Work { source, pieces, sink, rules, md5, counters, stop, pace, observer, .. } = work;
     let (give, lease) = pool::pool(rules.buffer_size, rules.align);
     let (to_scan, scanned) = pool::queue(rules.buffer_size);
     let (to_write, written) = pool::queue(rules.buffer_size);
     let (alive, over) = channel::<()>();
     let cut = !rules.sparse || md5.is_some() || sink.as_ref().is_some_and(|sink| sink.holds_old);
-    let stride = if cut { STRIDE } else { u64::MAX };
-    let reader = Reader { source, rules, counters, stop, pace, lease, to_scan, stride };
+    let reader = Reader { reading: Reading { source, rules, counters, stop, pace, cut }, lease, to_scan };
     let scanner = Scanner { rules, counters, stop, md5, scanned, to_write };
-    let writer = Writer { sink, rules, counters, stop, written, give };
+    let writer = Writer { writing: Writing { sink, rules, counters }, stop, written, give };
     thread::scope(|scope| {
         // A thread that cannot be had drops its ends of the queues, and those that are there end by that.
         let reader = start(scope, alive.clone(), move || reader.run(pieces).map(|()| None));
@@ -102,9 +92,11 @@ pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
     })
 }
 
-type Handle<'scope> = io::Result<ScopedJoinHandle<'scope, Result<Option<Md5>, Stop>>>;
+/// A thread of a copy, if it could be had.
+pub(super) type Handle<'scope> = io::Result<ScopedJoinHandle<'scope, Result<Option<Md5>, Stop>>>;
 
-fn start<'scope>(
+/// Starts one. It is over when `alive` and all its clones are gone.
+pub(super) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     alive: Sender<()>,
     work: impl FnOnce() -> Result<Option<Md5>, Stop> + Send + 'scope,
@@ -116,7 +108,8 @@ fn start<'scope>(
     })
 }
 
-fn join(handle: Handle<'_>) -> Result<Option<Md5>, Stop> {
+/// Waits for one.
+pub(super) fn join(handle: Handle<'_>) -> Result<Option<Md5>, Stop> {
     let handle = handle.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -140,7 +133,7 @@ pub(super) fn beside<T: Send>(
 }
 
 /// Reports at every full second until all threads have ended.
-fn watch(over: &Receiver<()>, counters: &Counters, observer: &dyn Observer) {
+pub(super) fn watch(over: &Receiver<()>, counters: &Counters, observer: &dyn Observer) {
     let mut next = counters.started + SECOND;
     loop {
         while next <= Instant::now() {
@@ -154,32 +147,27 @@ fn watch(over: &Receiver<()>, counters: &Counters, observer: &dyn Observer) {
 }
 
 struct Reader<'a> {
-    source: Option<&'a dyn ReadAt>,
-    rules: Rules,
-    counters: &'a Counters,
-    stop: &'a (dyn Fn() -> bool + Sync),
-    pace: Option<&'a Pace>,
+    reading: Reading<'a>,
     lease: Receiver<Box<Buffer>>,
     to_scan: SyncSender<Message>,
-    stride: u64,
 }
 
 impl Reader<'_> {
     fn run(self, pieces: &mut dyn Iterator<Item = Result<Piece, Errno>>) -> Result<(), Stop> {
         for piece in pieces {
-            let Piece { kind, offset, len } = piece.map_err(Stop::Reading)?;
-            let stride = if kind == Kind::Data { self.rules.buffer_size as u64 } else { self.stride };
+            let piece = piece.map_err(Stop::Reading)?;
+            let Piece { kind, offset, len } = piece;
+            let stride = self.reading.stride(&piece);
             let mut done = 0;
             while done < len {
-                if (self.stop)() {
-                    return Err(Stop::Cancelled);
-                }
+                self.reading.check()?;
                 let step = (len - done).min(stride);
                 let sent = if kind == Kind::Data {
                     // At most the size of the buffer.
                     self.data(offset + done, step as usize)?
                 } else {
-                    self.skip(offset + done, step, kind)
+                    self.reading.skip(step, kind);
+                    self.send(Message::Skip { offset: offset + done, len: step })
                 };
                 if !sent {
                     return Ok(());
@@ -192,43 +180,14 @@ impl Reader<'_> {
 
     /// `false`: nobody listens any more, and has said why.
     fn data(&self, offset: u64, len: usize) -> Result<bool, Stop> {
-        let counters = self.counters;
+        let counters = self.reading.counters;
         let Ok(mut buffer) = counters.read_enqueue.time(|| self.lease.recv()) else { return Ok(false) };
-        let bytes = &mut buffer.bytes()[..len];
-        match self.source {
-            Some(source) => {
-                // A request to read it, and one to write it.
-                let work = pace::Work { bytes: len as u64, operations: 2 };
-                if let Some(pace) = self.pace {
-                    let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
-                    pace.settle(turn, work);
-                }
-                let read = counters.reading.time(|| source.read_exact_at(offset, bytes));
-                read.map_err(|error| match error.kind() {
-                    io::ErrorKind::UnexpectedEof => Stop::Ended,
-                    _ => Stop::Reading(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-                })?;
-                counters.read.add(len as u64);
-                if self.rules.again {
-                    counters.read_skipped.take_back(len as u64);
-                    counters.free.take_back(len as u64);
-                }
-            }
-            None => bytes.fill(TEST_DATA),
-        }
+        self.reading.read(offset, &mut buffer.bytes()[..len])?;
         Ok(self.send(Message::Data { offset, len, buffer }))
     }
 
-    fn skip(&self, offset: u64, len: u64, kind: Kind) -> bool {
-        self.counters.read_skipped.add(len);
-        if kind == Kind::Free {
-            self.counters.free.add(len);
-        }
-        self.send(Message::Skip { offset, len })
-    }
-
     fn send(&self, message: Message) -> bool {
-        self.counters.read_enqueue.time(|| self.to_scan.send(message)).is_ok()
+        self.reading.counters.read_enqueue.time(|| self.to_scan.send(message)).is_ok()
     }
 }
 
@@ -261,14 +220,7 @@ impl Scanner<'_> {
     fn look_at(&mut self, offset: u64, len: usize, buffer: &mut Buffer) {
         let (bytes, runs) = buffer.parts();
         let bytes = &bytes[..len];
-        runs.clear();
-        if self.rules.zero_scan {
-            self.counters.scan.time(|| runs.extend(hole::runs(bytes, offset, self.rules.granule)));
-            let zeros = runs.iter().filter(|run| run.zero).map(|run| run.range.len() as u64).sum();
-            self.counters.zeros.add(zeros);
-        } else {
-            runs.push(hole::Run { zero: false, range: 0..len });
-        }
+        scan(&self.rules, self.counters, offset, bytes, runs);
         if let Some(md5) = &mut self.md5 {
             self.counters.md5.time(|| md5.update(bytes));
         }
@@ -292,9 +244,7 @@ impl Scanner<'_> {
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
 struct Writer<'a> {
-    sink: Option<&'a mut Sink>,
-    rules: Rules,
-    counters: &'a Counters,
+    writing: Writing<'a>,
     stop: &'a (dyn Fn() -> bool + Sync),
     written: Receiver<Message>,
     give: SyncSender<Box<Buffer>>,
@@ -302,72 +252,20 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn run(mut self) -> Result<(), Stop> {
-        while let Ok(message) = self.counters.write_dequeue.time(|| self.written.recv()) {
+        let counters = self.writing.counters;
+        while let Ok(message) = counters.write_dequeue.time(|| self.written.recv()) {
             if (self.stop)() {
                 return Err(Stop::Cancelled);
             }
             match message {
                 Message::Data { offset, len, mut buffer } => {
-                    self.put(offset, len, &mut buffer).map_err(Stop::Failed)?;
+                    let (bytes, runs) = buffer.parts();
+                    self.writing.put(offset, &bytes[..len], runs).map_err(Stop::Failed)?;
                     // The reader may have ended; then nobody needs it.
                     self.give.try_send(buffer).ok();
                 }
-                Message::Skip { offset, len } => self.zeros(offset, len).map_err(Stop::Failed)?,
+                Message::Skip { offset, len } => self.writing.zeros(offset, len).map_err(Stop::Failed)?,
             }
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<(), Failure> {
-        let (bytes, runs) = buffer.parts();
-        let bytes = &bytes[..len];
-        if !self.rules.sparse && !self.rules.again {
-            self.write(offset, bytes)?;
-            self.counters.copied.add(len as u64);
-            return Ok(());
-        }
-        for run in runs {
-            let (at, size) = (offset + run.range.start as u64, run.range.len() as u64);
-            if run.zero {
-                // Where it is the second time, zeros are there.
-                if !self.rules.again {
-                    self.zeros(at, size)?;
-                }
-                continue;
-            }
-            self.write(at, &bytes[run.range.clone()])?;
-            if !self.rules.again {
-                self.counters.copied.add(size);
-            } else if self.rules.sparse {
-                self.counters.copied.add(size);
-                self.counters.write_skipped.take_back(size);
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
-        match &mut self.sink {
-            Some(sink) => self.counters.writing.time(|| sink.write(offset, bytes)),
-            None => Ok(()),
-        }
-    }
-
-    /// Lets a range read as zeros.
-    fn zeros(&mut self, offset: u64, len: u64) -> Result<(), Failure> {
-        let sparse = self.rules.sparse;
-        let done = match &mut self.sink {
-            Some(sink) if sparse => self.counters.writing.time(|| sink.skip(offset, len))?,
-            Some(sink) => {
-                self.counters.writing.time(|| sink.zeros(offset, len))?;
-                Done::Written
-            }
-            None if sparse => Done::Skipped,
-            None => Done::Written,
-        };
-        match done {
-            Done::Skipped => self.counters.write_skipped.add(len),
-            Done::Written => self.counters.copied.add(len),
         }
         Ok(())
     }

@@ -1,11 +1,9 @@
 //! Gives back the free space of an image in place: holes take the place of what is proven free.
 
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_guest::container::{self, Alone};
 use haul_guest::report::{Map, Verdict};
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::Errno;
@@ -18,8 +16,12 @@ use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::walk::Operand;
 
+use super::GRANULE;
+use super::changes::Look;
+use super::container::{Contents, Format, contents};
+use super::found::Found;
 use super::in_use::{System, in_use};
-use super::source::OwnedImage;
+use super::source::{OwnedImage, Source};
 
 /// One request frees at most so many bytes, so that whoever waits for the image is soon noticed.
 const STRIDE: u64 = 256 << 20;
@@ -33,12 +35,13 @@ pub struct Punched {
     pub freed: u64,
 }
 
-/// Makes holes of everything in a raw image that is proven free. The image must be a regular file that nobody else has
-/// open; as long as this works on it, nobody can open it. `required`: no part of it may be refused.
+/// Makes holes of everything in an image that is proven free; in a container, of what holds nothing but free bytes of its
+/// disk, so that its clusters stay where they are. The image must be a regular file that nobody else has open; as long as
+/// this works on it, nobody can open it. `required`: no part of it may be refused.
 ///
 /// # Errors
-/// If it is in use, or that cannot be excluded; if it is a container; if it cannot be read or changed. Nothing but free
-/// space was changed in any case.
+/// If it is in use, or that cannot be excluded; if it is a container that is not understood or has several files; if it
+/// cannot be read or changed. Nothing but free space was changed in any case.
 pub fn punch(
     kernel: &Arc<dyn Kernel>,
     path: &Path,
@@ -50,13 +53,16 @@ pub fn punch(
     let refused = |why: String| Error::new(What::NotPunched, path).detail(why);
     let (file, before) = open_alone(path, system)?;
     let size = kernel.size(file.as_fd()).map_err(said(What::CannotFstat))?;
-    let image: Arc<dyn ReadAt> = Arc::new(OwnedImage::new(Arc::clone(kernel), Arc::clone(&file), size));
-    match container::open(Arc::clone(&image), OsStr::new(""), &Alone) {
-        Ok(opened) if opened.disk.format() == "raw" => {}
-        Ok(opened) => return Err(refused(format!("it is a container of the format {}", opened.disk.format()))),
-        Err(refusal) => return Err(refused(format!("it looks like a container: {refusal}"))),
-    }
-    let map = haul_guest::map::map(&*image, &haul_guest::fs::Options::default());
+    let image = OwnedImage::new(Arc::clone(kernel), Arc::clone(&file), size);
+    // Without the directory: a disk in several files would be changed in files that others may have open.
+    let source = Source::given(Arc::clone(&file), before, path, size);
+    let kept = match contents(kernel, &source, Format::Auto) {
+        Contents::Raw => None,
+        Contents::Container(container) => Some(container.keep(&source)),
+        Contents::Bytes(why) => return Err(refused(why)),
+    };
+    let disk: &dyn ReadAt = kept.as_ref().map_or(&image, |kept| kept.disk());
+    let map = haul_guest::map::map(disk, &haul_guest::fs::Options::default());
     let refusal = map.regions.iter().find(|region| matches!(region.verdict, Verdict::Refused(_)));
     if let (true, Some(region)) = (required, refusal) {
         return Err(refused(format!("{}: {}", region.place, region.verdict.reason().unwrap_or_default())));
@@ -68,12 +74,19 @@ pub fn punch(
     let unreadable = |error: std::io::Error| {
         Error::new(What::Reading, path).errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     };
-    if !map.still_holds(&*image).map_err(unreadable)? {
+    let found = match &kept {
+        None => Found::of_disk(map),
+        Some(kept) => kept.found(map).map_err(|(_, why)| refused(why.to_owned()))?,
+    };
+    let holds = found.still_holds(&image).map_err(unreadable)?;
+    // A lease keeps out whoever opens the file from here on, but not what comes in another way.
+    let now = Look::at(file.as_fd(), system).map_err(said(What::CannotFstat))?;
+    if !holds || now != Look::of(&before, system) {
         return Err(refused("it is being changed".to_owned()));
     }
-    punch_all(&**kernel, path, &file, &map.free, stop)?;
+    punch_all(&**kernel, path, &file, &found.free().trimmed_to(GRANULE), stop)?;
     let after = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
-    Ok(Punched { map, freed: before.allocated.saturating_sub(after.allocated) })
+    Ok(Punched { map: found.map, freed: before.allocated.saturating_sub(after.allocated) })
 }
 
 /// Opens an image that nobody else has open, and keeps others out as long as it is open.

@@ -30,6 +30,12 @@ pub(super) enum Done {
 }
 
 impl Sink {
+    /// The same destination for another thread.
+    pub(super) fn another(&self) -> Sink {
+        let side = Side::new(Arc::clone(&self.side.fd), self.side.seekable);
+        Sink { kernel: Arc::clone(&self.kernel), side, direct: self.direct.clone(), holds_old: self.holds_old }
+    }
+
     /// Writes all the bytes.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (mut at, mut rest) = (offset, bytes);
@@ -53,7 +59,7 @@ impl Sink {
                     Ok(0) => return Err(Errno::NOSPC),
                     result => return result,
                 }
-            } else {
+            } else if bytes.len() >= direct.at_least {
                 // As far as the next place where it can be direct again.
                 piece = piece.min(direct.align - (at % direct.align as u64) as usize);
             }

@@ -1,6 +1,6 @@
 //! What a smart copy did, in numbers: counted by its threads, looked at by the one that reports.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes and times. At the end `copied + write_skipped == total`.
@@ -112,6 +112,8 @@ pub(super) struct Counters {
     pub(super) free: Count,
     pub(super) read: Count,
     pub(super) zeros: Count,
+    /// The memory of a hibernated system was in what was read.
+    pub(super) asleep: AtomicBool,
     pub(super) open: Clock,
     pub(super) map: Clock,
     pub(super) copy: Clock,
@@ -137,6 +139,7 @@ impl Counters {
             free: Count::default(),
             read: Count::default(),
             zeros: Count::default(),
+            asleep: AtomicBool::default(),
             open: Clock::default(),
             map: Clock::default(),
             copy: Clock::default(),

@@ -52,11 +52,13 @@ impl Listing {
         self.batch.pop_front()
     }
 
-    /// Whether the rest of the batch can usefully be split between two: it is two names or more, or one that holds others.
-    pub fn can_be_split(&self) -> bool {
+    /// Whether the rest of the batch can usefully be split between two: it is two names or more, or one that holds
+    /// others. The one is only for somebody who is `busy` with other names: else it would be handed from one who has
+    /// nothing else to the next, and none of them would ever enter it.
+    pub fn can_be_split(&self, busy: bool) -> bool {
         match self.batch.len() {
             0 => false,
-            1 => self.batch[0].kind == Some(FileType::Directory),
+            1 => busy && self.batch[0].kind == Some(FileType::Directory),
             _ => true,
         }
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_copy::smart::{
-    Event, Failure, Mode, Observer, Options, Report, Smart, Source, System, Task, Unfinished, copy,
+    Contained, Contents, Event, Failure, Format, Found, KeepTask, Mode, Observer, Options, Report, Smart, Source,
+    System, Task, Unfinished, contents, copy,
 };
 use haul_guest::image::Session;
 use haul_guest::report::Map;
@@ -69,6 +70,38 @@ impl Run<'_> {
     }
 
     pub fn copy_source(&self, source: &Source, dest: &Path) -> Result<Report, Failure> {
+        self.copy_known(source, None, dest)
+    }
+
+    fn open(&self, source: &Path) -> (Source, Contained) {
+        let opened = Source::open(&*self.kernel, source).unwrap();
+        match contents(&self.kernel, &opened, Format::Auto) {
+            Contents::Container(container) => (opened, container),
+            _ => panic!("{source:?} is no container"),
+        }
+    }
+
+    /// Copies the disk in a container.
+    pub fn copy_disk(&self, source: &Path, dest: &Path) -> Result<Report, Failure> {
+        let (opened, container) = self.open(source);
+        self.copy_source(&container.into_disk(&*self.kernel, opened), dest)
+    }
+
+    /// Copies a container as what it is, into a directory.
+    pub fn keep(&self, source: &Path, to: &Path) -> Vec<Report> {
+        let (opened, container) = self.open(source);
+        let (mut reports, attacker) = (Vec::new(), Attacker(self));
+        let (options, system) = (self.options, self.system.clone());
+        let task = KeepTask { options, mapper: &|image| self.map(image), system, observer: &attacker };
+        container.keep(&opened).copy(&task, &mut |_, file, found| {
+            let report = self.copy_known(file, found, &to.join(file.path().file_name().unwrap()));
+            reports.push(report.unwrap_or_else(|failure| panic!("{}", words(&failure))));
+            true
+        });
+        reports
+    }
+
+    fn copy_known(&self, source: &Source, found: Option<&Found>, dest: &Path) -> Result<Report, Failure> {
         let task = Task {
             source,
             dest,
@@ -79,6 +112,7 @@ impl Run<'_> {
             stop: &|| self.stop.load(Ordering::SeqCst),
             unfinished: Unfinished::default(),
             given: None,
+            found,
             pace: None,
             observer: &Attacker(self),
         };

@@ -9,7 +9,7 @@ use haul_copy::error::What;
 use haul_copy::smart::{InUse, Options, Report, Smart};
 use haul_guest::ExtentSet;
 use haul_sys::in_use::lock_byte;
-use haul_testbed::guest::{Noise, run as command};
+use haul_testbed::guest::{Noise, attach, run as command, unmount};
 use haul_testbed::{Bed, temp_dir};
 
 use crate::harness::{Image, Run, assert_holds, words};
@@ -91,7 +91,7 @@ struct Loop(String);
 
 impl Loop {
     fn new(image: &Path) -> Loop {
-        Loop(command(Command::new("losetup").args(["-f", "--show"]).arg(image)).trim().to_owned())
+        Loop(attach(image, &[]))
     }
 }
 
@@ -117,6 +117,20 @@ fn an_image_behind_a_loop_device_is_copied_whole_and_not_overwritten() {
 }
 
 #[test]
+fn an_image_behind_a_loop_device_that_knows_it_by_a_lost_name_is_copied_whole_and_not_overwritten() {
+    let Some(_bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let image = image(dir.path());
+    fs::hard_link(&image.path, dir.path().join("name")).unwrap();
+    // For reading only, so that no writer is seen.
+    let device = Loop(attach(&dir.path().join("name"), &["--read-only"]));
+    fs::remove_file(dir.path().join("name")).unwrap();
+    is_copied_whole(dir.path(), &image, &InUse::Loop(device.0.strip_prefix("/dev/").unwrap().to_owned()));
+    let failure = Run::default().copy(&dir.path().join("copy"), &image.path).unwrap_err();
+    assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::DestinationInUse), "{}", words(&failure));
+}
+
+#[test]
 fn a_device_that_is_mounted_is_copied_whole_and_not_overwritten() {
     let Some(bed) = Bed::new() else { return };
     let dir = temp_dir();
@@ -135,7 +149,7 @@ fn a_device_that_is_mounted_is_copied_whole_and_not_overwritten() {
     assert_eq!((report.in_use, report.stats.free), (Some(InUse::Mounted(at.clone())), 0));
     let failure = run.copy(&dir.path().join("copy"), device.0.as_ref()).unwrap_err();
     assert_eq!(failure.error.as_ref().map(|error| error.what), Some(What::DestinationInUse), "{}", words(&failure));
-    command(Command::new("umount").arg(&at));
+    unmount(&at);
 }
 
 #[test]

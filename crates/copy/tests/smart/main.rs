@@ -6,4 +6,6 @@ mod contents;
 mod faults;
 mod harness;
 mod in_use;
+mod keeping;
 mod places;
+mod punch;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::tables::{Cached, Reader, Recent, Tables, all_hold};
 use super::{Container, FileWitness, HostRanges};
 use crate::extents::{Extent, ExtentSet};
+use crate::guard::{guarded, guarded_io};
 use crate::image::ReadAt;
 use crate::refusal::Refusal;
 
@@ -150,6 +151,30 @@ impl Disk {
         Ok(())
     }
 
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.size());
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let (mut at, mut rest) = (offset, buffer);
+        while !rest.is_empty() {
+            let piece = self.layout.piece(&self.tables, at, end).map_err(broken)?;
+            let len = usize::try_from(piece.len).unwrap_or(usize::MAX).min(rest.len());
+            if len == 0 {
+                return Err(broken(Refusal::corrupt("a piece of no length")));
+            }
+            let (now, later) = rest.split_at_mut(len);
+            match piece.place {
+                Place::Zero => now.fill(0),
+                Place::Stored { file, offset } => {
+                    self.tables.file(file).map_err(broken)?.read_exact_at(offset, now)?;
+                }
+                Place::Packed { .. } => self.unpack(at, piece.place, now).map_err(broken)?,
+            }
+            at += len as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+
     fn find_host_ranges(&self, set: &ExtentSet) -> Result<Option<HostRanges>, Refusal> {
         let files = self.tables.files();
         let reader = Reader::new(files.to_vec());
@@ -276,27 +301,7 @@ impl ReadAt for Disk {
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.size());
-        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let (mut at, mut rest) = (offset, buffer);
-        while !rest.is_empty() {
-            let piece = self.layout.piece(&self.tables, at, end).map_err(broken)?;
-            let len = usize::try_from(piece.len).unwrap_or(usize::MAX).min(rest.len());
-            if len == 0 {
-                return Err(broken(Refusal::corrupt("a piece of no length")));
-            }
-            let (now, later) = rest.split_at_mut(len);
-            match piece.place {
-                Place::Zero => now.fill(0),
-                Place::Stored { file, offset } => {
-                    self.tables.file(file).map_err(broken)?.read_exact_at(offset, now)?;
-                }
-                Place::Packed { .. } => self.unpack(at, piece.place, now).map_err(broken)?,
-            }
-            at += len as u64;
-            rest = later;
-        }
-        Ok(())
+        guarded_io(|| self.read(offset, buffer))
     }
 }
 
@@ -315,7 +320,25 @@ impl Container for Disk {
 
     fn host_ranges(&self, set: &ExtentSet) -> Option<HostRanges> {
         // Why not is of no use to anybody: the container is copied whole.
-        self.find_host_ranges(&set.clipped(0..self.size())).ok().flatten()
+        guarded(|| self.find_host_ranges(&set.clipped(0..self.size()))).ok().flatten()
+    }
+
+    fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet {
+        let mut found = ExtentSet::new();
+        // Where the tables cannot be read any more, or there is too much of it, what was found so far is right.
+        let _enough = walk(&*self.layout, &self.tables, |at, piece| {
+            if found.count() >= GAPS {
+                return Err(Refusal::Budget("pieces of a disk"));
+            }
+            let Place::Stored { file, offset } = piece.place else { return Ok(()) };
+            let Some(set) = files.get(file) else { return Ok(()) };
+            for inside in set.between(offset..offset.saturating_add(piece.len)) {
+                let start = at + (inside.start - offset);
+                found.push(start..start + inside.len);
+            }
+            Ok(())
+        });
+        found
     }
 
     fn witnesses(&self) -> &[FileWitness] {

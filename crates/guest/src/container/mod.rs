@@ -26,6 +26,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::extents::ExtentSet;
+use crate::guard::guarded;
 use crate::image::{ReadAt, Witness};
 use crate::refusal::Refusal;
 
@@ -55,6 +56,10 @@ pub trait Container: ReadAt {
     /// `None` where that cannot be said: internal snapshots, bitmaps, streams, counts that do not agree, tables that cannot be
     /// read. What is compressed, or not in the files at all, is left out.
     fn host_ranges(&self, set: &ExtentSet) -> Option<HostRanges>;
+
+    /// Which bytes of the disk are stored, as they are, in these bytes of its files (by the index in [`Opened::parts`]). Where
+    /// those are holes, the disk reads as zero. If the pieces are very many it is not all of them.
+    fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet;
 
     /// What the tables looked like when the container was opened.
     fn witnesses(&self) -> &[FileWitness];
@@ -127,7 +132,7 @@ pub enum Role {
 /// Opens the files that a container names beside itself.
 pub trait Siblings {
     /// Opens a file of this name in the container's own directory, for reading. The name is never empty, `.` or `..`, and holds
-    /// neither slash nor backslash nor NUL. Symbolic links should not be followed.
+    /// neither slash nor backslash nor NUL. Who follows a symbolic link there should say so.
     ///
     /// # Errors
     /// If it is not there or cannot be opened.
@@ -154,6 +159,10 @@ impl Siblings for Alone {
 /// If it is a container that is dirty, damaged, depends on another disk, or uses what is not understood. Then it can be
 /// copied only as a file.
 pub fn open(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
+    guarded(|| open_unguarded(file, name, siblings))
+}
+
+fn open_unguarded(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
     let mut start = vec![0; usize::try_from(file.size()).unwrap_or(usize::MAX).min(512)];
     file.read_exact_at(0, &mut start)?;
     if start.starts_with(&qcow2::MAGIC) {
@@ -183,9 +192,9 @@ pub fn open(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Res
 /// Opens a file as a raw image, whatever it looks like.
 ///
 /// # Errors
-/// None so far.
+/// Only if the size of the file makes no sense.
 pub fn open_raw(file: Arc<dyn ReadAt>, name: &OsStr) -> Result<Opened, Refusal> {
-    alone(file, name, plain::open)
+    guarded(|| alone(file, name, plain::open))
 }
 
 type Open = fn(&tables::Reader) -> Result<Box<dyn disk::Layout>, Refusal>;

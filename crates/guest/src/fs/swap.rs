@@ -15,7 +15,8 @@ const PAGES: [u64; 5] = [4096, 8192, 16384, 32768, 65536];
 /// What is kept in front, in bytes: the largest first page there is.
 const KEPT: u64 = 65536;
 
-const LEN: usize = 10;
+/// Bytes of a signature. It is at the end of the first page.
+pub const LEN: usize = 10;
 const CURRENT: &[u8] = b"SWAPSPACE2";
 const OLD: &[u8] = b"SWAP-SPACE";
 
@@ -61,13 +62,19 @@ impl FreeMap for Swap {
 }
 
 /// Whether a hibernated system left its memory in the region. It goes on where it stopped: all that it had mounted is
-/// newer in its memory than on the disk, and its other swap areas are in use. (One that sleeps in a swap file, or on
-/// another disk, cannot be seen here.)
+/// newer in its memory than on the disk, and its other swap areas are in use. (One that sleeps in a swap file is seen by
+/// whoever reads that, with [`tells_of_sleep`]; one on another disk is not.)
 ///
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn is_asleep(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(signatures(region)?.iter().any(|(_, kind)| *kind == Kind::Asleep))
+}
+
+/// Whether the last [`LEN`] bytes of a page are what a hibernated system leaves at the end of the first page of a swap
+/// area: also one in a file of some filesystem, for which nobody can look by its place.
+pub fn tells_of_sleep(signature: &[u8]) -> bool {
+    ASLEEP.iter().any(|asleep| signature.starts_with(asleep))
 }
 
 /// All signatures, and the size of the page for which each is.
@@ -78,7 +85,7 @@ fn signatures(region: &View<'_>) -> Result<Vec<(u64, Kind)>, Refusal> {
         let kind = match signature.as_slice() {
             CURRENT => Kind::Current,
             OLD => Kind::Old,
-            other if ASLEEP.iter().any(|asleep| other.starts_with(asleep)) => Kind::Asleep,
+            other if tells_of_sleep(other) => Kind::Asleep,
             _ => continue,
         };
         found.push((page, kind));
@@ -86,7 +93,7 @@ fn signatures(region: &View<'_>) -> Result<Vec<(u64, Kind)>, Refusal> {
     // TuxOnIce also overwrites the beginning of the header.
     if let (Some((page, _)), true) = (found.first().copied(), region.size() >= KEPT.min(4096)) {
         let start = region.read(0, LEN)?;
-        if ASLEEP.iter().any(|asleep| start.starts_with(asleep)) {
+        if tells_of_sleep(&start) {
             found.push((page, Kind::Asleep));
         }
     }

@@ -1,12 +1,17 @@
 //! The partition table of a master boot record, and the chain of those of logical partitions.
 
-use super::{Claim, Tables};
+use super::{Claim, Known, Tables};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::extents::Extent;
 use crate::image::View;
 use crate::refusal::Refusal;
 
+/// Bytes of a table, whatever the size of a sector.
+const LEN: u64 = 512;
+/// What a table counts in, unless something else is proven.
 const SECTOR: u64 = 512;
+/// The other size that sectors have.
+const LARGE_SECTOR: u64 = 4096;
 const TABLE: usize = 446;
 /// The longest chain of logical partitions.
 const LONGEST_CHAIN: usize = 128;
@@ -23,41 +28,80 @@ struct Entry {
     sectors: u64,
 }
 
-/// Reads the table if there is one. Knows of `gpt` whether there is a valid one for a protective entry to protect; says
-/// whether there is such an entry.
+/// Reads the table if there is one. Knows of `gpt` whether there is a valid one for a protective entry to protect, and by
+/// `known` whether a part of the disk has a known signature; says whether there is a protective entry.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool) -> Result<bool, Refusal> {
+/// If it cannot be read, or nobody can tell what size its sectors have.
+pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool, known: Known<'_>) -> Result<bool, Refusal> {
     let size = disk.size();
-    if size < SECTOR {
+    if size < LEN {
         return Ok(false);
     }
     // Anything can end in these two bytes, above all a boot sector of a filesystem; a table that says nothing is none.
-    let Some(entries) = entries(&disk.read(0, SECTOR as usize)?)? else { return Ok(false) };
+    let Some(entries) = entries(&disk.read(0, LEN as usize)?)? else { return Ok(false) };
     if entries.is_empty() {
         return Ok(false);
     }
-    tables.add_table(size, 0, SECTOR);
+    let sector = if gpt { SECTOR } else { sector_size(disk, &entries, known)? };
+    tables.add_table(size, 0, LEN);
+    if sector != SECTOR {
+        // Perhaps it is not so after all, and something unknown lies there.
+        for entry in &entries {
+            let place = format!("MBR partition {} in sectors of 512 bytes", entry.number);
+            let claim = Claim::Broken(Refusal::unsupported("its table seems to be of sectors of 4 KiB"));
+            tables.add(size, SECTOR, place, entry.first, entry.sectors, claim);
+        }
+    }
     for entry in &entries {
         let place = format!("MBR partition {}", entry.number);
         let claim = match entry.kind {
             PROTECTIVE if gpt => continue,
             PROTECTIVE => Claim::Broken(Refusal::corrupt("a protective MBR without its GPT")),
             DYNAMIC => Claim::Opaque("LDM"),
-            kind if CONTAINERS.contains(&kind) => match logical(disk, tables, entry) {
+            kind if CONTAINERS.contains(&kind) => match logical(disk, sector, tables, entry) {
                 Ok(()) => continue,
                 Err(Refusal::Corrupt(why)) => Claim::Broken(Refusal::Corrupt(why)),
                 Err(other) => return Err(other),
             },
             _ => Claim::Look,
         };
-        tables.add(size, SECTOR, place, entry.first, entry.sectors, claim);
+        tables.add(size, sector, place, entry.first, entry.sectors, claim);
     }
     if !gpt || entries.iter().any(|entry| entry.kind != PROTECTIVE) {
         tables.kinds.push("dos");
     }
     Ok(entries.iter().any(|entry| entry.kind == PROTECTIVE))
+}
+
+/// What the table counts in. It does not say it: on a disk with sectors of 4 KiB its numbers are of those. So it is
+/// believed to be of such a disk if all of its partitions then lie in the disk and one of them starts as something that is known,
+/// and none of them does in sectors of 512 bytes. (What lies there is used even so.)
+fn sector_size(disk: &View<'_>, entries: &[Entry], known: Known<'_>) -> Result<u64, Refusal> {
+    let inside = |entry: &Entry| (entry.first + entry.sectors) * LARGE_SECTOR <= disk.size();
+    let usual = |entry: &Entry| ![PROTECTIVE, DYNAMIC].contains(&entry.kind);
+    if !entries.iter().all(|entry| inside(entry) && usual(entry)) || !any_known(disk, entries, LARGE_SECTOR, known)? {
+        return Ok(SECTOR);
+    }
+    match any_known(disk, entries, SECTOR, known)? {
+        false => Ok(LARGE_SECTOR),
+        true => Err(Refusal::unsupported("ambiguous: an MBR of sectors of 512 bytes or of 4 KiB")),
+    }
+}
+
+/// Whether one of the partitions starts as something that is known, in sectors of this size.
+fn any_known(disk: &View<'_>, entries: &[Entry], sector: u64, known: Known<'_>) -> Result<bool, Refusal> {
+    for entry in entries {
+        let partition = disk.part(entry.first * sector, entry.sectors * sector)?;
+        let found = match CONTAINERS.contains(&entry.kind) {
+            true => self::entries(&partition.read(0, LEN as usize)?)?.is_some(),
+            false => known(&partition)?,
+        };
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The entries of a table that are in use; `None` if it is none.
@@ -82,13 +126,13 @@ fn entries(sector: &[u8]) -> Result<Option<Vec<Entry>>, Refusal> {
 
 /// Follows the chain of logical partitions inside a container. Each link has one partition, relative to itself, and the
 /// next link, relative to the container; links must move forward.
-fn logical(disk: &View<'_>, tables: &mut Tables, container: &Entry) -> Result<(), Refusal> {
+fn logical(disk: &View<'_>, sector: u64, tables: &mut Tables, container: &Entry) -> Result<(), Refusal> {
     let corrupt = |why: &str| Refusal::corrupt(format!("chain of logical partitions: {why}"));
     let end = container.first + container.sectors; // of numbers of 32 bits
     let already = tables.partitions.len();
     let mut link = container.first;
     for _ in 0..LONGEST_CHAIN {
-        let at = Extent { start: link * SECTOR, len: SECTOR };
+        let at = Extent { start: link * sector, len: LEN };
         let entries = entries(&disk.read(at.start, at.len as usize)?)?.ok_or_else(|| corrupt("a link is no table"))?;
         tables.add_table(disk.size(), at.start, at.len);
         let mut next = None;
@@ -105,7 +149,7 @@ fn logical(disk: &View<'_>, tables: &mut Tables, container: &Entry) -> Result<()
             }
             let claim = if entry.kind == DYNAMIC { Claim::Opaque("LDM") } else { Claim::Look };
             let number = 5 + tables.partitions.len() - already;
-            tables.add(disk.size(), SECTOR, format!("MBR partition {number}"), first, entry.sectors, claim);
+            tables.add(disk.size(), sector, format!("MBR partition {number}"), first, entry.sectors, claim);
         }
         match next {
             None => return Ok(()),

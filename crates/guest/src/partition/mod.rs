@@ -96,15 +96,19 @@ impl Tables {
     }
 }
 
-/// The partition tables of a disk; `None` if there are none, or only empty ones.
+/// Says whether a part of a disk has the signature of anything.
+pub type Known<'k> = &'k dyn Fn(&View<'_>) -> Result<bool, Refusal>;
+
+/// The partition tables of a disk; `None` if there are none, or only empty ones. `known` is asked where a table can be
+/// understood in two ways.
 ///
 /// # Errors
-/// If it cannot be read, or a table is damaged and nothing replaces it.
-pub fn tables(disk: &View<'_>) -> Result<Option<Tables>, Refusal> {
+/// If it cannot be read, a table is damaged and nothing replaces it, or nobody can tell what a table means.
+pub fn tables(disk: &View<'_>, known: Known<'_>) -> Result<Option<Tables>, Refusal> {
     let mut tables = Tables::default();
     let gpt = gpt::read(disk, &mut tables)?;
     let of_gpt = tables.partitions.len();
-    if !mbr::read(disk, &mut tables, gpt)? {
+    if !mbr::read(disk, &mut tables, gpt, known)? {
         tables.doubt_unprotected(of_gpt);
     }
     tables.settle()?;

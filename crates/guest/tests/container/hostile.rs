@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use haul_forge::fuzz::use_container;
 use haul_guest::container::{self, Alone, Opened, Siblings};
 use haul_guest::{ExtentSet, ReadAt, Refusal};
 use haul_testbed::guest::{Noise, has};
@@ -38,10 +39,10 @@ fn counted(bytes: Vec<u8>) -> Arc<Counted> {
 }
 
 /// The files of a container in memory.
-struct Files(Vec<(String, Vec<u8>)>);
+pub struct Files(pub Vec<(String, Vec<u8>)>);
 
 impl Files {
-    fn of(path: &Path) -> Files {
+    pub fn of(path: &Path) -> Files {
         let opened = open(path);
         let dir = path.parent().unwrap();
         Files(
@@ -57,7 +58,7 @@ impl Files {
         )
     }
 
-    fn open(&self) -> Result<Opened, Refusal> {
+    pub fn open(&self) -> Result<Opened, Refusal> {
         container::open(counted(self.0[0].1.clone()), OsStr::new(&self.0[0].0), self)
     }
 }
@@ -70,7 +71,7 @@ impl Siblings for Files {
 }
 
 /// What of the files is tables: not data that is stored as it is.
-fn tables(opened: &Opened) -> Vec<(usize, u64, u64)> {
+pub fn tables(opened: &Opened) -> Vec<(usize, u64, u64)> {
     let witnesses = opened.disk.witnesses().iter();
     witnesses.map(|seen| (seen.file, seen.witness.offset, seen.witness.len)).collect()
 }
@@ -80,7 +81,7 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
 }
 
 /// Mends the checksums of VHDX and VHD.
-fn repair(format: Format, bytes: &mut [u8]) {
+pub fn repair(format: Format, bytes: &mut [u8]) {
     match format.name {
         "vhdx" => {
             for (at, len) in [(64, 4), (128, 4), (192, 64), (256, 64)] {
@@ -110,7 +111,7 @@ fn repair(format: Format, bytes: &mut [u8]) {
 }
 
 /// Changes a byte of the tables, or a field of them to a number that is odd.
-fn mutate(files: &mut Files, places: &[(usize, u64, u64)], noise: &mut Noise) {
+pub fn mutate(files: &mut Files, places: &[(usize, u64, u64)], noise: &mut Noise) {
     for _ in 0..=noise.below(3) {
         // Half of them in the first tables: the headers.
         let among = if noise.below(2) == 0 { 2.min(places.len() as u64) } else { places.len() as u64 };
@@ -137,36 +138,6 @@ fn mutate(files: &mut Files, places: &[(usize, u64, u64)], noise: &mut Noise) {
             }
         }
     }
-}
-
-/// Reads what is there, as far as it is not too long, and asks everything else.
-fn use_it(opened: &Opened, noise: &mut Noise) -> u64 {
-    let size = opened.disk.size();
-    let mut buffer = vec![0; 70_000];
-    let mut wrong = 0;
-    for _ in 0..12 {
-        let at = noise.below(size.max(1)).min(if noise.below(2) == 0 { 9 << 20 } else { u64::MAX });
-        let len = (size.saturating_sub(at)).min(buffer.len() as u64) as usize;
-        wrong += u64::from(opened.disk.read_exact_at(at, &mut buffer[..len]).is_err());
-    }
-    let unallocated = opened.disk.unallocated();
-    assert!(unallocated.iter().all(|extent| extent.end() <= size), "unallocated reaches behind the disk");
-    if let Some(ranges) = opened.disk.host_ranges(&ExtentSet::of(0..size)) {
-        let freed: u64 = ranges.files.iter().map(ExtentSet::bytes).sum();
-        assert_eq!(freed, ranges.held.bytes());
-        let inside = ranges
-            .files
-            .iter()
-            .zip(&opened.parts)
-            .all(|(free, part)| free.iter().all(|extent| extent.end() <= part.file.size()));
-        assert!(inside, "host ranges reach behind a file");
-        // Tables are never given away.
-        for seen in opened.disk.witnesses() {
-            let table = ExtentSet::of(seen.witness.offset..seen.witness.offset + seen.witness.len);
-            assert!(ranges.files[seen.file].intersection(&table).is_empty(), "a table is given away");
-        }
-    }
-    wrong
 }
 
 #[test]
@@ -199,7 +170,7 @@ fn damaged_containers_are_refused_or_read_within_their_files() {
                 Err(_) => refused += 1,
                 Ok(opened) => {
                     accepted += 1;
-                    wrong += use_it(&opened, &mut noise);
+                    wrong += use_container(&opened, &mut noise);
                 }
             }
         }
@@ -307,7 +278,7 @@ fn cut_containers_are_refused_or_read_within_their_files() {
                 bytes.truncate(len as usize);
             }
             if let Ok(opened) = files.open() {
-                use_it(&opened, &mut noise);
+                use_container(&opened, &mut noise);
             }
         }
     }
@@ -463,9 +434,18 @@ fn a_descriptor_opens_only_names_beside_it_and_only_if_it_is_nothing_else() {
     assert!(opens(text("RW 2 FLAT \"short\" 0")).is_err(), "an extent that is too short");
     assert!(opens(text("RW 1 FLAT \"short\" 1")).is_err(), "an extent that is too short");
     assert!(opens(text("RW 1 FLAT \"short\" 36028797018963967")).is_err());
-    let twice = opens(text("RW 1 FLAT \"a\" 0\nRW 1 ZERO\nRW 1 FLAT \"a\" 0")).unwrap();
-    assert_eq!(twice.parts.len(), 2);
-    assert!(twice.disk.host_ranges(&ExtentSet::of(0..512)).is_none(), "a byte of the file for two of the disk");
+    assert!(opens(text("RW 1 FLAT \"a\" 0\nRW 1 ZERO\nRW 1 FLAT \"b\" 0")).is_ok());
+    let twice = opens(text("RW 1 FLAT \"a\" 0\nRW 1 ZERO\nRW 1 FLAT \"a\" 0"));
+    assert!(twice.is_err(), "a byte of the file for two of the disk");
+}
+
+#[test]
+fn a_thousand_extents_make_no_file_longer_than_it_is() {
+    let lines = "RW 1 FLAT \"a\" 0\n".repeat(4000);
+    let text = format!("# Disk DescriptorFile\nparentCID=ffffffff\n{lines}").into_bytes();
+    let asked = Asked::default();
+    assert!(container::open(counted(text), OsStr::new("disk.vmdk"), &asked).is_err());
+    assert_eq!(asked.0.lock().unwrap().len(), 1, "it is opened once");
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn a_container_without_freed_bytes_is_the_disk_without_them() {
         let ranges = ranges.unwrap_or_else(|| panic!("{format:?}: nothing can be freed"));
         assert!(ranges.still_holds().unwrap());
         assert!(ranges.held.is_subset_of(&set));
+        assert_eq!(opened.disk.stored_in(&ranges.files), ranges.held, "{format:?}: back from the files to the disk");
         let freed: u64 = ranges.files.iter().map(ExtentSet::bytes).sum();
         assert_eq!(freed, ranges.held.bytes(), "{format:?}");
         let kept = set.without(&ranges.held);

@@ -4,3 +4,4 @@ mod bench;
 mod hostile;
 mod keeping;
 mod reading;
+mod sound;

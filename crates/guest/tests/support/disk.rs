@@ -1,12 +1,13 @@
 //! Disks for tests: a filesystem that is nothing but its list of free bytes, and invariants of every map.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 use std::io::Write;
 use std::ops::Range;
 use std::process::{Command, Stdio};
 
+pub use haul_forge::fuzz::assert_sane;
 use haul_guest::fs::{Findings, FreeMap, Options};
-use haul_guest::{ExtentSet, Map, ReadAt, Refusal, Verdict, View, bytes};
+use haul_guest::{ExtentSet, ReadAt, Refusal, View, bytes};
 
 use super::Pages;
 
@@ -80,36 +81,6 @@ pub fn blank(size: u64) -> Pages {
         }
     }
     Pages::of(&Zeros(size), [])
-}
-
-/// What every map keeps, whatever the image says: regions cover the image and nothing else, in order; what is free is
-/// in whole granules inside regions that were mapped, and in no region that was not.
-pub fn assert_sane(map: &Map) {
-    let mut owned = Vec::new();
-    let mut last = 0;
-    let mut used = ExtentSet::new();
-    let mut counted = 0;
-    for region in &map.regions {
-        assert!(!region.extents.is_empty() && region.extents.iter().all(|extent| extent.len > 0), "{region:?}");
-        assert!(region.start() >= last, "{region:?} is out of order");
-        last = region.start();
-        let bytes = ExtentSet::from_ranges(region.extents.iter().map(|extent| extent.start..extent.end()));
-        assert_eq!(bytes.bytes(), region.size(), "{region:?} overlaps itself");
-        assert!(region.extents.iter().all(|extent| extent.end() <= map.size), "{region:?} is outside");
-        assert!(bytes.intersection(&map.free).bytes() >= region.free);
-        assert_eq!(region.used() + region.free, region.size());
-        if !matches!(region.verdict, Verdict::Mapped { .. }) {
-            assert_eq!((region.free, region.dropped), (0, 0), "{region:?}");
-            used = used.union(&bytes);
-        }
-        counted += region.free;
-        owned.extend(region.extents.iter().map(|extent| extent.start..extent.end()));
-    }
-    let owned = ExtentSet::from_ranges(owned);
-    assert_eq!(owned, ExtentSet::of(0..map.size), "regions do not cover the image");
-    assert!(map.free.intersection(&used).is_empty(), "free in a region that is used");
-    assert!(map.free.iter().all(|extent| extent.start % 4096 == 0 && extent.len % 4096 == 0));
-    assert!(map.free.bytes() <= counted);
 }
 
 /// Runs a program with something to read.

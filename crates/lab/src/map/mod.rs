@@ -9,19 +9,18 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_copy::facts::Inode;
 use haul_copy::ranges::{Extent, Extents};
-use haul_copy::smart::{Source, System, in_use};
-use haul_guest::container::{self, Opened, Siblings};
+use haul_copy::smart::{Beside, Source, System};
+use haul_guest::container::{self, Opened};
 use haul_guest::image::ImageFile;
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
-use haul_sys::kernel::Linux;
-use haul_sys::rustix::fs::OFlags;
+use haul_sys::kernel::{Kernel, Linux};
 
 use strip::{Picture, printable};
 use terminal::Screen;
@@ -49,13 +48,12 @@ pub struct Request {
 /// The message, without the program's name.
 pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -> Result<String, String> {
     let source = Source::open(&Linux, &request.image).map_err(|error| error.to_string())?;
-    let inode = Inode::of(source.file()).map_err(|errno| format!("{}: {errno}", quoted(&request.image)))?;
-    if !request.snapshot
-        && let Some(user) = in_use(&request.image, source.file(), &inode, &System::default())
-    {
+    let image = Image::open(&source, warn)?;
+    let files = || std::iter::once(&source).chain(&image.others);
+    let user = if request.snapshot { None } else { files().find_map(|file| file.in_use(&System::default())) };
+    if let Some(user) = user {
         warn(&format!("{} is in use, and a copy would take all of it: {user}", quoted(&request.image)));
     }
-    let image = Image::open(&source, warn)?;
     let disk = image.disk();
     let map = haul_guest::map(disk, &haul_guest::fs::Options::default());
     let failed = |error| format!("cannot read {}: {}", quoted(&request.image), words_of(&error));
@@ -73,7 +71,9 @@ pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -
     let picture = Picture::new(&map, &holes, &zeros);
     if let Some(path) = &request.svg {
         let name = request.image.file_name().unwrap_or(request.image.as_os_str()).to_string_lossy();
-        save(path, &svg::draw(&picture, &printable(&name)), &inode)
+        let inodes = files().map(|file| Inode::of(file.file())).collect::<Result<Vec<_>, _>>();
+        let inodes = inodes.map_err(|errno| format!("{}: {errno}", quoted(&request.image)))?;
+        save(path, &svg::draw(&picture, &printable(&name)), &inodes)
             .map_err(|error| format!("cannot write {}: {}", quoted(path), words_of(&error)))?;
     }
     Ok(report(request, &map, &picture, image.format(), screen))
@@ -90,6 +90,8 @@ fn report(request: &Request, map: &Map, picture: &Picture, format: &str, screen:
 /// A disk, and the container that it is in, if it is in one.
 struct Image {
     opened: Result<Opened, ImageFile>,
+    /// The files besides the first of a container.
+    others: Vec<Source>,
 }
 
 impl Image {
@@ -98,8 +100,9 @@ impl Image {
         let file = |fd: OwnedFd| ImageFile::new(File::from(fd), source.file_size());
         let shared: Arc<dyn ReadAt> = Arc::new(file(source.duplicate().map_err(failed)?));
         let name = source.path().file_name().unwrap_or(OsStr::new("image"));
-        let dir = source.path().parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let opened = match container::open(shared, name, &Beside(dir)) {
+        let kernel: Arc<dyn Kernel> = Arc::new(Linux);
+        let beside = Beside::new(&kernel, source);
+        let opened = match container::open(shared, name, &beside) {
             Ok(opened) => Ok(opened),
             Err(refusal) => {
                 let text = printable(&refusal.to_string());
@@ -107,7 +110,16 @@ impl Image {
                 Err(file(source.duplicate().map_err(failed)?))
             }
         };
-        Ok(Image { opened })
+        let mut found = beside.into_files();
+        let parts = opened.iter().flat_map(|opened| opened.parts.iter().skip(1));
+        let others: Vec<Source> = parts.filter_map(|part| found.remove(&part.name)).collect();
+        for link in others.iter().filter(|file| file.is_link()) {
+            warn(&format!(
+                "{} is a symbolic link, which a descriptor names and which is followed",
+                quoted(link.path())
+            ));
+        }
+        Ok(Image { opened, others })
     }
 
     fn disk(&self) -> &dyn ReadAt {
@@ -126,39 +138,28 @@ impl Image {
         if let Ok(opened) = &self.opened
             && opened.disk.format() != "raw"
         {
-            return Ok(opened.disk.unallocated().clone());
+            let files = std::iter::once(source).chain(&self.others).map(holes_of).collect::<io::Result<Vec<_>>>()?;
+            return Ok(opened.disk.unallocated().union(&opened.disk.stored_in(&files)));
         }
-        let mut holes = ExtentSet::new();
-        for extent in Extents::new(&Linux, source.file(), 0, source.file_size()) {
-            if let Extent::Hole { offset, len } = extent? {
-                holes.push(offset..offset + len);
-            }
-        }
-        Ok(holes)
+        holes_of(source)
     }
 }
 
-/// The files beside an image, which a VMDK descriptor may name.
-struct Beside<'a>(&'a Path);
-
-impl Siblings for Beside<'_> {
-    fn open(&self, name: &OsStr) -> io::Result<Arc<dyn ReadAt>> {
-        // A FIFO must not be waited for, nor a link followed.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.0.join(name))?;
-        let meta = file.metadata()?;
-        match meta.is_file() {
-            true => Ok(Arc::new(ImageFile::new(file, meta.len()))),
-            false => Err(io::ErrorKind::Unsupported.into()),
+fn holes_of(file: &Source) -> io::Result<ExtentSet> {
+    let mut holes = ExtentSet::new();
+    for extent in Extents::new(&Linux, file.file(), 0, file.file_size()) {
+        if let Extent::Hole { offset, len } = extent? {
+            holes.push(offset..offset + len);
         }
     }
+    Ok(holes)
 }
 
 /// How a drawing begins.
 const SVG: &[u8] = b"<svg ";
 
 /// Writes a drawing. What is no drawing is not overwritten: above all not the image, nor a part of it.
-fn save(path: &Path, drawing: &str, image: &Inode) -> io::Result<()> {
+fn save(path: &Path, drawing: &str, image: &[Inode]) -> io::Result<()> {
     let refused = |why| io::Error::new(io::ErrorKind::AlreadyExists, why);
     match fs::metadata(path) {
         Ok(meta) if meta.file_type().is_block_device() => return Err(refused("it is a block device")),
@@ -171,7 +172,7 @@ fn save(path: &Path, drawing: &str, image: &Inode) -> io::Result<()> {
     // Emptied only when it is known what it is.
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let inode = Inode::of(file.as_fd()).map_err(io::Error::from)?;
-    if inode.id == image.id {
+    if image.iter().any(|image| image.id == inode.id) {
         return Err(refused("it is the image"));
     }
     if file.metadata()?.size() > 0 {

@@ -2,10 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use haul_sys::rustix::fs::statvfs;
+use haul_sys::Errno;
+use haul_sys::page_cache::forget;
+use haul_sys::rustix::fs::{SeekFrom, seek, statvfs};
 
 use super::record::Image;
 use crate::shell::{self, Result};
@@ -28,7 +31,34 @@ pub fn make(path: &Path, size: u64, scratch: &Path) -> Result {
     let written = fill(&mounted.0, size);
     mounted.unmount()?;
     written?;
+    fill_holes(path, size)?;
     shell::run(shell::command("e2fsck").args(["-fn"]).arg(path).stdout(std::process::Stdio::null()))
+}
+
+/// Writes zeros where the filesystem below keeps none: mkfs.ext4 and the loop device ask it for zeros instead of writing
+/// them, and once they are out of the page cache they are holes to whoever asks.
+fn fill_holes(path: &Path, size: u64) -> Result {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let refused = |errno: Errno| format!("{}: {errno}", path.display());
+    let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    forget(file.as_fd(), 0, size).map_err(refused)?;
+    let zeros = vec![0; MIB as usize];
+    let mut at = 0;
+    while at < size {
+        let hole = seek(&file, SeekFrom::Hole(at)).map_err(refused)?;
+        let end = match seek(&file, SeekFrom::Data(hole)) {
+            Err(Errno::NXIO) => size,
+            end => end.map_err(refused)?,
+        };
+        at = hole;
+        while at < end {
+            let piece = (end - at).min(MIB);
+            file.write_all_at(&zeros[..piece as usize], at).map_err(failed)?;
+            at += piece;
+        }
+    }
+    file.sync_all().map_err(failed)
 }
 
 /// Writes files in turn, so that what is deleted lies between what is kept, until there is no room.

@@ -117,8 +117,29 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
         spans.push(Span { start, len, data });
         start = sum(start, len)?;
     }
+    if shares_bytes(&spans) {
+        return Err(Refusal::corrupt("two extents of a VMDK are the same bytes"));
+    }
     let disk = Disk::new(Box::new(Vmdk { size: start, spans }), reader)?;
     Ok(Opened { disk: Arc::new(disk), parts })
+}
+
+/// Whether two extents have bytes of a file in common. No disk has such, and a forged one could make a short file a long disk.
+fn shares_bytes(spans: &[Span]) -> bool {
+    let mut places: Vec<(usize, u64, u64)> = spans
+        .iter()
+        .filter_map(|span| match &span.data {
+            Data::Zero => None,
+            Data::Flat { file, offset } => Some((*file, *offset, offset.saturating_add(span.len))),
+            Data::Sparse(sparse) => Some((sparse.file(), 0, u64::MAX)),
+        })
+        .filter(|(_, start, end)| start < end)
+        .collect();
+    places.sort_unstable();
+    places.windows(2).any(|pair| match pair {
+        [(file, _, end), (next, start, _)] => file == next && start < end,
+        _ => false,
+    })
 }
 
 fn flat(reader: &Reader, file: usize, offset: u64, len: u64) -> Result<Data, Refusal> {

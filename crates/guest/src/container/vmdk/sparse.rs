@@ -146,6 +146,11 @@ impl Sparse {
         Ok((sparse, text))
     }
 
+    /// The index of the file that it is in.
+    pub fn file(&self) -> usize {
+        self.file
+    }
+
     /// The size of the extent in the disk, in bytes.
     pub fn size(&self) -> u64 {
         self.size

@@ -37,9 +37,27 @@ impl<'a> Blocks<'a> {
         Blocks { region: self.region, size: self.size, replayed: Some(replayed) }
     }
 
+    /// `count` blocks one behind the other, at most [`LARGEST_PIECE`](crate::budget::LARGEST_PIECE) bytes.
+    pub(super) fn read_run(&self, first: u64, count: u64) -> Result<Vec<u8>, Refusal> {
+        let size = u64::from(self.size);
+        let mut bytes = self.region.read(product(first, size)?, product(count, size)? as usize)?;
+        if self.replayed.is_some_and(|replayed| !replayed.is_empty()) {
+            for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(self.size as usize)) {
+                if self.version(block).is_some() {
+                    bytes.copy_from_slice(&self.read(block)?);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn version(&self, block: u64) -> Option<&Version> {
+        self.replayed.and_then(|replayed| replayed.get(&block))
+    }
+
     /// A whole block.
     pub(super) fn read(&self, block: u64) -> Result<Vec<u8>, Refusal> {
-        let version = self.replayed.and_then(|replayed| replayed.get(&block));
+        let version = self.version(block);
         let at = version.map_or(block, |version| version.at);
         let mut bytes = self.region.read(product(at, u64::from(self.size))?, self.size as usize)?;
         if version.is_some_and(|version| version.escaped) {

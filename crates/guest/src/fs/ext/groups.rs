@@ -5,9 +5,11 @@ use std::ops::Range;
 use super::blocks::Blocks;
 use super::sums::{crc16, crc32c};
 use super::superblock::{Layout, Sums};
-use crate::bytes::{le16, le32, slice, sum};
+use crate::bytes::{difference, le16, le32, slice, sum};
 use crate::refusal::Refusal;
 
+/// The inode table was never written: no inode of the group is in use.
+const INODE_UNINIT: u16 = 1;
 /// The bitmap was never written: nothing but metadata is in the group.
 const BLOCK_UNINIT: u16 = 2;
 
@@ -23,6 +25,8 @@ pub(super) struct Group {
     pub(super) bitmap_sum: u32,
     /// Whether the block bitmap on the disk means nothing.
     pub(super) uninitialised: bool,
+    /// How many of its inodes have ever been in use; what its table has of the others may never have been written.
+    pub(super) inodes: u64,
 }
 
 impl Group {
@@ -39,14 +43,21 @@ impl Group {
             let high = if wide { le16(from, high)? } else { 0 };
             Ok(u32::from(high) << 16 | u32::from(le16(from, low)?))
         };
+        // Without checksums nobody sets the flags, and the kernel does not look at them.
+        let flags = if layout.sums == Sums::None { 0 } else { le16(from, 0x12)? };
+        let never_used = match layout.sums {
+            Sums::None => 0,
+            _ if flags & INODE_UNINIT != 0 => layout.inodes_per_group,
+            _ => u64::from(halves(0x1c, 0x32)?),
+        };
         let group = Group {
             bitmap: place(0x00, 0x20)?,
             inode_bitmap: place(0x04, 0x24)?,
             inode_table: place(0x08, 0x28)?,
             free: halves(0x0c, 0x2c)?,
             bitmap_sum: halves(0x18, 0x38)?,
-            // Without checksums nobody sets the flag, and the kernel does not look at it.
-            uninitialised: layout.sums != Sums::None && le16(from, 0x12)? & BLOCK_UNINIT != 0,
+            uninitialised: flags & BLOCK_UNINIT != 0,
+            inodes: difference(layout.inodes_per_group, never_used)?,
         };
         group.check(number, layout)?;
         Ok(group)

@@ -6,6 +6,7 @@ use super::blocks::Blocks;
 use super::groups::Group;
 use super::sums::crc32c;
 use super::superblock::{Layout, Sums};
+use super::tree;
 use crate::bytes::{le16, le32, slice, sum};
 use crate::refusal::Refusal;
 
@@ -15,7 +16,6 @@ const JOURNAL: u32 = 8;
 const MOST_RUNS: usize = 1 << 17;
 /// With blocks of 1 KiB, the map of a journal of 1 GiB takes a third of this.
 const MOST_NODES: usize = 1 << 14;
-const EXTENTS: u32 = 0x8_0000;
 
 /// A file that has all of its blocks.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -129,8 +129,8 @@ pub(super) fn journal(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Re
         return Err(Refusal::corrupt("the journal's size is wrong"));
     }
     let wanted = size / u64::from(layout.block);
-    let root = slice(&inode, 0x28, 60)?;
-    let mapped = match le32(&inode, 0x20)? & EXTENTS {
+    let root = slice(&inode, tree::AT, tree::ROOT)?;
+    let mapped = match le32(&inode, 0x20)? & tree::EXTENTS {
         0 => by_pointers(blocks, layout, root, wanted)?,
         _ => by_extents(blocks, layout, root, seed(&inode, layout)?)?,
     };
@@ -167,22 +167,9 @@ fn by_pointers(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], wanted: u64) -
     Ok(mapped)
 }
 
-/// A node of the tree of extents: its depth above the leaves, and its entries of 12 bytes.
-fn node(from: &[u8]) -> Result<(u16, Vec<&[u8]>), Refusal> {
-    let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
-    if magic != 0xf30a || count > most || count == 0 || 12 + 12 * usize::from(most) > from.len() {
-        return Err(Refusal::corrupt("the journal's tree of extents is damaged"));
-    }
-    let entries = (1..=usize::from(count)).map(|entry| slice(from, entry * 12, 12));
-    Ok((depth, entries.collect::<Result<_, _>>()?))
-}
-
 fn by_extents(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], seed: u32) -> Result<Mapped, Refusal> {
     let mut mapped = Mapped::default();
-    let depth = node(root)?.0;
-    if depth > 5 {
-        return Err(Refusal::corrupt("the journal's tree of extents is too deep"));
-    }
+    let depth = tree::node(root).map_err(|why| of_the_journal(&why))?.depth;
     // What is still to be looked at, the next one last: each with the depth that it must have.
     let mut todo = Vec::new();
     read_node(root, depth, &mut mapped, &mut todo, layout)?;
@@ -209,24 +196,26 @@ fn read_node(
     todo: &mut Vec<(u64, u16)>,
     layout: &Layout,
 ) -> Result<(), Refusal> {
-    let (found, entries) = node(from)?;
-    if found != depth {
+    let node = tree::node(from).map_err(|why| of_the_journal(&why))?;
+    if node.depth != depth || node.entries.is_empty() {
         return Err(Refusal::corrupt("the journal's tree of extents is uneven"));
     }
     if depth == 0 {
-        for entry in entries {
-            let (first, len) = (u64::from(le32(entry, 0)?), u64::from(le16(entry, 4)?));
-            let start = u64::from(le16(entry, 6)?) << 32 | u64::from(le32(entry, 8)?);
-            // More would be blocks that were never written.
-            if len > 0x8000 {
+        for entry in node.entries {
+            let extent = tree::extent(entry)?;
+            if !extent.written {
                 return Err(Refusal::corrupt("the journal has blocks that were never written"));
             }
-            mapped.push(first, start..start + len, layout)?;
+            mapped.push(extent.first, extent.blocks, layout)?;
         }
         return Ok(());
     }
-    for entry in entries.iter().rev() {
-        todo.push((u64::from(le16(entry, 8)?) << 32 | u64::from(le32(entry, 4)?), depth - 1));
+    for entry in node.entries.iter().rev() {
+        todo.push((tree::child(entry)?, depth - 1));
     }
     Ok(())
+}
+
+fn of_the_journal(why: &Refusal) -> Refusal {
+    Refusal::corrupt(format!("the journal's inode: {why}"))
 }

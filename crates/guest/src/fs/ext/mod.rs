@@ -10,6 +10,9 @@
 //! everything after it is checked as in a clean filesystem, except the superblock's free count: while mounted it is not
 //! kept up to date, and the kernel counts anew when it mounts.
 //!
+//! Only filesystems with `metadata_csum` have checksums of their bitmaps. In all others no inode may use a block that a
+//! bitmap calls free, which takes a look at every inode: see `walk`.
+//!
 //! Inodes that were deleted while open (the orphan list) only make more blocks free at the next mount.
 
 mod bitmaps;
@@ -19,6 +22,8 @@ mod inode;
 mod jbd2;
 mod sums;
 mod superblock;
+mod tree;
+mod walk;
 
 use self::bitmaps::State;
 use self::blocks::Blocks;
@@ -27,6 +32,7 @@ use self::jbd2::Journal;
 use self::superblock::{AT, JournalAt, LEN, Layout, Sums, Superblock};
 use super::{Findings, FreeMap, Options};
 use crate::bytes::{le16, le32, slice};
+use crate::extents::ExtentSet;
 use crate::image::View;
 use crate::refusal::Refusal;
 
@@ -93,6 +99,7 @@ fn clean(superblock: &Superblock, disk: &Blocks<'_>, journal: Option<&Journal>) 
             found.blocks, superblock.free_blocks
         )));
     }
+    check_unguarded(&state, superblock, &found.bytes)?;
     let evidence = evidence(superblock, "clean".into(), "free counts agree");
     Ok(Findings { free: found.bytes, dropped: 0, evidence })
 }
@@ -119,15 +126,24 @@ fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Resul
     let before = State { blocks: disk, groups: &groups_before };
     let state = State { blocks: &after, groups: &groups };
     let found = bitmaps::free(&state, Some(&before), layout, &metadata)?;
+    check_unguarded(&state, &renewed, &found.bytes)?;
     let how = format!("mapped as after the replay of {transactions} transactions");
     let evidence = evidence(superblock, how, "free counts of the groups agree");
     Ok(Findings { free: found.bytes, dropped: 0, evidence })
 }
 
+/// Compares bitmaps that have no checksums with the inodes.
+fn check_unguarded(state: &State<'_>, superblock: &Superblock, free: &ExtentSet) -> Result<(), Refusal> {
+    match superblock.layout.sums {
+        Sums::All => Ok(()),
+        Sums::None | Sums::Groups => walk::check(state, superblock, free),
+    }
+}
+
 fn evidence(superblock: &Superblock, how: String, counts: &str) -> Vec<String> {
     let sums = match superblock.layout.sums {
-        Sums::None => "no checksums",
-        Sums::Groups => "checksums of the groups right",
+        Sums::None => "no inode uses what is free",
+        Sums::Groups => "checksums of the groups right, no inode uses what is free",
         Sums::All => "all checksums right",
     };
     vec![superblock.kind.into(), how, sums.into(), counts.into()]

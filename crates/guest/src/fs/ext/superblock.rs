@@ -27,7 +27,9 @@ mod incompat {
     pub(super) const SIXTY_FOUR: u32 = 0x80;
     pub(super) const MMP: u32 = 0x100;
     pub(super) const FLEX_BG: u32 = 0x200;
+    pub(super) const EA_INODE: u32 = 0x400;
     pub(super) const CSUM_SEED: u32 = 0x2000;
+    pub(super) const INLINE_DATA: u32 = 0x8000;
     /// File types, attributes in inodes, large directories, inline data, encryption and casefolding too: none of them
     /// touches the allocation.
     pub(super) const KNOWN: u32 = 0x2
@@ -37,10 +39,10 @@ mod incompat {
         | SIXTY_FOUR
         | MMP
         | FLEX_BG
-        | 0x400
+        | EA_INODE
         | CSUM_SEED
         | 0x4000
-        | 0x8000
+        | INLINE_DATA
         | 0x1_0000
         | 0x2_0000;
 }
@@ -195,6 +197,12 @@ pub(super) struct Superblock {
     pub(super) free_blocks: u64,
     /// "ext2", "ext3" or "ext4", as far as its features tell.
     pub(super) kind: &'static str,
+    /// Whether files may have trees of extents.
+    pub(super) has_extents: bool,
+    /// Whether files may have their data in their inodes.
+    pub(super) has_inline_data: bool,
+    /// Whether extended attributes may be in inodes of their own.
+    pub(super) has_attribute_inodes: bool,
     state: u16,
     errors: u32,
 }
@@ -218,6 +226,9 @@ impl Superblock {
         Ok(Superblock {
             layout,
             needs_recovery: features.incompat & incompat::RECOVER != 0,
+            has_extents: features.incompat & incompat::EXTENTS != 0,
+            has_inline_data: features.incompat & incompat::INLINE_DATA != 0,
+            has_attribute_inodes: features.incompat & incompat::EA_INODE != 0,
             free_blocks,
             kind: features.kind(),
             state: le16(from, 0x3a)?,

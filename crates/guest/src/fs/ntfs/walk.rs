@@ -129,6 +129,9 @@ impl Walk {
         for attribute in &attributes {
             self.take(volume, &record, attribute)?;
         }
+        if !attributes.is_empty() {
+            volume.region.budget().give_back(volume.geometry.record);
+        }
         self.count_pieces(volume, &record, &attributes)
     }
 

@@ -140,17 +140,24 @@ fn features(bytes: &[u8]) -> Result<bool, Refusal> {
     if features2 & !feature::KNOWN_2 != 0 {
         return Err(unknown("version 4", features2 & !feature::KNOWN_2));
     }
+    // Where old kernels put the field by mistake; newer ones take the features from both places.
+    let misplaced = if flags & feature::MORE != 0 { be32(bytes, 204)? } else { 0 };
+    if misplaced != 0 && misplaced != features2 {
+        return Err(Refusal::corrupt("two different sets of version 4 features"));
+    }
     if v5 != (features2 & feature::CRC != 0) {
         return Err(Refusal::corrupt("version and checksum feature disagree"));
     }
     if !v5 {
         return Ok(false);
     }
-    let (ro_compat, incompat, log) = (be32(bytes, 212)?, be32(bytes, 216)?, be32(bytes, 220)?);
+    let (compat, ro_compat) = (be32(bytes, 208)?, be32(bytes, 212)?);
+    let (incompat, log) = (be32(bytes, 216)?, be32(bytes, 220)?);
     if incompat & feature::NEEDS_REPAIR != 0 {
         return Err(Refusal::dirty("marked as in need of repair"));
     }
     for (which, bits) in [
+        ("compatible", compat),
         ("read-only compatible", ro_compat & !feature::RO_COMPAT_KNOWN),
         ("incompatible", incompat & !feature::INCOMPAT_KNOWN),
         ("log", log & !feature::LOG_INCOMPAT_KNOWN),

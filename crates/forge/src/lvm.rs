@@ -1,5 +1,4 @@
 //! Volume groups made by LVM itself, on loop devices and without device-mapper.
-#![allow(dead_code)]
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use haul_guest::ExtentSet;
 use haul_testbed::guest::{has, run};
 use haul_testbed::{TempDir, data_extents, skip, temp_dir};
 
-use super::Pages;
+use crate::Pages;
 
 /// A volume group vg0 on disks of its own.
 pub struct Lvm {
@@ -86,7 +85,7 @@ impl Lvm {
         self.flush();
         let path = self.path(disk);
         let data = data_extents(&File::open(&path).unwrap());
-        Pages::of(&super::open(&path), data.into_iter().map(|(start, len)| start..start + len))
+        Pages::of(&crate::open(&path), data.into_iter().map(|(start, len)| start..start + len))
     }
 
     /// The bytes of a disk in extents that LVM calls free.

@@ -11,7 +11,6 @@ use std::sync::{Mutex, PoisonError};
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
 
-use super::data::DataJob;
 use crate::facts::{DeviceNumber, Inode, Kind, Surroundings};
 
 /// The free memory is looked up again after this many bytes were moved.
@@ -19,7 +18,7 @@ const MEMORY_AGE: u64 = 128 << 20;
 
 /// What was found out, for all movers of a run.
 #[derive(Debug, Default)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     disks: Mutex<HashMap<DeviceNumber, Option<Disk>>>,
     memory: Mutex<Option<(u64, Option<u64>)>>,
     cores: Mutex<Option<usize>>,
@@ -37,15 +36,15 @@ struct Disk {
 }
 
 impl Probe {
-    /// Everything about two open files of which the source is regular.
-    pub(super) fn look(&self, job: &DataJob<'_>) -> Surroundings {
-        let size = job.source_inode.size;
-        let cached = cached_bytes(job.source.as_fd(), size);
-        let source = self.disk(job.source_inode.id.device());
-        let dest = match job.dest_inode.kind {
-            Kind::BlockDevice => self.disk(job.dest_inode.node),
-            _ => self.disk(job.dest_inode.id.device()),
+    /// Everything about two open files.
+    pub(crate) fn look(&self, source: (BorrowedFd<'_>, &Inode), dest: (BorrowedFd<'_>, &Inode)) -> Surroundings {
+        let ((file, inode), (dest_file, dest_inode)) = (source, dest);
+        let cached = if inode.kind == Kind::Regular { cached_bytes(file, inode.size) } else { None };
+        let disk_of = |inode: &Inode| match inode.kind {
+            Kind::BlockDevice => self.disk(inode.node),
+            _ => self.disk(inode.id.device()),
         };
+        let (source, dest) = (disk_of(inode), disk_of(dest_inode));
         let rotational = |disk: &Option<Disk>| disk.as_ref().and_then(|disk| disk.rotational);
         Surroundings {
             cached,
@@ -57,24 +56,24 @@ impl Probe {
                 (Some(false), Some(false)) => Some(false),
                 _ => None,
             },
-            dest_on_xfs: is_on_xfs(job.dest.as_fd()),
+            dest_on_xfs: is_on_xfs(dest_file),
             cores: self.cores(),
             at_once: self.at_once.load(Ordering::Relaxed).max(1),
         }
     }
 
     /// Whether a disk with heads that move is below one of two filesystems, as far as is known.
-    pub(super) fn has_heads(&self, devices: [DeviceNumber; 2]) -> bool {
+    pub(crate) fn has_heads(&self, devices: [DeviceNumber; 2]) -> bool {
         devices.into_iter().any(|device| self.disk(device).is_some_and(|disk| disk.rotational == Some(true)))
     }
 
     /// A large file begins; whether files are large is for the caller to say, and to end it.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.at_once.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It ended, so many bytes were moved, and so many of them were left in the page cache.
-    pub(super) fn end(&self, moved: u64, left_in_cache: u64) {
+    pub(crate) fn end(&self, moved: u64, left_in_cache: u64) {
         self.at_once.fetch_sub(1, Ordering::Relaxed);
         self.moved.fetch_add(moved, Ordering::Relaxed);
         self.left_in_cache.fetch_add(left_in_cache, Ordering::Relaxed);
@@ -132,7 +131,7 @@ fn cached_bytes(source: BorrowedFd<'_>, size: u64) -> Option<u64> {
 }
 
 /// Whether not a single page of a range of a regular file is in the page cache.
-pub(super) fn is_cold(source: &OwnedFd, offset: u64, len: u64) -> bool {
+pub(crate) fn is_cold(source: &OwnedFd, offset: u64, len: u64) -> bool {
     page_cache::cached_pages(source.as_fd(), offset, len).is_ok_and(|pages| pages == 0)
 }
 
@@ -208,7 +207,7 @@ fn field(table: &str, name: &str) -> Option<u64> {
 }
 
 /// Whether this file is worth the questions.
-pub(super) fn is_worth_it(source: &Inode, dest: &Inode, from: u64) -> bool {
+pub(crate) fn is_worth_it(source: &Inode, dest: &Inode, from: u64) -> bool {
     source.kind == Kind::Regular && matches!(dest.kind, Kind::Regular | Kind::BlockDevice) && source.size >= from
 }
 

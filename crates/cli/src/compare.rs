@@ -1,0 +1,94 @@
+//! `haul --compare`: tells how a copy differs from its source.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use haul_copy::compare::{self, Difference, Found, Observer, Session};
+use haul_copy::error::Error;
+use haul_copy::facts::{DeviceNumber, Kind, Time};
+use haul_copy::plan::Plan;
+
+use crate::app::xattr_rules;
+use crate::options::Show;
+use crate::quote::Quoter;
+use crate::report::Report;
+use crate::words;
+
+/// Does it.
+pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
+    // A signal has its default effect: nothing was written.
+    let rules = xattr_rules(report, plan);
+    let session = Session { observer: &Told(report), rules: &rules, stop: &|| false };
+    let summary = compare::compare(plan, &session);
+    if show.verbose {
+        let errors = match summary.errors {
+            0 => String::new(),
+            errors => format!(", {errors} errors"),
+        };
+        let line = format!("{} entries compared, {} differences{errors}\n", summary.entries, summary.differences);
+        report.screen().print(line.as_bytes());
+    }
+    let written = report.finish();
+    if summary.is_same() && written { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+struct Told<'a>(&'a Report);
+
+impl Observer for Told<'_> {
+    fn differs(&self, found: &Found) {
+        let mut line = text(found, self.0.quoter());
+        line.push(b'\n');
+        self.0.screen().print(&line);
+    }
+
+    fn problem(&self, error: &Error) {
+        self.0.complain(&words::message(error, self.0.quoter()));
+    }
+}
+
+/// A difference in one line.
+fn text(found: &Found, quoter: &Quoter) -> Vec<u8> {
+    let quoted = |path: &Path| quoter.always(path.as_os_str().as_bytes());
+    let name = |text: &OsStr| quoter.always(text.as_bytes());
+    let (source, copy) = (quoted(&found.source), quoted(&found.copy));
+    let both = |what: Vec<u8>| [&source[..], b" and ", &copy, b" differ: ", &what].concat();
+    match &found.difference {
+        Difference::OnlyInSource => [b"only in the source: ", &source[..]].concat(),
+        Difference::OnlyInCopy => [b"only in the copy: ", &copy[..]].concat(),
+        Difference::Kind(one, other) => both(format!("{}, {}", kind(*one), kind(*other)).into()),
+        Difference::Size(one, other) => both(format!("size {one}, {other}").into()),
+        Difference::Contents(at) => both(format!("contents, from byte {at} on").into()),
+        Difference::Target(one, other) => both([b"link to ", &name(one)[..], b", ", &name(other)].concat()),
+        Difference::Node(one, other) => both(format!("device {}, {}", number(*one), number(*other)).into()),
+        Difference::Mode(one, other) => both(format!("mode {one:04o}, {other:04o}").into()),
+        Difference::Owner(one, other) => both(format!("owner {}:{}, {}:{}", one.0, one.1, other.0, other.1).into()),
+        Difference::Modified(one, other) => both(format!("time {}, {}", time(*one), time(*other)).into()),
+        Difference::Attribute(attribute) => both([b"attribute ", &name(attribute)[..]].concat()),
+        Difference::NotLinked(first) => both([b"no hard link to ", &quoted(first)[..]].concat()),
+        Difference::Linked(first) => both([b"a hard link to ", &quoted(first)[..]].concat()),
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Regular => "regular file",
+        Kind::Directory => "directory",
+        Kind::SymbolicLink => "symbolic link",
+        Kind::Fifo => "FIFO",
+        Kind::Socket => "socket",
+        Kind::CharacterDevice => "character device",
+        Kind::BlockDevice => "block device",
+        Kind::Unknown => "something unknown",
+    }
+}
+
+fn number(node: DeviceNumber) -> String {
+    format!("{}:{}", node.major, node.minor)
+}
+
+/// Seconds since 1970.
+fn time(time: Time) -> String {
+    format!("{}.{:09}", time.seconds, time.nanoseconds)
+}

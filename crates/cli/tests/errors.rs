@@ -1,0 +1,116 @@
+//! What becomes of a run in which things go wrong: what it tells, and what is still copied.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use haul_testbed::{TempDir, temp_dir};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// A tree of 100 files, `a` and `z` among them, and 50 names under which no file can be made in `dest`: directories stand
+/// there.
+fn scene() -> TempDir {
+    let dir = temp_dir();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for number in 0..50 {
+        fs::create_dir_all(dir.path().join(format!("dest/tree/bad{number}"))).unwrap();
+        fs::write(dir.path().join(format!("tree/bad{number}")), "bad").unwrap();
+        fs::write(dir.path().join(format!("tree/good{number}")), "good").unwrap();
+    }
+    dir
+}
+
+/// Runs haul under this name.
+fn run(name: &str, dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(HAUL).arg0(name).args(arguments).current_dir(dir).env("LC_ALL", "C").output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8(output.stderr.clone()).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn copied(dir: &Path) -> usize {
+    (0..50)
+        .filter(|number| fs::read(dir.join(format!("dest/tree/good{number}"))).is_ok_and(|text| text == b"good"))
+        .count()
+}
+
+#[test]
+fn many_errors_of_one_kind_are_counted_and_summed_up_and_all_other_files_are_copied() {
+    let dir = scene();
+    let output = run("haul", dir.path(), &["-r", "tree", "nothing", "dest"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = lines(&output);
+    assert_eq!(
+        said.iter().filter(|line| line.contains("cannot overwrite directory 'dest/tree/bad")).count(),
+        21,
+        "{said:#?}"
+    );
+    assert_eq!(said.iter().filter(|line| line.contains("only counted")).count(), 1, "{said:#?}");
+    let [head, first, second] = &said[said.len() - 3..] else { panic!("{said:#?}") };
+    assert_eq!(head, "haul: 51 errors, by the first of each kind:");
+    assert!(first.starts_with("      50  cannot overwrite directory 'dest/tree/bad"), "{first}");
+    assert_eq!(second, "       1  cannot stat 'nothing': No such file or directory");
+    assert_eq!(copied(dir.path()), 50);
+}
+
+#[test]
+fn called_as_cp_or_with_v_every_error_is_told_and_nothing_else() {
+    for (name, arguments) in [("cp", &["-r", "tree", "dest"][..]), ("haul", &["-rv", "tree", "dest"])] {
+        let dir = scene();
+        let output = run(name, dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let said = lines(&output);
+        assert_eq!(said.len(), 50, "{said:#?}");
+        assert_eq!(said.iter().filter(|line| line.contains("cannot overwrite directory")).count(), 50, "{said:#?}");
+        assert_eq!(copied(dir.path()), 50);
+    }
+}
+
+#[test]
+fn each_error_is_a_record_for_programs() {
+    let dir = scene();
+    let output = run("haul", dir.path(), &["-r", "--stats=json", "tree", "nothing", "dest"]);
+    let records: Vec<serde_json::Value> = lines(&output)
+        .iter()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (stats, errors) = records.split_last().unwrap();
+    assert_eq!((&stats["record"], &stats["errors"]), (&"haul-stats".into(), &51.into()));
+    assert_eq!(errors.len(), 51);
+    let refused = errors.iter().filter(|error| error["operation"] == "CannotOverwriteDirectory").collect::<Vec<_>>();
+    assert_eq!(refused.len(), 50);
+    assert!(refused.iter().all(|error| error["record"] == "haul-error" && error["class"] == "refused"), "{refused:#?}");
+    let missing = errors.iter().find(|error| error["path"] == "nothing").unwrap();
+    assert_eq!((&missing["errno"], &missing["class"]), (&2.into(), &"missing".into()));
+}
+
+#[test]
+fn the_first_error_ends_a_run_that_is_to_fail_fast() {
+    let dir = scene();
+    let output = run("haul", dir.path(), &["-r", "--jobs=1", "--fail-fast", "nothing", "tree", "dest"]);
+    assert_eq!((output.status.code(), lines(&output).len()), (Some(1), 1), "{:#?}", lines(&output));
+    assert_eq!(copied(dir.path()), 0);
+    // In the middle of a tree, what was copied before is whole.
+    let output = run("haul", dir.path(), &["-r", "--fail-fast", "tree", "dest"]);
+    assert_eq!(output.status.code(), Some(1));
+    for entry in fs::read_dir(dir.path().join("dest/tree")).unwrap().map(Result::unwrap) {
+        assert!(entry.path().is_dir() || fs::read(entry.path()).unwrap() == b"good", "{entry:?}");
+    }
+    // The last one counts.
+    let output = run("haul", dir.path(), &["-r", "--fail-fast", "--keep-going", "nothing", "tree", "dest"]);
+    assert_eq!((output.status.code(), copied(dir.path())), (Some(1), 50));
+}
+
+#[test]
+fn with_fail_fast_a_warning_ends_nothing() {
+    let dir = scene();
+    fs::write(dir.path().join("f"), "f").unwrap();
+    let output = run("haul", dir.path(), &["--fail-fast", "f", "f", "tree/good1", "dest"]);
+    assert_eq!(output.status.code(), Some(0), "{:#?}", lines(&output));
+    assert!(dir.path().join("dest/good1").exists());
+}

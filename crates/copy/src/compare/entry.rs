@@ -1,0 +1,285 @@
+//! Two entries of one name.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::object::Object;
+use haul_sys::rustix::fs::{OFlags, SeekFrom, seek};
+
+use crate::engine::transfer::again;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::meta::{Action, is_acl_name};
+use crate::plan::{Dereference, ModeRule, Wish};
+use crate::walk::Spot;
+
+use super::{Difference, Rules};
+
+/// Bytes that are read of each side at a time.
+const BUFFER: usize = 256 << 10;
+
+/// What became of one name.
+pub(super) struct Outcome {
+    /// Both, if there are both.
+    pub(super) inodes: Option<(Inode, Inode)>,
+    pub(super) differences: Vec<Difference>,
+    pub(super) problems: Vec<Error>,
+}
+
+/// Memory for the contents of two files.
+pub(super) struct Buffers([Vec<u8>; 2]);
+
+impl Buffers {
+    pub(super) fn new() -> Buffers {
+        Buffers([vec![0; BUFFER], vec![0; BUFFER]])
+    }
+}
+
+/// Compares what has one name on both sides.
+pub(super) fn compare(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>, buffers: &mut Buffers) -> Outcome {
+    let mut outcome = Outcome { inodes: None, differences: Vec::new(), problems: Vec::new() };
+    let follow = rules.plan.dereference == Dereference::Always;
+    let inode = |spot: Spot<'_>| if follow { spot.inode_following() } else { spot.inode() };
+    match (inode(source), inode(copy)) {
+        (Err(Errno::NOENT), Ok(_)) => outcome.differences.push(Difference::OnlyInCopy),
+        (Ok(_), Err(Errno::NOENT)) => outcome.differences.push(Difference::OnlyInSource),
+        (Ok(one), Ok(other)) => {
+            outcome.inodes = Some((one, other));
+            let mut pair = Pair { rules, source: (source, one), copy: (copy, other), outcome: &mut outcome };
+            if let Err(error) = pair.look(buffers) {
+                outcome.problems.push(error);
+            }
+        }
+        (Err(errno), _) => outcome.problems.push(Error::new(What::CannotStat, source.path).errno(errno)),
+        (_, Err(errno)) => outcome.problems.push(Error::new(What::CannotStat, copy.path).errno(errno)),
+    }
+    outcome
+}
+
+struct Pair<'a> {
+    rules: &'a Rules<'a>,
+    source: (Spot<'a>, Inode),
+    copy: (Spot<'a>, Inode),
+    outcome: &'a mut Outcome,
+}
+
+impl Pair<'_> {
+    fn differ(&mut self, difference: Difference) {
+        self.outcome.differences.push(difference);
+    }
+
+    fn look(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        let (one, other) = (self.source.1, self.copy.1);
+        if one.kind != other.kind {
+            self.differ(Difference::Kind(one.kind, other.kind));
+            return Ok(());
+        }
+        match one.kind {
+            Kind::Regular if self.rules.plan.attributes_only => {}
+            Kind::Regular => self.contents(buffers)?,
+            Kind::SymbolicLink => self.targets()?,
+            Kind::CharacterDevice | Kind::BlockDevice if one.node != other.node => {
+                self.differ(Difference::Node(one.node, other.node));
+            }
+            _ => {}
+        }
+        self.attributes()
+    }
+
+    fn targets(&mut self) -> Result<(), Error> {
+        let read =
+            |spot: Spot<'_>| spot.read_link().map_err(|errno| Error::new(What::CannotReadLink, spot.path).errno(errno));
+        let (one, other) = (read(self.source.0)?, read(self.copy.0)?);
+        if one != other {
+            self.differ(Difference::Target(one, other));
+        }
+        Ok(())
+    }
+
+    fn contents(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        let (one, other) = (self.source.1, self.copy.1);
+        if one.size != other.size {
+            self.differ(Difference::Size(one.size, other.size));
+            return Ok(());
+        }
+        // One file under two names. An empty one may still hold something: /proc says so of all files.
+        if one.id == other.id {
+            return Ok(());
+        }
+        let sides = (self.open(self.source)?, self.open(self.copy)?);
+        if let Some(at) = self.first_difference((&sides.0, &sides.1), buffers)? {
+            self.differ(Difference::Contents(at));
+        }
+        Ok(())
+    }
+
+    fn open(&self, (spot, inode): (Spot<'_>, Inode)) -> Result<OwnedFd, Error> {
+        let follow = self.rules.plan.dereference == Dereference::Always;
+        let flags = OFlags::NONBLOCK | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let failed = |what| move |errno| Error::new(what, spot.path).errno(errno);
+        let file = spot.open(OFlags::RDONLY | flags, 0).map_err(failed(What::CannotOpen))?;
+        let opened = Inode::of(file.as_fd()).map_err(failed(What::CannotFstat))?;
+        if opened.is_same_file_as(&inode) { Ok(file) } else { Err(Error::new(What::ReplacedWhileCopied, spot.path)) }
+    }
+
+    fn first_difference(&self, sides: (&OwnedFd, &OwnedFd), buffers: &mut Buffers) -> Result<Option<u64>, Error> {
+        let sparse = self.source.1.allocated < self.source.1.size && self.copy.1.allocated < self.copy.1.size;
+        let [one, other] = &mut buffers.0;
+        let mut at = 0;
+        while !(self.rules.stop)() {
+            if sparse {
+                // What is a hole of both is the same.
+                at = next_data(sides.0.as_fd(), at).min(next_data(sides.1.as_fd(), at)).max(at);
+            }
+            let read = |(spot, _): (Spot<'_>, Inode), file: &OwnedFd, buffer: &mut [u8]| {
+                read_full(file.as_fd(), at, buffer).map_err(|errno| Error::new(What::Reading, spot.path).errno(errno))
+            };
+            let counts = (read(self.source, sides.0, one)?, read(self.copy, sides.1, other)?);
+            let both = counts.0.min(counts.1);
+            if let Some(first) = first_other(&one[..both], &other[..both]) {
+                return Ok(Some(at + first as u64));
+            }
+            if counts.0 != counts.1 {
+                return Ok(Some(at + both as u64));
+            }
+            if both == 0 {
+                break;
+            }
+            at += both as u64;
+        }
+        Ok(None)
+    }
+
+    fn attributes(&mut self) -> Result<(), Error> {
+        let (one, other) = (self.source.1, self.copy.1);
+        let preserve = &self.rules.plan.preserve;
+        let is_link = one.kind == Kind::SymbolicLink;
+        if preserve.mode == ModeRule::Keep && !is_link && one.permissions != other.permissions {
+            self.differ(Difference::Mode(one.permissions, other.permissions));
+        }
+        if preserve.ownership && (one.user, one.group) != (other.user, other.group) {
+            self.differ(Difference::Owner((one.user, one.group), (other.user, other.group)));
+        }
+        // Not the time of access: looking changes it.
+        if preserve.timestamps && one.modified != other.modified {
+            self.differ(Difference::Modified(one.modified, other.modified));
+        }
+        if preserve.mode == ModeRule::Keep || preserve.xattr != Wish::No || preserve.context != Wish::No {
+            self.extended()?;
+        }
+        Ok(())
+    }
+
+    fn extended(&mut self) -> Result<(), Error> {
+        let (one, other) = (self.all_of(self.source)?, self.all_of(self.copy)?);
+        let mut names: Vec<&CString> =
+            one.iter().filter(|(name, value)| other.get(*name) != Some(*value)).map(|it| it.0).collect();
+        names.extend(other.keys().filter(|name| !one.contains_key(*name)));
+        names.sort();
+        for name in names {
+            self.differ(Difference::Attribute(OsStr::from_bytes(name.to_bytes()).to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The extended attributes that a copy keeps.
+    fn all_of(&self, (spot, inode): (Spot<'_>, Inode)) -> Result<BTreeMap<CString, Vec<u8>>, Error> {
+        let failed = |what| move |errno| Error::new(what, spot.path).errno(errno);
+        let follow = self.rules.plan.dereference == Dereference::Always;
+        let flags = if follow { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW };
+        let file = spot.open(flags, 0).map_err(failed(What::CannotAccess))?;
+        let opened = Inode::of(file.as_fd()).map_err(failed(What::CannotFstat))?;
+        if !opened.is_same_file_as(&inode) {
+            return Err(Error::new(What::ReplacedWhileCopied, spot.path));
+        }
+        let object = Object { fd: file.as_fd(), path_only: true };
+        let (mut list, mut found) = (Vec::new(), BTreeMap::new());
+        match object.list_xattrs(&mut list) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(found),
+            Err(errno) => return Err(failed(What::ListingAttributes)(errno)),
+        }
+        for name in list.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
+            if !self.is_kept(name) {
+                continue;
+            }
+            let mut value = Vec::new();
+            match object.get_xattr(name, &mut value) {
+                Ok(()) => _ = found.insert(name.to_owned(), value),
+                // Gone since it was listed.
+                Err(Errno::NODATA) => {}
+                Err(errno) => {
+                    let plain = OsStr::from_bytes(name.to_bytes());
+                    return Err(Error::new(What::GettingAttribute, spot.path).and(plain).errno(errno));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_kept(&self, name: &CStr) -> bool {
+        let preserve = &self.rules.plan.preserve;
+        let with_mode = preserve.mode == ModeRule::Keep;
+        if is_acl_name(name) {
+            return with_mode;
+        }
+        if name == c"security.selinux" {
+            return preserve.context != Wish::No;
+        }
+        match self.rules.xattrs.action(name) {
+            Action::Copy => preserve.xattr != Wish::No,
+            Action::Permissions => with_mode,
+            Action::Skip => false,
+        }
+    }
+}
+
+/// Where data begins from here on; the end of everything if nothing but a hole follows. Where nobody can tell, here.
+fn next_data(file: BorrowedFd<'_>, at: u64) -> u64 {
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data,
+        Err(Errno::NXIO) => u64::MAX,
+        Err(_) => at,
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_full(file: BorrowedFd<'_>, at: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let Some(at) = at.checked_add(filled as u64).filter(|at| i64::try_from(*at).is_ok()) else { break };
+        match again(|| Linux.pread(file, &mut buffer[filled..], at))? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+/// The first place where two slices of one length are not the same.
+fn first_other(one: &[u8], other: &[u8]) -> Option<usize> {
+    if one == other {
+        return None;
+    }
+    one.iter().zip(other).position(|(one, other)| one != other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_that_differs_is_found() {
+        let mut bytes = vec![7; 1000];
+        assert_eq!(first_other(&bytes, &vec![7; 1000]), None);
+        for at in [0, 1, 999] {
+            bytes[at] = 8;
+            assert_eq!(first_other(&bytes, &vec![7; 1000]), Some(at));
+            bytes[at] = 7;
+        }
+    }
+}

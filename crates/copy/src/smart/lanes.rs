@@ -1,0 +1,339 @@
+//! Several threads that each read, scan and write parts of an image of their own.
+//!
+//! Nothing goes from one processor's cache to another's, no thread waits for another, and a lane's buffer stays in the
+//! second-level cache: 2 GiB, of which 970 MiB are written, went from the page cache to ext4 in 0.44 to 0.56 s by two
+//! lanes, in 0.60 to 0.70 s by one, and in 0.58 to 0.71 s through the queues (two processors, four runs each). Only where
+//! the bytes are hashed in order, where one side is measured, and for direct I/O as told the queues are needed.
+//!
+//! What is large goes to the device directly, in runs as long as a share, and only the short runs of it through the page
+//! cache. A share is then all that is done to one window of the file, and no page of the cache has bytes of two
+//! windows: a page that somebody else reads in meanwhile cannot be dirtied by one lane, with old bytes of what another
+//! lane is just writing past it. Buffers are as large as a share then.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Fd, Kernel};
+use haul_sys::page_cache;
+use haul_sys::rustix::param::page_size;
+
+use crate::engine::buffer::AlignedBuffer;
+use crate::engine::hole::Run;
+
+use super::GRANULE;
+use super::pieces::{Kind, Piece};
+use super::pipeline::{Handle, Stop, Work, join, start, watch};
+use super::sink::Sink;
+use super::steps::{Reading, Writing, scan};
+use super::way::Way;
+
+/// Bytes of data that a lane takes at a time: enough to be read in one sweep, so little that all lanes end together. A
+/// multiple of the largest folio (2 MiB, on machines with pages of 4 KiB).
+pub(super) const SHARE: u64 = 8 << 20;
+
+/// Most pieces that it takes at a time, so that a map of many small ones is shared, too.
+const MOST_PIECES: usize = 256;
+
+/// One request to read ahead: what the kernel takes at once with the usual settings of a device.
+const REQUEST: u64 = 128 << 10;
+
+/// Most lanes. Beyond that memory and device are busy, and nobody has measured whether it helps.
+pub(super) const MOST: usize = 4;
+
+/// Does the work.
+pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
+    let Work { source, file, pieces, sink, rules, way, counters, stop, pace, observer, .. } = work;
+    let Some(sink) = sink else { return Ok(()) };
+    let cut = !rules.sparse || sink.holds_old;
+    let over = AtomicBool::new(false);
+    let stop = || over.load(Ordering::Relaxed) || stop();
+    let reading = Reading { source, rules, counters, stop: &stop, pace, cut };
+    let windows = match (&way.dest, cut) {
+        (None, _) => Windows::None,
+        (Some(_), false) => Windows::OfData,
+        (Some(_), true) => Windows::OfAll,
+    };
+    let supply = Mutex::new(Supply { pieces, rest: None, windows, total: counters.total, last: None });
+    let lane = |sink: Sink| Lane { reading, file, way, sink, supply: &supply, over: &over };
+    let (alive, ended) = channel::<()>();
+    thread::scope(|scope| {
+        let lanes: Vec<Handle<'_>> = (0..way.lanes)
+            .map(|_| {
+                let lane = lane(sink.another());
+                start(scope, alive.clone(), move || lane.run().map(|()| None))
+            })
+            .collect();
+        drop(alive);
+        watch(&ended, counters, observer);
+        outcome(lanes.into_iter().map(|lane| join(lane).map(drop)).collect())
+    })?;
+    let last = supply.lock().unwrap_or_else(PoisonError::into_inner).last.take();
+    let mut lane = lane(sink.another());
+    last.map_or(Ok(()), |last| lane.copy(&last, &mut lane.buffer(), &mut Vec::new()))
+}
+
+/// What became of all of them: the failure that stopped the others, if there is one. One lane is enough.
+fn outcome(lanes: Vec<Result<(), Stop>>) -> Result<(), Stop> {
+    // Those that only heard of it say that they were cancelled.
+    let rank = |lane: &Result<(), Stop>| match lane {
+        Err(Stop::Failed(_)) => 0,
+        Err(Stop::Reading(_) | Stop::Ended) => 1,
+        Err(Stop::Cancelled) => 2,
+        Ok(()) => 3,
+        Err(Stop::Threads(_)) => 4,
+    };
+    lanes.into_iter().min_by_key(rank).unwrap_or(Ok(()))
+}
+
+/// What is left to do.
+struct Supply<'a> {
+    pieces: &'a mut (dyn Iterator<Item = Result<Piece, Errno>> + Send),
+    /// What is left of a piece that was too large for one share.
+    rest: Option<Piece>,
+    /// A share is all that is done to one window of the file: no other share has any of it.
+    windows: Windows,
+    /// Bytes of the image.
+    total: u64,
+    /// The end of it, as soon as it was met: kept for the end, since the file has its full size then.
+    last: Option<Piece>,
+}
+
+impl Supply<'_> {
+    /// Takes a share; none if everything is taken.
+    fn take(&mut self, share: &mut Vec<Piece>) -> Result<(), Stop> {
+        share.clear();
+        let (mut data, mut window) = (0, None);
+        while data < SHARE {
+            let next = self.rest.take().map(Ok).or_else(|| self.pieces.next()).transpose().map_err(Stop::Reading)?;
+            let Some(mut piece) = next else { break };
+            let its = piece.offset / SHARE;
+            let is_data = piece.kind == Kind::Data;
+            let bound = match self.windows {
+                Windows::None => false,
+                Windows::OfData => is_data,
+                Windows::OfAll => true,
+            };
+            // What is in the window is in the share: there are not more pieces than blocks in it.
+            let full = share.len() >= MOST_PIECES && (self.windows == Windows::None || window != Some(its));
+            if full || (bound && *window.get_or_insert(its) != its) {
+                self.rest = Some(piece);
+                break;
+            }
+            let most = match bound {
+                true => (its + 1) * SHARE - piece.offset,
+                false if is_data => SHARE - data,
+                false => u64::MAX,
+            };
+            if piece.len > most {
+                self.rest = Some(piece.split_off(most));
+            } else if piece.offset + piece.len == self.total {
+                // A piece has at least a byte.
+                self.last = Some(piece.split_off((piece.len - 1) / GRANULE * GRANULE));
+            }
+            if piece.len > 0 {
+                data += if is_data { piece.len } else { 0 };
+                share.push(piece);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which pieces belong to the window of the file that they are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Windows {
+    None,
+    /// Those that are read and written: nothing is done to others.
+    OfData,
+    /// All, as what is skipped is written or punched.
+    OfAll,
+}
+
+struct Lane<'a, 'b> {
+    reading: Reading<'a>,
+    file: Option<(&'a dyn Kernel, Fd<'a>)>,
+    way: &'a Way,
+    sink: Sink,
+    supply: &'a Mutex<Supply<'b>>,
+    over: &'a AtomicBool,
+}
+
+impl Lane<'_, '_> {
+    fn run(mut self) -> Result<(), Stop> {
+        let done = self.work();
+        if done.is_err() {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn work(&mut self) -> Result<(), Stop> {
+        let mut buffer = self.buffer();
+        let (mut runs, mut share, mut next) = (Vec::new(), Vec::new(), Vec::new());
+        // The device reads the next share while this one is copied.
+        self.take(&mut next)?;
+        while !next.is_empty() {
+            std::mem::swap(&mut share, &mut next);
+            self.take(&mut next)?;
+            for piece in &share {
+                self.copy(piece, &mut buffer, &mut runs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory for what is read, wherever it stands in a block.
+    fn buffer(&self) -> AlignedBuffer {
+        let rules = &self.reading.rules;
+        AlignedBuffer::new(rules.buffer_size + rules.align, rules.align)
+    }
+
+    fn take(&self, share: &mut Vec<Piece>) -> Result<(), Stop> {
+        // Whoever panicked takes the others along when they are joined.
+        self.supply.lock().unwrap_or_else(PoisonError::into_inner).take(share)?;
+        if let Some((kernel, file)) = self.file {
+            // What goes past the page cache is not to come into it.
+            let most = self.way.source.as_ref().map_or(u64::MAX, |direct| direct.at_least as u64);
+            let data = share.iter().filter(|piece| piece.kind == Kind::Data);
+            let data = data.filter(|piece| piece.len.min(self.reading.stride(piece)) < most);
+            data.for_each(|piece| ask_for(kernel, file, piece));
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, piece: &Piece, buffer: &mut AlignedBuffer, runs: &mut Vec<Run>) -> Result<(), Stop> {
+        let reading = self.reading;
+        let Reading { rules, counters, .. } = reading;
+        let mut writing = Writing { sink: Some(&mut self.sink), rules, counters };
+        let (end, stride) = (piece.offset + piece.len, reading.stride(piece));
+        let mut at = piece.offset;
+        while at < end {
+            reading.check()?;
+            let step = (end - at).min(stride);
+            if piece.kind == Kind::Data {
+                // In memory where it is in its block, so that what is aligned in the file is aligned; at most the size of
+                // the buffer.
+                let (skew, step) = ((at % rules.align as u64) as usize, step as usize);
+                let bytes = &mut buffer.bytes()[skew..skew + step];
+                reading.read(at, bytes)?;
+                scan(&rules, counters, at, bytes, runs);
+                reading.pay_for(runs)?;
+                writing.put(at, bytes, runs).map_err(Stop::Failed)?;
+            } else {
+                reading.skip(step, piece.kind);
+                writing.zeros(at, step).map_err(Stop::Failed)?;
+            }
+            at += step;
+        }
+        Ok(())
+    }
+}
+
+/// Begins to read data that the page cache does not have. The kernel's own read-ahead goes beyond its end, into what is
+/// not to be read: of 2 GiB with 571 MiB free in pieces of up to 32 MiB it read 160 MiB for nothing.
+fn ask_for(kernel: &dyn Kernel, file: Fd<'_>, piece: &Piece) {
+    let pages = piece.len.div_ceil(page_size() as u64);
+    // Where nobody can tell it is left to the kernel.
+    if page_cache::cached_pages(file, piece.offset, piece.len).is_ok_and(|cached| cached < pages) {
+        let mut at = piece.offset;
+        while let Some(len) = NonZeroU64::new((piece.offset + piece.len - at).min(REQUEST)) {
+            // A hint: if the disk fails, whoever reads hears of it.
+            if kernel.read_ahead(file, at, len).is_err() {
+                break;
+            }
+            at += len.get();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::{FailedOn, Failure};
+
+    fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+        let piece = (prop::sample::select(vec![Kind::Data, Kind::Free, Kind::Hole]), 1_u64..3 * SHARE);
+        prop::collection::vec(piece, 0..40).prop_map(|list| {
+            let mut offset = 0;
+            let place = |(kind, len)| {
+                let piece = Piece { kind, offset, len };
+                offset += len;
+                piece
+            };
+            list.into_iter().map(place).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_bounded_and_hold_everything_once_in_order(pieces in pieces(), windows in 0..3_usize) {
+            let windows = [Windows::None, Windows::OfData, Windows::OfAll][windows];
+            let bound = |piece: &&Piece| match windows {
+                Windows::None => false,
+                Windows::OfData => piece.kind == Kind::Data,
+                Windows::OfAll => true,
+            };
+            let total = pieces.iter().map(|piece| piece.len).sum();
+            let mut given = pieces.iter().copied().map(Ok);
+            let mut supply = Supply { pieces: &mut given, rest: None, windows, total, last: None };
+            let (mut share, mut taken, mut done) = (Vec::new(), Vec::new(), None);
+            loop {
+                supply.take(&mut share).unwrap();
+                if share.is_empty() {
+                    break;
+                }
+                let data: u64 = share.iter().filter(|piece| piece.kind == Kind::Data).map(|piece| piece.len).sum();
+                prop_assert!(data <= SHARE && share.len() as u64 <= MOST_PIECES as u64 + SHARE / GRANULE);
+                let mut windows = share.iter().filter(bound).flat_map(|piece| {
+                    [piece.offset / SHARE, (piece.offset + piece.len - 1) / SHARE]
+                });
+                if let Some(window) = windows.next() {
+                    prop_assert!(windows.all(|other| other == window), "a share of two windows");
+                    prop_assert!(done.is_none_or(|done| done < window), "a window of two shares");
+                    done = Some(window);
+                }
+                taken.append(&mut share);
+            }
+            if let Some(last) = supply.last {
+                prop_assert!(last.len <= GRANULE && last.offset + last.len == total);
+                taken.push(last);
+            }
+            prop_assert_eq!(merged(&taken), merged(&pieces));
+        }
+    }
+
+    /// Neighbours of one kind as one.
+    fn merged(pieces: &[Piece]) -> Vec<Piece> {
+        let mut merged: Vec<Piece> = Vec::new();
+        for piece in pieces {
+            match merged.last_mut() {
+                Some(last) if last.kind == piece.kind && last.offset + last.len == piece.offset => {
+                    last.len += piece.len
+                }
+                _ => merged.push(*piece),
+            }
+        }
+        merged
+    }
+
+    #[test]
+    fn the_failure_that_stopped_the_others_is_the_outcome() {
+        let full = Stop::Failed(Failure { on: FailedOn::Write, errno: Errno::NOSPC });
+        let none = Stop::Threads(Errno::AGAIN);
+        for (lanes, expected) in [
+            (vec![Ok(()), Err(Stop::Cancelled), Err(full)], Err(full)),
+            (vec![Ok(()), Err(Stop::Cancelled), Err(Stop::Ended)], Err(Stop::Ended)),
+            (vec![Ok(()), Err(Stop::Cancelled)], Err(Stop::Cancelled)),
+            (vec![Ok(()), Err(none)], Ok(())),
+            (vec![Err(none), Err(none)], Err(none)),
+        ] {
+            assert_eq!(outcome(lanes), expected);
+        }
+    }
+}

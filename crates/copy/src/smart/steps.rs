@@ -1,0 +1,219 @@
+//! What is done with the bytes of an image, whichever thread does it: read, looked through for zeros, written.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use haul_guest::ReadAt;
+use haul_guest::fs::swap;
+use haul_sys::Errno;
+
+use crate::engine::Failure;
+use crate::engine::hole::{self, Run};
+use crate::pace::{self, Pace};
+
+use super::pieces::{Kind, Piece};
+use super::pipeline::Stop;
+use super::sink::{Done, Sink};
+use super::stats::Counters;
+
+/// A skipped range is cut into pieces of this many bytes if something is to be done to each byte of it, so that
+/// progress shows and a request to stop is heard.
+const STRIDE: u64 = 16 << 20;
+
+/// Bytes of the smallest sector. Buffers of copies that look for more than zeros are whole ones.
+pub(super) const SECTOR: usize = 512;
+
+/// Bytes that are written where nothing is read.
+const TEST_DATA: u8 = 0xa5;
+
+/// How it is to be done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// Zeros are not written.
+    pub(super) sparse: bool,
+    pub(super) zero_scan: bool,
+    pub(super) buffer_size: usize,
+    pub(super) align: usize,
+    /// In bytes; see [`Piece`].
+    pub(super) granule: u32,
+    /// What is read is looked through for the memory of a hibernated system.
+    pub(super) wary: bool,
+    /// The ranges were skipped before, as zeros, and counted: what is read now takes that back.
+    pub(super) again: bool,
+}
+
+/// The reading side.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a> {
+    /// Read from here; test data if there is nothing.
+    pub(super) source: Option<&'a dyn ReadAt>,
+    pub(super) rules: Rules,
+    pub(super) counters: &'a Counters,
+    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+    pub(super) pace: Option<&'a Pace>,
+    /// Something is done to each byte that is skipped: it is hashed or written.
+    pub(super) cut: bool,
+}
+
+impl Reading<'_> {
+    /// Bytes of a piece that are dealt with at a time.
+    pub(super) fn stride(&self, piece: &Piece) -> u64 {
+        match piece.kind {
+            // A limit wants even steps, of whole blocks.
+            Kind::Data => self.pace.map_or(u64::MAX, Pace::piece).min(self.rules.buffer_size as u64),
+            _ if self.cut => STRIDE,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Whether the copy is to end.
+    pub(super) fn check(&self) -> Result<(), Stop> {
+        if (self.stop)() { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+
+    /// Fills the buffer with what stands at `offset`.
+    pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Stop> {
+        let Some(source) = self.source else {
+            bytes.fill(TEST_DATA);
+            return Ok(());
+        };
+        let (counters, len) = (self.counters, bytes.len() as u64);
+        // A request to read it, and one to write it.
+        let work = pace::Work { bytes: len, operations: 2 };
+        if let Some(pace) = self.pace {
+            let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
+            pace.settle(turn, work);
+        }
+        let read = counters.reading.time(|| source.read_exact_at(offset, bytes));
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Stop::Ended,
+            _ => Stop::Reading(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        })?;
+        counters.read.add(len);
+        if self.rules.again {
+            counters.read_skipped.take_back(len);
+            counters.free.take_back(len);
+        }
+        Ok(())
+    }
+
+    /// Waits for its turn again if the bytes are written in more than the one request that was counted.
+    pub(super) fn pay_for(&self, runs: &[Run]) -> Result<(), Stop> {
+        let more = runs.iter().filter(|run| !run.zero).count().saturating_sub(1) as u64;
+        if let Some(pace) = self.pace.filter(|_| more > 0) {
+            let work = pace::Work { bytes: 0, operations: more };
+            let turn = pace.turn(work, &|| (self.stop)()).ok_or(Stop::Cancelled)?;
+            pace.settle(turn, work);
+        }
+        Ok(())
+    }
+
+    /// Counts what is not read.
+    pub(super) fn skip(&self, len: u64, kind: Kind) {
+        self.counters.read_skipped.add(len);
+        if kind == Kind::Free {
+            self.counters.free.add(len);
+        }
+    }
+}
+
+/// Cuts bytes that stand at `offset` into runs of zeros and of others.
+pub(super) fn scan(rules: &Rules, counters: &Counters, offset: u64, bytes: &[u8], runs: &mut Vec<Run>) {
+    runs.clear();
+    if rules.wary && holds_a_sleeper(bytes) {
+        counters.asleep.store(true, Ordering::Relaxed);
+    }
+    if rules.zero_scan {
+        counters.scan.time(|| runs.extend(hole::runs(bytes, offset, rules.granule)));
+        let zeros = runs.iter().filter(|run| run.zero).map(|run| run.range.len() as u64).sum();
+        counters.zeros.add(zeros);
+    } else {
+        runs.push(Run { zero: false, range: 0..bytes.len() });
+    }
+}
+
+/// Whether there is the first page of a swap file in which a system hibernates. Files begin at whole sectors of a disk, in
+/// containers too, and pages end with them. `bytes` begin at a whole sector.
+fn holds_a_sleeper(bytes: &[u8]) -> bool {
+    bytes.chunks_exact(SECTOR).any(|sector| swap::tells_of_sleep(&sector[SECTOR - swap::LEN..]))
+}
+
+/// The writing side.
+pub(super) struct Writing<'a> {
+    /// Written here; nowhere if there is nothing.
+    pub(super) sink: Option<&'a mut Sink>,
+    pub(super) rules: Rules,
+    pub(super) counters: &'a Counters,
+}
+
+impl Writing<'_> {
+    /// Writes bytes that were scanned.
+    pub(super) fn put(&mut self, offset: u64, bytes: &[u8], runs: &[Run]) -> Result<(), Failure> {
+        if !self.rules.sparse && !self.rules.again {
+            self.write(offset, bytes)?;
+            self.counters.copied.add(bytes.len() as u64);
+            return Ok(());
+        }
+        for run in runs {
+            let (at, size) = (offset + run.range.start as u64, run.range.len() as u64);
+            if run.zero {
+                // Where it is the second time, zeros are there.
+                if !self.rules.again {
+                    self.zeros(at, size)?;
+                }
+                continue;
+            }
+            self.write(at, &bytes[run.range.clone()])?;
+            if !self.rules.again {
+                self.counters.copied.add(size);
+            } else if self.rules.sparse {
+                self.counters.copied.add(size);
+                self.counters.write_skipped.take_back(size);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        match &mut self.sink {
+            Some(sink) => self.counters.writing.time(|| sink.write(offset, bytes)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets a range read as zeros.
+    pub(super) fn zeros(&mut self, offset: u64, len: u64) -> Result<(), Failure> {
+        let sparse = self.rules.sparse;
+        let done = match &mut self.sink {
+            Some(sink) if sparse => self.counters.writing.time(|| sink.skip(offset, len))?,
+            Some(sink) => {
+                self.counters.writing.time(|| sink.zeros(offset, len))?;
+                Done::Written
+            }
+            None if sparse => Done::Skipped,
+            None => Done::Written,
+        };
+        match done {
+            Done::Skipped => self.counters.write_skipped.add(len),
+            Done::Written => self.counters.copied.add(len),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeper_is_found_at_the_end_of_a_sector_and_nowhere_else() {
+        let mut bytes = vec![7; 5 * SECTOR + 100];
+        assert!(!holds_a_sleeper(&bytes));
+        for (at, found) in [(4 * SECTOR - 10, true), (4 * SECTOR - 11, false), (5 * SECTOR + 90, false), (0, false)] {
+            let before = bytes.clone();
+            bytes[at..at + 9].copy_from_slice(b"S1SUSPEND");
+            assert_eq!(holds_a_sleeper(&bytes), found, "{at}");
+            bytes = before;
+        }
+    }
+}

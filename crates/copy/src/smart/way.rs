@@ -1,0 +1,169 @@
+//! How the bytes of an image go from one side to the other: through the page cache or past it, by how many threads.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use haul_guest::ExtentSet;
+
+use crate::engine::switch::grain;
+use crate::facts::{Inode, Kind, Surroundings};
+use crate::plan::CacheUse;
+use crate::probe::Probe;
+use crate::strategy::{Large, WORTH_ASKING, goes_to_device};
+
+use super::dest::Dest;
+use super::image::Task;
+use super::lanes::{MOST, SHARE};
+use super::source::{Direct, Source};
+use super::{Event, GRANULE, Mode, Options};
+
+/// Shorter runs go through the page cache, where a large image goes past it: a request to the device takes a tenth of a
+/// millisecond, whatever its length.
+const LONG_RUN: usize = 256 << 10;
+
+/// How the bytes go.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    /// Past the page cache of the source.
+    pub(super) source: Option<Direct>,
+    /// Past the page cache of the destination.
+    pub(super) dest: Option<Direct>,
+    /// Through queues, each side by a thread of its own.
+    pub(super) queued: bool,
+    /// Without queues: so many threads at most.
+    pub(super) lanes: usize,
+    /// Bytes of a buffer.
+    pub(super) buffer_size: usize,
+    /// What buffers, and with direct I/O requests, are multiples of.
+    pub(super) align: usize,
+    /// Because it is large: the copy goes to the device.
+    pub(super) large: bool,
+}
+
+impl Way {
+    /// Through the page cache and, with what queues are good for, through those.
+    pub(super) fn new(options: &Options, buffer_size: usize) -> Way {
+        let queued = options.direct || options.md5 || options.mode != Mode::Copy;
+        Way { source: None, dest: None, queued, lanes: 1, buffer_size, align: grain(), large: false }
+    }
+
+    /// As it is best for what is to be copied, when it is known what is free.
+    pub(super) fn for_this(self, task: &Task<'_>, dest: Option<&Dest>, free: &ExtentSet) -> Way {
+        match dest {
+            _ if task.options.direct => self.told(task, dest),
+            Some(dest) if !self.queued && task.source.total() >= WORTH_ASKING => self.useful(task, dest, free),
+            _ => self,
+        }
+    }
+
+    /// Past the page cache on each side that can, as the user says.
+    fn told(mut self, task: &Task<'_>, dest: Option<&Dest>) -> Way {
+        let source = task.source;
+        let open = |side: Option<(_, &Inode, _)>| {
+            let (file, inode, path) = side?;
+            match task.kernel.reopen_direct(file) {
+                Ok(fd) => Some(Direct { fd: Arc::new(fd), align: align_of(inode), at_least: 0, only_cold: false }),
+                Err(_) => {
+                    task.observer.event(&Event::NotDirect(path));
+                    None
+                }
+            }
+        };
+        self.source = open(source.disk.is_none().then(|| (source.file(), &source.inode, &*source.path)));
+        self.dest = open(dest.map(|dest| (dest.file.as_fd(), &dest.inode, &*dest.path)));
+        let needs = [&self.source, &self.dest].into_iter().flatten().map(|direct| direct.align);
+        self.align = needs.fold(self.align, usize::max);
+        self.buffer_size = self.buffer_size.next_multiple_of(self.align);
+        self
+    }
+
+    /// As facts say.
+    fn useful(mut self, task: &Task<'_>, dest: &Dest, free: &ExtentSet) -> Way {
+        let (source, kernel, cache) = (task.source, &task.kernel, task.options.cache);
+        let known = task.given.as_ref().and_then(|given| given.around);
+        let ask = || Probe::default().look((source.file(), &source.inode), (dest.file.as_fd(), &dest.inode));
+        let around = known.unwrap_or_else(ask);
+        self.lanes = lanes(&around, false);
+        let amount = amount(source, free, task.options.sparse);
+        let large = Large::image(source.total(), amount, dest.inode.kind, &around);
+        // A limit wants small steps.
+        let limited = task.pace.is_some_and(|pace| pace.piece() < SHARE);
+        if limited || !goes_to_device(&large, cache) {
+            return self;
+        }
+        let open = |file, inode: &Inode| {
+            // Where the kernel says what it needs, or the user wants it; and pieces of an image are multiples of that.
+            let said = (inode.direct.0 > 0 && inode.direct.1 > 0) || cache == CacheUse::Drop;
+            let fits = said && align_of(inode) as u64 <= GRANULE;
+            let fd = if fits { kernel.reopen_direct(file).ok()? } else { return None };
+            Some(Direct { fd: Arc::new(fd), align: align_of(inode), at_least: LONG_RUN, only_cold: true })
+        };
+        self.dest = open(dest.file.as_fd(), &dest.inode);
+        if self.dest.is_some() {
+            self.source = source.disk.is_none().then(|| open(source.file(), &source.inode)).flatten();
+            self.lanes = lanes(&around, true);
+            self.buffer_size = SHARE as usize;
+            self.large = true;
+        }
+        self
+    }
+
+    /// Closes what it opened.
+    pub(super) fn close(&mut self) {
+        (self.source, self.dest) = (None, None);
+    }
+}
+
+fn align_of(inode: &Inode) -> usize {
+    grain().max(inode.direct.0 as usize).max(inode.direct.1 as usize)
+}
+
+/// Bytes that will be written, about: not more than are stored, nor than are not free.
+fn amount(source: &Source, free: &ExtentSet, sparse: bool) -> u64 {
+    let total = source.total();
+    match &source.disk {
+        _ if !sparse => total,
+        Some(disk) => total.saturating_sub(disk.zeros.union(&disk.holes).union(free).bytes()),
+        None => {
+            let used = total.saturating_sub(free.bytes());
+            if source.inode.kind == Kind::Regular { used.min(source.inode.allocated) } else { used }
+        }
+    }
+}
+
+/// How many threads.
+fn lanes(around: &Surroundings, direct: bool) -> usize {
+    if around.rotational == Some(true) {
+        return 1; // The heads of the disk move.
+    }
+    if !direct {
+        return around.cores.clamp(1, MOST);
+    }
+    // They wait for the device and not for a processor; each has a buffer.
+    let fit = around.memory.map_or(MOST as u64, |memory| memory / 8 / SHARE);
+    fit.clamp(1, MOST as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_is_free_and_a_hole_too_is_counted_once() {
+        let dir = std::env::temp_dir();
+        let file = Arc::new(std::fs::File::open(&dir).unwrap().into());
+        let inode = Inode { kind: Kind::Regular, allocated: 10 << 20, ..Inode::just_made(inode_of(&file).id.device()) };
+        let source = Source::given(file, inode, Path::new("image"), 100 << 20);
+        let free = ExtentSet::of(0..90 << 20);
+        assert_eq!(amount(&source, &free, true), 10 << 20);
+        assert_eq!(amount(&source, &ExtentSet::of(0..95 << 20), true), 5 << 20);
+        assert_eq!(amount(&source, &ExtentSet::new(), true), 10 << 20);
+        assert_eq!(amount(&source, &free, false), 100 << 20, "zeros are written");
+    }
+
+    fn inode_of(file: &Arc<std::os::fd::OwnedFd>) -> Inode {
+        Inode::of(file.as_fd()).unwrap()
+    }
+}

@@ -1,0 +1,63 @@
+//! Trees of extents, the newer map of a file's blocks.
+
+use std::ops::Range;
+
+use crate::bytes::{le16, le32, slice};
+use crate::refusal::Refusal;
+
+/// Where an inode has the root of its map, in bytes.
+pub(super) const AT: usize = 0x28;
+/// Bytes of the root.
+pub(super) const ROOT: usize = 60;
+/// The flag of an inode whose map is a tree of extents.
+pub(super) const EXTENTS: u32 = 0x8_0000;
+
+const ENTRY: usize = 12;
+const DEEPEST: u16 = 5;
+/// Longer extents are as much shorter, and were never written.
+const WRITTEN: u16 = 0x8000;
+
+/// A node of a tree.
+pub(super) struct Node<'a> {
+    /// Its height above the leaves, at most 5.
+    pub(super) depth: u16,
+    /// Its entries of 12 bytes: extents in a leaf, children elsewhere. May be none.
+    pub(super) entries: Vec<&'a [u8]>,
+}
+
+/// Reads a node.
+pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
+    let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
+    if magic != 0xf30a || count > most || ENTRY * (1 + usize::from(most)) > from.len() {
+        return Err(Refusal::corrupt("a tree of extents"));
+    }
+    if depth > DEEPEST || (depth > 0 && count == 0) {
+        return Err(Refusal::corrupt("the depth of a tree of extents"));
+    }
+    let entries = (1..=usize::from(count)).map(|entry| slice(from, entry * ENTRY, ENTRY));
+    Ok(Node { depth, entries: entries.collect::<Result<_, _>>()? })
+}
+
+/// A run of a file's blocks.
+pub(super) struct Run {
+    /// Its first block in the file.
+    pub(super) first: u64,
+    /// The filesystem's blocks.
+    pub(super) blocks: Range<u64>,
+    /// Whether they hold anything but what they held before.
+    pub(super) written: bool,
+}
+
+/// Reads an entry of a leaf.
+pub(super) fn extent(entry: &[u8]) -> Result<Run, Refusal> {
+    let (first, len) = (u64::from(le32(entry, 0)?), le16(entry, 4)?);
+    let start = u64::from(le16(entry, 6)?) << 32 | u64::from(le32(entry, 8)?);
+    let written = len <= WRITTEN;
+    let len = if written { len } else { len - WRITTEN };
+    Ok(Run { first, blocks: start..start + u64::from(len), written })
+}
+
+/// The block of a child.
+pub(super) fn child(entry: &[u8]) -> Result<u64, Refusal> {
+    Ok(u64::from(le16(entry, 8)?) << 32 | u64::from(le32(entry, 4)?))
+}

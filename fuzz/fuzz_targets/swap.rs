@@ -1,0 +1,3 @@
+#![no_main]
+
+haul_fuzz::target!(Swap);
