@@ -82,11 +82,14 @@ impl Run<'_> {
             return false;
         }
         self.stats.regular += 1;
+        let found;
         let mut keep = keep(&source_inode);
         if let Some(heritage) = &clear.heritage {
             self.take_over(&keep, heritage);
             // From here on it is a file that was found there.
             keep.created = false;
+            found = Inode::of(fd.as_fd()).unwrap_or(inode);
+            keep.dest_inode = &found;
         }
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
         let kept = self.keep_attributes_of_file(&keep, clear.staged);
