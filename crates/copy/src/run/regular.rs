@@ -29,7 +29,7 @@ struct Opened {
     /// The inode was asked for; otherwise it is [`Inode::just_made`].
     known: bool,
     created: bool,
-    /// An old one was removed to make room.
+    /// An old one was removed just now, since it could not be opened.
     replaced: bool,
     /// What was known of the directory when it was made.
     entries: NewEntries,
@@ -159,7 +159,7 @@ impl Run<'_> {
         source_inode: &Inode,
     ) -> Option<Opened> {
         let dest = subject.dest;
-        let mut replaced = clear.removed;
+        let mut replaced = false;
         let opened = if clear.new {
             self.create(subject, clear, source_inode)
         } else {
@@ -179,6 +179,9 @@ impl Run<'_> {
             Ok(opened) => opened,
             Err(error) => {
                 self.problem(error);
+                if replaced {
+                    self.warning(&Error::new(What::Lost, dest.path));
+                }
                 return None;
             }
         };
@@ -188,7 +191,11 @@ impl Run<'_> {
         let inode = match Inode::of(fd.as_fd()) {
             Ok(inode) => inode,
             Err(errno) => {
-                self.problem(Error::new(What::CannotFstat, dest.path).errno(errno));
+                let error = Error::new(What::CannotFstat, dest.path).errno(errno);
+                self.give_up_unseen(dest, &fd, created, error);
+                if replaced {
+                    self.warning(&Error::new(What::Lost, dest.path));
+                }
                 return None;
             }
         };
@@ -370,6 +377,19 @@ impl Run<'_> {
             self.session.partials.done();
         } else {
             self.problem(error);
+        }
+    }
+
+    /// A destination that cannot be looked at: a new one must not stay behind empty.
+    fn give_up_unseen(&mut self, place: Spot<'_>, dest: &OwnedFd, created: bool, error: Error) {
+        match Inode::of(dest.as_fd()) {
+            Ok(inode) if created => self.give_up(place, &inode, created, Broken { error: Some(error) }),
+            _ => {
+                self.problem(error);
+                if created {
+                    self.damaged.push(place.path.to_owned());
+                }
+            }
         }
     }
 
