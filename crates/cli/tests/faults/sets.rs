@@ -43,10 +43,13 @@ pub const SETS: &[Set] = &[
     new("-r --engine=io-uring", Fs::Ext4),
     new("-r --engine=linux-aio", Fs::Xfs),
     new("-a --jobs=4", Fs::Ext4),
-    // onto_old("-a --atomic", Fs::Ext4),
-    // new("-a --durable=flush", Fs::Ext4),
-    // new("-a --durable=file", Fs::Ext4),
-    // new("-a --verify=read", Fs::Ext4),
+    onto_old("-a --atomic", Fs::Ext4),
+    new("-a --durable=flush", Fs::Ext4),
+    new("-a --durable=file", Fs::Ext4),
+    new("-a --verify=read", Fs::Ext4),
+    onto_old("-a --verify=device", Fs::Xfs),
+    onto_old("-a --atomic --backup=numbered", Fs::Ext4),
+    onto_old("-a --durable=file --jobs=4", Fs::Btrfs),
     // onto_old("-a --resume", Fs::Ext4),
 ];
 

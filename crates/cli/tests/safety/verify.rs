@@ -108,14 +108,23 @@ fn a_block_device_is_verified_in_place() {
     let Some(place) = bed.mount(Fs::Ext4) else { return };
     create_painted(place.join("source"), 6 << 20);
     fs::File::create(place.join("disk")).unwrap().set_len(8 << 20).unwrap();
-    let device = haul_testbed::guest::attach(&place.join("disk"), &[]);
+    let device = Attached(haul_testbed::guest::attach(&place.join("disk"), &[]));
     for how in ["--verify=read", "--verify=device"] {
-        let output = haul(&place, &[how, "source", &device]);
+        let output = haul(&place, &[how, "source", &device.0]);
         assert!(output.status.success(), "{}", said(&output));
     }
-    haul_testbed::guest::run(Command::new("losetup").args(["-d", &device]));
+    drop(device);
     let disk = fs::read(place.join("disk")).unwrap();
     assert!(disk[..6 << 20] == fs::read(place.join("source")).unwrap()[..]);
+}
+
+/// A loop device, until this is dropped.
+struct Attached(String);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        haul_testbed::guest::run(Command::new("losetup").args(["-d", &self.0]));
+    }
 }
 
 #[test]

@@ -373,8 +373,12 @@ impl Run<'_> {
         let Some(name) = &clear.backup else { return };
         let path = renamed(dest.path, name);
         let backup = dest.beside(name, &path);
-        // A rename from one name of a file to another does nothing.
-        match if clear.backup_is_link { backup.unlink() } else { backup.rename_to(dest.name) } {
+        let put_back = backup.rename_to(dest.name);
+        if clear.backup_is_link && put_back.is_ok() {
+            // A rename from one name of a file to another does nothing: the old file has never lost its own.
+            backup.unlink().ok();
+        }
+        match put_back {
             Ok(()) => self.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
             Err(errno) => {
                 self.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));

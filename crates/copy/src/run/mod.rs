@@ -158,6 +158,8 @@ struct Run<'a> {
     made: Option<FileId>,
     /// A whole file that is not on its device yet, and has to be before it gets its name.
     unsynced: Option<(OwnedFd, FileId)>,
+    /// The file that was made last has the attributes that it must have.
+    kept: bool,
     /// What reading the file again that was copied last has found.
     checked: Result<Checked, Trouble>,
     /// The filesystem that was written to last, where that matters.
@@ -220,6 +222,7 @@ impl<'a> Run<'a> {
             damaged: Vec::new(),
             made: None,
             unsynced: None,
+            kept: true,
             checked: Ok(Checked::default()),
             writes_to: None,
             seen_sources: several.then(HashSet::new),

@@ -85,7 +85,11 @@ impl Run<'_> {
         let found;
         let mut keep = keep(&source_inode);
         if let Some(heritage) = &clear.heritage {
-            self.take_over(&keep, heritage);
+            if !self.take_over(&keep, heritage) {
+                let error = Some(Error::new(What::NotTakenOver, subject.dest.path));
+                self.give_up(subject.dest, &inode, created, Broken { error });
+                return false;
+            }
             // From here on it is a file that was found there.
             keep.created = false;
             found = Inode::of(fd.as_fd()).unwrap_or(inode);
@@ -94,6 +98,7 @@ impl Run<'_> {
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
         let kept = self.keep_attributes_of_file(&keep, clear.staged);
         self.stats.metadata_time += moved.elapsed();
+        self.kept = kept;
         self.let_go(subject, clear, (fd, inode, created)) && (kept || clear.staged)
     }
 

@@ -87,7 +87,11 @@ impl Run<'_> {
         let sides = subject.sides.filter(|_| stage.dir.is_none());
         let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
         if self.make_at_once(&mut staged, &new) {
-            return self.publish_or_wait(&stage, spot, subject);
+            let kept = std::mem::replace(&mut self.kept, true);
+            // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
+            // backup.
+            let backed_up = self.unsynced.is_some() && clear.backup.is_some();
+            return self.publish_or_wait(&stage, spot, subject) && (kept || backed_up);
         }
         // A node whose attributes could not be kept. Everything else has gone already.
         spot.unlink().ok();
@@ -130,14 +134,16 @@ impl Run<'_> {
         }
     }
 
-    /// Gives a new file what the one had in whose place it comes.
-    pub(super) fn take_over(&mut self, keep: &Keep<'_>, heritage: &Heritage) {
+    /// Gives a new file what the one had in whose place it comes. False if something would be lost that need not be.
+    pub(super) fn take_over(&mut self, keep: &Keep<'_>, heritage: &Heritage) -> bool {
+        // Others than root may not write all attributes that they can see.
+        let xattr = if self.shared.caller.privileged() { Wish::Require } else { Wish::Try };
         let preserve = Preserve {
             mode: ModeRule::Keep,
             ownership: true,
             context: Wish::Try,
-            xattr: Wish::Try,
-            quiet: true,
+            xattr,
+            quiet: xattr == Wish::Try,
             ..Preserve::default()
         };
         let mut inode = heritage.inode;
@@ -153,10 +159,9 @@ impl Run<'_> {
         let rules = XattrRules::for_other_contents();
         let request = meta::Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
         let mut problems = Vec::new();
-        meta::finish(&request, &mut |error| problems.push(error));
-        for error in problems {
-            self.warning(&error);
-        }
+        let kept = meta::finish(&request, &mut |error| problems.push(error));
+        self.report_attributes(problems, kept);
+        kept
     }
 
     /// The file is whole: gives it its name, or leaves that until it is on the device.
