@@ -18,6 +18,7 @@ mod bed;
 mod files;
 mod fuse;
 pub mod guest;
+pub mod power;
 mod skip;
 
 pub use bed::{Bed, Fs};
