@@ -9,3 +9,4 @@ mod place;
 mod shutdown;
 mod tally;
 mod ways;
+mod write_log;
