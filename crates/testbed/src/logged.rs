@@ -34,7 +34,9 @@ impl Logged {
         }
         let unmounted = device_of(&export);
         let node = |name: &str, path: &Path| format!("driver=file,node-name={name},filename={}", path.display());
-        let mut daemon = Command::new(DAEMON)
+        // It would keep the test's mounts if the test is killed, so it dies with the thread that started it.
+        let mut daemon = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", DAEMON])
             .args(["--blockdev", &node("disk", image), "--blockdev", &node("log", &log)])
             .args(["--blockdev", "driver=blklogwrites,node-name=logged,file=disk,log=log"])
             .arg("--export")
