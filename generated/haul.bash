@@ -46,6 +46,16 @@ _haul_value() {
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --priority)
             COMPREPLY=() ;;
+        --durable)
+            mapfile -t COMPREPLY < <(compgen -W 'none flush file' -- "$value") ;;
+        --verify)
+            mapfile -t COMPREPLY < <(compgen -W 'off read device' -- "$value") ;;
+        --checksum)
+            mapfile -t COMPREPLY < <(compgen -W 'blake3 xxh3 sha256 md5' -- "$value") ;;
+        --manifest)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
+        --if-changed)
+            mapfile -t COMPREPLY < <(compgen -W 'retry warn fail ignore' -- "$value") ;;
         --progress)
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
         --stats)
@@ -66,9 +76,10 @@ _haul_options=(
     --reflink --reflink= --sparse= --smart --smart= --punch
     --snapshot --engine= --buffer-size= --cache= --preallocate --preallocate=
     --jobs= --readahead --readahead= --limit= --yield --control=
-    --priority= -v --verbose --debug --explain --progress
-    --progress= --stats --stats= --compare --fail-fast --keep-going
-    --help --version
+    --priority= --durable --durable= --atomic --verify --verify=
+    --checksum= --manifest= --if-changed= -v --verbose --debug
+    --explain --progress --progress= --stats --stats= --compare
+    --fail-fast --keep-going --help --version
 )
 
 _haul() {

@@ -2,16 +2,17 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use haul_copy::error::{Error, What};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::{Plan, Wish};
+use haul_copy::plan::{Durable, Plan, Wish};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_sys::Errno;
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,6 +20,7 @@ use crate::compare;
 use crate::exit;
 use crate::governor::Governor;
 use crate::help;
+use crate::manifest::Manifest;
 use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use crate::punch;
@@ -73,11 +75,22 @@ pub fn main() -> ExitCode {
     if persona == Persona::Haul || manners.control.is_some() {
         process_state::ignore_sigusr2();
     }
+    if plan.checksum.is_some() {
+        let manifest = manners.manifest.as_deref().map(|path| (path, Manifest::begin(path)));
+        match manifest {
+            None => report.list_digests(None),
+            Some((_, Ok(manifest))) => report.list_digests(Some(manifest)),
+            Some((path, Err(error))) => {
+                report.complain(&manifest_failed(&report, path, &error));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let report = Arc::new(report);
     if !behave(&report, &manners) {
         return ExitCode::FAILURE;
     }
-    let run = Command { report, plan: Arc::from(plan), persona };
+    let run = Command { report, plan: Arc::from(plan), persona, manifest: manners.manifest };
     run.copy(started, show, &name)
 }
 
@@ -118,6 +131,7 @@ struct Command {
     report: Arc<Report>,
     plan: Arc<Plan>,
     persona: Persona,
+    manifest: Option<PathBuf>,
 }
 
 impl Command {
@@ -139,7 +153,8 @@ impl Command {
             self.report.complain(&damaged(&self.report, path));
         }
         self.report.sum_up();
-        let output_failed = !self.report.finish();
+        let listed = self.finish_manifest();
+        let output_failed = !self.report.finish() || !listed;
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
         self.print_stats(show, name, &summary, started, status);
@@ -147,6 +162,14 @@ impl Command {
             self.end_by(signal);
         }
         ExitCode::from(status)
+    }
+
+    /// `false` if there is no list, though there should be one; the user was told.
+    fn finish_manifest(&self) -> bool {
+        let Err(error) = self.report.finish_manifest(self.plan.durable != Durable::None) else { return true };
+        let path = self.manifest.as_deref().unwrap_or(Path::new(""));
+        self.report.complain(&manifest_failed(&self.report, path, &error));
+        false
     }
 
     fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
@@ -200,6 +223,20 @@ fn end_by(signal: i32, persona: Persona) {
         // If it fails, the caller exits with the status that a shell shows for this signal.
         signal_hook::low_level::emulate_default_handler(signal).ok();
     }
+}
+
+fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
+    let why = match error.raw_os_error() {
+        Some(number) => words::strerror(Errno::from_raw_os_error(number)),
+        None => error.to_string(),
+    };
+    [
+        b"cannot write the list of digests ",
+        &report.quoter().always(path.as_os_str().as_bytes())[..],
+        b": ",
+        why.as_bytes(),
+    ]
+    .concat()
 }
 
 fn damaged(report: &Report, path: &Path) -> Vec<u8> {

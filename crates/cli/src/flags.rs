@@ -2,16 +2,19 @@
 
 use crate::image_flags;
 use crate::output_flags;
+use crate::safety_flags;
 
 /// What an option is, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each stands for the option of its name, which the table describes")]
 pub enum Id {
     Archive,
+    Atomic,
     AttributesOnly,
     Backup,
     BufferSize,
     Cache,
+    Checksum,
     Compare,
     Context,
     Control,
@@ -20,6 +23,7 @@ pub enum Id {
     Dereference,
     DereferenceOperands,
     DirectIo,
+    Durable,
     Engine,
     Explain,
     FailFast,
@@ -29,12 +33,14 @@ pub enum Id {
     Container,
     PageFiles,
     Help,
+    IfChanged,
     Interactive,
     Jobs,
     KeepDirectorySymlink,
     KeepGoing,
     Limit,
     Link,
+    Manifest,
     Md5,
     NoClobber,
     NoDereference,
@@ -65,6 +71,7 @@ pub enum Id {
     Update,
     UseSmartRead,
     Verbose,
+    Verify,
     Version,
     WriteOnly,
     Yield,
@@ -107,14 +114,22 @@ pub enum Category {
     Attributes,
     /// How bytes are moved.
     Data,
+    /// What is certain of the copy.
+    Safety,
     /// What the user sees.
     Output,
 }
 
 impl Category {
     /// In the order of the documentation.
-    pub const ALL: [Category; 5] =
-        [Category::Source, Category::Destination, Category::Attributes, Category::Data, Category::Output];
+    pub const ALL: [Category; 6] = [
+        Category::Source,
+        Category::Destination,
+        Category::Attributes,
+        Category::Data,
+        Category::Safety,
+        Category::Output,
+    ];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -123,6 +138,7 @@ impl Category {
             Category::Destination => "Where to, and what happens to existing files",
             Category::Attributes => "What the copies keep",
             Category::Data => "How bytes are moved",
+            Category::Safety => "What is certain of the copy",
             Category::Output => "What is shown",
         }
     }
@@ -654,6 +670,12 @@ pub const FLAGS: &[Flag] = &[
                   scheduler that heeds them, bfq or mq-deadline. If N takes privileges that are missing, nothing is copied.",
         ..Flag::new(Id::Priority, Data)
     },
+    safety_flags::DURABLE,
+    safety_flags::ATOMIC,
+    safety_flags::VERIFY,
+    safety_flags::CHECKSUM,
+    safety_flags::MANIFEST,
+    safety_flags::IF_CHANGED,
     Flag { short: "v", long: "verbose", help: "name each file as it is copied", ..Flag::new(Id::Verbose, Output) },
     Flag {
         long: "debug",

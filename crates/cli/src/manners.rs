@@ -20,6 +20,8 @@ pub struct Manners {
     pub yields: bool,
     /// `--priority`.
     pub priority: Option<Priority>,
+    /// `--manifest`.
+    pub manifest: Option<PathBuf>,
 }
 
 /// How urgent the copy is.

@@ -1,13 +1,15 @@
 //! From the command line to a plan: what each option means, alone and with the others.
 
+mod safety;
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use haul_copy::plan::{
-    Backup, CacheUse, ContextRule, Dereference, Destination, EngineChoice, LinkMode, ModeRule, Overwrite, Plan,
-    Preallocate, Reflink, SmartCopy, Sparse, Wish,
+    Backup, ContextRule, Dereference, Destination, EngineChoice, IfChanged, LinkMode, ModeRule, Overwrite, Plan,
+    Reflink, SmartCopy, Sparse, Wish,
 };
 use haul_sys::rustix::fs::statfs;
 
@@ -251,7 +253,11 @@ impl<'a> Draft<'a> {
     ) -> Draft<'a> {
         let progress = if persona == Persona::Cp { When::Never } else { When::Auto };
         Draft {
-            plan: Plan { write_through_dangling_link: environment.posixly_correct, ..Plan::default() },
+            plan: Plan {
+                write_through_dangling_link: environment.posixly_correct,
+                if_changed: if persona == Persona::Cp { IfChanged::Ignore } else { IfChanged::Warn },
+                ..Plan::default()
+            },
             show: Show { verbose: false, debug: false, explain: false, progress, stats: None },
             manners: Manners::default(),
             persona,
@@ -334,6 +340,8 @@ impl<'a> Draft<'a> {
             Id::Punch => self.punch = true,
             Id::Compare => self.compare = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
+            Id::Atomic | Id::Durable | Id::IfChanged => self.safety(flag, value)?,
+            Id::Verify | Id::Checksum | Id::Manifest => self.safety(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));
             }
@@ -505,18 +513,6 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn memory_and_space(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
-        match (flag.id, self.choice(flag, value.unwrap_or(OsStr::new("always")))?) {
-            (Id::Cache, "keep") => self.plan.cache = CacheUse::Keep,
-            (Id::Cache, "drop") => self.plan.cache = CacheUse::Drop,
-            (Id::Cache, _) => self.plan.cache = CacheUse::Auto,
-            (_, "always") => self.plan.preallocate = Preallocate::Always,
-            (_, "never") => self.plan.preallocate = Preallocate::Never,
-            _ => self.plan.preallocate = Preallocate::Auto,
-        }
-        Ok(())
-    }
-
     /// A number from 1 to `most`.
     fn number(&self, flag: &Flag, word: &OsStr, most: u64) -> Result<usize, Complaint> {
         let quoted = self.quoter.always(word.as_bytes());
@@ -613,6 +609,7 @@ impl<'a> Draft<'a> {
         } else {
             Dereference::Always
         });
+        self.settle_safety()?;
         self.labels()
     }
 

@@ -38,7 +38,8 @@ fn refused(line: &str) -> String {
 #[test]
 fn without_options_the_plan_is_the_default() {
     let (plan, show) = parsed("a b");
-    let expected = Plan { sources: vec!["a".into()], destination: Destination::Guess("b".into()), ..Plan::default() };
+    let (sources, destination) = (vec!["a".into()], Destination::Guess("b".into()));
+    let expected = Plan { sources, destination, if_changed: IfChanged::Warn, ..Plan::default() };
     assert_eq!(format!("{plan:?}"), format!("{expected:?}"));
     let quiet = Show { verbose: false, debug: false, explain: false, progress: When::Auto, stats: None };
     assert_eq!(show, quiet);
@@ -330,6 +331,7 @@ fn manners_are_what_the_options_say() {
         control: Some("file".into()),
         yields: true,
         priority: Some(Priority::Nice(-5)),
+        ..Manners::default()
     };
     assert_eq!(manners("--limit=1.5M,100 --control=file --yield --priority=-5"), expected);
     assert_eq!(manners("--limit=1M --limit=none").limit, Limit::NONE, "the last one counts");

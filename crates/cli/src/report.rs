@@ -14,6 +14,7 @@ use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
 use crate::causes::{Causes, Told};
+use crate::manifest::{self, Manifest};
 use crate::manners::pace_words;
 use crate::options::{Show, StatsFormat};
 use crate::progress::Progress;
@@ -32,6 +33,9 @@ pub struct Report {
     /// Counted if not every message is wanted.
     causes: Option<Mutex<Causes>>,
     progress: Option<Progress>,
+    /// Where digests go that are not printed.
+    manifest: Option<Mutex<Manifest>>,
+    digests: bool,
     cancel: Cancel,
     pace: Pace,
 }
@@ -49,7 +53,24 @@ impl Report {
             reflink: Reflink::Auto,
             causes: None,
             progress: None,
+            manifest: None,
+            digests: false,
         }
+    }
+
+    /// The digests of files are wanted, in this list if there is one.
+    pub fn list_digests(&mut self, manifest: Option<Manifest>) {
+        (self.digests, self.manifest) = (true, manifest.map(Mutex::new));
+    }
+
+    /// Ends the list of digests; with `durable` when it is on the device.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn finish_manifest(&self, durable: bool) -> std::io::Result<()> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        manifest.finish(durable)
     }
 
     /// What the user wants to see besides messages. `with_progress`: so much that the run has to be watched.
@@ -187,6 +208,10 @@ impl Observer for Report {
             Event::Skipped(path) if self.show.is_some_and(|show| show.debug) => {
                 self.line(&[b"skipped ", &quoted(path)[..]].concat());
             }
+            Event::Digest { dest, digest } => match &self.manifest {
+                Some(manifest) => manifest.lock().unwrap_or_else(PoisonError::into_inner).add(dest, digest),
+                None => self.screen().print(&manifest::line(dest, digest)),
+            },
             Event::DataDone(report) => {
                 if self.show.is_some_and(|show| show.debug) {
                     self.screen().print(words::debug_line(report, self.reflink).as_bytes());
@@ -204,7 +229,7 @@ impl Observer for Report {
     }
 
     fn in_order(&self) -> bool {
-        self.show.is_some_and(|show| show.verbose || show.debug || show.explain)
+        self.show.is_some_and(|show| show.verbose || show.debug || show.explain) || self.digests
     }
 }
 

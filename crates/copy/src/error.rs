@@ -279,6 +279,26 @@ what! {
     NotPunched = "will not free space in {path}: {detail}",
     /// The same where it was begun: what was given back was free, and all else is untouched.
     StoppedPunching = "stopped freeing space in {path}: {detail}",
+    /// A regular file, with `--if-changed`.
+    ChangedWhileCopied = "{path} changed while it was being copied",
+    /// `detail` says how often.
+    KeepsChanging = "{path} changed while it was being copied, {detail} times in a row",
+    /// A copy that is not like its source; `other` is the name under which it is kept, `detail` says where it differs.
+    Mismatch = "the copy {path} differs from its source {detail}; it is kept as {other}",
+    /// The same where there is no other name: a block device.
+    MismatchInPlace = "the copy {path} differs from its source {detail}",
+    /// The source could not be read a second time; `path` is the source.
+    ReadingAgain = "error reading {path} again to verify its copy",
+    /// `path` is the copy.
+    ReadingBack = "error reading back {path} to verify it",
+    /// A stream.
+    CannotReadAgain = "cannot read {path} a second time, which verifying and digests take",
+    /// `--verify=device` on tmpfs and the like.
+    NoMedium = "cannot verify {path} on its device: the filesystem has none, or does not let go of its memory",
+    /// A whole copy that could not get its name.
+    CannotPublish = "cannot put the new {path} in its place",
+    /// What is not certain to survive a power cut; `path` is a file, or a directory on the filesystem in question.
+    NotDurable = "cannot write everything on the filesystem of {path} to its device",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.
@@ -295,6 +315,8 @@ impl What {
                 | What::SourceResized
                 | What::SourceChanged
                 | What::DirectoryMoved
+                | What::ChangedWhileCopied
+                | What::KeepsChanging
         )
     }
 

@@ -63,6 +63,13 @@ pub enum Event<'a> {
     Progress(Moved),
     /// The data of a file is in place, or will never be.
     DataDone(&'a DataReport<'a>),
+    /// The digest of a file whose copy has its name (`--checksum`).
+    Digest {
+        /// The copy.
+        dest: &'a Path,
+        /// In hexadecimal digits.
+        digest: &'a str,
+    },
     /// Something went wrong; the run goes on with the next file.
     Problem(&'a Error),
     /// Something the user should know that is no failure.

@@ -20,4 +20,5 @@ pub mod run;
 pub mod smart;
 pub mod stats;
 pub mod strategy;
+pub mod verify;
 pub mod walk;

@@ -73,6 +73,33 @@ pub struct Plan {
     pub jobs: Option<usize>,
     /// Remove a new file that could not be copied whole.
     pub remove_partial: bool,
+    /// When a copy is on its device.
+    pub durable: Durable,
+    /// Every name of the destination stands for the old file or for the whole new one, at any moment.
+    pub atomic: bool,
+    /// What happens if a source changes while it is copied.
+    pub if_changed: IfChanged,
+    /// Whether copies are read again and compared with their sources.
+    pub verify: Verify,
+    /// The digest that is made of each source, and told.
+    pub checksum: Option<Checksum>,
+}
+
+impl Plan {
+    /// Whether files are made under another name and get theirs when they are whole.
+    pub fn is_staged(&self) -> bool {
+        self.atomic || self.durable == Durable::File || self.verify != Verify::Off
+    }
+
+    /// Whether files are on the device before they get their names.
+    pub fn names_wait(&self) -> bool {
+        self.durable == Durable::File || self.verify == Verify::Device
+    }
+
+    /// Whether the contents of regular files are read again behind the copy.
+    pub fn reads_again(&self) -> bool {
+        self.verify != Verify::Off || self.checksum.is_some()
+    }
 }
 
 impl Default for Plan {
@@ -110,6 +137,11 @@ impl Default for Plan {
             preallocate: Preallocate::Auto,
             jobs: None,
             remove_partial: true,
+            durable: Durable::None,
+            atomic: false,
+            if_changed: IfChanged::Ignore,
+            verify: Verify::Off,
+            checksum: None,
         }
     }
 }
@@ -303,6 +335,55 @@ pub enum Preallocate {
     Always,
     /// Never.
     Never,
+}
+
+/// When a copy is on its device and not only in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durable {
+    /// When the kernel writes it, as with cp.
+    None,
+    /// All of it before the run ends.
+    Flush,
+    /// Each file before it gets its name, and all names before the run ends.
+    File,
+}
+
+/// What happens if a regular file changes while it is copied: if its size, its time of modification or its time of change
+/// is not the same when all is read as when it was opened. The copy may be a mixture of old and new then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfChanged {
+    /// Nobody looks.
+    Ignore,
+    /// It is said, and the copy stays.
+    Warn,
+    /// It is copied again, a few times; if it changes each time, the copy fails.
+    Retry,
+    /// The copy fails.
+    Fail,
+}
+
+/// Whether a copy is read again and compared with its source before it gets its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verify {
+    /// It is not.
+    Off,
+    /// Through the page cache: finds errors of this program and of the filesystem.
+    Read,
+    /// From the device, once it is there: finds errors of that, too.
+    Device,
+}
+
+/// Digests of whole files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksum {
+    /// BLAKE3, 256 bits.
+    Blake3,
+    /// XXH3 of 128 bits: quick, and no proof against forgery.
+    Xxh3,
+    /// SHA-256.
+    Sha256,
+    /// MD5: no proof against forgery.
+    Md5,
 }
 
 /// The engines by name.

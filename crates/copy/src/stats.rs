@@ -46,6 +46,8 @@ pub struct Stats {
     pub data_time: Duration,
     /// Time spent on owners, modes, times and extended attributes.
     pub metadata_time: Duration,
+    /// Time spent waiting for the device, where the copy has to be durable.
+    pub sync_time: Duration,
 }
 
 /// What one engine did.
@@ -100,5 +102,6 @@ impl AddAssign<&Stats> for Stats {
         self.walk_time += other.walk_time;
         self.data_time += other.data_time;
         self.metadata_time += other.metadata_time;
+        self.sync_time += other.sync_time;
     }
 }

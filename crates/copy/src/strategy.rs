@@ -3,7 +3,7 @@
 use crate::engine::DIRECT_BUFFER;
 use crate::events::HoleSearch;
 use crate::facts::{Kind, Surroundings};
-use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse};
+use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
 
 /// What is known about the two open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,6 +244,10 @@ fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.reasons.push("no direct I/O at the destination");
         return;
     }
+    if plan.reads_again() && (is_cold(facts) || steps.find_zeros || plan.verify == Verify::Read) {
+        steps.reasons.push("what is read again behind the copy goes through the page cache, and leaves it then");
+        return;
+    }
     if is_cold(facts) || steps.find_zeros {
         steps.engines.push(EngineName::Direct);
         steps.reasons.push("direct I/O: the source is not in the page cache, or its bytes must be seen");
@@ -350,7 +354,8 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     steps.read_ahead = plain && is_cold(facts);
     let to_device = goes_to_device(&Large::of(facts, around, steps.ranges), plan.cache);
     steps.forget_source = to_device && around.cached.is_some_and(|cached| cached < facts.size);
-    steps.send_dest = plan.cache == CacheUse::Drop && facts.dest == Kind::Regular;
+    let drop = plan.cache == CacheUse::Drop || (to_device && plan.reads_again());
+    steps.send_dest = drop && facts.dest == Kind::Regular;
     steps.workers = workers(facts, around, steps);
     let direct = steps.engines.iter().any(|name| matches!(name, EngineName::Direct | EngineName::MappedDirect));
     if plan.preallocate == Preallocate::Auto && dense && direct && steps.workers.most > 1 {

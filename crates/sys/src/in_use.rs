@@ -77,6 +77,13 @@ pub fn keep_others_out(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
+/// Ends the lease of [`keep_others_out`] at once. Closing the descriptor alone does not while a child that was forked
+/// meanwhile has not begun its program: it holds the same open file.
+pub fn let_others_in(file: BorrowedFd<'_>) {
+    // SAFETY: plain numbers are passed, and the descriptor is borrowed. That there is no lease any more is no failure.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+}
+
 /// Whether the lease of [`keep_others_out`] is there and nobody waits for its end.
 ///
 /// # Errors

@@ -173,12 +173,12 @@ pub trait Kernel: Debug + Send + Sync {
     /// where the mode of the file allows no second open, ENOENT without /proc.
     fn reopen_direct(&self, fd: Fd<'_>) -> Result<OwnedFd, Errno> {
         let flags = rustix::fs::fcntl_getfl(fd)? & (OFlags::ACCMODE | OFlags::NOATIME);
-        // This thread's table: threads may have tables of their own.
-        let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
-        let again = rustix::fs::openat(CWD, path, flags | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
-        // Whatever is mounted over /proc, it must not lead to another file.
-        let (before, after) = (rustix::fs::fstat(fd)?, rustix::fs::fstat(&again)?);
-        if (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) { Ok(again) } else { Err(Errno::NOENT) }
+        reopen(fd, flags | OFlags::DIRECT)
+    }
+
+    /// Opens the same file once more for reading, past the page cache if `direct`. Errors as above.
+    fn reopen_to_read(&self, fd: Fd<'_>, direct: bool) -> Result<OwnedFd, Errno> {
+        reopen(fd, if direct { OFlags::RDONLY | OFlags::DIRECT } else { OFlags::RDONLY })
     }
 
     /// ftruncate(2).
@@ -202,3 +202,12 @@ pub trait Kernel: Debug + Send + Sync {
 pub struct Linux;
 
 impl Kernel for Linux {}
+
+fn reopen(fd: Fd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    // This thread's table: threads may have tables of their own.
+    let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
+    let again = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    // Whatever is mounted over /proc, it must not lead to another file.
+    let (before, after) = (rustix::fs::fstat(fd)?, rustix::fs::fstat(&again)?);
+    if (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) { Ok(again) } else { Err(Errno::NOENT) }
+}

@@ -9,10 +9,10 @@ use super::source::Source;
 const LEVELS: &[&[&str]] = &[
     &["plan", "manifest", "facts", "moved", "images", "stats", "events", "error"],
     // `pace` knows nothing of what it paces: the run asks it before each step.
-    &["walk", "engine", "meta", "verify", "ranges", "journal", "pace", "probe"],
+    &["walk", "engine", "meta", "ranges", "journal", "pace", "probe"],
     &["strategy"],
     // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
-    &["smart", "compare"],
+    &["smart", "compare", "verify"],
     &["run"],
     &["lib"],
 ];

@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::OFlags;
+use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 
+use super::links::make_or_replace;
 use crate::plan::{Backup, Plan};
 use crate::walk::{Listing, Spot};
 
@@ -34,6 +35,27 @@ pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
                 dest.rename_to(&name)?;
                 return Ok(name);
             }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Gives the entry its backup name beside its own and returns that; `None` where there are no hard links.
+///
+/// # Errors
+/// As linkat(2) and rename(2).
+pub(super) fn link_aside(dest: Spot<'_>, plan: &Plan) -> Result<Option<OsString>, Errno> {
+    let mut taken = None;
+    loop {
+        let (name, numbered) = next_backup_name(dest, plan, taken)?;
+        let dir = dest.dir()?;
+        let link = |name: &OsStr| linkat(dir, dest.name, dir, name, AtFlags::empty());
+        match make_or_replace(dest.beside(&name, dest.path), !numbered, link) {
+            Ok(_) => return Ok(Some(name)),
+            // As above.
+            Err(Errno::EXIST) if number_of_backup(dest, &name).is_some() => taken = number_of_backup(dest, &name),
+            // No links at all, not of this file (protected_hardlinks of proc(5)), or no more of it.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
             Err(errno) => return Err(errno),
         }
     }

@@ -17,7 +17,7 @@ use super::behind::Behind;
 use super::made_up::{has_offsets, is_kept_somewhere, is_made_up};
 use super::open_sides::{direct_align, open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
-use super::pieces::{LAST_BYTES, Lookout, piece_of, ranged};
+use super::pieces::{LAST_BYTES, Lookout, piece_of, ranged, reached};
 use super::readahead::ReadAhead;
 use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Range, Stopped, Team};
@@ -34,6 +34,7 @@ use crate::probe::{self, Probe};
 use crate::ranges::{Extent, Extents};
 use crate::stats::Stats;
 use crate::strategy::{self, DataFacts, Ranges, Steps, WORTH_ASKING};
+use crate::verify::Follower;
 
 /// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
@@ -64,6 +65,7 @@ pub(super) struct Mover {
 }
 
 /// Two open files.
+#[derive(Clone)]
 pub(super) struct DataJob<'a> {
     pub source: Arc<OwnedFd>,
     pub dest: Arc<OwnedFd>,
@@ -75,6 +77,8 @@ pub(super) struct DataJob<'a> {
     pub source_dir: Option<BorrowedFd<'a>>,
     /// What is known of it as a disk image that is copied like any other file.
     pub image: Option<&'a ImageReport>,
+    /// Reads behind the copy.
+    pub follower: Option<&'a Follower>,
 }
 
 /// The data is not whole.
@@ -365,6 +369,10 @@ impl<'a> Moving<'a> {
         if self.job.dest_inode.kind == Kind::Regular && (self.moved.holes > 0 || self.ragged) {
             self.set_size(end)?;
         }
+        if let Some(follower) = self.job.follower {
+            follower.whole(end, self.behind.is_some());
+        }
+        reached(self.job.follower, self.behind.as_ref(), end);
         match &self.behind {
             Some(behind) => behind.tidy(true).map_err(|errno| self.failed(Failure { on: FailedOn::Write, errno })),
             None => Ok(()),
@@ -438,6 +446,7 @@ impl<'a> Moving<'a> {
         let lookout = Lookout {
             session: self.session,
             behind: self.behind.as_ref(),
+            follower: self.job.follower,
             read_ahead: read_ahead.as_ref().map(|ahead| (ahead, self.job.source.as_fd())),
             // Beyond an extent there may be a hole, which would only fill the page cache with zeros.
             size: if self.steps.ranges == Ranges::Extents { 0 } else { size },
@@ -602,6 +611,9 @@ impl<'a> Moving<'a> {
     /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.
     fn submit(&mut self, mover: &mut Mover, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
         let (session, size) = (self.session, self.job.source_inode.size);
+        if let Some(follower) = self.job.follower {
+            follower.let_follow(offset);
+        }
         // Sharing extents moves nothing. A size that is too small is made up for when the work is counted.
         let bytes = if name == EngineName::Clone { 0 } else { len.min(size.saturating_sub(offset)) };
         let turn = session.pace.turn(Work { bytes, operations: 1 }, &|| session.cancel.is_cancelled());
@@ -623,8 +635,8 @@ impl<'a> Moving<'a> {
         if outcome.moved.total() > 0 {
             self.session.observer.event(&Event::Progress(outcome.moved));
         }
+        reached(self.job.follower, self.behind.as_ref(), offset + outcome.moved.total());
         if let Some(behind) = &self.behind {
-            behind.copied(offset + outcome.moved.total());
             behind.tidy(false).map_err(|errno| self.failed(Failure { on: FailedOn::Write, errno }))?;
         }
         Ok(outcome)

@@ -105,6 +105,8 @@ impl Run<'_> {
         // A destination whose directory cannot be opened has no root; making anything there will say why.
         let own_root = if root.is_none() { dest_root(dest).ok() } else { None };
         let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
+        self.will_write_beside(dest);
+        self.give_names_if_one_is(dest);
         let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false };
         let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
@@ -170,17 +172,16 @@ impl Run<'_> {
                 Some(frame) => return Step::Enter(frame),
                 None => false,
             },
-            _ if self.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject),
-            _ if self.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject),
-            kind if self.copied_as_regular(kind) => self.copy_regular(&mut subject, &clear),
-            _ => self.make_special(&subject, &clear),
+            _ if self.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject, &clear),
+            _ if self.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject, &clear),
+            _ => self.make_file(&mut subject, &clear),
         };
         if made {
-            if claimed {
-                self.complete_claim(&subject);
-            }
             if subject.is_operand {
                 self.remember_destination(dest);
+            }
+            if claimed {
+                self.complete_claim(&subject);
             }
         } else {
             if claimed || (!met_before && subject.is_operand) {
@@ -360,7 +361,8 @@ impl Run<'_> {
         let Some(name) = &clear.backup else { return };
         let path = renamed(dest.path, name);
         let backup = dest.beside(name, &path);
-        match backup.rename_to(dest.name) {
+        // A rename from one name of a file to another does nothing.
+        match if clear.backup_is_link { backup.unlink() } else { backup.rename_to(dest.name) } {
             Ok(()) => self.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
             Err(errno) => {
                 self.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
@@ -368,10 +370,10 @@ impl Run<'_> {
         }
     }
 
-    fn make_hard_link_to_source(&mut self, subject: &Subject<'_>) -> bool {
+    fn make_hard_link_to_source(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
         let plan = self.plan;
         let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-        let replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask;
+        let replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
         match links::hard_link(subject.source, subject.dest, flags, replace) {
             Ok(_) => {
                 self.stats.hard_links += 1;

@@ -7,9 +7,9 @@ use haul_sys::Errno;
 use super::Run;
 use super::backup;
 use super::entry::{Earlier, Level, Subject};
-use super::link_table::{Made, link_to};
-use super::links;
+use super::link_table::Made;
 use super::same_file::{Pair, Verdict, judge};
+use super::stage::Heritage;
 use crate::error::{Error, What};
 use crate::events::{Event, Question};
 use crate::facts::{Inode, Kind};
@@ -64,6 +64,14 @@ pub(super) struct Clear {
     pub backup: Option<OsString>,
     /// The old one was removed.
     pub removed: bool,
+    /// The old one stands there until the copy takes its place.
+    pub replaces: bool,
+    /// The backup is another name of the old one, which still has its own.
+    pub backup_is_link: bool,
+    /// It is made under a name that is not its last.
+    pub staged: bool,
+    /// The old file that it takes the place of, and some of its attributes.
+    pub heritage: Option<Heritage>,
     /// What is known of the directory that it stands in.
     pub entries: NewEntries,
 }
@@ -272,6 +280,9 @@ impl Run<'_> {
         if is_directory || !must_go {
             return Way::Clear(Clear { existing: Some(existing), ..Clear::default() });
         }
+        if plan.is_staged() {
+            return Way::Clear(Clear { new: true, replaces: true, ..Clear::default() });
+        }
         if !self.remove(dest) {
             return Way::Blocked;
         }
@@ -284,6 +295,26 @@ impl Run<'_> {
         if plan.backup != Backup::Numbered && backup::would_destroy_source(source, &subject.inode, dest, plan) {
             self.problem(Error::new(What::BackupWouldDestroySource, dest.path).and(source.path));
             return Way::Blocked;
+        }
+        if plan.is_staged() {
+            match backup::link_aside(dest, plan) {
+                Ok(Some(name)) => {
+                    let backup = Some(name);
+                    return Way::Clear(Clear {
+                        new: true,
+                        replaces: true,
+                        backup,
+                        backup_is_link: true,
+                        ..Clear::default()
+                    });
+                }
+                // No links there: for a moment the name stands for nothing.
+                Ok(None) => {}
+                Err(errno) => {
+                    self.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
+                    return Way::Blocked;
+                }
+            }
         }
         match backup::move_aside(dest, plan) {
             Ok(name) => Way::Clear(Clear { new: true, backup: Some(name), ..Clear::default() }),
@@ -319,15 +350,11 @@ impl Run<'_> {
 
     /// Makes `dest` a name of what was made before for another name of the source.
     pub(super) fn link_to_earlier(&mut self, earlier: &Made, subject: &Subject<'_>, level: &Level<'_>) -> bool {
-        let here = level.dir.map(|dir| dir.id);
-        match link_to(earlier, subject.dest, here, subject.follow) {
-            Ok(replaced) => {
-                if replaced == links::Replaced::Something {
-                    self.tell(&Event::Removed(subject.dest.path));
-                }
-                self.stats.hard_links += 1;
-                true
-            }
+        if !self.names_wait() {
+            return self.link_now(earlier, subject.dest, level.dir.map(|dir| dir.id), subject.follow);
+        }
+        match self.link_later(earlier, subject) {
+            Ok(()) => true,
             Err(errno) => {
                 self.problem(Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path()).errno(errno))
             }
@@ -335,7 +362,7 @@ impl Run<'_> {
     }
 }
 
-fn may_write(dest: Spot<'_>) -> bool {
+pub(super) fn may_write(dest: Spot<'_>) -> bool {
     use haul_sys::rustix::fs::{Access, AtFlags, accessat};
     dest.dir().and_then(|dir| accessat(dir, dest.name, Access::WRITE_OK, AtFlags::EACCESS)).is_ok()
 }

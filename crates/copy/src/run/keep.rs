@@ -35,11 +35,12 @@ impl Run<'_> {
         kept
     }
 
-    /// The same for a file that may get more hard links: the kernel makes none to an immutable or append-only file, so
-    /// those two flags wait until the end of the run.
-    pub(super) fn keep_attributes_of_file(&mut self, keep: &Keep<'_>) -> bool {
+    /// The same for a file that may get more hard links, or another name if it is `staged`: the kernel gives none to an
+    /// immutable or append-only file, so those two flags wait until the end of the run.
+    pub(super) fn keep_attributes_of_file(&mut self, keep: &Keep<'_>, staged: bool) -> bool {
         let preserve = &self.plan.preserve;
-        if !preserve.flags || !preserve.links || keep.source_inode.links < 2 {
+        let may_be_linked = preserve.links && keep.source_inode.links > 1;
+        if !preserve.flags || !(may_be_linked || staged) {
             return self.keep_attributes(keep);
         }
         let mut problems: Vec<Error> = Vec::new();

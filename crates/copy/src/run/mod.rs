@@ -2,9 +2,12 @@
 
 mod backup;
 mod behind;
+mod changes;
+mod check;
 mod climb;
 mod crew;
 mod data;
+mod durable;
 mod entry;
 mod existing;
 mod images;
@@ -24,6 +27,7 @@ mod room;
 mod same_file;
 mod share;
 mod special;
+mod stage;
 mod team;
 mod transcript;
 mod tree;
@@ -31,6 +35,7 @@ mod tree;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,11 +46,12 @@ use haul_sys::rustix::process;
 
 use crate::error::Error;
 use crate::events::{Confirm, Event, Observer};
-use crate::facts::FileId;
+use crate::facts::{DeviceNumber, FileId};
 use crate::meta;
 use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::stats::Stats;
+use crate::verify::{Checked, Trouble};
 use crate::walk::Spot;
 
 use crew::Crew;
@@ -129,6 +135,8 @@ struct Shared {
     room: room::Room,
     /// Whose turn it is to look at a disk image, and to copy it.
     images: Mutex<()>,
+    /// What is not on its device yet, where that matters.
+    ledger: durable::Ledger,
     caller: meta::Caller,
 }
 
@@ -148,6 +156,12 @@ struct Run<'a> {
     damaged: Vec<PathBuf>,
     /// Which file was made last, where that is known better than a look at its name would tell.
     made: Option<FileId>,
+    /// A whole file that is not on its device yet, and has to be before it gets its name.
+    unsynced: Option<(OwnedFd, FileId)>,
+    /// What reading the file again that was copied last has found.
+    checked: Result<Checked, Trouble>,
+    /// The filesystem that was written to last, where that matters.
+    writes_to: Option<DeviceNumber>,
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
     seen_sources: Option<HashSet<Entry>>,
     made_for_operands: Option<HashSet<Entry>>,
@@ -177,6 +191,7 @@ impl Shared {
             data: Arc::default(),
             room: room::Room::default(),
             images: Mutex::default(),
+            ledger: durable::Ledger::default(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
@@ -204,6 +219,9 @@ impl<'a> Run<'a> {
             failed: false,
             damaged: Vec::new(),
             made: None,
+            unsynced: None,
+            checked: Ok(Checked::default()),
+            writes_to: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
             mover: data::Mover::new(plan, Arc::clone(&shared.data)),

@@ -13,7 +13,7 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use super::links::{DestDir, duplicate};
 use super::{Entry, Run, backup};
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
+use crate::facts::{FileId, Inode, Kind};
 use crate::plan::{Backup, Destination};
 use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
 
@@ -123,14 +123,14 @@ impl Run<'_> {
 
     /// Whether this operand was seen before; remembers it.
     pub(super) fn operand_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let Some(entry) = entry_of(spot, inode) else { return false };
+        let Some(entry) = entry_of(spot, inode.id) else { return false };
         self.seen_sources.as_mut().is_some_and(|seen| !seen.insert(entry))
     }
 
     /// Whether this destination was made for an operand before.
     pub(super) fn made_for_operand(&self, spot: Spot<'_>, inode: &Inode) -> bool {
         let seen: Option<&HashSet<Entry>> = self.made_for_operands.as_ref();
-        seen.is_some_and(|seen| entry_of(spot, inode).is_some_and(|entry| seen.contains(&entry)))
+        seen.is_some_and(|seen| entry_of(spot, inode.id).is_some_and(|entry| seen.contains(&entry)))
     }
 
     /// Remembers that this destination was made for an operand.
@@ -138,16 +138,21 @@ impl Run<'_> {
         if self.made_for_operands.is_none() {
             return;
         }
-        let Ok(inode) = spot.inode() else { return };
-        if let (Some(entry), Some(made)) = (entry_of(spot, &inode), self.made_for_operands.as_mut()) {
+        // What waits for its name cannot be looked at.
+        let file = match self.made {
+            Some(made) => Ok(made),
+            None => spot.inode().map(|inode| inode.id),
+        };
+        let Ok(file) = file else { return };
+        if let (Some(entry), Some(made)) = (entry_of(spot, file), self.made_for_operands.as_mut()) {
             made.insert(entry);
         }
     }
 }
 
-fn entry_of(spot: Spot<'_>, inode: &Inode) -> Option<Entry> {
+fn entry_of(spot: Spot<'_>, file: FileId) -> Option<Entry> {
     let dir = super::directory_id(spot)?;
-    Some(Entry { file: inode.id, dir, name: last_component(spot.name).to_owned() })
+    Some(Entry { file, dir, name: last_component(spot.name).to_owned() })
 }
 
 fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {

@@ -1,10 +1,12 @@
 //! The destinations that are being written, so that half copies can be removed from another thread.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::durable::Ready;
 use super::tree::Sides;
 use crate::facts::Inode;
 use crate::walk::Spot;
@@ -14,6 +16,8 @@ use crate::walk::Spot;
 pub struct Partials {
     all: Arc<Mutex<Vec<Arc<Mutex<Partial>>>>>,
     own: Arc<Mutex<Partial>>,
+    /// Whole ones that have no name of theirs yet.
+    ready: Arc<Mutex<VecDeque<Arc<Ready>>>>,
 }
 
 /// A place for one of them. Its buffers stay, so that a small file costs no allocation.
@@ -44,7 +48,7 @@ impl AsFd for Dir {
 impl Default for Partials {
     fn default() -> Partials {
         let own: Arc<Mutex<Partial>> = Arc::default();
-        Partials { all: Arc::new(Mutex::new(vec![Arc::clone(&own)])), own }
+        Partials { all: Arc::new(Mutex::new(vec![Arc::clone(&own)])), own, ready: Arc::default() }
     }
 }
 
@@ -52,7 +56,7 @@ impl Clone for Partials {
     fn clone(&self) -> Partials {
         let own: Arc<Mutex<Partial>> = Arc::default();
         lock(&self.all).push(Arc::clone(&own));
-        Partials { all: Arc::clone(&self.all), own }
+        Partials { all: Arc::clone(&self.all), own, ready: Arc::clone(&self.ready) }
     }
 }
 
@@ -80,7 +84,21 @@ impl Partials {
         lock(&self.own).open = None;
     }
 
-    /// Removes the new files that are not whole and returns the overwritten ones that are damaged.
+    /// Notes a whole file that waits for its name, until [`Partials::release`].
+    pub(super) fn keep(&self, ready: &Arc<Ready>) {
+        lock(&self.ready).push_back(Arc::clone(ready));
+    }
+
+    /// It has its name, or was removed.
+    pub(super) fn release(&self, ready: &Arc<Ready>) {
+        let mut all = lock(&self.ready);
+        // They come about in the order in which they were noted.
+        if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, ready)) {
+            all.remove(at);
+        }
+    }
+
+    /// Removes the new files that are not whole, or have no name yet, and returns the overwritten ones that are damaged.
     ///
     /// For the moment before a process exits while its copying thread is stuck in the kernel. A file that cannot be
     /// removed counts as damaged.
@@ -98,6 +116,13 @@ impl Partials {
             let removed = partial.created && ours && spot.unlink().is_ok();
             if ours && !removed {
                 damaged.push(path);
+            }
+        }
+        for ready in lock(&self.ready).drain(..) {
+            let spot = ready.spot();
+            if spot.inode().is_ok_and(|there| there.id == ready.id) {
+                // What cannot be removed has a name that nobody takes for a copy.
+                spot.unlink().ok();
             }
         }
         damaged

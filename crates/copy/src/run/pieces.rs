@@ -15,6 +15,7 @@ use crate::events::Event;
 use crate::moved::Moved;
 use crate::plan::EngineName;
 use crate::ranges::Extent;
+use crate::verify::Follower;
 
 /// The end of a file that several workers move, in bytes, is moved by one when all else is done: a copy that was killed, or
 /// lost its power, must not look whole by its size. A multiple of whatever direct I/O asks for.
@@ -24,6 +25,7 @@ pub(super) const LAST_BYTES: u64 = 64 << 10;
 pub(super) struct Lookout<'a> {
     pub session: &'a Session<'a>,
     pub behind: Option<&'a Behind>,
+    pub follower: Option<&'a Follower>,
     /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
     /// kernel, which then reads little ahead by itself.
     pub read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
@@ -37,14 +39,27 @@ impl Watch for Lookout<'_> {
             let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
             ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
+        if let Some(follower) = self.follower {
+            follower.let_follow(offset);
+        }
         !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
     }
 
     fn advanced(&self, to: u64, moved: Moved) {
-        if let Some(behind) = self.behind {
-            behind.copied(to);
-        }
+        reached(self.follower, self.behind, to);
         self.session.observer.event(&Event::Progress(moved));
+    }
+}
+
+/// The copy has come so far. What goes behind it to tidy up comes last.
+pub(super) fn reached(follower: Option<&Follower>, behind: Option<&Behind>, to: u64) {
+    let mut left_behind = to;
+    if let Some(follower) = follower {
+        follower.copied(to);
+        left_behind = to.min(follower.checked());
+    }
+    if let Some(behind) = behind {
+        behind.copied(left_behind);
     }
 }
 

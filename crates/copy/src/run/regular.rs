@@ -18,7 +18,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
-use crate::plan::{ContextRule, EngineChoice, Preserve, Reflink, Sparse};
+use crate::plan::{ContextRule, EngineChoice, Preserve, Reflink, Sparse, Verify};
 use crate::strategy::SMALL;
 use crate::walk::Spot;
 
@@ -49,10 +49,13 @@ impl Run<'_> {
         let source = Arc::new(source);
         let Opened { fd, inode, known, created, replaced, entries } = dest;
         self.made = known.then_some(inode.id);
+        if known {
+            self.will_write_to(inode.id.device(), subject.dest.path, fd.as_fd());
+        }
         let fd = Arc::new(fd);
-        let keep = Keep {
+        let keep = |source_inode| Keep {
             source: Object { fd: source.as_fd(), path_only: false },
-            source_inode: &source_inode,
+            source_inode,
             source_path: subject.source.path,
             dest: Object { fd: fd.as_fd(), path_only: false },
             dest_inode: &inode,
@@ -61,29 +64,52 @@ impl Run<'_> {
             entries,
         };
         if created {
-            self.prepare_attributes(&keep);
+            self.prepare_attributes(&keep(&source_inode));
         }
-        let whole = self.plan.attributes_only || self.fill(subject, &source, &source_inode, &fd, &inode, created);
+        let copied = match self.plan.attributes_only {
+            true => Some(source_inode),
+            false => self.fill(subject, &source, &source_inode, &fd, &inode, created),
+        };
         let moved = Instant::now();
         self.stats.data_time += moved - started;
-        if !whole {
+        let Some(source_inode) = copied else {
             if replaced {
                 self.warning(&Error::new(What::Lost, subject.dest.path));
             }
             return false;
+        };
+        if !clear.staged && !self.judge_in_place(fd.as_fd(), &inode, subject.dest.path) {
+            return false;
         }
         self.stats.regular += 1;
-        let kept = self.keep_attributes_of_file(&keep);
+        let mut keep = keep(&source_inode);
+        if let Some(heritage) = &clear.heritage {
+            self.take_over(&keep, heritage);
+            // From here on it is a file that was found there.
+            keep.created = false;
+        }
+        // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
+        let kept = self.keep_attributes_of_file(&keep, clear.staged);
         self.stats.metadata_time += moved.elapsed();
-        // No engine holds a job now, so this is the last reference and the close is a real one. That of a block device tells
-        // nothing of what could not be written back (Linux 6.18), so it is asked first.
+        self.let_go(subject, clear, (fd, inode, created)) && (kept || clear.staged)
+    }
+
+    /// Closes a whole copy, or keeps it open until it is on its device. False if it turned out not to be whole.
+    fn let_go(&mut self, subject: &Subject<'_>, clear: &Clear, dest: (Arc<OwnedFd>, Inode, bool)) -> bool {
+        let (fd, inode, created) = dest;
+        // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
         let synced = if inode.kind == Kind::BlockDevice { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
+        // No engine holds a job now, so this is the last reference and the close is a real one.
         let closed = match Arc::try_unwrap(fd) {
+            Ok(fd) if clear.staged && self.names_wait() => {
+                self.unsynced = Some((fd, inode.id));
+                return true;
+            }
             Ok(fd) => haul_sys::close(fd).and(synced),
             Err(_still_shared) => Err(Errno::BUSY),
         };
         match closed {
-            Ok(()) => kept,
+            Ok(()) => true,
             Err(errno) => {
                 // Some filesystems write only now: the data is not whole.
                 let error = Error::new(What::Closing, subject.dest.path).errno(errno);
@@ -179,7 +205,8 @@ impl Run<'_> {
         let plain = plan.preserve == Preserve::default()
             && plan.context == ContextRule::Default
             && plan.engine == EngineChoice::Auto
-            && plan.sparse == Sparse::Auto;
+            && plan.sparse == Sparse::Auto
+            && !plan.is_staged();
         let device = subject.dest_device.filter(|device| device.major != 0)?;
         (plain && source_inode.size < SMALL).then(|| Inode::just_made(device))
     }
@@ -199,9 +226,17 @@ impl Run<'_> {
     ) -> Result<(OwnedFd, bool, NewEntries), Error> {
         let dest = subject.dest;
         let mode = |entries: &NewEntries| {
-            meta::creation_mode(Kind::Regular, source_inode, entries, &self.plan.preserve, self.shared.caller).mode
+            match clear.heritage {
+                // It gets that of the old one, which may be narrower than the source's.
+                Some(_) => 0o600,
+                None => {
+                    meta::creation_mode(Kind::Regular, source_inode, entries, &self.plan.preserve, self.shared.caller)
+                        .mode
+                }
+            }
         };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let access = if self.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
+        let flags = access | OFlags::CREATE | OFlags::EXCL;
         let errno = match self.with_room(|| dest.open(flags, mode(&clear.entries))) {
             Ok(opened) => return Ok((opened, true, clear.entries)),
             Err(errno) => errno,
@@ -227,7 +262,7 @@ impl Run<'_> {
         Err(error.errno(if errno == Errno::ISDIR && slash { Errno::NOTDIR } else { errno }))
     }
 
-    /// Moves the data; on failure cleans up and reports.
+    /// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied.
     fn fill(
         &mut self,
         subject: &Subject<'_>,
@@ -236,7 +271,8 @@ impl Run<'_> {
         dest: &Arc<OwnedFd>,
         dest_inode: &Inode,
         created: bool,
-    ) -> bool {
+    ) -> Option<Inode> {
+        let mut copied = *source_inode;
         let mut job = DataJob {
             source: Arc::clone(source),
             dest: Arc::clone(dest),
@@ -246,6 +282,7 @@ impl Run<'_> {
             dest_path: subject.dest.path,
             source_dir: subject.source.dir().ok(),
             image: None,
+            follower: None,
         };
         let shared = self.shared;
         let regular = dest_inode.kind == Kind::Regular;
@@ -257,20 +294,11 @@ impl Run<'_> {
             Ok(looked) => looked,
             Err(error) => {
                 self.refuse(subject.dest, dest, dest_inode, created, error);
-                return false;
+                return None;
             }
         };
-        if !created && dest_inode.kind == Kind::Regular {
-            // A refusal must leave the old contents alone, so it is provoked before they go.
-            if self.plan.reflink == Reflink::Always
-                && let Err(errno) = can_share(source, dest)
-            {
-                let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
-                return self.problem(error.errno(errno));
-            }
-            if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
-                return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
-            }
+        if regular && !created && !self.empty(subject, source, dest) {
+            return None;
         }
         if regular && !created {
             // Of a device or a FIFO there is nothing to remove.
@@ -290,23 +318,45 @@ impl Run<'_> {
                 result = self.move_data(&job, looked.as_mut());
             }
         }
+        let result = match looked.is_some() {
+            // The copy of an image looks for itself.
+            true => result,
+            false => {
+                result.and_then(|()| self.settle_changes(&job, &mut copied)).and_then(|()| self.settle_check(&job))
+            }
+        };
         let whole = match result {
             Ok(()) => {
                 if let Some(looked) = looked.or(whole_image) {
                     self.stats.count_image(&looked.report);
                 }
-                true
+                Some(copied)
             }
             Err(broken) => {
                 let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
                 self.give_up(subject.dest, &inode, created, broken);
-                false
+                None
             }
         };
         self.session.partials.done();
         // Not before a file that does not fit was removed.
         drop((together, alone));
         whole
+    }
+
+    /// Makes an existing file empty, unless that is known to be in vain.
+    fn empty(&mut self, subject: &Subject<'_>, source: &OwnedFd, dest: &OwnedFd) -> bool {
+        // A refusal must leave the old contents alone, so it is provoked before they go.
+        if self.plan.reflink == Reflink::Always
+            && let Err(errno) = can_share(source, dest)
+        {
+            let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
+            return self.problem(error.errno(errno));
+        }
+        match retry_on_intr(|| ftruncate(dest, 0)) {
+            Ok(()) => true,
+            Err(errno) => self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)),
+        }
     }
 
     /// Nothing happens to what stands there; a new file is removed.
@@ -323,8 +373,13 @@ impl Run<'_> {
     fn move_data(&mut self, job: &DataJob<'_>, looked: Option<&mut Looked<'_>>) -> Result<(), Broken> {
         match looked {
             Some(looked) => self.move_image(job, looked),
-            None => self.mover.move_data(job, self.plan, self.session, &mut self.stats),
+            None => self.move_and_check(job),
         }
+    }
+
+    /// Moves the data once more, of a source that looks like this now.
+    pub(super) fn move_again(&mut self, job: &DataJob<'_>, source_inode: &Inode) -> Result<(), Broken> {
+        self.move_and_check(&DataJob { source_inode, ..job.clone() })
     }
 
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.

@@ -136,7 +136,7 @@ impl Run<'_> {
         while let Some(parked) = next.take().and_then(|tally| tally.remove()) {
             let Parked { frame, passage, above, .. } = *parked;
             let before = self.voice.enter(passage);
-            self.finish_directory(&frame);
+            self.directory_is_full(Box::new(frame));
             self.voice.switch_to(before);
             next = above;
         }
@@ -163,18 +163,19 @@ impl Run<'_> {
             // The last part was done meanwhile.
             let Parked { frame, passage, above, .. } = *parked;
             let before = self.voice.enter(passage);
-            self.finish_directory(&frame);
+            self.directory_is_full(Box::new(frame));
             self.voice.switch_to(before);
             self.part_is_done(above);
         }
         None
     }
 
-    /// Waits until nothing is in other hands, and helps. For the first thread, which alone meets what stood at the
+    /// Waits until nothing is in other hands, and helps; then everything gets its name. For the first thread, which alone meets what stood at the
     /// destination before.
     pub(super) fn drain(&mut self) {
         if let Some(crew) = self.crew {
             crew.drain(|task| self.do_task(task));
         }
+        self.give_names();
     }
 }

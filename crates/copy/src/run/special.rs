@@ -19,13 +19,13 @@ use crate::walk::Spot;
 
 impl Run<'_> {
     /// Makes a symbolic link that leads to the source (`-s`).
-    pub(super) fn make_symbolic_link_to_source(&mut self, subject: &Subject<'_>) -> bool {
+    pub(super) fn make_symbolic_link_to_source(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
         let (source, dest) = (subject.source, subject.dest);
         let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
         if !absolute && !in_current_directory(dest) {
             return self.problem(Error::new(What::RelativeLinkElsewhere, dest.path));
         }
-        match links::symbolic_link(source.path.as_os_str(), dest, self.plan.force) {
+        match links::symbolic_link(source.path.as_os_str(), dest, self.plan.force || clear.replaces) {
             Ok(_) => {
                 self.stats.symbolic_links += 1;
                 self.finish_special(subject, true, NewEntries::UNKNOWN)

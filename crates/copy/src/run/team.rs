@@ -144,7 +144,10 @@ impl Team<'_> {
         let voice = Voice::direct(self.session.observer);
         let mut run = Run::new(self.plan, self.session, &self.shared, &voice);
         run.unsealed = std::mem::take(&mut outcome.unsealed);
+        // Before files become immutable, which then cannot be renamed.
+        run.give_names();
         run.seal();
+        run.sync_everything();
         outcome.stats += &run.stats;
         outcome.failed |= run.failed;
         outcome.damaged.sort();

@@ -235,6 +235,7 @@ enum Held {
     UnBackedUp { backup: PathBuf, dest: PathBuf },
     ParentMade { source: PathBuf, dest: PathBuf },
     Skipped(PathBuf),
+    Digest { dest: PathBuf, digest: String },
     DataDone(Box<Report>),
     Problem(Error),
     Warning(Error),
@@ -263,6 +264,7 @@ impl Held {
             Event::UnBackedUp { backup, dest } => Held::UnBackedUp { backup: owned(backup), dest: owned(dest) },
             Event::ParentMade { source, dest } => Held::ParentMade { source: owned(source), dest: owned(dest) },
             Event::Skipped(path) => Held::Skipped(owned(path)),
+            Event::Digest { dest, digest } => Held::Digest { dest: owned(dest), digest: (*digest).to_owned() },
             Event::DataDone(report) => Held::DataDone(Box::new(Report {
                 source: owned(report.source),
                 dest: owned(report.dest),
@@ -289,6 +291,7 @@ impl Held {
             Held::UnBackedUp { backup, dest } => observer.event(&Event::UnBackedUp { backup, dest }),
             Held::ParentMade { source, dest } => observer.event(&Event::ParentMade { source, dest }),
             Held::Skipped(path) => observer.event(&Event::Skipped(path)),
+            Held::Digest { dest, digest } => observer.event(&Event::Digest { dest, digest }),
             Held::DataDone(report) => observer.event(&Event::DataDone(&DataReport {
                 source: &report.source,
                 dest: &report.dest,
@@ -313,6 +316,7 @@ impl Held {
                 Held::Copying { source, dest, backup } => of(source) + of(dest) + backup.as_ref().map_or(0, of),
                 Held::UnBackedUp { backup: a, dest: b } | Held::ParentMade { source: a, dest: b } => of(a) + of(b),
                 Held::Removed(path) | Held::Skipped(path) => of(path),
+                Held::Digest { dest, digest } => of(dest) + digest.capacity(),
                 Held::DataDone(report) => {
                     of(&report.source)
                         + of(&report.dest)

@@ -161,6 +161,11 @@ impl Run<'_> {
         if created && !self.make_usable(&dest_fd, &dest_inode, dest.path) {
             return None;
         }
+        self.will_write_to(dest_inode.id.device(), dest.path, dest_fd.as_fd());
+        if !created {
+            // What is in it may be met again.
+            self.give_names();
+        }
         let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
         if created {
             // Below a directory that we made, everything is ours already.
@@ -345,7 +350,7 @@ impl Run<'_> {
             return;
         }
         if let Some(frame) = self.wait_for_parts(frame, stack.last_mut()) {
-            self.finish_directory(&frame);
+            self.directory_is_full(Box::new(frame));
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use haul_guest::report::{Map, Verdict};
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::Errno;
-use haul_sys::in_use::{is_locked, is_still_alone, keep_others_out};
+use haul_sys::in_use::{is_locked, is_still_alone, keep_others_out, let_others_in};
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
@@ -51,11 +51,12 @@ pub fn punch(
 ) -> Result<Punched, Error> {
     let said = |what| move |errno| Error::new(what, path).errno(errno);
     let refused = |why: String| Error::new(What::NotPunched, path).detail(why);
-    let (file, before) = open_alone(path, system)?;
+    let (alone, before) = open_alone(path, system)?;
+    let file = &alone.0;
     let size = kernel.size(file.as_fd()).map_err(said(What::CannotFstat))?;
-    let image = OwnedImage::new(Arc::clone(kernel), Arc::clone(&file), size);
+    let image = OwnedImage::new(Arc::clone(kernel), Arc::clone(file), size);
     // Without the directory: a disk in several files would be changed in files that others may have open.
-    let source = Source::given(Arc::clone(&file), before, path, size);
+    let source = Source::given(Arc::clone(file), before, path, size);
     let kept = match contents(kernel, &source, Format::Auto) {
         Contents::Raw => None,
         Contents::Container(container) => Some(container.keep(&source)),
@@ -84,13 +85,22 @@ pub fn punch(
     if !holds || now != Look::of(&before, system) {
         return Err(refused("it is being changed".to_owned()));
     }
-    punch_all(&**kernel, path, &file, &found.free().trimmed_to(GRANULE), stop)?;
+    punch_all(&**kernel, path, file, &found.free().trimmed_to(GRANULE), stop)?;
     let after = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
     Ok(Punched { map: found.map, freed: before.allocated.saturating_sub(after.allocated) })
 }
 
-/// Opens an image that nobody else has open, and keeps others out as long as it is open.
-fn open_alone(path: &Path, system: &System) -> Result<(Arc<OwnedFd>, Inode), Error> {
+/// An image that nobody else can open as long as this is there.
+struct Alone(Arc<OwnedFd>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let_others_in(self.0.as_fd());
+    }
+}
+
+/// Opens an image that nobody else has open, and keeps others out.
+fn open_alone(path: &Path, system: &System) -> Result<(Alone, Inode), Error> {
     let operand = Operand::open(path.as_os_str());
     let spot = operand.spot();
     let said = |what| move |errno| Error::new(what, path).errno(errno);
@@ -99,7 +109,11 @@ fn open_alone(path: &Path, system: &System) -> Result<(Arc<OwnedFd>, Inode), Err
     if looks.kind != Kind::Regular {
         return Err(refused("it is no regular file".to_owned()));
     }
-    let reader = spot.open(OFlags::RDONLY | OFlags::NONBLOCK, 0).map_err(said(What::CannotOpen))?;
+    let reader = spot.open(OFlags::RDONLY | OFlags::NONBLOCK, 0).map_err(|errno| match errno {
+        // Its holder was asked to give it up, and may do so later.
+        Errno::AGAIN => refused("it is in use: another process holds a lease on it".to_owned()),
+        errno => said(What::CannotOpen)(errno),
+    })?;
     let inode = Inode::of(reader.as_fd()).map_err(said(What::CannotFstat))?;
     if let Some(user) = in_use(path, reader.as_fd(), &inode, system) {
         return Err(refused(format!("it is in use: {user}")));
@@ -114,7 +128,8 @@ fn open_alone(path: &Path, system: &System) -> Result<(Arc<OwnedFd>, Inode), Err
     if now.id != inode.id || now.kind != Kind::Regular {
         return Err(refused("another file has taken its place".to_owned()));
     }
-    match keep_others_out(file.as_fd()) {
+    let alone = Alone(Arc::new(file));
+    match keep_others_out(alone.0.as_fd()) {
         Ok(true) => {}
         Ok(false) => return Err(refused("another process has it open".to_owned())),
         Err(errno) => {
@@ -123,10 +138,10 @@ fn open_alone(path: &Path, system: &System) -> Result<(Arc<OwnedFd>, Inode), Err
         }
     }
     // Locks can be had without the file being open only in a network; a lease knows nothing of those.
-    if matches!(is_locked(file.as_fd(), 0, 0), Ok(true)) {
+    if matches!(is_locked(alone.0.as_fd(), 0, 0), Ok(true)) {
         return Err(refused("another process holds a lock on it".to_owned()));
     }
-    Ok((Arc::new(file), now))
+    Ok((alone, now))
 }
 
 fn punch_all(

@@ -1,0 +1,68 @@
+//! Sources that change while they are copied (`--if-changed`).
+
+use std::os::fd::AsFd;
+
+use haul_sys::rustix::fs::ftruncate;
+use haul_sys::rustix::io::retry_on_intr;
+
+use super::Run;
+use super::data::{Broken, DataJob};
+use super::made_up::is_kept_somewhere;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::plan::IfChanged;
+
+/// How often a file is copied again before the copy fails.
+const RETRIES: u32 = 3;
+
+impl Run<'_> {
+    /// Looks whether the source is what it was when its data began to move, and does what the plan says if it is not.
+    /// `inode` becomes what the copy is of.
+    pub(super) fn settle_changes(&mut self, job: &DataJob<'_>, inode: &mut Inode) -> Result<(), Broken> {
+        let plan = self.plan;
+        if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || !is_kept_somewhere(inode) {
+            return Ok(());
+        }
+        let path = job.source_path;
+        let broken = |error| Broken { error: Some(error) };
+        let mut attempts = 1;
+        loop {
+            let now = Inode::of(job.source.as_fd())
+                .map_err(|errno| broken(Error::new(What::CannotFstat, path).errno(errno)))?;
+            if is_unchanged(inode, &now) {
+                return Ok(());
+            }
+            let again = matches!(job.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
+            match plan.if_changed {
+                IfChanged::Ignore => return Ok(()),
+                IfChanged::Warn => {
+                    self.warning(&Error::new(What::ChangedWhileCopied, path));
+                    return Ok(());
+                }
+                IfChanged::Retry if again && attempts <= RETRIES => {}
+                IfChanged::Retry if attempts > 1 => {
+                    let error = Error::new(What::KeepsChanging, path).detail(attempts.to_string());
+                    return Err(broken(error));
+                }
+                IfChanged::Retry | IfChanged::Fail => return Err(broken(Error::new(What::ChangedWhileCopied, path))),
+            }
+            attempts += 1;
+            *inode = now;
+            if job.dest_inode.kind == Kind::Regular {
+                retry_on_intr(|| ftruncate(&job.dest, 0))
+                    .map_err(|errno| broken(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
+            }
+            self.move_again(job, inode)?;
+        }
+    }
+}
+
+/// Whether nothing tells of a change in between. A change that leaves the size alone moves the times, but for one within
+/// the kernel's tick (at most 10 ms; none since Linux 6.13 on the usual filesystems) after the first look, and for one
+/// through a mapping that has not been written back.
+fn is_unchanged(before: &Inode, after: &Inode) -> bool {
+    before.is_same_file_as(after)
+        && before.size == after.size
+        && before.modified == after.modified
+        && before.changed == after.changed
+}

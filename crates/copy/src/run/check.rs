@@ -1,0 +1,152 @@
+//! Reading again what was copied (`--verify`, `--checksum`), and what follows from it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::thread;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::OFlags;
+use haul_sys::rustix::io::retry_on_intr;
+
+use super::Run;
+use super::data::{Broken, DataJob};
+use super::operands::renamed;
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{Inode, Kind};
+use crate::plan::Verify;
+use crate::strategy::WORTH_ASKING;
+use crate::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
+use crate::walk::Spot;
+
+/// Names for copies that are not like their sources are tried up to this number.
+const MOST_MARKED: u32 = 1000;
+
+impl Run<'_> {
+    /// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
+    /// thread. What it finds waits in `self.checked`.
+    pub(super) fn move_and_check(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
+        let plan = self.plan;
+        if !plan.reads_again() {
+            return self.mover.move_data(job, plan, self.session, &mut self.stats);
+        }
+        let reader = self.reader(job).map_err(|error| Broken { error: Some(error) })?;
+        let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.dest.as_fd(), AsFd::as_fd));
+        let size = job.source_inode.size;
+        let blocks = (plan.verify == Verify::Device).then_some(size);
+        let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
+        let follow = |follower: &Follower| follower.follow(&Linux, job.source.as_fd(), dest, wishes);
+        let by_another_thread = size >= WORTH_ASKING;
+        let follower = if by_another_thread { Follower::default() } else { Follower::afterwards() };
+        let job = DataJob { follower: Some(&follower), ..job.clone() };
+        let (moved, checked) = thread::scope(|scope| {
+            let other = by_another_thread.then(|| thread::Builder::new().spawn_scoped(scope, || follow(&follower)));
+            let other = other.and_then(Result::ok);
+            if other.is_none() {
+                // No thread is to be had: then afterwards.
+                follower.do_not_wait();
+            }
+            let moved = self.mover.move_data(&job, plan, self.session, &mut self.stats);
+            if moved.is_err() {
+                follower.abandon();
+            }
+            let checked = match other {
+                Some(other) => other.join().unwrap_or(Err(Trouble::Abandoned)),
+                None => follow(&follower),
+            };
+            (moved, checked)
+        });
+        self.checked = checked;
+        moved
+    }
+
+    /// An open file to read the copy back from, where the one that it is written through does not do.
+    fn reader(&self, job: &DataJob<'_>) -> Result<Option<OwnedFd>, Error> {
+        let kept = |kind| matches!(kind, Kind::Regular | Kind::BlockDevice);
+        if !kept(job.source_inode.kind) {
+            return Err(Error::new(What::CannotReadAgain, job.source_path));
+        }
+        if self.plan.verify == Verify::Off {
+            return Ok(None);
+        }
+        if !kept(job.dest_inode.kind) {
+            return Err(Error::new(What::CannotReadAgain, job.dest_path));
+        }
+        if self.plan.verify == Verify::Device || is_readable(job.dest.as_fd()) {
+            return Ok(None);
+        }
+        let reader = Linux.reopen_to_read(job.dest.as_fd(), false);
+        reader.map(Some).map_err(|errno| Error::new(What::ReadingBack, job.dest_path).errno(errno))
+    }
+
+    /// Whether what was copied could be read again. If not, the copy is as good as none.
+    pub(super) fn settle_check(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
+        let error = match &self.checked {
+            Ok(_) => return Ok(()),
+            Err(Trouble::Abandoned) => return Err(Broken { error: None }),
+            Err(Trouble::Source(errno)) => Error::new(What::ReadingAgain, job.source_path).errno(*errno),
+            Err(Trouble::Dest(errno)) => Error::new(What::ReadingBack, job.dest_path).errno(*errno),
+            Err(Trouble::SourceEnded(_)) => Error::new(What::ChangedWhileCopied, job.source_path),
+        };
+        Err(Broken { error: Some(error) })
+    }
+
+    /// What was found, for whoever comes first.
+    pub(super) fn take_checked(&mut self) -> Checked {
+        std::mem::replace(&mut self.checked, Ok(Checked::default())).unwrap_or_default()
+    }
+
+    /// The same of a copy that has its name from the beginning. False if it is not like its source.
+    pub(super) fn judge_in_place(&mut self, dest: BorrowedFd<'_>, inode: &Inode, path: &Path) -> bool {
+        let differs = |mismatch: Mismatch| Error::new(What::MismatchInPlace, path).detail(mismatch.describe());
+        let Ok(checked) = &mut self.checked else { return true };
+        if let Some(mismatch) = checked.mismatch.take() {
+            return self.problem(differs(mismatch));
+        }
+        let Some(blocks) = checked.blocks.take() else { return true };
+        let finding = retry_on_intr(|| Linux.sync(dest))
+            .and_then(|()| compare_with_device(&Linux, dest, &blocks, inode.kind == Kind::Regular));
+        match finding {
+            Ok(Finding::Same) => true,
+            Ok(Finding::Differs(mismatch)) => self.problem(differs(mismatch)),
+            Ok(Finding::NoMedium) => self.problem(Error::new(What::NoMedium, path)),
+            Err(errno) => self.problem(Error::new(What::ReadingBack, path).errno(errno)),
+        }
+    }
+
+    /// Gives a copy that is not like its source a name that says so. Always `false`.
+    pub(super) fn set_aside(&mut self, spot: Spot<'_>, last: &OsStr, mismatch: Mismatch) -> bool {
+        let error = Error::new(What::Mismatch, spot.path).detail(mismatch.describe());
+        match marked(spot, last) {
+            Ok(name) => self.problem(error.and(renamed(spot.path, &name))),
+            // It stays where it is, under the name of the meantime.
+            Err(_) => self.problem(error.and(renamed(spot.path, spot.name))),
+        }
+    }
+
+    /// Tells the digest of a file whose copy has its name.
+    pub(super) fn tell_digest(&self, dest: &Path, checked: &Checked) {
+        if let Some(digest) = &checked.digest {
+            self.tell(&Event::Digest { dest, digest });
+        }
+    }
+}
+
+fn marked(spot: Spot<'_>, last: &OsStr) -> Result<OsString, Errno> {
+    for number in 1..=MOST_MARKED {
+        let mut name = last.to_owned();
+        name.push(if number == 1 { ".haul-mismatch".to_owned() } else { format!(".haul-mismatch-{number}") });
+        match super::stage::rename_to_free(spot, &name) {
+            Ok(()) => return Ok(name),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+fn is_readable(file: BorrowedFd<'_>) -> bool {
+    haul_sys::rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR)
+}

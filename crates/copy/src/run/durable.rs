@@ -1,0 +1,352 @@
+//! What has to be on the device before a file gets its name, or before the run ends (`--durable`).
+//!
+//! Whole files wait in one queue for all threads, with everything that must not happen before they have their names: hard
+//! links to them, and the attributes of their directories. Whoever makes the queue long enough empties it: one syncfs(2)
+//! for each filesystem, then everything in the order in which it came. So a tree of small files costs a few syncs, and not
+//! one for each file, each of which waits for the journal of the filesystem and for the cache of the device.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::page_cache::write_back;
+use haul_sys::rustix::fs::{Mode, OFlags, openat, sync, syncfs};
+use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
+
+use super::entry::Subject;
+use super::link_table::{Made, link_to};
+use super::tree::{Frame, Sides};
+use super::{Run, descriptors, links};
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{DeviceNumber, FileId, Inode};
+use crate::plan::Durable;
+use crate::verify::{Checked, Finding, compare_with_device};
+use crate::walk::{Spot, last_component};
+
+/// Files in the queue: enough that a sync of some ten milliseconds does not count beside making them.
+const MOST_FILES: usize = 1024;
+/// Bytes in the queue: a second or two of a quick device.
+const MOST_BYTES: u64 = 1 << 30;
+/// From this size in bytes on the device begins with a file as soon as it is whole.
+const LARGE: u64 = 1 << 20;
+
+/// An open directory of the destination.
+pub(super) enum Place {
+    Shared(Arc<Sides>),
+    Own(OwnedFd),
+}
+
+impl AsFd for Place {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Place::Shared(sides) => sides.dest(),
+            Place::Own(dir) => dir.as_fd(),
+        }
+    }
+}
+
+/// A whole file that waits for its name.
+pub(super) struct Ready {
+    /// Open, so that errors of its data are told.
+    pub file: OwnedFd,
+    pub id: FileId,
+    /// Its size in bytes, or about that.
+    pub size: u64,
+    /// What was found when it was read again.
+    pub checked: Checked,
+    pub place: Place,
+    /// The name in the meantime.
+    pub name: OsString,
+    /// The name that it gets.
+    pub last: OsString,
+    /// What users know it by.
+    pub path: PathBuf,
+    /// Something stands there.
+    pub replaces: bool,
+}
+
+impl Ready {
+    /// The entry that it is in the meantime.
+    pub fn spot(&self) -> Spot<'_> {
+        Spot::new(self.place.as_fd(), &self.name, &self.path)
+    }
+}
+
+/// What waits.
+enum Item {
+    File(Arc<Ready>),
+    /// Another name for a file that may wait itself.
+    Link {
+        made: Made,
+        place: Place,
+        last: OsString,
+        path: PathBuf,
+        follow: bool,
+    },
+    /// A directory that is full, and gets its attributes.
+    Directory(Box<Frame>),
+}
+
+/// A filesystem that was written to.
+struct Filesystem {
+    device: DeviceNumber,
+    /// Opened before anything was written: syncfs(2) tells the errors since then (Linux 5.8). `None` where nothing could be
+    /// opened that it takes.
+    fd: Option<OwnedFd>,
+    /// A directory on it, or a file.
+    path: PathBuf,
+}
+
+/// What the threads of a run have for each other to make durable.
+#[derive(Default)]
+pub(super) struct Ledger {
+    filesystems: Mutex<Vec<Filesystem>>,
+    waiting: Mutex<Waiting>,
+    /// Who empties the queue has this: what comes later in it depends on what came before.
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    items: Vec<Item>,
+    bytes: u64,
+}
+
+impl Run<'_> {
+    /// Notes that something is going to be written to this filesystem.
+    pub(super) fn will_write_to(&mut self, device: DeviceNumber, path: &Path, fd: BorrowedFd<'_>) {
+        if self.plan.durable == Durable::None || self.writes_to == Some(device) {
+            return;
+        }
+        self.writes_to = Some(device);
+        let mut known = lock(&self.shared.ledger.filesystems);
+        if known.iter().any(|filesystem| filesystem.device == device) {
+            return;
+        }
+        // A handle of a directory is not enough; an open file is as it is.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(fd, ".", flags, Mode::empty()).or_else(|_| fcntl_dupfd_cloexec(fd, 0));
+        known.push(Filesystem { device, fd: opened.ok(), path: path.to_owned() });
+    }
+
+    /// The same for the directory of an entry, if that is known.
+    pub(super) fn will_write_beside(&mut self, dest: Spot<'_>) {
+        if self.plan.durable == Durable::None {
+            return;
+        }
+        let found = dest.dir().and_then(|dir| Ok((Inode::of(dir)?.id.device(), dir)));
+        if let Ok((device, dir)) = found {
+            self.will_write_to(device, dest.path, dir);
+        }
+    }
+
+    /// Whether names are given late.
+    pub(super) fn names_wait(&self) -> bool {
+        self.plan.names_wait()
+    }
+
+    /// Lets a whole file wait for its name.
+    pub(super) fn wait_for_device(&mut self, ready: Ready) {
+        let size = ready.size;
+        if size >= LARGE {
+            // An error of the data is met when it is waited for.
+            write_back(ready.file.as_fd(), 0, 0, false).ok();
+        }
+        let ready = Arc::new(ready);
+        self.session.partials.keep(&ready);
+        self.enqueue(Item::File(ready), size);
+    }
+
+    /// Gives everything its name if one of these is that of the entry: an operand that comes now must find it.
+    pub(super) fn give_names_if_one_is(&mut self, dest: Spot<'_>) {
+        let name = last_component(dest.name);
+        let waits = lock(&self.shared.ledger.waiting).items.iter().any(|item| match item {
+            Item::File(ready) => ready.last == name,
+            Item::Link { last, .. } => last == name,
+            Item::Directory(_) => false,
+        });
+        if waits {
+            self.give_names();
+        }
+    }
+
+    /// Makes the entry another name of what was made, when that has its own.
+    pub(super) fn link_later(&mut self, made: &Made, subject: &Subject<'_>) -> Result<(), Errno> {
+        let place = match subject.sides {
+            Some(sides) => Place::Shared(Arc::clone(sides)),
+            None => Place::Own(links::duplicate(subject.dest.dir()?)?),
+        };
+        let (last, path) = (subject.dest.name.to_owned(), subject.dest.path.to_owned());
+        self.enqueue(Item::Link { made: made.clone(), place, last, path, follow: subject.follow }, 0);
+        Ok(())
+    }
+
+    /// A directory is full. It gets its attributes when everything in it has its name.
+    pub(super) fn directory_is_full(&mut self, frame: Box<Frame>) {
+        if self.names_wait() {
+            self.enqueue(Item::Directory(frame), 0);
+        } else {
+            self.finish_directory(&frame);
+        }
+    }
+
+    fn enqueue(&mut self, item: Item, bytes: u64) {
+        let mut waiting = lock(&self.shared.ledger.waiting);
+        waiting.items.push(item);
+        waiting.bytes += bytes;
+        // Each has a descriptor of its own, and maybe two of a directory.
+        let most = (descriptors() / 16).clamp(1, MOST_FILES);
+        let enough = waiting.items.len() >= most || waiting.bytes >= MOST_BYTES;
+        drop(waiting);
+        if enough {
+            self.give_names();
+        }
+    }
+
+    /// Gives everything that waits its name, once it is on the device.
+    pub(super) fn give_names(&mut self) {
+        if !self.names_wait() {
+            return;
+        }
+        let shared = self.shared;
+        let turn = lock(&shared.ledger.turn);
+        let Waiting { items, .. } = std::mem::take(&mut *lock(&shared.ledger.waiting));
+        let started = Instant::now();
+        let synced = self.sync_filesystems(&items);
+        self.stats.sync_time += started.elapsed();
+        for item in items {
+            match item {
+                Item::File(ready) => {
+                    self.give_name(&ready, &synced);
+                    self.session.partials.release(&ready);
+                    self.close(ready);
+                }
+                Item::Link { made, place, last, path, follow } => {
+                    self.link_now(&made, Spot::new(place.as_fd(), &last, &path), None, follow);
+                }
+                Item::Directory(frame) => self.finish_directory(&frame),
+            }
+        }
+        drop(turn);
+    }
+
+    /// Brings the filesystems of the files to their devices, and says how that went. A filesystem that is not named was not
+    /// synced as a whole: its files are, one by one.
+    fn sync_filesystems(&mut self, items: &[Item]) -> Vec<(DeviceNumber, Result<(), Errno>)> {
+        let mut files: Vec<(DeviceNumber, usize)> = Vec::new();
+        for item in items {
+            let Item::File(ready) = item else { continue };
+            let device = ready.id.device();
+            match files.iter_mut().find(|(known, _)| *known == device) {
+                Some((_, count)) => *count += 1,
+                None => files.push((device, 1)),
+            }
+        }
+        // For one or two, syncs of their own are no more, and wait for nobody else's data.
+        files.retain(|(_, count)| *count > 2);
+        let known = lock(&self.shared.ledger.filesystems);
+        let synced = |(device, _)| {
+            let filesystem = known.iter().find(|filesystem| filesystem.device == device)?;
+            let fd = filesystem.fd.as_ref()?;
+            Some((device, retry_on_intr(|| syncfs(fd))))
+        };
+        files.into_iter().filter_map(synced).collect()
+    }
+
+    fn give_name(&mut self, ready: &Ready, synced: &[(DeviceNumber, Result<(), Errno>)]) {
+        let device = ready.id.device();
+        let synced = match synced.iter().find(|(known, _)| *known == device) {
+            // Everything is there, unless an error says which file is not. It costs no flush of the device, as fsync does.
+            Some((_, Ok(()))) => retry_on_intr(|| write_back(ready.file.as_fd(), 0, 0, true)),
+            // Which file it was nobody can tell: that of a sync of the filesystem is told once.
+            Some((_, Err(errno))) => Err(*errno),
+            None => retry_on_intr(|| Linux.sync(ready.file.as_fd())),
+        };
+        match synced {
+            Ok(()) => self.give_synced_name(ready),
+            // Never asked twice: the second answer would be that all is well, though the data is lost.
+            Err(errno) => {
+                self.withdraw(ready.spot(), Error::new(What::Syncing, &ready.path).errno(errno));
+            }
+        }
+    }
+
+    fn close(&mut self, ready: Arc<Ready>) {
+        let Some(Ready { file, path, .. }) = Arc::into_inner(ready) else { return };
+        if let Err(errno) = haul_sys::close(file) {
+            self.problem(Error::new(What::Closing, path).errno(errno));
+        }
+    }
+
+    /// It is on the device. What has to be read from there is read now.
+    fn give_synced_name(&mut self, ready: &Ready) {
+        let spot = ready.spot();
+        let blocks = ready.checked.blocks.as_ref();
+        match blocks.map(|blocks| compare_with_device(&Linux, ready.file.as_fd(), blocks, true)).transpose() {
+            Ok(None | Some(Finding::Same)) => {}
+            Ok(Some(Finding::Differs(mismatch))) => {
+                self.set_aside(spot, &ready.last, mismatch);
+                return;
+            }
+            // As far as anybody can tell it is good.
+            Ok(Some(Finding::NoMedium)) => {
+                self.problem(Error::new(What::NoMedium, &ready.path));
+            }
+            Err(errno) => {
+                self.withdraw(spot, Error::new(What::ReadingBack, &ready.path).errno(errno));
+                return;
+            }
+        }
+        if self.publish(spot, &ready.last, ready.replaces) {
+            self.tell_digest(&ready.path, &ready.checked);
+        }
+    }
+
+    /// Makes the entry another name of what was made. `here` is its directory, if that is known.
+    pub(super) fn link_now(&mut self, made: &Made, dest: Spot<'_>, here: Option<FileId>, follow: bool) -> bool {
+        match link_to(made, dest, here, follow) {
+            Ok(replaced) => {
+                if replaced == links::Replaced::Something {
+                    self.tell(&Event::Removed(dest.path));
+                }
+                self.stats.hard_links += 1;
+                true
+            }
+            Err(errno) => self.problem(Error::new(What::CannotHardLink, dest.path).and(made.path()).errno(errno)),
+        }
+    }
+
+    /// The last thing of a run: what was written is on its device afterwards, or that is told.
+    pub(super) fn sync_everything(&mut self) {
+        self.give_names();
+        // Who was told to stop has nothing to promise.
+        if self.plan.durable == Durable::None || self.cancelled() {
+            return;
+        }
+        let started = Instant::now();
+        let filesystems = std::mem::take(&mut *lock(&self.shared.ledger.filesystems));
+        for filesystem in filesystems {
+            let synced = match &filesystem.fd {
+                Some(fd) => retry_on_intr(|| syncfs(fd)),
+                None => {
+                    sync();
+                    Ok(())
+                }
+            };
+            if let Err(errno) = synced {
+                self.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
+            }
+        }
+        self.stats.sync_time += started.elapsed();
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held cannot have left it inconsistent.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
