@@ -39,6 +39,9 @@ pub struct Verdict {
     pub temporary: Vec<String>,
     /// Names with the new contents and other attributes than the new ones.
     pub unlike: Vec<String>,
+    /// Those of them that are no directories, and differ in more than what belongs to several names of one file: a
+    /// directory is finished when all in it is, a file before it has its name.
+    pub unfinished: Vec<String>,
 }
 
 impl Verdict {
@@ -65,8 +68,12 @@ impl Verdict {
             (None, Some(_), _) => self.missing.push(text(name)),
             (Some(found), _, Some(source)) if same_contents(found, source) => {
                 self.new += 1;
+                let words = || format!("{}: {} instead of {}", text(name), line(found), line(source));
                 if !same_attributes(found, source) {
-                    self.unlike.push(format!("{}: {} instead of {}", text(name), line(found), line(source)));
+                    self.unlike.push(words());
+                }
+                if found.kind != 'd' && !same_own_attributes(found, source) {
+                    self.unfinished.push(words());
                 }
             }
             (Some(found), Some(before), _) if same_contents(found, before) => self.old += 1,
@@ -74,9 +81,14 @@ impl Verdict {
         }
     }
 
-    /// Why this is not what an atomic copy leaves at any moment: each name as before or whole.
+    /// Why this is not what an atomic copy leaves at any moment: each name as before, or whole with all attributes.
     pub fn against_old_or_new(&self) -> Option<String> {
-        objections(&[("missing", &self.missing), ("neither old nor new", &self.torn), ("strange", &self.strange)])
+        objections(&[
+            ("missing", &self.missing),
+            ("neither old nor new", &self.torn),
+            ("strange", &self.strange),
+            ("new with other attributes", &self.unfinished),
+        ])
     }
 
     /// Why this is not what a copy leaves that replaces names, and lets their contents come later.
@@ -125,8 +137,12 @@ fn same_contents(a: &Item, b: &Item) -> bool {
 
 /// All but what a copy cannot or does not keep: the time of the last access, and how many blocks are in use.
 fn same_attributes(a: &Item, b: &Item) -> bool {
-    (a.mode, a.uid, a.gid, a.mtime, &a.xattrs, a.links, &a.first_name)
-        == (b.mode, b.uid, b.gid, b.mtime, &b.xattrs, b.links, &b.first_name)
+    same_own_attributes(a, b) && (a.links, &a.first_name) == (b.links, &b.first_name)
+}
+
+/// The same, but for what depends on other names of the file.
+fn same_own_attributes(a: &Item, b: &Item) -> bool {
+    (a.mode, a.uid, a.gid, a.mtime, &a.xattrs) == (b.mode, b.uid, b.gid, b.mtime, &b.xattrs)
 }
 
 fn objections(lists: &[(&str, &Vec<String>)]) -> Option<String> {

@@ -41,7 +41,8 @@ pub enum Promise {
     Names,
     /// Everything is there, if the copier had ended well; nothing otherwise.
     AtEnd,
-    /// Each name holds the old contents or the whole new ones at any moment, and everything is there at the end.
+    /// Each name holds the old contents or the whole new ones, with their attributes, at any moment; and everything is there
+    /// at the end.
     Always,
 }
 
@@ -68,6 +69,17 @@ pub const FLUSH: Way =
     Way { name: "--durable=flush", program: Program::Haul(&["--durable=flush"]), promise: Promise::AtEnd };
 pub const FILE: Way =
     Way { name: "--durable=file", program: Program::Haul(&["--durable=file"]), promise: Promise::Always };
+
+/// The same with so few descriptors that files get their names seven at a time, each time after a sync.
+pub const FILE_BY_FILE: Way = Way {
+    name: "--durable=file with 128 descriptors",
+    program: Program::Script(concat!(
+        "ulimit -n 128; exec '",
+        env!("CARGO_BIN_EXE_haul"),
+        "' --durable=file -aT \"$@\""
+    )),
+    promise: Promise::Always,
+};
 
 /// A copier that is right, slow and short: it writes everything under temporary names, then syncs, then renames, then syncs.
 pub const RIGHT_ORDER: Way = Way {

@@ -15,7 +15,7 @@ use haul_testbed::{Bed, Fs};
 use crate::crash::{haul_knows, number};
 use crate::place::{Neighbour, Place, dest};
 use crate::tally::{Aftermath, Tally};
-use crate::ways::{ATOMIC, FILE, FLUSH, PLAIN, RIGHT_ORDER, WRONG_ORDER, Way};
+use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, PLAIN, RIGHT_ORDER, WRONG_ORDER, Way};
 
 const KINDS: [Fs; 3] = [Fs::Ext4, Fs::Xfs, Fs::Btrfs];
 
@@ -99,6 +99,7 @@ fn on_each(kinds: &[Fs], way: &Way, cuts: u64, judge: impl Fn(&Tally)) {
 fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whatever_a_device_has_done_of_its_writes() {
     if haul_knows("--durable") {
         on_each(&KINDS, &FILE, 30, Tally::assert_kept);
+        on_each(&KINDS, &FILE_BY_FILE, 8, Tally::assert_kept);
     }
 }
 
