@@ -82,17 +82,13 @@ impl Scene {
         let objection = match killed {
             true if way.atomic => left.against_old_or_new(),
             true => None,
-            false => left.against_complete(untouched),
+            false => left.against_complete(untouched, true),
         };
         if let Some(objection) = objection {
             return Err(format!("after the {}\n{objection}", if killed { "kill" } else { "end" }));
         }
         let status = self.command(way).status().expect("haul can be run");
-        let mut second = look();
-        if !way.tidies {
-            second.temporary.clear();
-        }
-        match second.against_complete(untouched) {
+        match look().against_complete(untouched, way.tidies) {
             Some(objection) => Err(format!("after the second run, {status}\n{objection}")),
             None if !status.success() => Err(format!("the second run fails: {status}")),
             None => Ok((killed, left)),

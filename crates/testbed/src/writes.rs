@@ -55,15 +55,16 @@ pub struct WriteLog {
 }
 
 impl WriteLog {
-    /// Reads the log as it is now. The number of entries in its head may be that of the last flush; what follows counts as
+    /// Reads the log as it is now, also while it grows. The number of entries in its head may be that of the last flush; what follows counts as
     /// far as it is there in full.
     ///
     /// # Errors
     /// In words, if it is not such a log.
     pub fn open(path: &Path) -> Result<WriteLog, String> {
         let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let size = file.metadata().map_err(|error| error.to_string())?.len();
         let head: [u64; 4] = words(&file, 0).ok_or("it has no head")?;
+        // In this order: the log may grow meanwhile, and a head must not speak of what came after the size.
+        let size = file.metadata().map_err(|error| error.to_string())?.len();
         let sector = head[3] & u64::from(u32::MAX);
         if head[0] != MAGIC || head[1] != 1 || !sector.is_power_of_two() || sector < 512 {
             return Err(format!("a strange head: {head:x?}"));

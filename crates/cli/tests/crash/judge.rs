@@ -96,15 +96,16 @@ impl Verdict {
         objections(&[("missing", &self.missing), ("strange", &self.strange)])
     }
 
-    /// Why this is not the new tree in the place of the old one, with all attributes and nothing else.
-    pub fn against_complete(&self, untouched: usize) -> Option<String> {
+    /// Why this is not the new tree in the place of the old one, with all attributes; `clean` if no temporary name may be left.
+    pub fn against_complete(&self, untouched: usize, clean: bool) -> Option<String> {
+        let temporary: &[String] = if clean { &self.temporary } else { &[] };
         let mut said = objections(&[
             ("missing", &self.missing),
             ("not there", &self.absent),
             ("neither old nor new", &self.torn),
             ("strange", &self.strange),
             ("with other attributes", &self.unlike),
-            ("temporary", &self.temporary),
+            ("temporary", temporary),
         ])
         .unwrap_or_default();
         if self.old != untouched {
@@ -145,7 +146,7 @@ fn same_own_attributes(a: &Item, b: &Item) -> bool {
     (a.mode, a.uid, a.gid, a.mtime, &a.xattrs) == (b.mode, b.uid, b.gid, b.mtime, &b.xattrs)
 }
 
-fn objections(lists: &[(&str, &Vec<String>)]) -> Option<String> {
+fn objections(lists: &[(&str, &[String])]) -> Option<String> {
     let mut said = String::new();
     for (what, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
         let shown: Vec<&str> = names.iter().take(10).map(String::as_str).collect();

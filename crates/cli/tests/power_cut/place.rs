@@ -14,6 +14,7 @@ use haul_testbed::{Bed, Fs};
 
 use crate::crash::judge::{self, Verdict};
 use crate::crash::scene;
+use crate::ways::Way;
 
 /// The destination's name in its filesystem.
 const DEST: &str = "dest";
@@ -49,6 +50,12 @@ impl<'a> Place<'a> {
     pub fn judge(&self, root: &Path) -> Result<Verdict, String> {
         let found = judge::look(&dest(root)).map_err(|error| format!("the destination cannot be read: {error}"))?;
         Ok(Verdict::new(&found, &self.before, &self.new))
+    }
+
+    /// Makes the copy again below this mount point, and judges it; in words if that fails.
+    pub fn again(&self, way: &Way, root: &Path) -> Result<Verdict, String> {
+        let status = way.command(&self.source, &dest(root)).status().expect("it can be run");
+        if status.success() { self.judge(root) } else { Err(format!("the copy cannot be made again: {status}")) }
     }
 
     /// How many names of the destination the copy leaves alone.

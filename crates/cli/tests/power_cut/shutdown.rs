@@ -9,13 +9,13 @@ use crate::crash::moment::{self, Moment};
 use crate::crash::{haul_knows, number};
 use crate::place::{Neighbour, Place, dest};
 use crate::tally::{Aftermath, Tally};
-use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, NO_SYNC, PLAIN, RIGHT_ORDER, WRONG_ORDER, Way};
+use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, NO_SYNC, PLAIN, RESUME, RIGHT_ORDER, WRONG_ORDER, Way};
 
 /// What has a switch.
 const KINDS: [Fs; 2] = [Fs::Ext4, Fs::Xfs];
 
-/// One cut in so many is followed by a check of the whole filesystem.
-const CHECKED: u64 = 8;
+/// One cut in so many is followed by the same copy again, and a check of the whole filesystem.
+const CHECKED: u64 = 5;
 
 /// How a copy is interrupted, but for the moment.
 #[derive(Debug)]
@@ -52,11 +52,12 @@ fn cut(place: &Place<'_>, way: &Way, manner: &Manner, checked: bool) -> Aftermat
     let verdict = place.judge(mounted.path());
     let found = Neighbour::found(mounted.path());
     assert!(found >= synced, "what was synced is lost, with the cut itself: {found} instead of {synced}");
+    let again = way.again.wanted(checked).then(|| place.again(way, mounted.path()));
     mounted.unmount();
     if checked {
         image.check().unwrap_or_else(|words| panic!("{} is damaged: {words}", place.kind.name()));
     }
-    Aftermath { ended_well: status.success(), verdict }
+    Aftermath { ended_well: status.success(), verdict, again }
 }
 
 /// How long a copy takes if nobody interrupts it, which must give what is promised.
@@ -67,7 +68,7 @@ fn length(place: &Place<'_>, way: &Way) -> Duration {
         let status = run(&mut way.command(&place.source, &dest(mounted.path())));
         assert!(status.success(), "{}: {status}", way.name);
         let verdict = place.judge(mounted.path()).expect("the destination can be read");
-        assert_eq!(verdict.against_complete(place.untouched()), None, "{}, without any cut", way.name);
+        assert_eq!(verdict.against_complete(place.untouched(), true), None, "{}, without any cut", way.name);
         mounted.unmount();
     })
 }
@@ -121,6 +122,13 @@ fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whenever_the_
 }
 
 #[test]
+fn with_resume_the_same_command_finishes_a_copy_after_a_power_cut_and_leaves_nothing_else() {
+    if haul_knows("--resume") {
+        promise_is_kept(&RESUME, 16);
+    }
+}
+
+#[test]
 fn what_durable_flush_has_finished_is_complete_after_a_power_cut() {
     if haul_knows("--durable") {
         promise_is_kept(&FLUSH, 12);
@@ -137,7 +145,15 @@ fn with_atomic_no_name_goes_missing_in_a_power_cut() {
 #[test]
 fn without_durability_a_power_cut_takes_what_was_copied() {
     let cuts = number("HAUL_CUTS", 12);
-    on_each(&PLAIN, cuts, |_| false, |tally| assert!(tally.lost > 0, "the cuts prove nothing: {tally:?}"));
+    on_each(
+        &PLAIN,
+        cuts,
+        |_| false,
+        |tally| {
+            tally.assert_kept();
+            assert!(tally.lost > 0, "the cuts prove nothing: {tally:?}");
+        },
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::crash::judge::Verdict;
 use crate::crash::report;
 use crate::place::Place;
-use crate::ways::{Promise, Way};
+use crate::ways::{Again, Promise, Way};
 
 /// What one cut left behind.
 pub struct Aftermath {
@@ -11,6 +11,8 @@ pub struct Aftermath {
     pub ended_well: bool,
     /// What stands at the destination; in words if that cannot be read.
     pub verdict: Result<Verdict, String>,
+    /// The same after the same copy was made again.
+    pub again: Option<Result<Verdict, String>>,
 }
 
 /// Counts over many cuts.
@@ -45,7 +47,7 @@ impl Tally {
                 self.lost += verdict.lost(place.untouched());
             }
         }
-        if let Some(objection) = objection(place, way.promise, aftermath) {
+        if let Some(objection) = objection(place, way, aftermath) {
             let when = if aftermath.ended_well { "it had ended well" } else { "it had not ended well" };
             self.broken.push(format!("{} on {}, {about}; {when}\n{objection}", way.name, place.kind.name()));
         }
@@ -72,19 +74,24 @@ impl Tally {
 }
 
 /// Why what was left behind is not what was promised.
-fn objection(place: &Place<'_>, promise: Promise, aftermath: &Aftermath) -> Option<String> {
-    if promise == Promise::Nothing {
-        return None;
-    }
-    let verdict = match &aftermath.verdict {
-        Ok(verdict) => verdict,
-        Err(words) => return Some(words.clone()),
-    };
-    let at_end = || aftermath.ended_well.then(|| verdict.against_complete(place.untouched())).flatten();
-    match promise {
+fn objection(place: &Place<'_>, way: &Way, aftermath: &Aftermath) -> Option<String> {
+    let complete = |verdict: &Verdict| verdict.against_complete(place.untouched(), way.again == Again::Clean);
+    let first = |verdict: &Verdict| match way.promise {
         Promise::Nothing => None,
         Promise::Names => verdict.against_missing(),
-        Promise::AtEnd => at_end(),
-        Promise::Always => verdict.against_old_or_new().or_else(at_end),
-    }
+        Promise::AtEnd if !aftermath.ended_well => None,
+        Promise::AtEnd => verdict.against_complete(place.untouched(), true),
+        Promise::Always if !aftermath.ended_well => verdict.against_old_or_new(),
+        Promise::Always => verdict.against_complete(place.untouched(), true),
+    };
+    let objection = match &aftermath.verdict {
+        _ if way.promise == Promise::Nothing => None,
+        Ok(verdict) => first(verdict),
+        Err(words) => Some(words.clone()),
+    };
+    let again = || match aftermath.again.as_ref()? {
+        Ok(verdict) => complete(verdict).map(|words| format!("made again: {words}")),
+        Err(words) => Some(words.clone()),
+    };
+    objection.or_else(again)
 }

@@ -54,6 +54,30 @@ pub struct Way {
     program: Program,
     /// What it promises.
     pub promise: Promise,
+    /// What the same command makes of what a cut has left.
+    pub again: Again,
+}
+
+/// What becomes of a copy that is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Nobody asks.
+    Never,
+    /// It is complete; temporary names of the first run may be there.
+    Complete,
+    /// It is complete, and nothing else is there.
+    Clean,
+}
+
+impl Again {
+    /// Whether it is made again after this cut: always if that is what it is for, otherwise if it is one in so many.
+    pub fn wanted(self, one_in_many: bool) -> bool {
+        match self {
+            Again::Never => false,
+            Again::Complete => one_in_many,
+            Again::Clean => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,12 +87,30 @@ enum Program {
 }
 
 /// Like cp.
-pub const PLAIN: Way = Way { name: "no durability", program: Program::Haul(&[]), promise: Promise::Nothing };
-pub const ATOMIC: Way = Way { name: "--atomic", program: Program::Haul(&["--atomic"]), promise: Promise::Names };
-pub const FLUSH: Way =
-    Way { name: "--durable=flush", program: Program::Haul(&["--durable=flush"]), promise: Promise::AtEnd };
-pub const FILE: Way =
-    Way { name: "--durable=file", program: Program::Haul(&["--durable=file"]), promise: Promise::Always };
+pub const PLAIN: Way =
+    Way { name: "no durability", program: Program::Haul(&[]), promise: Promise::Nothing, again: Again::Complete };
+pub const ATOMIC: Way =
+    Way { name: "--atomic", program: Program::Haul(&["--atomic"]), promise: Promise::Names, again: Again::Complete };
+pub const FLUSH: Way = Way {
+    name: "--durable=flush",
+    program: Program::Haul(&["--durable=flush"]),
+    promise: Promise::AtEnd,
+    again: Again::Complete,
+};
+pub const FILE: Way = Way {
+    name: "--durable=file",
+    program: Program::Haul(&["--durable=file"]),
+    promise: Promise::Always,
+    again: Again::Complete,
+};
+
+/// With a journal of what is done.
+pub const RESUME: Way = Way {
+    name: "--durable=file --resume",
+    program: Program::Haul(&["--durable=file", "--resume"]),
+    promise: Promise::Always,
+    again: Again::Clean,
+};
 
 /// The same with so few descriptors that files get their names seven at a time, each time after a sync.
 pub const FILE_BY_FILE: Way = Way {
@@ -79,6 +121,7 @@ pub const FILE_BY_FILE: Way = Way {
         "' --durable=file -aT \"$@\""
     )),
     promise: Promise::Always,
+    again: Again::Complete,
 };
 
 /// A copier that is right, slow and short: it writes everything under temporary names, then syncs, then renames, then syncs.
@@ -86,6 +129,7 @@ pub const RIGHT_ORDER: Way = Way {
     name: "a script that syncs and renames",
     program: Program::Script(concat!(copy!(), "sync -f \"$2\";", rename!(), "sync -f \"$2\"")),
     promise: Promise::Always,
+    again: Again::Never,
 };
 
 /// A copier with the usual mistake: it renames what is not on the device yet.
@@ -93,6 +137,7 @@ pub const WRONG_ORDER: Way = Way {
     name: "a script that renames and syncs",
     program: Program::Script(concat!(copy!(), rename!(), "sync -f \"$2\"")),
     promise: Promise::Always,
+    again: Again::Never,
 };
 
 /// A copier that is content when the names are on the device, and does not wait for the data.
@@ -100,6 +145,7 @@ pub const NO_SYNC: Way = Way {
     name: "a script that does not sync",
     program: Program::Script(concat!(copy!(), rename!())),
     promise: Promise::AtEnd,
+    again: Again::Never,
 };
 
 impl Way {

@@ -15,12 +15,12 @@ use haul_testbed::{Bed, Fs};
 use crate::crash::{haul_knows, number};
 use crate::place::{Neighbour, Place, dest};
 use crate::tally::{Aftermath, Tally};
-use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, PLAIN, RIGHT_ORDER, WRONG_ORDER, Way};
+use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, PLAIN, RESUME, RIGHT_ORDER, WRONG_ORDER, Way};
 
 const KINDS: [Fs; 3] = [Fs::Ext4, Fs::Xfs, Fs::Btrfs];
 
-/// One cut in so many is followed by a check of the whole filesystem.
-const CHECKED: usize = 8;
+/// One cut in so many is followed by the same copy again, and a check of the whole filesystem.
+const CHECKED: usize = 5;
 
 /// Everything that a copy did to a device.
 struct Recording {
@@ -72,11 +72,12 @@ impl Recording {
             drop(file);
             let mounted = cut.mount(place.bed);
             let verdict = place.judge(mounted.path());
+            let again = way.again.wanted(number.is_multiple_of(CHECKED)).then(|| place.again(way, mounted.path()));
             mounted.unmount();
             if number.is_multiple_of(CHECKED) {
                 cut.check().unwrap_or_else(|words| panic!("{} is damaged: {words}", place.kind.name()));
             }
-            let aftermath = Aftermath { ended_well: self.ended_well && flush >= last, verdict };
+            let aftermath = Aftermath { ended_well: self.ended_well && flush >= last, verdict, again };
             let about = format!("cut {number} of seed {seed}, after flush {flush} of {}", flushes.len());
             tally.add(place, way, &aftermath, &about);
         }
@@ -104,6 +105,13 @@ fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whatever_a_de
 }
 
 #[test]
+fn with_resume_the_same_command_finishes_a_copy_whatever_a_device_has_done_and_leaves_nothing_else() {
+    if haul_knows("--resume") {
+        on_each(&KINDS, &RESUME, 16, Tally::assert_kept);
+    }
+}
+
+#[test]
 fn what_durable_flush_has_finished_is_complete_whatever_a_device_has_done_since_its_last_flush() {
     if haul_knows("--durable") {
         on_each(&KINDS, &FLUSH, 12, Tally::assert_kept);
@@ -119,7 +127,10 @@ fn with_atomic_no_name_goes_missing_whatever_a_device_has_done_of_its_writes() {
 
 #[test]
 fn without_durability_a_device_without_power_loses_what_was_copied() {
-    on_each(&KINDS, &PLAIN, 12, |tally| assert!(tally.lost > 0, "nothing was ever lost: {tally:?}"));
+    on_each(&KINDS, &PLAIN, 12, |tally| {
+        tally.assert_kept();
+        assert!(tally.lost > 0, "the cuts prove nothing: {tally:?}");
+    });
 }
 
 #[test]
