@@ -38,6 +38,20 @@ pub fn haul_as_cp(room: &Path) -> PathBuf {
     link
 }
 
+/// The same with an option before all others.
+pub fn haul_as_cp_with(room: &Path, option: &str) -> PathBuf {
+    let (script, program) = (room.join("cp-with"), room.join("cp-itself"));
+    copy_program(&haul(), &program);
+    let text = format!("#!/bin/bash\nexec -a cp '{}' {option} \"$@\"\n", program.display());
+    // By another process, too, and for the same reason.
+    let written = std::process::Command::new("bash")
+        .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "bash", &text])
+        .arg(&script)
+        .status();
+    assert!(written.is_ok_and(|status| status.success()), "a script can be written");
+    script
+}
+
 /// Copies a program by another process. Copied by this one, it could not be started now and then (ETXTBSY): another thread
 /// that forks at that moment passes the descriptor, open for writing, to its child.
 fn copy_program(from: &Path, to: &Path) {

@@ -46,6 +46,15 @@ impl Default for XattrRules {
 }
 
 impl XattrRules {
+    /// The rules for a file that gets the attributes of another with other contents: also what is said of contents, or
+    /// given to them, is left out. The kernel takes it away when a file is written to.
+    pub fn for_other_contents() -> XattrRules {
+        let mut rules = XattrRules::default();
+        let of_contents = ["security.capability", "security.ima"].map(|name| (name.as_bytes().to_vec(), Action::Skip));
+        rules.0.extend(of_contents);
+        rules
+    }
+
     /// Reads the contents of the file. Each line has a pattern and `skip` or `permissions`; `#` begins a comment.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::page_cache::write_back;
-use haul_sys::rustix::fs::{Mode, OFlags, openat, sync, syncfs};
+use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, openat, sync, syncfs};
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 
 use super::entry::Subject;
@@ -130,8 +130,13 @@ impl Run<'_> {
         }
         // A handle of a directory is not enough; an open file is as it is.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = openat(fd, ".", flags, Mode::empty()).or_else(|_| fcntl_dupfd_cloexec(fd, 0));
-        known.push(Filesystem { device, fd: opened.ok(), path: path.to_owned() });
+        let is_handle = fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH));
+        let opened = match openat(fd, ".", flags, Mode::empty()) {
+            Ok(opened) => Some(opened),
+            Err(_) if is_handle => None,
+            Err(_) => fcntl_dupfd_cloexec(fd, 0).ok(),
+        };
+        known.push(Filesystem { device, fd: opened, path: path.to_owned() });
     }
 
     /// The same for the directory of an entry, if that is known.

@@ -102,8 +102,17 @@ impl Run<'_> {
         missing: bool,
         root: Option<&Arc<DestDir>>,
     ) {
-        // A destination whose directory cannot be opened has no root; making anything there will say why.
-        let own_root = if root.is_none() { dest_root(dest).ok() } else { None };
+        let own_root = match (root, dest.dir()) {
+            (None, Ok(_)) => match dest_root(dest) {
+                Ok(root) => Some(root),
+                Err(errno) => {
+                    self.problem(Error::new(What::CannotAccess, dest.path).errno(errno));
+                    return;
+                }
+            },
+            // A destination whose directory cannot be opened has no root; making anything there will say why.
+            _ => None,
+        };
         let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
         self.will_write_beside(dest);
         self.give_names_if_one_is(dest);
@@ -356,8 +365,11 @@ impl Run<'_> {
         Some(false)
     }
 
-    /// Undoes a backup after a failure.
+    /// Undoes a backup after a failure. What was removed cannot be put back: the user is told.
     fn put_back(&mut self, clear: &Clear, dest: Spot<'_>) {
+        if clear.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
+            self.warning(&Error::new(What::Lost, dest.path));
+        }
         let Some(name) = &clear.backup else { return };
         let path = renamed(dest.path, name);
         let backup = dest.beside(name, &path);

@@ -29,7 +29,7 @@ struct Opened {
     /// The inode was asked for; otherwise it is [`Inode::just_made`].
     known: bool,
     created: bool,
-    /// An old one was removed to make room.
+    /// An old one was removed just now, since it could not be opened.
     replaced: bool,
     /// What was known of the directory when it was made.
     entries: NewEntries,
@@ -82,11 +82,14 @@ impl Run<'_> {
             return false;
         }
         self.stats.regular += 1;
+        let found;
         let mut keep = keep(&source_inode);
         if let Some(heritage) = &clear.heritage {
             self.take_over(&keep, heritage);
             // From here on it is a file that was found there.
             keep.created = false;
+            found = Inode::of(fd.as_fd()).unwrap_or(inode);
+            keep.dest_inode = &found;
         }
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
         let kept = self.keep_attributes_of_file(&keep, clear.staged);
@@ -156,7 +159,7 @@ impl Run<'_> {
         source_inode: &Inode,
     ) -> Option<Opened> {
         let dest = subject.dest;
-        let mut replaced = clear.removed;
+        let mut replaced = false;
         let opened = if clear.new {
             self.create(subject, clear, source_inode)
         } else {
@@ -176,6 +179,9 @@ impl Run<'_> {
             Ok(opened) => opened,
             Err(error) => {
                 self.problem(error);
+                if replaced {
+                    self.warning(&Error::new(What::Lost, dest.path));
+                }
                 return None;
             }
         };
@@ -185,7 +191,11 @@ impl Run<'_> {
         let inode = match Inode::of(fd.as_fd()) {
             Ok(inode) => inode,
             Err(errno) => {
-                self.problem(Error::new(What::CannotFstat, dest.path).errno(errno));
+                let error = Error::new(What::CannotFstat, dest.path).errno(errno);
+                self.give_up_unseen(dest, &fd, created, error);
+                if replaced {
+                    self.warning(&Error::new(What::Lost, dest.path));
+                }
                 return None;
             }
         };
@@ -367,6 +377,19 @@ impl Run<'_> {
             self.session.partials.done();
         } else {
             self.problem(error);
+        }
+    }
+
+    /// A destination that cannot be looked at: a new one must not stay behind empty.
+    fn give_up_unseen(&mut self, place: Spot<'_>, dest: &OwnedFd, created: bool, error: Error) {
+        match Inode::of(dest.as_fd()) {
+            Ok(inode) if created => self.give_up(place, &inode, created, Broken { error: Some(error) }),
+            _ => {
+                self.problem(error);
+                if created {
+                    self.damaged.push(place.path.to_owned());
+                }
+            }
         }
     }
 

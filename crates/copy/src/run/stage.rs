@@ -20,11 +20,13 @@ use super::existing::{Clear, Existing, may_write};
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::meta::{self, Object};
+use crate::meta::{self, Object, XattrRules};
 use crate::plan::{LinkMode, ModeRule, Preserve, Wish};
 use crate::verify::Checked;
 use crate::walk::Spot;
 
+/// Set-user-ID and set-group-ID.
+const SPECIAL_RIGHTS: u32 = 0o6000;
 /// As many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
@@ -68,7 +70,7 @@ impl Run<'_> {
             }
             return made;
         }
-        let stage = match stage(subject.dest, clear) {
+        let stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link) {
             Ok(stage) => stage,
             Err(errno) => {
                 return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
@@ -138,12 +140,18 @@ impl Run<'_> {
             quiet: true,
             ..Preserve::default()
         };
+        let mut inode = heritage.inode;
+        if !self.shared.caller.privileged() {
+            // The kernel takes these away when such a file is written to by somebody else than root.
+            inode.permissions &= !SPECIAL_RIGHTS;
+        }
         let source = meta::Side {
             object: Object { fd: heritage.fd.as_fd(), path_only: true },
-            inode: &heritage.inode,
+            inode: &inode,
             path: keep.dest_path,
         };
-        let request = meta::Request { preserve: &preserve, source, created: true, ..self.request(keep) };
+        let rules = XattrRules::for_other_contents();
+        let request = meta::Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
         let mut problems = Vec::new();
         meta::finish(&request, &mut |error| problems.push(error));
         for error in problems {
@@ -195,6 +203,10 @@ impl Run<'_> {
         let renamed = if replaces { spot.rename_to(last) } else { rename_to_free(spot, last) };
         match renamed {
             Ok(()) => true,
+            // The name was free as far as following links told.
+            Err(Errno::EXIST) if spot.beside(last, spot.path).read_link().is_ok() => {
+                self.withdraw(spot, Error::new(What::DanglingLink, spot.path))
+            }
             Err(errno) => {
                 let what = if errno == Errno::EXIST { What::CannotCreateRegular } else { What::CannotPublish };
                 self.withdraw(spot, Error::new(what, spot.path).errno(errno))
@@ -225,13 +237,14 @@ pub(super) fn rename_to_free(spot: Spot<'_>, last: &OsStr) -> Result<(), Errno> 
 }
 
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
-fn stage(dest: Spot<'_>, clear: &Clear) -> Result<Stage, Errno> {
+fn stage(dest: Spot<'_>, clear: &Clear, through_dangling: bool) -> Result<Stage, Errno> {
     // As open(2) says of a name that ends in a slash where no directory is to be made.
     if dest.name.as_bytes().last() == Some(&b'/') {
         return Err(Errno::NOTDIR);
     }
     let through_link = clear.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink);
-    let (dir, last) = match through_link {
+    let dangling = through_dangling && clear.existing.is_none() && !clear.replaces && dest.read_link().is_ok();
+    let (dir, last) = match through_link || dangling {
         true => follow(dest).map(|(dir, last)| (Some(dir), last))?,
         false => (None, dest.name.to_owned()),
     };
@@ -246,7 +259,8 @@ fn follow(dest: Spot<'_>) -> Result<(OwnedFd, OsString), Errno> {
     for _ in 0..MOST_LINKS {
         let text = match readlinkat(&dir, name.as_os_str(), Vec::new()) {
             Ok(text) => text.into_bytes(),
-            Err(Errno::INVAL) => return Ok((dir, name)),
+            // What is no link, or is not there.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok((dir, name)),
             Err(errno) => return Err(errno),
         };
         let path = Path::new(OsStr::from_bytes(&text));

@@ -248,10 +248,11 @@ impl Run<'_> {
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::DIRECTORY | no_follow;
         let mut contents = !foreign;
+        let mut said = false;
         let mut opened = subject.source.open(flags | if foreign { OFlags::PATH } else { OFlags::RDONLY }, 0);
         if let Err(errno) = opened {
             self.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
-            contents = false;
+            (said, contents) = (true, false);
             opened = subject.source.open(flags | OFlags::PATH, 0);
         }
         match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&subject.inode), fd))) {
@@ -260,8 +261,12 @@ impl Run<'_> {
                 self.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
                 None
             }
-            // Said already.
-            Err(_) => None,
+            Err(errno) => {
+                if !said {
+                    self.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+                }
+                None
+            }
         }
     }
 
