@@ -39,6 +39,7 @@ const PACKAGES: &[Package] = &[
     package("diffutils", "diff", "the second opinion on contents"),
     package("strace", "strace", "asserts which system calls a copy makes"),
     package("qemu-utils", "qemu-img", "containers of disk images, and a second opinion on what is in them; qemu-io"),
+    package("qemu-system-common", "qemu-storage-daemon", "logs what reaches a device, to cut its power at each flush"),
     package("b3sum", "b3sum", "checks lists of BLAKE3 digests"),
     package("xxhash", "xxhsum", "checks lists of XXH3 digests"),
     package("bash", "bash", "loads its completion file"),

@@ -19,6 +19,8 @@ pub mod map;
 pub mod namespace;
 pub mod object;
 pub mod page_cache;
+#[cfg(feature = "namespaces")]
+pub mod power;
 pub mod priority;
 pub mod process_state;
 pub mod queue;

@@ -68,7 +68,28 @@ impl Fs {
         }
     }
 
-    fn kernel_type(self) -> &'static str {
+    /// Makes an image file with an empty filesystem of this kind. `false`, after a [`skip`], where the machine lacks its
+    /// mkfs.
+    ///
+    /// # Panics
+    /// If there is a mkfs and it fails, or for a kind that has no images.
+    #[must_use]
+    pub fn format(self, image: &Path, size: u64) -> bool {
+        let (mkfs, options) = self.mkfs().unwrap_or_else(|| panic!("there are no images of {}", self.name()));
+        File::create_new(image).and_then(|file| file.set_len(size)).expect("cannot make an image file");
+        match Command::new(mkfs).args(options).arg(image).output() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                skip(format!("{mkfs} is not installed"));
+                return false;
+            }
+            Err(error) => panic!("cannot start {mkfs}: {error}"),
+            Ok(done) => assert!(done.status.success(), "{mkfs}: {}", String::from_utf8_lossy(&done.stderr)),
+        }
+        true
+    }
+
+    /// Its name for mount(8).
+    pub fn kernel_type(self) -> &'static str {
         match self {
             Fs::XfsNoReflink => "xfs",
             other => other.name(),
@@ -136,20 +157,14 @@ impl Bed {
 
     fn make(&self, kind: Fs, size: u64, at: &Path) -> Option<PathBuf> {
         fs::create_dir(at).expect("cannot make a mount point");
-        let Some((mkfs, options)) = kind.mkfs() else {
+        if kind == Fs::Tmpfs {
             mount("tmpfs", "tmpfs", &["mode=755", &format!("size={size}")], at).expect("cannot mount a tmpfs");
             return Some(at.to_owned());
-        };
+        }
         let images = temp_dir();
         let image = images.path().join("image");
-        File::create_new(&image).and_then(|file| file.set_len(size)).expect("cannot make an image file");
-        match Command::new(mkfs).args(options).arg(&image).output() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                skip(format!("{mkfs} is not installed"));
-                return None;
-            }
-            Err(error) => panic!("cannot start {mkfs}: {error}"),
-            Ok(done) => assert!(done.status.success(), "{mkfs}: {}", String::from_utf8_lossy(&done.stderr)),
+        if !kind.format(&image, size) {
+            return None;
         }
         let image = image.to_str().expect("the temporary directory has an odd name");
         match mount(kind.kernel_type(), image, &["loop"], at) {

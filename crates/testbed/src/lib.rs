@@ -18,7 +18,10 @@ mod bed;
 mod files;
 mod fuse;
 pub mod guest;
+pub mod logged;
+pub mod power;
 mod skip;
+pub mod writes;
 
 pub use bed::{Bed, Fs};
 pub use files::{
