@@ -357,6 +357,11 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     let drop = plan.cache == CacheUse::Drop || (to_device && plan.reads_again());
     steps.send_dest = drop && facts.dest == Kind::Regular;
     steps.workers = workers(facts, around, steps);
+    if plan.reads_again() {
+        // Who reads behind them takes a processor, too.
+        let most = steps.workers.most.min(around.cores.saturating_sub(1).max(1));
+        steps.workers = Workers { start: steps.workers.start.min(most), most };
+    }
     let direct = steps.engines.iter().any(|name| matches!(name, EngineName::Direct | EngineName::MappedDirect));
     if plan.preallocate == Preallocate::Auto && dense && direct && steps.workers.most > 1 {
         steps.preallocate = true;

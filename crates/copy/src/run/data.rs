@@ -573,7 +573,8 @@ impl<'a> Moving<'a> {
                 if self.session.cancel.is_cancelled() {
                     return Err(Stop::Cancelled);
                 }
-                let piece = max_job.min(self.session.pace.piece()).min(self.read_ahead(name, at, left));
+                let followed = self.job.follower.map_or(u64::MAX, |_| Follower::PIECE);
+                let piece = max_job.min(self.session.pace.piece()).min(self.read_ahead(name, at, left)).min(followed);
                 let outcome = self.submit(mover, name, at, left.min(piece))?;
                 let moved = outcome.moved.total();
                 at += moved;

@@ -5,14 +5,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
+use haul_sys::rustix::param::page_size;
+
+use twox_hash::xxhash3_128::Hasher;
 
 use super::{Blocks, Digest, Mismatch, WINDOW, hash};
+use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
 use crate::plan::Checksum;
 
 /// The copy waits when it is so far ahead: what is read again must still be in the page cache, and the memory of the machine
 /// is for others, too.
-const AHEAD: u64 = 64 << 20;
+const AHEAD: u64 = 256 << 20;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -58,6 +62,9 @@ struct Place {
 }
 
 impl Follower {
+    /// A copy that comes in pieces of this many bytes lets its follower begin soon, and go on while it does.
+    pub const PIECE: u64 = 8 << 20;
+
     /// One that begins when the copy is whole.
     pub fn afterwards() -> Follower {
         let follower = Follower::default();
@@ -190,13 +197,15 @@ struct Pass<'a> {
     kernel: &'a dyn Kernel,
     source: BorrowedFd<'a>,
     dest: Option<BorrowedFd<'a>>,
-    ours: Vec<u8>,
-    theirs: Vec<u8>,
+    /// Aligned to pages, since some processors copy to other places at a quarter of the speed (AMD EPYC: 2.5 GiB/s where
+    /// 11 were to be had).
+    ours: AlignedBuffer,
+    theirs: AlignedBuffer,
     wishes: Wishes,
     digest: Option<Digest>,
     blocks: Option<Blocks>,
     /// The block in the making.
-    block: twox_hash::xxhash3_128::Hasher,
+    block: Hasher,
     /// Bytes in it.
     filled: u64,
     mismatch: Option<Mismatch>,
@@ -208,38 +217,47 @@ impl<'a> Pass<'a> {
             kernel,
             source,
             dest,
-            ours: Vec::new(),
-            theirs: Vec::new(),
+            ours: AlignedBuffer::new(WINDOW, page_size()),
+            theirs: AlignedBuffer::new(if dest.is_some() { WINDOW } else { 0 }, page_size()),
             wishes,
             digest: wishes.checksum.map(Digest::new),
             blocks: wishes.blocks.map(Blocks::of_size),
-            block: twox_hash::xxhash3_128::Hasher::new(),
+            block: Hasher::new(),
             filled: 0,
             mismatch: None,
         }
     }
 
     fn window(&mut self, at: u64, len: usize) -> Result<(), Trouble> {
-        self.ours.resize(len, 0);
-        let count = read_all(self.kernel, self.source, &mut self.ours, at).map_err(Trouble::Source)?;
+        let ours = &mut self.ours.bytes()[..len];
+        let count = read_all(self.kernel, self.source, ours, at).map_err(Trouble::Source)?;
         if count < len {
             return Err(Trouble::SourceEnded(at + count as u64));
         }
         if let Some(digest) = &mut self.digest {
-            digest.update(&self.ours);
+            digest.update(ours);
         }
         if let Some(dest) = self.dest.filter(|_| self.mismatch.is_none()) {
-            self.theirs.resize(len, 0);
-            let count = read_all(self.kernel, dest, &mut self.theirs, at).map_err(Trouble::Dest)?;
+            let theirs = &mut self.theirs.bytes()[..len];
+            let count = read_all(self.kernel, dest, theirs, at).map_err(Trouble::Dest)?;
             // A hole at the end is there when the copy is whole; then its size is looked at.
-            self.theirs[count..].fill(0);
-            if self.ours != self.theirs {
-                let same = self.ours.iter().zip(&self.theirs).take_while(|(a, b)| a == b).count();
-                let (source, dest) = (hash(&self.ours), hash(&self.theirs));
+            theirs[count..].fill(0);
+            if ours != theirs {
+                let same = ours.iter().zip(theirs.iter()).take_while(|(a, b)| a == b).count();
+                let (source, dest) = (hash(ours), hash(theirs));
                 self.mismatch = Some(Mismatch { offset: at + same as u64, source, dest });
             }
         }
-        self.count_block();
+        // Blocks are a whole number of windows.
+        if let Some(blocks) = &mut self.blocks {
+            self.block.write(ours);
+            self.filled += len as u64;
+            blocks.total += len as u64;
+            if self.filled == blocks.size {
+                blocks.hashes.push(finished(&mut self.block));
+                self.filled = 0;
+            }
+        }
         Ok(())
     }
 
@@ -253,26 +271,17 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Blocks are a whole number of windows.
-    fn count_block(&mut self) {
-        let Some(blocks) = &mut self.blocks else { return };
-        self.block.write(&self.ours);
-        self.filled += self.ours.len() as u64;
-        blocks.total += self.ours.len() as u64;
-        if self.filled == blocks.size {
-            let done = std::mem::replace(&mut self.block, twox_hash::xxhash3_128::Hasher::new());
-            blocks.hashes.push(done.finish_128());
-            self.filled = 0;
-        }
-    }
-
     fn finish(&mut self) -> Checked {
         if let Some(blocks) = self.blocks.as_mut().filter(|_| self.filled > 0) {
-            let last = std::mem::replace(&mut self.block, twox_hash::xxhash3_128::Hasher::new());
-            blocks.hashes.push(last.finish_128());
+            blocks.hashes.push(finished(&mut self.block));
         }
         Checked { digest: self.digest.take().map(Digest::finish), blocks: self.blocks.take(), mismatch: self.mismatch }
     }
+}
+
+/// The hash of a block, which the next one takes the place of.
+fn finished(block: &mut Hasher) -> u128 {
+    std::mem::replace(block, Hasher::new()).finish_128()
 }
 
 /// Reads until the buffer is full or the file ends.
