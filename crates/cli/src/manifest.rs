@@ -1,6 +1,6 @@
 //! Lists of digests, as the programs that check them read them: `b3sum -c`, `sha256sum -c`, `md5sum -c`, `xxhsum -c`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,32 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempPath};
 
+/// Where the list is written.
+enum Place {
+    /// A new file.
+    New(NamedTempFile),
+    /// Something that is no file and must stay what it is: /dev/stdout, a pipe.
+    There(File),
+}
+
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Place::New(file) => file.write(bytes),
+            Place::There(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A list that gets its name when it is complete.
 pub struct Manifest {
     path: PathBuf,
     /// Until it has its name.
-    file: Option<BufWriter<NamedTempFile>>,
+    file: Option<BufWriter<Place>>,
     /// The first thing that went wrong.
     failed: Option<io::Error>,
 }
@@ -23,8 +44,14 @@ impl Manifest {
     /// # Errors
     /// What the system says.
     pub fn begin(path: &Path) -> io::Result<Manifest> {
-        if path.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        // A symbolic link stays, and the list goes to where it leads.
+        let path = if path.is_symlink() { &fs::canonicalize(path)? } else { path };
+        let place = |place| Manifest { path: path.to_owned(), file: Some(BufWriter::new(place)), failed: None };
+        match fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                return Ok(place(Place::There(File::options().write(true).open(path)?)));
+            }
+            _ => {}
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Not made by the library, whose errors do not say what the system said.
@@ -36,7 +63,7 @@ impl Manifest {
                 Err(error) => return Err(error),
             }
         };
-        Ok(Manifest { path: path.to_owned(), file: Some(BufWriter::new(file)), failed: None })
+        Ok(place(Place::New(file)))
     }
 
     /// Adds a file.
@@ -51,11 +78,14 @@ impl Manifest {
     /// # Errors
     /// The first thing that went wrong.
     pub fn finish(&mut self, durable: bool) -> io::Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let Some(file) = self.file.take() else { return Ok(()) };
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let file = match file.into_inner().map_err(io::IntoInnerError::into_error)? {
+            Place::New(file) => file,
+            Place::There(_) => return Ok(()),
+        };
         if durable {
             file.as_file().sync_all()?;
         }

@@ -42,12 +42,12 @@ pub(crate) const DURABLE: Flag = Flag {
     origin: Origin::Haul,
     help: "when the copy is on its device; none by default",
     details: "Without WHEN, flush is meant. With flush, the filesystems that were written to are synced at the end; what \
-              could not be written is an error. With file, each file is made under a name of its own (.haul- and 16 digits, \
-              in the same directory), brought to the device together with others, and only then given its name, so \
-              that after a crash each name stands for the old file or for the whole new one; it implies --atomic. A directory \
-              gets its times and its mode when all that is in it has its name. A filesystem that is synced writes the \
-              data of other programs, too. What a device has in a cache of its own that it keeps quiet about, nobody can \
-              know.",
+              could not be written is an error. With file, each regular file is made under a name of its own (.haul- and \
+              16 digits, in the same directory), brought to the device together with others, and only then given its name, \
+              so that after a crash each name stands for the old file or for the whole new one; it implies --atomic. A \
+              directory gets its times and its mode when all that is in it has its name. A filesystem that is synced \
+              writes the data of other programs, too. What a device has in a cache of its own that it keeps quiet about, \
+              nobody can know.",
     ..Flag::new(Id::Durable, Safety)
 };
 
@@ -56,11 +56,13 @@ pub(crate) const ATOMIC: Flag = Flag {
     long: "atomic",
     origin: Origin::Haul,
     help: "replace each file in one step, when the new one is whole",
-    details: "Whoever opens the name gets the old file or the whole new one, whatever happens to haul; after a crash of the \
-              machine, too, only with --durable=file. The new file has the owner, mode, ACL and attributes of the old one, \
-              but for what --preserve says. It is a new one all the same: other hard links to the old one keep that. A \
-              symbolic link stays, and the file that it leads to is replaced. Devices, FIFOs and the like are written into, \
-              and directories are merged as always. A haul that was killed may leave files named .haul- and 16 digits.",
+    details: "Whoever opens the name gets the old file or the whole new one, whatever happens to haul; after a crash of \
+              the machine, too, only with --durable=file. The new file has the owner, mode, ACL and extended attributes of \
+              the old one as far as the user may set them, but for what --preserve says. It is a new one all the same: \
+              other hard links to the old one keep that. A symbolic link stays, and the file that it leads to is replaced. \
+              Devices, FIFOs and the like are written into, and directories are merged as always. Only with --backup on a \
+              filesystem without hard links, the name stands for nothing until the copy is whole. A haul that was killed \
+              may leave files named .haul- and 16 digits.",
     ..Flag::new(Id::Atomic, Safety)
 };
 
@@ -71,7 +73,13 @@ pub(crate) const VERIFY: Flag = Flag {
     values: Values::One(VERIFICATIONS),
     origin: Origin::Haul,
     help: "read each copy again and compare it; off by default",
-    details: "Without HOW, read is meant. The source is read a second time, too, from memory as far as it is there. A copy               gets its name when it has been compared (--atomic is implied). One that differs is an error that names the               place, and is kept as NAME.haul-mismatch. With read, what is compared may come from memory: that finds errors               of haul, of the kernel and of the filesystem. With device, the copy is written to its device first (as with               --durable=file) and read from there by direct I/O, or after the kernel has said that no page of it is left in               memory; on tmpfs that is an error. It does not go with --smart, which leaves out bytes.",
+    details: "Without HOW, read is meant. The source is read a second time, too, from memory as far as it is there. A copy \
+              gets its name when it has been compared (--atomic is implied). One that differs is an error that names the \
+              place, and is kept as NAME.haul-mismatch. With read, what is compared may come from memory: that finds \
+              errors of haul, of the kernel and of the filesystem. With device, the copy is written to its device first \
+              (as with --durable=file) and read from there by direct I/O, or after the kernel has said that no page of it \
+              is left in memory; on tmpfs that is an error. A block device is written and compared in place, and what \
+              cannot be read twice (FIFOs and the like) is an error. It does not go with --smart, which leaves out bytes.",
     ..Flag::new(Id::Verify, Safety)
 };
 
@@ -82,7 +90,9 @@ pub(crate) const CHECKSUM: Flag = Flag {
     values: Values::One(CHECKSUMS),
     origin: Origin::Haul,
     help: "print the digest of each file that is copied",
-    details: "The digest is that of the source's bytes, read a second time right behind the copy. It is printed on standard               output, or goes to the list of --manifest, when the copy has its name. What is a hard link to a file that was               copied before has no line. It does not go with --smart.",
+    details: "The digest is that of the source's bytes, read a second time right behind the copy. It is printed on \
+              standard output, or goes to the list of --manifest, when the copy has its name. What is a hard link to a \
+              file that was copied before has no line. It does not go with --smart.",
     ..Flag::new(Id::Checksum, Safety)
 };
 
@@ -93,7 +103,9 @@ pub(crate) const MANIFEST: Flag = Flag {
     values: Values::File,
     origin: Origin::Haul,
     help: "write the digests to FILE, for b3sum -c and the like",
-    details: "Without --checksum, blake3 is meant. The names are those of the copies as the operands give them, so the list is               checked in the directory in which haul ran. FILE gets its name when everything is copied; it lists the good               copies also if others failed.",
+    details: "Without --checksum, blake3 is meant. The names are those of the copies as the operands give them, so the \
+              list is checked in the directory in which haul ran. FILE gets its name when everything is copied; it lists \
+              the good copies also if others failed.",
     ..Flag::new(Id::Manifest, Safety)
 };
 
@@ -104,8 +116,9 @@ pub(crate) const IF_CHANGED: Flag = Flag {
     values: Values::One(CHANGES),
     origin: Origin::Haul,
     help: "what to do if a file changes while it is copied",
-    details: "Called as haul the default is warn, called as cp it is ignore. A file has changed if its size, or its time of \
-              modification or of change, is not the same after its data was read as before. A program that writes through \
-              a mapping may move no time until its pages are written back; copy a snapshot of what must be consistent.",
+    details: "Called as haul the default is warn, called as cp it is ignore. A file has changed if its size, or its time \
+              of modification or of change, is not the same after its data was read as before. A program that writes \
+              through a mapping may move no time until its pages are written back; copy a snapshot of what must be \
+              consistent.",
     ..Flag::new(Id::IfChanged, Safety)
 };

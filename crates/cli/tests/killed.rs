@@ -33,7 +33,6 @@ struct Way {
 const PLAIN: Way = Way { options: &[], atomic: false, tidies: true };
 const ATOMIC: Way = Way { options: &["--atomic"], atomic: true, tidies: false };
 const FILE: Way = Way { options: &["--durable=file"], atomic: true, tidies: false };
-const RESUME: Way = Way { options: &["--atomic", "--resume"], atomic: true, tidies: true };
 
 /// The source and what is known of it.
 struct Scene {
@@ -154,12 +153,5 @@ fn with_atomic_each_name_holds_the_old_or_the_whole_new_file_whenever_haul_is_ki
 fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whenever_haul_is_killed() {
     if haul_knows("--durable") {
         survives(&FILE);
-    }
-}
-
-#[test]
-fn with_resume_the_same_command_finishes_a_copy_that_was_killed_and_leaves_nothing_else() {
-    if haul_knows("--resume") {
-        survives(&RESUME);
     }
 }

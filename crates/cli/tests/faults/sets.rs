@@ -50,7 +50,6 @@ pub const SETS: &[Set] = &[
     onto_old("-a --verify=device", Fs::Xfs),
     onto_old("-a --atomic --backup=numbered", Fs::Ext4),
     onto_old("-a --durable=file --jobs=4", Fs::Btrfs),
-    // onto_old("-a --resume", Fs::Ext4),
 ];
 
 impl Set {

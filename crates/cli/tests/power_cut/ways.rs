@@ -104,14 +104,6 @@ pub const FILE: Way = Way {
     again: Again::Complete,
 };
 
-/// With a journal of what is done.
-pub const RESUME: Way = Way {
-    name: "--durable=file --resume",
-    program: Program::Haul(&["--durable=file", "--resume"]),
-    promise: Promise::Always,
-    again: Again::Clean,
-};
-
 /// The same with so few descriptors that files get their names seven at a time, each time after a sync.
 pub const FILE_BY_FILE: Way = Way {
     name: "--durable=file with 128 descriptors",

@@ -167,3 +167,45 @@ fn a_sync_that_fails_is_an_error_and_the_old_file_stays() {
         }
     }
 }
+
+#[test]
+fn directories_made_for_parents_get_their_times_after_the_names_in_them() {
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::create_dir(at("dest")).unwrap();
+    fs::write(at("a/b/file"), "text").unwrap();
+    super::run("touch", &["-d", "@1000000000", at("a/b").to_str().unwrap()]);
+    succeeds(dir.path(), &["--durable=file", "-p", "--parents", "a/b/file", "dest"]);
+    assert_eq!(fs::read(at("dest/a/b/file")).unwrap(), b"text");
+    assert_eq!(fs::metadata(at("dest/a/b")).unwrap().mtime(), 1_000_000_000);
+}
+
+#[test]
+fn where_a_sync_of_the_filesystem_does_not_reach_the_device_each_file_is_synced() {
+    let Some(bed) = Bed::new() else { return };
+    if !haul_testbed::guest::has("mkfs.ntfs") {
+        return;
+    }
+    let dir = temp_dir();
+    let image = dir.path().join("image");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    haul_testbed::guest::run(Command::new("mkfs.ntfs").args(["-F", "-Q", "-q"]).arg(&image));
+    // In user space, where syncfs(2) asks for nothing.
+    let mounted = bed.mount_fuse("ntfs-3g", &image, &[]);
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for number in 0..20 {
+        fs::write(dir.path().join(format!("tree/f{number}")), number.to_string()).unwrap();
+    }
+    for option in ["--durable=flush", "--durable=file"] {
+        let to = mounted.path().join(option);
+        let arguments = ["-r", option, "tree", to.to_str().unwrap()];
+        let Some(calls) = calls(dir.path(), "fsync", &arguments) else { return };
+        let synced = calls.iter().filter(|call| call.contains("fsync(")).count();
+        assert!(synced > 20, "{option} {synced}");
+        for number in 0..20 {
+            assert_eq!(fs::read(to.join(format!("f{number}"))).unwrap(), number.to_string().as_bytes());
+        }
+    }
+    mounted.unmount();
+}

@@ -1,7 +1,7 @@
 //! `--verify`, `--checksum` and `--manifest`.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, sparse_file, temp_dir};
 
@@ -186,4 +186,22 @@ fn a_list_that_cannot_be_written_stops_the_copy_before_it_begins() {
     let expected = "haul: cannot write the list of digests 'nowhere/list': No such file or directory\n";
     assert_eq!(said(&output), expected);
     assert!(!dir.path().join("dest").exists());
+}
+
+#[test]
+fn a_list_goes_to_where_a_link_leads_and_into_what_is_no_file() {
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("source"), "text").unwrap();
+    fs::write(at("real"), "old").unwrap();
+    std::os::unix::fs::symlink("real", at("link")).unwrap();
+    succeeds(dir.path(), &["--manifest=link", "source", "dest"]);
+    assert!(at("link").is_symlink());
+    let list = fs::read(at("real")).unwrap();
+    super::run("mkfifo", &[at("fifo").to_str().unwrap()]);
+    let reader = Command::new("cat").arg("fifo").current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+    succeeds(dir.path(), &["--manifest=fifo", "source", "dest"]);
+    assert_eq!(reader.wait_with_output().unwrap().stdout, list);
+    assert!(!at("fifo").is_file());
+    assert_tidy(dir.path());
 }

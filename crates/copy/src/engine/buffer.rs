@@ -1,6 +1,7 @@
 //! A buffer aligned for direct I/O.
 
 use haul_sys::huge::{self, HUGE_PAGE};
+use haul_sys::rustix::param::page_size;
 
 /// Bytes in memory whose first one has an address that is a multiple of the alignment.
 #[derive(Debug)]
@@ -24,6 +25,18 @@ impl AlignedBuffer {
             huge::advise(buffer.bytes());
         }
         buffer
+    }
+
+    /// The same for what goes through the page cache, at the beginning of a page. Some processors copy bytes in the kernel to
+    /// and from memory that is not aligned with the page at a fraction of the speed (AMD EPYC, `rep movsb`: 2.5 GiB/s to an
+    /// address that malloc gave, 11 GiB/s to a page).
+    pub(crate) fn for_copying(len: usize) -> AlignedBuffer {
+        AlignedBuffer::new(len, page_size())
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {

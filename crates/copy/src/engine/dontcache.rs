@@ -7,6 +7,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use super::buffer::AlignedBuffer;
 use super::transfer::{Transfer, again, failed};
 use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB};
 use crate::plan::EngineName;
@@ -17,12 +18,13 @@ const BUFFER: usize = 1 << 20;
 /// Moves bytes through the page cache without leaving them there.
 pub(super) struct Dontcache {
     kernel: Arc<dyn Kernel>,
-    buffer: Vec<u8>,
+    /// Aligned: see [`AlignedBuffer`].
+    buffer: AlignedBuffer,
 }
 
 impl Dontcache {
     pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Dontcache {
-        Dontcache { kernel, buffer: vec![0; tuning.buffer_size_or(BUFFER)] }
+        Dontcache { kernel, buffer: AlignedBuffer::for_copying(tuning.buffer_size_or(BUFFER)) }
     }
 }
 
@@ -41,7 +43,7 @@ impl Engine for Dontcache {
 
     fn submit(&mut self, job: Job) -> Submitted {
         let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match copy(&mut transfer, &mut self.buffer) {
+        let end = match copy(&mut transfer, self.buffer.bytes()) {
             Ok(end) | Err(end) => end,
         };
         Submitted::Done(transfer.outcome(end))

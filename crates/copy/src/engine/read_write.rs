@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use haul_sys::kernel::Kernel;
 
+use super::buffer::AlignedBuffer;
 use super::transfer::Transfer;
 use super::{Caps, Engine, Job, Submitted, Tuning, USEFUL_JOB};
 use crate::plan::EngineName;
@@ -18,12 +19,13 @@ const BUFFER: usize = 128 << 10;
 /// Moves bytes through a buffer; sees them, so it makes holes of zeros.
 pub(super) struct ReadWrite {
     kernel: Arc<dyn Kernel>,
-    buffer: Vec<u8>,
+    /// Aligned: see [`AlignedBuffer`].
+    buffer: AlignedBuffer,
 }
 
 impl ReadWrite {
     pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> ReadWrite {
-        ReadWrite { kernel, buffer: vec![0; tuning.buffer_size_or(BUFFER)] }
+        ReadWrite { kernel, buffer: AlignedBuffer::for_copying(tuning.buffer_size_or(BUFFER)) }
     }
 }
 
@@ -42,7 +44,7 @@ impl Engine for ReadWrite {
 
     fn submit(&mut self, job: Job) -> Submitted {
         let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = transfer.through(&mut self.buffer);
+        let end = transfer.through(self.buffer.bytes());
         Submitted::Done(transfer.outcome(end))
     }
 }

@@ -37,7 +37,9 @@ impl Run<'_> {
         let size = job.source_inode.size;
         let blocks = (plan.verify == Verify::Device).then_some(size);
         let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
-        let follow = |follower: &Follower| follower.follow(&Linux, job.source.as_fd(), dest, wishes);
+        let cancel = &self.session.cancel;
+        let source = job.source.as_fd();
+        let follow = |follower: &Follower| follower.follow(&Linux, source, dest, wishes, &|| cancel.is_cancelled());
         let by_another_thread = size >= WORTH_ASKING;
         let follower = if by_another_thread { Follower::default() } else { Follower::afterwards() };
         let job = DataJob { follower: Some(&follower), ..job.clone() };
@@ -53,7 +55,8 @@ impl Run<'_> {
                 follower.abandon();
             }
             let checked = match other {
-                Some(other) => other.join().unwrap_or(Err(Trouble::Abandoned)),
+                // It panicked: the hash's own threads could not be had, for all that is known.
+                Some(other) => other.join().unwrap_or(Err(Trouble::Source(Errno::AGAIN))),
                 None => follow(&follower),
             };
             (moved, checked)

@@ -14,7 +14,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::page_cache::write_back;
-use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, openat, sync, syncfs};
+use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, fstatfs, openat, sync, syncfs};
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 
 use super::entry::Subject;
@@ -98,9 +98,26 @@ struct Filesystem {
     /// Opened before anything was written: syncfs(2) tells the errors since then (Linux 5.8). `None` where nothing could be
     /// opened that it takes.
     fd: Option<OwnedFd>,
+    /// syncfs(2) brings everything to the device.
+    syncs_whole: bool,
     /// A directory on it, or a file.
     path: PathBuf,
 }
+
+/// Filesystems whose syncfs(2) writes everything and waits for the device; the numbers are those of statfs(2). Others are
+/// synced file by file: FUSE asks its server for nothing but with virtiofs, FAT does not flush the cache of the device.
+const SYNC_WHOLE: [u64; 10] = [
+    0xef53,      // ext3, ext4; ext2 by the driver of ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
+    0xf2f5_2010, // F2FS
+    0x0102_1994, // tmpfs, which has no device
+    0x794c_7630, // overlay, which asks the filesystem below
+    0x6969,      // NFS
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x00c3_6400, // Ceph
+];
 
 /// What the threads of a run have for each other to make durable.
 #[derive(Default)]
@@ -123,20 +140,34 @@ impl Run<'_> {
         if self.plan.durable == Durable::None || self.writes_to == Some(device) {
             return;
         }
-        self.writes_to = Some(device);
         let mut known = lock(&self.shared.ledger.filesystems);
-        if known.iter().any(|filesystem| filesystem.device == device) {
+        if let Some(filesystem) = known.iter_mut().find(|filesystem| filesystem.device == device) {
+            if filesystem.fd.is_some() {
+                self.writes_to = Some(device);
+            } else if !is_handle(fd) {
+                // A directory that cannot be read was no help; an open file is.
+                filesystem.fd = fcntl_dupfd_cloexec(fd, 0).ok();
+            }
             return;
         }
         // A handle of a directory is not enough; an open file is as it is.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let is_handle = fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH));
         let opened = match openat(fd, ".", flags, Mode::empty()) {
             Ok(opened) => Some(opened),
-            Err(_) if is_handle => None,
+            Err(_) if is_handle(fd) => None,
             Err(_) => fcntl_dupfd_cloexec(fd, 0).ok(),
         };
-        known.push(Filesystem { device, fd: opened, path: path.to_owned() });
+        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+        let syncs_whole = fstatfs(fd).is_ok_and(|stat| SYNC_WHOLE.contains(&(stat.f_type as u64)));
+        known.push(Filesystem { device, fd: opened, syncs_whole, path: path.to_owned() });
+    }
+
+    /// Whether a file on this filesystem has to be synced by itself if the copy has to be durable.
+    pub(super) fn syncs_alone(&self, device: DeviceNumber) -> bool {
+        self.plan.durable != Durable::None
+            && lock(&self.shared.ledger.filesystems)
+                .iter()
+                .any(|filesystem| filesystem.device == device && !filesystem.syncs_whole)
     }
 
     /// The same for the directory of an entry, if that is known.
@@ -257,7 +288,7 @@ impl Run<'_> {
         let known = lock(&self.shared.ledger.filesystems);
         let synced = |(device, _)| {
             let filesystem = known.iter().find(|filesystem| filesystem.device == device)?;
-            let fd = filesystem.fd.as_ref()?;
+            let fd = filesystem.fd.as_ref().filter(|_| filesystem.syncs_whole)?;
             Some((device, retry_on_intr(|| syncfs(fd))))
         };
         files.into_iter().filter_map(synced).collect()
@@ -329,15 +360,17 @@ impl Run<'_> {
     /// The last thing of a run: what was written is on its device afterwards, or that is told.
     pub(super) fn sync_everything(&mut self) {
         self.give_names();
-        // Who was told to stop has nothing to promise.
-        if self.plan.durable == Durable::None || self.cancelled() {
+        // Who was told to stop by a signal has nothing to promise.
+        if self.plan.durable == Durable::None || (self.cancelled() && !self.plan.fail_fast) {
             return;
         }
         let started = Instant::now();
         let filesystems = std::mem::take(&mut *lock(&self.shared.ledger.filesystems));
         for filesystem in filesystems {
             let synced = match &filesystem.fd {
-                Some(fd) => retry_on_intr(|| syncfs(fd)),
+                Some(fd) if filesystem.syncs_whole => retry_on_intr(|| syncfs(fd)),
+                // What was made below has been synced; this is what the operands were made in.
+                Some(fd) => retry_on_intr(|| syncfs(fd)).and_then(|()| retry_on_intr(|| Linux.sync(fd.as_fd()))),
                 None => {
                     sync();
                     Ok(())
@@ -349,6 +382,11 @@ impl Run<'_> {
         }
         self.stats.sync_time += started.elapsed();
     }
+}
+
+/// Whether it is open as a handle only, by which nothing can be synced.
+fn is_handle(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH))
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -91,6 +91,9 @@ impl Run<'_> {
                 Way::Blocked
             }
             Ok(Found::Nothing) => Way::Clear(Clear { new: true, ..Clear::default() }),
+            Ok(Found::Loop) if self.plan.is_staged() => {
+                Way::Clear(Clear { new: true, replaces: true, ..Clear::default() })
+            }
             Ok(Found::Loop) => Way::Clear(Clear::default()),
             Ok(Found::Something(existing)) => self.decide(subject, level, existing),
         }

@@ -67,6 +67,7 @@ impl Run<'_> {
                 let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
                 let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
+                inner.give_names();
                 inner.seal();
                 self.failed |= inner.failed;
                 self.damaged.append(&mut inner.damaged);
@@ -139,11 +140,7 @@ impl Run<'_> {
             return;
         }
         // What waits for its name cannot be looked at.
-        let file = match self.made {
-            Some(made) => Ok(made),
-            None => spot.inode().map(|inode| inode.id),
-        };
-        let Ok(file) = file else { return };
+        let Some(file) = spot.inode().map(|inode| inode.id).ok().or(self.made) else { return };
         if let (Some(entry), Some(made)) = (entry_of(spot, file), self.made_for_operands.as_mut()) {
             made.insert(entry);
         }

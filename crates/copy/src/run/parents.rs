@@ -59,6 +59,10 @@ impl Run<'_> {
         // GNU cp leaves the directories alone if all were there already, or if the way to the file ends in one that
         // cannot be made.
         let finish = made && parents.iter().any(|parent| parent.created);
+        if finish {
+            // A file that gets its name later would change the times, and may not be allowed to any more.
+            self.give_names();
+        }
         for parent in parents.iter().rev().filter(|_| finish) {
             if !self.finish_parent(parent) {
                 break;

@@ -106,10 +106,12 @@ impl Run<'_> {
     fn let_go(&mut self, subject: &Subject<'_>, clear: &Clear, dest: (Arc<OwnedFd>, Inode, bool)) -> bool {
         let (fd, inode, created) = dest;
         // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
-        let synced = if inode.kind == Kind::BlockDevice { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
+        let alone = inode.kind == Kind::BlockDevice || self.syncs_alone(inode.id.device());
+        let waits = clear.staged && self.names_wait();
+        let synced = if alone && !waits { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
         // No engine holds a job now, so this is the last reference and the close is a real one.
         let closed = match Arc::try_unwrap(fd) {
-            Ok(fd) if clear.staged && self.names_wait() => {
+            Ok(fd) if waits => {
                 self.unsynced = Some((fd, inode.id));
                 return true;
             }

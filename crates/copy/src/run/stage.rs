@@ -20,7 +20,7 @@ use super::existing::{Clear, Existing, may_write};
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::meta::{self, Object, XattrRules};
+use crate::meta::{self, NewEntries, Object, XattrRules};
 use crate::plan::{LinkMode, ModeRule, Preserve, Wish};
 use crate::verify::Checked;
 use crate::walk::Spot;
@@ -82,7 +82,9 @@ impl Run<'_> {
             Ok(heritage) => heritage,
             Err(error) => return self.problem(error),
         };
-        let new = Clear { new: true, staged: true, entries: clear.entries, heritage, ..Clear::default() };
+        // Behind a link it is made in a directory of which nothing is known.
+        let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
+        let new = Clear { new: true, staged: true, entries, heritage, ..Clear::default() };
         let spot = stage.spot(subject.dest, &stage.name);
         let sides = subject.sides.filter(|_| stage.dir.is_none());
         let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };

@@ -364,9 +364,22 @@ impl Run<'_> {
         let started = Instant::now();
         if let Some(keep) = frame.keep() {
             self.keep_attributes(&keep);
+            let (dest, inode) = (keep.dest.fd, keep.dest_inode);
+            if self.syncs_alone(inode.id.device())
+                && let Err(errno) = sync_directory(dest)
+            {
+                self.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
+            }
         }
         self.stats.metadata_time += started.elapsed();
     }
+}
+
+/// Brings the names in a directory to the device.
+fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat(dir, ".", flags, Mode::empty())?;
+    haul_sys::rustix::fs::fsync(&opened)
 }
 
 fn through_link(subject: &Subject<'_>, clear: &Clear) -> bool {
