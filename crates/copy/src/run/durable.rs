@@ -298,7 +298,11 @@ impl Run<'_> {
         let device = ready.id.device();
         let synced = match synced.iter().find(|(known, _)| *known == device) {
             // Everything is there, unless an error says which file is not. It costs no flush of the device, as fsync does.
-            Some((_, Ok(()))) => retry_on_intr(|| write_back(ready.file.as_fd(), 0, 0, true)),
+            Some((_, Ok(()))) => match retry_on_intr(|| write_back(ready.file.as_fd(), 0, 0, true)) {
+                // Only that it cannot be asked in this way: a sandbox, a kernel without the call.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => retry_on_intr(|| Linux.sync(ready.file.as_fd())),
+                written => written,
+            },
             // Which file it was nobody can tell: that of a sync of the filesystem is told once.
             Some((_, Err(errno))) => Err(*errno),
             None => retry_on_intr(|| Linux.sync(ready.file.as_fd())),

@@ -61,7 +61,7 @@ pub(super) struct Heritage {
 impl Run<'_> {
     /// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
     pub(super) fn make_file(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
-        self.checked = Ok(Checked::default());
+        (self.checked, self.kept) = (Ok(Checked::default()), true);
         if !self.is_staged(subject, clear) {
             let made = self.make_at_once(subject, clear);
             let checked = self.take_checked();
@@ -89,7 +89,7 @@ impl Run<'_> {
         let sides = subject.sides.filter(|_| stage.dir.is_none());
         let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
         if self.make_at_once(&mut staged, &new) {
-            let kept = std::mem::replace(&mut self.kept, true);
+            let kept = self.kept;
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
             // backup.
             let backed_up = self.unsynced.is_some() && clear.backup.is_some();

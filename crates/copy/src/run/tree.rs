@@ -379,7 +379,7 @@ impl Run<'_> {
 fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(dir, ".", flags, Mode::empty())?;
-    haul_sys::rustix::fs::fsync(&opened)
+    haul_sys::rustix::io::retry_on_intr(|| haul_sys::rustix::fs::fsync(&opened))
 }
 
 fn through_link(subject: &Subject<'_>, clear: &Clear) -> bool {

@@ -108,11 +108,6 @@ impl Follower {
         }
     }
 
-    /// Whether the copy was said to be whole, and its size.
-    pub fn end(&self) -> Option<u64> {
-        self.lock().end
-    }
-
     /// Nothing more comes.
     pub fn abandon(&self) {
         self.lock().over = true;
