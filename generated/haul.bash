@@ -77,9 +77,9 @@ _haul_options=(
     --snapshot --engine= --buffer-size= --cache= --preallocate --preallocate=
     --jobs= --readahead --readahead= --limit= --yield --control=
     --priority= --durable --durable= --atomic --verify --verify=
-    --checksum= --manifest= --if-changed= -v --verbose --debug
-    --explain --progress --progress= --stats --stats= --compare
-    --fail-fast --keep-going --help --version
+    --checksum= --manifest= --if-changed= --resume -v --verbose
+    --debug --explain --progress --progress= --stats --stats=
+    --compare --fail-fast --keep-going --help --version
 )
 
 _haul() {

@@ -52,6 +52,7 @@ complete -c haul -l verify -f -a 'off\t"the copy is not read again" read\t"throu
 complete -c haul -l checksum -r -f -a 'blake3\t"BLAKE3, as b3sum prints it" xxh3\t"XXH3 of 128 bits, as xxhsum -H2 prints it; no proof against forgery" sha256\t"SHA-256, as sha256sum prints it" md5\t"MD5, as md5sum prints it; no proof against forgery"' -d 'print the digest of each file that is copied'
 complete -c haul -l manifest -r -F -d 'write the digests to FILE, for b3sum -c and the like'
 complete -c haul -l if-changed -r -f -a 'retry\t"copy it again, up to three times; then the copy fails" warn\t"say so and keep the copy" fail\t"the copy fails" ignore\t"do not look, as cp does"' -d 'what to do if a file changes while it is copied'
+complete -c haul -l resume -d 'go on where an earlier run of the same command ended'
 complete -c haul -s v -l verbose -d 'name each file as it is copied'
 complete -c haul -l debug -d 'say how each file was copied, in cp\'s words; implies -v'
 complete -c haul -l explain -d 'say for each file what was tried, what was used and why'

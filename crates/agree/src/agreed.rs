@@ -109,10 +109,24 @@ pub fn drop_agreed(call: &Call, found: &mut Vec<Difference>, reference: &Outcome
             return false;
         }
         let parent_of_kept = || kept.iter().any(|path| parent(path) == &difference.path[..]);
+        if leaves_set_group(difference, reference) {
+            return false;
+        }
         !(kept.contains(&difference.path)
             || difference.sort == "mtime-d" && parent_of_kept()
             || difference.sort == "xattr-d" && attributes_of_the_directory(difference, reference, tested))
     });
+}
+
+/// A file that is overwritten changes hands: cp leaves the old set-group-ID bit to the new group, haul takes it away before it
+/// writes.
+fn leaves_set_group(difference: &Difference, reference: &Outcome) -> bool {
+    let mode = |text: &str| u32::from_str_radix(text, 8).unwrap_or_default();
+    let owners =
+        [&reference.before, &reference.after].map(|tree| tree.get(&difference.path).map(|item| (item.uid, item.gid)));
+    difference.sort == "mode-f"
+        && mode(&difference.reference) == mode(&difference.tested) | 0o2000
+        && matches!(owners, [Some(was), Some(is)] if was != is)
 }
 
 fn parent(path: &[u8]) -> &[u8] {

@@ -153,6 +153,9 @@ impl Command {
             self.report.complain(&damaged(&self.report, path));
         }
         self.report.sum_up();
+        if let Some(journal) = &summary.journal {
+            self.report.complain(&goes_on(&self.report, journal));
+        }
         let listed = self.finish_manifest();
         let output_failed = !self.report.finish() || !listed;
         let signal = caught.signal();
@@ -237,6 +240,11 @@ fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<
         why.as_bytes(),
     ]
     .concat()
+}
+
+fn goes_on(report: &Report, journal: &Path) -> Vec<u8> {
+    let journal = report.quoter().always(journal.as_os_str().as_bytes());
+    [b"the same command goes on from here; what is done is in ", &journal[..]].concat()
 }
 
 fn damaged(report: &Report, path: &Path) -> Vec<u8> {

@@ -59,6 +59,7 @@ pub enum Id {
     Recursive,
     Reflink,
     RemoveDestination,
+    Resume,
     Smart,
     Snapshot,
     Sparse,
@@ -676,6 +677,7 @@ pub const FLAGS: &[Flag] = &[
     safety_flags::CHECKSUM,
     safety_flags::MANIFEST,
     safety_flags::IF_CHANGED,
+    safety_flags::RESUME,
     Flag { short: "v", long: "verbose", help: "name each file as it is copied", ..Flag::new(Id::Verbose, Output) },
     Flag {
         long: "debug",

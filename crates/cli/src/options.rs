@@ -340,7 +340,7 @@ impl<'a> Draft<'a> {
             Id::Punch => self.punch = true,
             Id::Compare => self.compare = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
-            Id::Atomic | Id::Durable | Id::IfChanged => self.safety(flag, value)?,
+            Id::Atomic | Id::Durable | Id::IfChanged | Id::Resume => self.safety(flag, value)?,
             Id::Verify | Id::Checksum | Id::Manifest => self.safety(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
                 return Err(fatal("multiple target directories specified"));

@@ -1,16 +1,18 @@
 //! How far a run is, for people who wait.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_copy::facts::{DeviceNumber, FileId, Inode, Kind};
 use haul_copy::plan::{Dereference, LinkMode, Plan};
+use haul_copy::walk::Listing;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use crate::quote::Quoter;
 use crate::size::human_size;
@@ -156,41 +158,83 @@ impl Rate {
     }
 }
 
+/// Files of several names that are remembered while counting. Whoever has more gets no forecast.
+const MOST_LINKED: usize = 100_000;
+
 /// Counts the sources of a plan by the rules of the run, nearly: it is a forecast. `None` if there can be none.
 fn count(plan: &Plan, stop: &dyn Fn() -> bool) -> Option<Totals> {
     // Through links there may be loops, which only the run itself can tell from what is wanted.
     if plan.recursive && plan.dereference == Dereference::Always {
         return None;
     }
-    let mut totals = Totals::default();
-    let mut linked = HashSet::new();
-    let mut left: Vec<(PathBuf, Option<u64>)> =
-        plan.sources.iter().map(|source: &OsString| (PathBuf::from(source), None)).collect();
-    while let Some((path, device)) = left.pop() {
-        if stop() {
-            return None;
-        }
-        let follow = device.is_none() && plan.dereference != Dereference::Never;
-        let Ok(attributes) = (if follow { fs::metadata(&path) } else { fs::symlink_metadata(&path) }) else { continue };
-        let device = device.unwrap_or(attributes.dev());
-        totals.entries += 1;
-        let known = attributes.nlink() > 1 && !linked.insert((attributes.dev(), attributes.ino()));
-        if attributes.is_file() && plan.link == LinkMode::Copy && !(known && plan.preserve.links) {
-            totals.bytes += attributes.len();
-        }
-        let inside = plan.recursive && !(plan.one_file_system && attributes.dev() != device);
-        if attributes.is_dir() && inside {
-            // What cannot be read is not copied either.
-            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-            left.extend(entries.map(|entry| (entry.path(), Some(device))));
-        }
-    }
-    Some(totals)
+    let mut counter = Counter { plan, stop, totals: Totals::default(), linked: HashSet::new() };
+    plan.sources.iter().try_for_each(|source| counter.operand(source))?;
+    Some(counter.totals)
 }
+
+struct Counter<'a> {
+    plan: &'a Plan,
+    stop: &'a dyn Fn() -> bool,
+    totals: Totals,
+    linked: HashSet<FileId>,
+}
+
+impl Counter<'_> {
+    /// `None`: there will be no forecast. What cannot be looked at or read is not copied either.
+    fn operand(&mut self, source: &OsStr) -> Option<()> {
+        let follow = self.plan.dereference != Dereference::Never;
+        let found = if follow { Inode::at_following(CWD, source) } else { Inode::at(CWD, source) };
+        let Ok(found) = found else { return Some(()) };
+        self.add(&found)?;
+        if found.kind != Kind::Directory || !self.plan.recursive {
+            return Some(());
+        }
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let Ok(root) = openat(CWD, source, DIRECTORY | no_follow, Mode::empty()) else { return Some(()) };
+        let mut left = vec![PathBuf::from(".")];
+        while let Some(path) = left.pop() {
+            // Somebody may put a link in the place of a directory while this goes on.
+            let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let Ok(dir) = openat2(&root, &path, DIRECTORY, Mode::empty(), beneath) else { continue };
+            self.directory(&dir, &path, found.id.device(), &mut left)?;
+        }
+        Some(())
+    }
+
+    /// Counts the entries of a directory; those that are directories are left for later.
+    fn directory(&mut self, dir: &OwnedFd, path: &Path, device: DeviceNumber, left: &mut Vec<PathBuf>) -> Option<()> {
+        let mut listing = Listing::default();
+        while let Ok(Some(listed)) = listing.next(dir.as_fd()) {
+            if (self.stop)() {
+                return None;
+            }
+            let Ok(inode) = Inode::at(dir.as_fd(), &listed.name) else { continue };
+            self.add(&inode)?;
+            let foreign = self.plan.one_file_system && inode.id.device() != device;
+            if inode.kind == Kind::Directory && !foreign {
+                left.push(path.join(&listed.name));
+            }
+        }
+        Some(())
+    }
+
+    fn add(&mut self, inode: &Inode) -> Option<()> {
+        self.totals.entries += 1;
+        let known = inode.kind != Kind::Directory && inode.links > 1 && !self.linked.insert(inode.id);
+        if inode.kind == Kind::Regular && self.plan.link == LinkMode::Copy && !(known && self.plan.preserve.links) {
+            self.totals.bytes += inode.size;
+        }
+        (self.linked.len() <= MOST_LINKED).then_some(())
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_sys::rustix::fs::{RenameFlags, renameat_with};
+    use std::fs;
 
     #[test]
     fn without_totals_nothing_is_said_of_the_time_left() {
@@ -214,6 +258,49 @@ mod tests {
         assert_eq!(rate.update(Duration::from_secs(1), 100), 100.0);
         let later = rate.update(Duration::from_secs(31), 100);
         assert!(later < 10.0, "{later}");
+    }
+
+    fn plan(source: &Path) -> Plan {
+        Plan { sources: vec![source.into()], recursive: true, dereference: Dereference::Never, ..Plan::default() }
+    }
+
+    #[test]
+    fn everything_below_the_sources_is_counted_files_of_several_names_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let deep = dir.path().join("s/one/two");
+        fs::create_dir_all(&deep).expect("directories");
+        fs::write(deep.join("file"), "12345").expect("a file");
+        fs::hard_link(deep.join("file"), dir.path().join("s/other")).expect("a link");
+        let mut plan = plan(&dir.path().join("s"));
+        assert_eq!(count(&plan, &|| false), Some(Totals { bytes: 10, entries: 5 }));
+        plan.preserve.links = true;
+        assert_eq!(count(&plan, &|| false), Some(Totals { bytes: 5, entries: 5 }));
+        assert_eq!(count(&plan, &|| true), None);
+    }
+
+    #[test]
+    fn a_directory_swapped_for_a_link_while_counting_does_not_lead_out_of_the_source() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("s/dir")).expect("directories");
+        fs::create_dir(path("outside")).expect("a directory");
+        for number in 0..50 {
+            fs::write(path("outside").join(number.to_string()), "").expect("a file");
+        }
+        std::os::unix::fs::symlink(path("outside"), path("s/link")).expect("a link");
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let (one, other) = (path("s/dir"), path("s/link"));
+                    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("both are there");
+                }
+            });
+            let most = (0..3000).filter_map(|_| count(&plan(&path("s")), &|| false)).map(|all| all.entries).max();
+            over.store(true, Ordering::Relaxed);
+            // The directory and both of its entries; one may be met twice, under its old and its new name.
+            assert!(most.is_some_and(|most| most < 10), "{most:?}");
+        });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Names in messages, quoted byte for byte as GNU's programs quote them, so that they can be pasted into a shell.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use haul_sys::locale::{Decoded, Locale};
@@ -102,6 +103,22 @@ impl Quoter {
         }
         kept.reverse();
         kept.concat()
+    }
+
+    /// Text with nothing in it that commands a terminal: what is no letter, no line break and no blank is shown as C writes
+    /// it in a string.
+    pub fn harmless<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        if text.iter().all(|byte| matches!(byte, b'\n' | 0x20..0x7f)) {
+            return Cow::Borrowed(text);
+        }
+        let mut shown = Vec::with_capacity(text.len() + 16);
+        for piece in self.pieces(text) {
+            match piece {
+                Piece::Escaped(b'\n') => shown.push(b'\n'),
+                piece => shown.extend(self.shown(&piece).0),
+            }
+        }
+        Cow::Owned(shown)
     }
 
     /// What a piece looks like on a terminal, and its width.

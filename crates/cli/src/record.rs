@@ -41,6 +41,7 @@ pub struct Record {
     sync_seconds: f64,
     peak_memory_bytes: u64,
     files: Files,
+    resumed_bytes: u64,
     bytes: Bytes,
     engines: BTreeMap<&'static str, Engine>,
     images: Vec<Image>,
@@ -70,7 +71,7 @@ struct ErrorRecord {
 /// None that plain words and a number can cause.
 pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
     let other = &error.other;
-    serde_json::to_string(&ErrorRecord {
+    let line = serde_json::to_string(&ErrorRecord {
         record: "haul-error",
         version: VERSION,
         path: error.path.to_string_lossy().into_owned(),
@@ -79,7 +80,24 @@ pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
         errno: error.errno.map(haul_sys::Errno::raw_os_error),
         class: error.class().as_str(),
         message: String::from_utf8_lossy(&words::message(error, &Quoter::plain())).into_owned(),
-    })
+    })?;
+    Ok(without_controls(line))
+}
+
+/// JSON leaves DEL and the C1 control characters as they are, and a terminal would obey them.
+fn without_controls(json: String) -> String {
+    if !json.contains(char::is_control) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        match letter.is_control() {
+            // Writing to a String cannot fail.
+            true => write!(safe, "\\u{:04x}", u32::from(letter)).unwrap_or_default(),
+            false => safe.push(letter),
+        }
+    }
+    safe
 }
 
 #[derive(Debug, Serialize)]
@@ -90,6 +108,7 @@ struct Files {
     hard_links: u64,
     special: u64,
     skipped: u64,
+    resumed: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -219,6 +238,7 @@ impl Record {
             engines: stats.engines.iter().map(|(name, engine)| (name.as_str(), engine.into())).collect(),
             images: stats.images.iter().map(Image::from).collect(),
             images_left_out: stats.images_left_out,
+            resumed_bytes: stats.resumed_bytes,
             limit: Limit {
                 bytes_per_second: limit.bytes,
                 operations_per_second: limit.operations,
@@ -234,7 +254,7 @@ impl Record {
     /// # Errors
     /// None that a record of numbers and plain words can cause.
     pub fn json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self)
+        serde_json::to_string(self).map(without_controls)
     }
 
     /// Several lines, without the last line break.
@@ -286,6 +306,7 @@ fn files(stats: &Stats) -> Files {
         hard_links: stats.hard_links,
         special: stats.special,
         skipped: stats.skipped,
+        resumed: stats.resumed_files,
     }
 }
 
@@ -297,6 +318,7 @@ fn kinds(files: &Files) -> String {
         (files.hard_links, "hard links"),
         (files.special, "special"),
         (files.skipped, "skipped"),
+        (files.resumed, "finished by an earlier run"),
     ];
     let used: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
@@ -348,6 +370,15 @@ mod tests {
             assert_eq!(json[field].to_string(), value, "{field}");
             assert!(include_str!("../../../docs/stats.md").contains(&format!("| `{field}` |")), "{field}");
         }
+    }
+
+    #[test]
+    fn no_control_character_is_left_in_a_record() {
+        let name: String = (1..0xa0_u8).map(char::from).collect();
+        let line = error_line(&Error::new(What::CannotOpen, &name)).expect("serializes");
+        assert!(!line.contains(char::is_control), "{line:?}");
+        let json: serde_json::Value = serde_json::from_str(&line).expect("what was printed is JSON");
+        assert_eq!(json["path"].as_str(), Some(&name[..]));
     }
 
     #[test]

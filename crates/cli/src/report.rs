@@ -201,7 +201,10 @@ impl Observer for Report {
             Event::UnBackedUp { backup, dest } if verbose => {
                 self.line(&[&words::arrow(backup, dest, &self.quoter)[..], b" (unbackup)"].concat());
             }
-            // GNU cp does not quote these.
+            // GNU cp does not quote these. A line break in one must not look like a line of haul's.
+            Event::ParentMade { source, dest } if verbose && self.screen().out_is_terminal() => {
+                self.line(&words::arrow(source, dest, &self.quoter));
+            }
             Event::ParentMade { source, dest } if verbose => {
                 self.line(&[source.as_os_str().as_bytes(), b" -> ", dest.as_os_str().as_bytes()].concat());
             }

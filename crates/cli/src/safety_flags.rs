@@ -122,3 +122,21 @@ pub(crate) const IF_CHANGED: Flag = Flag {
               consistent.",
     ..Flag::new(Id::IfChanged, Safety)
 };
+
+/// `--resume`
+pub(crate) const RESUME: Flag = Flag {
+    long: "resume",
+    origin: Origin::Haul,
+    help: "go on where an earlier run of the same command ended",
+    details: "After a signal, a power cut, a full disk or a lost mount, run the same command again. What is done is written \
+              to a journal (.haul-resume- and 16 digits) in the destination directory, or beside a destination that is \
+              made; it goes when all is copied, and stays as long as anything failed. Files that were finished are not \
+              read again, unless the source or the copy has changed since. Of files from 128 MiB on what is on the device \
+              is noted every 64 MiB, and the next run goes on there; such a beginning stays under a name of its own \
+              (.haul-r and 26 digits). It implies --durable=file. The same command has the same operands, and the same \
+              options but for those that only say how fast: then a new DEST that was begun is completed, and not copied \
+              into. Attributes of directories are set again, and links and nodes are made again. What is written into a device \
+              begins anew, and so does a disk image with --smart. It does not go with --backup, --link, --symbolic-link and \
+              --update=none-fail.",
+    ..Flag::new(Id::Resume, Safety)
+};

@@ -1,5 +1,7 @@
-//! The two output streams, so that messages, file names and the progress bar do not get into each other's way.
+//! The two output streams, so that messages, file names and the progress bar do not get into each other's way, and that
+//! nothing but the bar commands a terminal.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
 
@@ -7,6 +9,8 @@ use haul_sys::process_state::stdout_was_closed;
 use haul_sys::rustix::{io, stdio};
 
 use haul_sys::Errno;
+
+use crate::quote::Quoter;
 
 /// Output waits in memory until there is this much of it, in bytes, unless a terminal shows it.
 const BUFFER: usize = 64 << 10;
@@ -21,6 +25,7 @@ pub struct Screen {
     failed: Option<Errno>,
     out_is_terminal: bool,
     err_is_terminal: bool,
+    quoter: Quoter,
     bar_is_shown: bool,
     /// No bar is drawn: the user is being asked something, or the run is over.
     quiet: bool,
@@ -34,6 +39,7 @@ impl Screen {
             failed: None,
             out_is_terminal: std::io::stdout().is_terminal(),
             err_is_terminal: std::io::stderr().is_terminal(),
+            quoter: Quoter::from_environment(),
             bar_is_shown: false,
             quiet: false,
         }
@@ -44,11 +50,19 @@ impl Screen {
         self.err_is_terminal
     }
 
+    /// Whether somebody watches standard output.
+    pub fn out_is_terminal(&self) -> bool {
+        self.out_is_terminal
+    }
+
     /// Prints on standard output. A failure is kept for [`Screen::finish`], as a copy goes on when nobody listens.
     pub fn print(&mut self, text: &[u8]) {
-        self.waiting.extend_from_slice(text);
         if self.out_is_terminal {
+            // Most names are quoted already. Programs and cp's readers get the others as they are, people do not.
+            self.waiting.extend_from_slice(&self.quoter.harmless(text));
             self.hide_bar();
+        } else {
+            self.waiting.extend_from_slice(text);
         }
         if self.out_is_terminal || self.waiting.len() >= BUFFER {
             self.flush();
@@ -58,13 +72,15 @@ impl Screen {
     /// Prints a message on standard error at once.
     pub fn complain(&mut self, message: &[u8]) {
         self.hide_bar();
+        let message = if self.err_is_terminal { self.quoter.harmless(message) } else { Cow::Borrowed(message) };
         // There is nobody left to tell that nothing can be told.
-        write_all(stdio::stderr(), message).ok();
+        write_all(stdio::stderr(), &message).ok();
     }
 
     /// The same for a process that ends while another thread holds the screen.
     pub fn complain_unlocked(message: &[u8]) {
-        write_all(stdio::stderr(), message).ok();
+        // Also where no terminal shows it: it is a name in quotes, which has nothing to be changed.
+        write_all(stdio::stderr(), &Quoter::from_environment().harmless(message)).ok();
     }
 
     /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own.

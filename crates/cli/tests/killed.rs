@@ -33,6 +33,8 @@ struct Way {
 const PLAIN: Way = Way { options: &[], atomic: false, tidies: true };
 const ATOMIC: Way = Way { options: &["--atomic"], atomic: true, tidies: false };
 const FILE: Way = Way { options: &["--durable=file"], atomic: true, tidies: false };
+const RESUME: Way = Way { options: &["--resume"], atomic: true, tidies: true };
+const RESUME_VERIFIED: Way = Way { options: &["--resume", "--verify", "--jobs=4"], atomic: true, tidies: true };
 
 /// The source and what is known of it.
 struct Scene {
@@ -154,4 +156,10 @@ fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whenever_haul
     if haul_knows("--durable") {
         survives(&FILE);
     }
+}
+
+#[test]
+fn with_resume_the_same_command_finishes_a_copy_that_was_killed_and_leaves_nothing_else() {
+    survives(&RESUME);
+    survives(&RESUME_VERIFIED);
 }

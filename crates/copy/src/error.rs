@@ -291,6 +291,8 @@ what! {
     ReadingAgain = "error reading {path} again to verify its copy",
     /// `path` is the copy.
     ReadingBack = "error reading back {path} to verify it",
+    /// Reading holes takes time, and these are so large that it may have no end.
+    HolesReadAgain = "warning: all of {path} is read again, {detail} TiB of holes too",
     /// A stream.
     CannotReadAgain = "cannot read {path} a second time, which verifying and digests take",
     /// `--verify=device` on tmpfs and the like.
@@ -301,6 +303,14 @@ what! {
     NotTakenOver = "{path} was not replaced, since the new file cannot have the attributes of the old one",
     /// What is not certain to survive a power cut; `path` is a file, or a directory on the filesystem in question.
     NotDurable = "cannot write everything on the filesystem of {path} to its device",
+    /// With `--resume`; `path` is the journal, or its directory.
+    NoJournal = "cannot keep the journal {path}; nothing was copied",
+    /// With `--resume`; `path` is the journal.
+    JournalBusy = "another run of this command is still at work: it has the journal {path}",
+    /// With `--resume`; `path` is the journal.
+    JournalForeign = "will not use {path} as a journal: it is not a file of yours with a single name",
+    /// With `--resume`; `path` is the journal.
+    JournalEnds = "cannot write to the journal {path}: what is done from here on, another run will do again",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.

@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 pub mod facts;
 pub mod images;
+pub mod journal;
 pub mod meta;
 pub mod moved;
 pub mod pace;

@@ -83,17 +83,20 @@ pub struct Plan {
     pub verify: Verify,
     /// The digest that is made of each source, and told.
     pub checksum: Option<Checksum>,
+    /// What is done is written down, and what an earlier run of the same plan has done is not done again. Every file is on its
+    /// device before it gets its name, as with [`Durable::File`].
+    pub resume: bool,
 }
 
 impl Plan {
     /// Whether files are made under another name and get theirs when they are whole.
     pub fn is_staged(&self) -> bool {
-        self.atomic || self.durable == Durable::File || self.verify != Verify::Off
+        self.atomic || self.names_wait() || self.verify != Verify::Off
     }
 
     /// Whether files are on the device before they get their names.
     pub fn names_wait(&self) -> bool {
-        self.durable == Durable::File || self.verify == Verify::Device
+        self.durable == Durable::File || self.verify == Verify::Device || self.resume
     }
 
     /// Whether the contents of regular files are read again behind the copy.
@@ -142,6 +145,7 @@ impl Default for Plan {
             if_changed: IfChanged::Ignore,
             verify: Verify::Off,
             checksum: None,
+            resume: false,
         }
     }
 }

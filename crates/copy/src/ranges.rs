@@ -13,6 +13,10 @@ use haul_sys::kernel::Kernel;
 /// are taken for data, up to the next multiple.
 const GRAIN: u64 = 64 << 10;
 
+/// From here on SEEK_DATA finds nothing on tmpfs, whatever is there: the end of the last folio, of 2 MiB at most, is no offset
+/// any more (Linux 6.18). So what is beyond is always taken for data.
+pub const BLIND: u64 = (1 << 63) - (2 << 20);
+
 /// A range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -80,8 +84,15 @@ impl<'a> Extents<'a> {
                         }
                         return Ok(self.data_to((at / GRAIN + 1).saturating_mul(GRAIN)));
                     }
-                    self.size = end;
-                    return Ok(self.hole_to(end));
+                    // A size may promise more than there is (FUSE). What is no hole but nothing is for a read to tell.
+                    self.size = if end > at && self.ends_before(end)? { at } else { end };
+                    if self.size > BLIND && at >= BLIND {
+                        return Ok(self.data_to(self.size));
+                    }
+                    if self.size > BLIND {
+                        self.data = Some(BLIND);
+                    }
+                    return Ok(self.hole_to(self.size.min(BLIND)));
                 }
             },
         };
@@ -95,6 +106,16 @@ impl<'a> Extents<'a> {
             Found::At(_) => Ok(self.data_to((at / GRAIN + 1).saturating_mul(GRAIN))),
             // Beyond the end by now: a read will tell.
             Found::Nothing | Found::Unsupported => Ok(self.data_to(self.size)),
+        }
+    }
+
+    /// Whether the file has no last byte of that many.
+    fn ends_before(&self, size: u64) -> Result<bool, Errno> {
+        loop {
+            match self.kernel.pread(self.file, &mut [0], size - 1) {
+                Err(Errno::INTR) => {}
+                read => return read.map(|count| count == 0),
+            }
         }
     }
 

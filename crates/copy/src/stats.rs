@@ -26,6 +26,10 @@ pub struct Stats {
     pub special: u64,
     /// Sources passed over because of an option (`-n`, `-u`, `-i`).
     pub skipped: u64,
+    /// Regular files that an earlier run had finished (`--resume`).
+    pub resumed_files: u64,
+    /// Bytes that were not copied since an earlier run had: of those files, and of the beginnings of others.
+    pub resumed_bytes: u64,
     /// Errors reported.
     pub errors: u64,
     /// Warnings reported.
@@ -85,6 +89,8 @@ impl AddAssign<&Stats> for Stats {
         self.hard_links += other.hard_links;
         self.special += other.special;
         self.skipped += other.skipped;
+        self.resumed_files += other.resumed_files;
+        self.resumed_bytes += other.resumed_bytes;
         self.errors += other.errors;
         self.warnings += other.warnings;
         self.moved += other.moved;

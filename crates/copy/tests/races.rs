@@ -166,6 +166,57 @@ fn an_existing_destination_file_swapped_for_a_link_is_not_written_through() {
 }
 
 #[test]
+fn an_existing_destination_file_swapped_for_another_name_of_a_file_outside_is_not_written_into() {
+    let s = scene();
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
+    let (file, old) = (s.source.join("sub/file"), s.dest.join("sub/file"));
+    fs::write(&old, "old").unwrap();
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::remove_file(&old).unwrap();
+            fs::hard_link(s.victim.join("file"), &old).unwrap();
+        }
+    });
+    assert!(summary.failed && problems.len() == 1, "{problems:?}");
+    assert_eq!(fs::read(s.victim.join("file")).unwrap(), b"secret");
+}
+
+#[test]
+fn an_existing_destination_file_swapped_for_a_fifo_does_not_block() {
+    let s = scene();
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
+    let (file, old) = (s.source.join("sub/file"), s.dest.join("sub/file"));
+    fs::write(&old, "old").unwrap();
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::remove_file(&old).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&old).status().unwrap().success());
+        }
+    });
+    assert!(summary.failed && problems.len() == 1, "{problems:?}");
+}
+
+#[test]
+fn nothing_is_given_to_whoever_reads_a_fifo_that_took_the_place_of_a_destination_file() {
+    let s = scene();
+    fs::create_dir_all(s.dest.join("sub")).unwrap();
+    let (file, old) = (s.source.join("sub/file"), s.dest.join("sub/file"));
+    fs::write(&old, "old").unwrap();
+    let mut reader = None;
+    let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
+        if is_copying(event, &file) {
+            fs::remove_file(&old).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&old).status().unwrap().success());
+            // Open for both, so that it waits for nobody.
+            reader = Some(fs::File::options().read(true).write(true).open(&old).unwrap());
+        }
+    });
+    assert!(summary.failed && problems.len() == 1, "{problems:?}");
+    let reader = reader.unwrap();
+    assert_eq!(haul_sys::rustix::io::ioctl_fionread(&reader).unwrap(), 0);
+}
+
+#[test]
 fn a_new_destination_file_is_not_made_through_a_link() {
     let s = scene();
     let (file, new) = (s.source.join("sub/file"), s.dest.join("sub/file"));

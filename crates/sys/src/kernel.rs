@@ -22,6 +22,9 @@ pub type Fd<'a> = BorrowedFd<'a>;
 /// RWF_DONTCACHE of linux/fs.h (Linux 6.14), which rustix lacks.
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
+/// FUSE_SUPER_MAGIC, as statfs(2) tells it.
+const FUSE: u64 = 0x6573_5546;
+
 /// The calls that move bytes. Each method is one system call, and its count is the kernel's: it may be short.
 ///
 /// # Errors
@@ -154,6 +157,13 @@ pub trait Kernel: Debug + Send + Sync {
     fn block_size(&self, fd: Fd<'_>) -> Result<u64, Errno> {
         let stat = rustix::fs::fstatfs(fd)?;
         Ok(u64::try_from(stat.f_bsize).unwrap_or(0))
+    }
+
+    /// Whether the file is on a FUSE filesystem, virtiofs among them (fstatfs).
+    fn is_fuse(&self, fd: Fd<'_>) -> Result<bool, Errno> {
+        // The type of the number differs between architectures.
+        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+        Ok(rustix::fs::fstatfs(fd)?.f_type as u64 == FUSE)
     }
 
     /// Whether O_DIRECT is on (F_GETFL).

@@ -10,6 +10,7 @@ static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Runs before `main`, since the Rust runtime opens /dev/null in the place of a closed standard output and ignores
 /// SIGPIPE, after which nobody can tell any more.
+#[cfg_attr(miri, allow(dead_code))]
 extern "C" fn look_before_main() {
     // SAFETY: fcntl with F_GETFD takes any number and only reads.
     let closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
@@ -17,8 +18,10 @@ extern "C" fn look_before_main() {
     SIGPIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
+// Miri calls it as well, but knows no sigaction(2).
 // SAFETY: the section holds pointers to functions that the loader calls before main; this one needs nothing of the
 // runtime.
+#[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK_BEFORE_MAIN: extern "C" fn() = look_before_main;

@@ -19,6 +19,7 @@ mod files;
 mod fuse;
 pub mod guest;
 pub mod logged;
+pub mod misbehaving;
 pub mod power;
 mod skip;
 pub mod writes;

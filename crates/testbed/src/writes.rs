@@ -2,6 +2,7 @@
 //! power is cut: everything before a flush that it completed, and of what came later any part.
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -14,6 +15,8 @@ const FLUSH: u64 = 1;
 const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;
+/// Linux says so of writes by a filesystem for itself.
+const METADATA: u64 = 16;
 
 /// What a device writes at once or not at all. Smaller ones are sold; filesystems count on theirs, which is this.
 const BLOCK: u64 = 4096;
@@ -61,21 +64,41 @@ impl WriteLog {
     /// # Errors
     /// In words, if it is not such a log.
     pub fn open(path: &Path) -> Result<WriteLog, String> {
+        WriteLog::read(path, false)
+    }
+
+    /// Reads a log that nobody writes to any more, as far as its head says. It may be on a device.
+    ///
+    /// # Errors
+    /// As [`WriteLog::open`].
+    pub fn open_finished(path: &Path) -> Result<WriteLog, String> {
+        WriteLog::read(path, true)
+    }
+
+    fn read(path: &Path, exact: bool) -> Result<WriteLog, String> {
         let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let head: [u64; 4] = words(&file, 0).ok_or("it has no head")?;
         // In this order: the log may grow meanwhile, and a head must not speak of what came after the size.
-        let size = file.metadata().map_err(|error| error.to_string())?.len();
+        // Sought, not asked for: the log may be on a device.
+        let size = (&file).seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
         let sector = head[3] & u64::from(u32::MAX);
         if head[0] != MAGIC || head[1] != 1 || !sector.is_power_of_two() || sector < 512 {
             return Err(format!("a strange head: {head:x?}"));
         }
         let (mut entries, mut at) = (Vec::new(), sector);
-        while let Some((entry, next)) = entry(&file, at, sector).filter(|(_, next)| *next <= size) {
-            entries.push(entry);
+        let mut read = 0;
+        while let Some((flush, entry, next)) = entry(&file, at, sector).filter(|(_, _, next)| *next <= size) {
+            entries.extend(flush.into_iter().chain([entry]));
             at = next;
+            read += 1;
+            // Behind its end a device has what was there before.
+            if exact && read == head[2] {
+                break;
+            }
         }
-        if (entries.len() as u64) < head[2] {
-            return Err(format!("{} entries can be read of {}", entries.len(), head[2]));
+        if read < head[2] {
+            let next: [u64; 4] = words(&file, at).unwrap_or_default();
+            return Err(format!("{read} entries can be read of {}; the next is {next:x?}", head[2]));
         }
         Ok(WriteLog { file, entries })
     }
@@ -140,21 +163,25 @@ impl WriteLog {
     }
 }
 
-/// The entry whose head stands here, and where the next one does; `None` if there is none.
-fn entry(file: &File, at: u64, sector: u64) -> Option<(Entry, u64)> {
+/// The entry whose head stands here, and where the next one does; `None` if there is none. Linux makes one entry of a flush
+/// that comes with data: those are written after it.
+fn entry(file: &File, at: u64, sector: u64) -> Option<(Option<Entry>, Entry, u64)> {
     let [first, count, flags, _text] = words(file, at)?;
     let data = at + sector;
     let len = count.checked_mul(sector)?;
-    let kind = match flags {
-        FLUSH if count == 0 => Kind::Flush,
-        // Linux writes a flush that comes with data as one entry; the data are written after it. No log of QEMU has that.
-        0 | FUA if count > 0 => Kind::Write { fua: flags == FUA },
-        DISCARD if count > 0 => Kind::Discard,
-        MARK if count == 0 => Kind::Mark,
+    let flags = flags & !METADATA;
+    let kind = match flags & !FLUSH {
+        // The flush before a write may come by itself, with the flags and the place of that.
+        0 | FUA if flags & FLUSH != 0 && count == 0 => Kind::Flush,
+        0 | FUA if count > 0 => Kind::Write { fua: flags & FUA != 0 },
+        DISCARD if flags == DISCARD && count > 0 => Kind::Discard,
+        MARK if flags == MARK && count == 0 => Kind::Mark,
         _ => return None,
     };
+    let flush = (flags & FLUSH != 0 && count > 0).then_some(Entry { kind: Kind::Flush, offset: 0, len: 0, data });
+    // The text of a remark stands in the same sector.
     let stored = if kind == Kind::Discard { 0 } else { len };
-    Some((Entry { kind, offset: first.checked_mul(sector)?, len, data }, data.checked_add(stored)?))
+    Some((flush, Entry { kind, offset: first.checked_mul(sector)?, len, data }, data.checked_add(stored)?))
 }
 
 /// Numbers of 8 bytes, little end first, that stand one after the other.
@@ -232,6 +259,24 @@ mod tests {
         image.read_exact_at(&mut found, 0).expect("it has this size");
         assert!(found[..1536].iter().all(|byte| *byte == 0), "never written, or discarded");
         assert!(found[1536..].iter().all(|byte| *byte == 2), "the later write wins");
+    }
+
+    #[test]
+    fn a_flush_with_data_is_a_flush_and_then_a_write() {
+        let mut forged = Forged::new(3).sector(&[1, 1, FLUSH | FUA | METADATA, 0]);
+        forged.0.extend([7; 512]);
+        let (_dir, log) = forged.sector(&[0, 0, MARK, 4]).sector(&[5, 1, DISCARD, 0]).open();
+        let kinds: Vec<Kind> = log.expect("it is a log").entries().iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [Kind::Flush, Kind::Write { fua: true }, Kind::Mark, Kind::Discard]);
+    }
+
+    #[test]
+    fn a_finished_log_ends_where_its_head_says() {
+        let forged = Forged::new(1).flush().write(0, &[1; 512]);
+        let (dir, log) = forged.open();
+        assert_eq!(log.expect("it is a log").entries().len(), 2);
+        let finished = WriteLog::open_finished(&dir.path().join("log")).expect("it is a log");
+        assert_eq!(finished.entries().len(), 1);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use haul_copy::plan::{CacheUse, Checksum, Durable, IfChanged, Preallocate, SmartCopy, Verify};
+use haul_copy::plan::{
+    Backup, CacheUse, Checksum, Durable, IfChanged, LinkMode, Overwrite, Preallocate, SmartCopy, Verify,
+};
 
 use super::{Complaint, Draft, misuse};
 use crate::flags::{Flag, Id};
@@ -19,6 +21,7 @@ impl Draft<'_> {
         let plan = &mut self.plan;
         match (flag.id, choice) {
             (Id::Atomic, _) => plan.atomic = true,
+            (Id::Resume, _) => plan.resume = true,
             (Id::Durable, Some("none")) => plan.durable = Durable::None,
             (Id::Durable, Some("file")) => plan.durable = Durable::File,
             (Id::Durable, _) => plan.durable = Durable::Flush,
@@ -45,6 +48,17 @@ impl Draft<'_> {
         }
         if plan.reads_again() && plan.smart != SmartCopy::Off {
             return Err(misuse("--verify and --checksum do not go with --smart, which leaves out bytes"));
+        }
+        if plan.resume {
+            plan.durable = Durable::File;
+            let against = [
+                (plan.backup != Backup::None, "--backup: the backup of the first run would be lost"),
+                (plan.link != LinkMode::Copy, "--link and --symbolic-link, which copy nothing"),
+                (plan.overwrite == Overwrite::Refuse, "--update=none-fail: what the first run made is there"),
+            ];
+            if let Some((_, what)) = against.iter().find(|(given, _)| *given) {
+                return Err(misuse(format!("--resume does not go with {what}")));
+            }
         }
         Ok(())
     }

@@ -8,6 +8,8 @@ use crate::trace::{Fault, Ran};
 
 /// Kind, bytes and link targets: what makes a copy a copy.
 const CONTENTS: &[&str] = &["kind", "contents"];
+/// What the name of a journal begins with.
+const JOURNAL: &str = ".haul-resume-";
 
 /// Judges the run in which a call failed.
 pub fn judge(set: &Set, fault: &Fault, scene: &Scene, now: &Sides, ran: &Ran) -> Vec<String> {
@@ -79,11 +81,23 @@ fn is_accepted_success(set: &Set, fault: &Fault, fields: &[&str]) -> bool {
     set.keeps_all() && !set.insists_on_attributes() && fault.name.contains("xattr") && fields == ["xattr"]
 }
 
+/// Whether it did nothing, since it could not keep a journal.
+fn is_refused(stderr: &str) -> bool {
+    stderr.contains("; nothing was copied") || stderr.contains("another run of this command is still at work")
+}
+
 /// Exit status 1: whatever is not right must be known from what was said.
 fn of_failure(set: &Set, fault: &Fault, scene: &Scene, now: &Sides, ran: &Ran) -> Vec<String> {
     let (old, expected) = (&scene.before.dest, &scene.expected.dest);
     let mut wrong = Vec::new();
-    let names_a_side = [SOURCE, DEST].iter().any(|name| ran.stderr.contains(&format!("'{name}")));
+    if is_refused(&ran.stderr) {
+        let changed = differences(old, &now.dest);
+        return changed
+            .iter()
+            .map(|(path, fields)| format!("{} was changed by a refused command ({fields:?})", shown(path)))
+            .collect();
+    }
+    let names_a_side = [SOURCE, DEST, JOURNAL].iter().any(|name| ran.stderr.contains(&format!("'{name}")));
     if !names_a_side && !names_an_attribute(fault, &ran.stderr) {
         wrong.push("it failed, and names nothing".to_owned());
     }

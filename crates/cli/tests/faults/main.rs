@@ -164,6 +164,9 @@ fn play(scene: &Scene, case: &Case, log: &Path, tally: &Tally) -> Vec<String> {
     if !ran.hung() {
         let again = trace::plain(scene.dir(), &set.arguments());
         wrong.extend(judge::judge_second(set, scene, &scene.look(), &again));
+        if again.succeeded() && scene.has_journal() {
+            wrong.push("all is done, and a journal is left".to_owned());
+        }
     }
     scene.reset();
     if !wrong.is_empty() {

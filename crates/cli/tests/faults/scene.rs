@@ -62,6 +62,12 @@ impl Scene {
         &self.dir
     }
 
+    /// What a run with `--resume` leaves for the next one is there.
+    pub fn has_journal(&self) -> bool {
+        let entries = fs::read_dir(&self.dir).expect("it can be read");
+        entries.map(|entry| entry.expect("it can be read").file_name()).any(|name| is_journal(name.as_encoded_bytes()))
+    }
+
     /// Puts the destination back to what it was before a copy.
     pub fn reset(&self) {
         let dest = self.dir.join(DEST);
@@ -94,10 +100,15 @@ impl Scene {
             ![SOURCE, DEST]
                 .iter()
                 .any(|name| *path == name.as_bytes() || path.starts_with(format!("{name}/").as_bytes()))
+                && !is_journal(path)
         });
         assert_eq!(strangers.count(), 0, "something is beside source and destination: {:?}", all.keys());
         Sides { source: side(SOURCE), dest: side(DEST) }
     }
+}
+
+fn is_journal(name: &[u8]) -> bool {
+    name.starts_with(b".haul-resume-")
 }
 
 fn build_source(tree: &Path) {

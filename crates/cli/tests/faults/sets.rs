@@ -50,6 +50,8 @@ pub const SETS: &[Set] = &[
     onto_old("-a --verify=device", Fs::Xfs),
     onto_old("-a --atomic --backup=numbered", Fs::Ext4),
     onto_old("-a --durable=file --jobs=4", Fs::Btrfs),
+    onto_old("-a --resume", Fs::Ext4),
+    new("-r --resume --jobs=4", Fs::Xfs),
 ];
 
 impl Set {

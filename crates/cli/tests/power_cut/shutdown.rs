@@ -9,7 +9,7 @@ use crate::crash::moment::{self, Moment};
 use crate::crash::{haul_knows, number};
 use crate::place::{Neighbour, Place, dest};
 use crate::tally::{Aftermath, Tally};
-use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, NO_SYNC, PLAIN, RIGHT_ORDER, WRONG_ORDER, Way};
+use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, NO_SYNC, PLAIN, RESUME, RIGHT_ORDER, WRONG_ORDER, Way};
 
 /// What has a switch.
 const KINDS: [Fs; 2] = [Fs::Ext4, Fs::Xfs];
@@ -119,6 +119,11 @@ fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whenever_the_
         promise_is_kept(&FILE, 24);
         promise_is_kept(&FILE_BY_FILE, 8);
     }
+}
+
+#[test]
+fn with_resume_the_same_command_finishes_a_copy_after_a_power_cut_and_leaves_nothing_else() {
+    promise_is_kept(&RESUME, 16);
 }
 
 #[test]

@@ -104,7 +104,11 @@ pub const FILE: Way = Way {
     again: Again::Complete,
 };
 
-/// The same with so few descriptors that files get their names seven at a time, each time after a sync.
+/// With a journal of what is done.
+pub const RESUME: Way =
+    Way { name: "--resume", program: Program::Haul(&["--resume"]), promise: Promise::Always, again: Again::Clean };
+
+/// The same without it, with so few descriptors that files get their names seven at a time, each time after a sync.
 pub const FILE_BY_FILE: Way = Way {
     name: "--durable=file with 128 descriptors",
     program: Program::Script(concat!(

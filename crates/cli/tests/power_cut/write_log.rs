@@ -15,7 +15,7 @@ use haul_testbed::{Bed, Fs};
 use crate::crash::{haul_knows, number};
 use crate::place::{Neighbour, Place, dest};
 use crate::tally::{Aftermath, Tally};
-use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, PLAIN, RIGHT_ORDER, WRONG_ORDER, Way};
+use crate::ways::{ATOMIC, FILE, FILE_BY_FILE, FLUSH, PLAIN, RESUME, RIGHT_ORDER, WRONG_ORDER, Way};
 
 const KINDS: [Fs; 3] = [Fs::Ext4, Fs::Xfs, Fs::Btrfs];
 
@@ -102,6 +102,11 @@ fn with_durable_file_each_name_holds_the_old_or_the_whole_new_file_whatever_a_de
         on_each(&KINDS, &FILE, 30, Tally::assert_kept);
         on_each(&KINDS, &FILE_BY_FILE, 8, Tally::assert_kept);
     }
+}
+
+#[test]
+fn with_resume_the_same_command_finishes_a_copy_whatever_a_device_has_done_and_leaves_nothing_else() {
+    on_each(&KINDS, &RESUME, 16, Tally::assert_kept);
 }
 
 #[test]

@@ -4,6 +4,9 @@
 mod atomic;
 mod changes;
 mod durable;
+mod interrupted;
+mod resume;
+mod resumed;
 mod verify;
 
 use std::fs::{self, File};

@@ -15,6 +15,7 @@ use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::meta::{Action, is_acl_name};
 use crate::plan::{Dereference, ModeRule, Wish};
+use crate::ranges::BLIND;
 use crate::walk::Spot;
 
 use super::{Difference, Rules};
@@ -238,11 +239,11 @@ impl Pair<'_> {
     }
 }
 
-/// Where data begins from here on; the end of everything if nothing but a hole follows. Where nobody can tell, here.
+/// Where data begins from here on, or where it may begin if nothing but a hole follows. Where nobody can tell, here.
 fn next_data(file: BorrowedFd<'_>, at: u64) -> u64 {
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => data,
-        Err(Errno::NXIO) => u64::MAX,
+        Err(Errno::NXIO) => at.max(BLIND),
         Err(_) => at,
     }
 }
@@ -251,8 +252,14 @@ fn next_data(file: BorrowedFd<'_>, at: u64) -> u64 {
 fn read_full(file: BorrowedFd<'_>, at: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < buffer.len() {
-        let Some(at) = at.checked_add(filled as u64).filter(|at| i64::try_from(*at).is_ok()) else { break };
-        match again(|| Linux.pread(file, &mut buffer[filled..], at))? {
+        // The kernel refuses a read that could go beyond the largest offset, and a file may end just there.
+        let at = at.saturating_add(filled as u64);
+        let room = usize::try_from((i64::MAX as u64).saturating_sub(at)).unwrap_or(usize::MAX);
+        let end = buffer.len().min(filled.saturating_add(room));
+        if end == filled {
+            break;
+        }
+        match again(|| Linux.pread(file, &mut buffer[filled..end], at))? {
             0 => break,
             count => filled += count,
         }

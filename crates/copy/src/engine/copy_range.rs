@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::errnos::refuses_offload;
@@ -67,10 +68,16 @@ fn copy(transfer: &mut Transfer<'_>) -> Result<End, End> {
             Ok(count) => {
                 let seen = transfer.seen_end(count, want);
                 transfer.moved.offloaded += count as u64;
+                // The kernel cuts the count to the size that it knows, which may be less than what a read gives (FUSE).
+                if seen && transfer.source_has_more()? {
+                    return Ok(End::Refused(Refusal::NoProgress));
+                }
                 if seen {
                     return Ok(End::SourceEnd);
                 }
             }
+            // At the largest offset of the filesystem it does not look whether there is anything to copy.
+            Err(Errno::FBIG) if !transfer.source_has_more()? => return Ok(End::SourceEnd),
             Err(errno) if refuses_offload(errno) => return Ok(End::Refused(Refusal::Unsupported(errno))),
             Err(errno) => return Err(failed(FailedOn::Copy, errno)),
         }

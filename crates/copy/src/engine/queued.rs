@@ -70,12 +70,23 @@ impl Queued {
             return Ok(End::Refused(Refusal::Unsupported(errno)));
         }
         if let Some((start, end)) = self.range(transfer)? {
+            if self.repeats_wrongly(job) {
+                return Ok(End::Refused(Refusal::Unsupported(Errno::OPNOTSUPP)));
+            }
             if start > transfer.at() {
                 self.move_head(transfer, start)?;
             }
             self.fly(transfer, start, end)?;
         }
         Ok(transfer.through(&mut self.buffer))
+    }
+
+    /// Whether the kernel may move wrong bytes. io_uring goes on by itself after a short count, at the position that the
+    /// filesystem has advanced; FUSE does not advance it for files past the page cache (Linux 6.18), and the beginning of
+    /// the block is moved twice.
+    fn repeats_wrongly(&self, job: &Job) -> bool {
+        let is_fuse = |side: &Side| self.kernel.is_fuse(side.as_fd()).unwrap_or(false);
+        self.kind == QueueKind::IoUring && (is_fuse(&job.source) || is_fuse(&job.dest))
     }
 
     fn make_queue(&mut self) -> Result<(), Errno> {

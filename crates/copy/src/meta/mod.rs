@@ -36,6 +36,7 @@ use haul_sys::rustix::fs::{Timespec, Timestamps, fstatfs};
 
 pub use creation::{Creation, creation_mode, open_up};
 pub use flags::{before_data, seal};
+pub use mode::while_written;
 pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};

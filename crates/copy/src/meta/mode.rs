@@ -4,7 +4,7 @@ use haul_sys::Errno;
 
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::plan::ModeRule;
+use crate::plan::{ModeRule, Preserve};
 
 use super::owner::drop_error;
 use super::xattr::{self, Names};
@@ -12,6 +12,7 @@ use super::{Creation, Report, Request, acl, creation_mode};
 
 /// Set-user-ID, set-group-ID and sticky bit.
 const SPECIAL: u32 = 0o7000;
+const STICKY: u32 = 0o1000;
 
 /// Gives the destination the permission bits that it shall have in the end. False if that failed and matters.
 ///
@@ -44,6 +45,22 @@ pub fn keep(
             !request.preserve.required
         }
     }
+}
+
+/// The permission bits that an old file has while new contents are written to it, where it gets its source's mode in the
+/// end: others may do no more than before, nor more than they may with the finished file; and the set-user-ID and
+/// set-group-ID bits of one owner do not stand on contents of another. `None` if it keeps its mode.
+pub fn while_written(old: &Inode, source: &Inode, preserve: &Preserve) -> Option<u32> {
+    if preserve.mode != ModeRule::Keep {
+        return None;
+    }
+    let (was, will) = (old.permissions & 0o7777, source.permissions & 0o7777);
+    if preserve.ownership && (old.user, old.group) != (source.user, source.group) {
+        return Some(was & (0o700 | STICKY));
+    }
+    // See `copy` for what stays.
+    let special = if will & SPECIAL == 0 { was & SPECIAL } else { was & will & SPECIAL };
+    Some(was & 0o700 | was & will & 0o077 | special)
 }
 
 /// Adds the owner's write permission that extended attributes need, where the umask took it from the mode at creation.

@@ -5,7 +5,7 @@ use crate::plan::{ModeRule, Preserve};
 
 use super::owner::{drop_error, is_tolerated};
 use super::xattr::Names;
-use super::{Creation, Report, Request, mode, times_of};
+use super::{Creation, Report, Request, acl, mode, times_of};
 
 /// With which mode to make such a directory, from the source directory's permission bits.
 pub fn parent_creation_mode(source_permissions: u32, preserve: &Preserve) -> Creation {
@@ -32,10 +32,18 @@ pub fn finish_parent(request: &Request<'_>, report: Report<'_>) -> bool {
         return false;
     }
     let (user, group) = (source.inode.user, source.inode.group);
-    if request.preserve.ownership
-        && (user, group) != (dest.inode.user, dest.inode.group)
-        && let Err(errno) = dest.object.change_owner(Some(user), Some(group))
+    let changes_hands = request.preserve.ownership && (user, group) != (dest.inode.user, dest.inode.group);
+    // As with any other directory, the new owner does not get the old mode.
+    if changes_hands
+        && !request.created
+        && request.caller.privileged()
+        && request.preserve.mode == ModeRule::Keep
+        && let Err(errno) = acl::set_from_mode(dest.object, dest.inode.permissions & source.inode.permissions & 0o700)
     {
+        report(Error::new(What::ClearingPermissions, dest.path).errno(errno));
+        return false;
+    }
+    if changes_hands && let Err(errno) = dest.object.change_owner(Some(user), Some(group)) {
         if !is_tolerated(errno, request.caller) {
             report(Error::new(What::PreservingOwnership, dest.path).errno(errno));
             return false;

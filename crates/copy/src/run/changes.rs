@@ -7,7 +7,7 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use super::Run;
 use super::data::{Broken, DataJob};
-use super::made_up::is_kept_somewhere;
+use super::made_up::is_made_up;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::plan::IfChanged;
@@ -20,7 +20,7 @@ impl Run<'_> {
     /// `inode` becomes what the copy is of.
     pub(super) fn settle_changes(&mut self, job: &DataJob<'_>, inode: &mut Inode) -> Result<(), Broken> {
         let plan = self.plan;
-        if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || !is_kept_somewhere(inode) {
+        if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_made_up(&job.source, inode) {
             return Ok(());
         }
         let path = job.source_path;

@@ -12,6 +12,7 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use super::Run;
 use super::data::{Broken, DataJob};
+use super::marks::Over;
 use super::operands::renamed;
 use crate::error::{Error, What};
 use crate::events::Event;
@@ -25,9 +26,34 @@ use crate::walk::Spot;
 const MOST_MARKED: u32 = 1000;
 
 impl Run<'_> {
+    /// Moves the data; another thread notes how far that is on the device, where the next run may have to go on.
+    pub(super) fn move_and_check(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
+        let Some(marks) = job.marks else { return self.move_and_read_again(job) };
+        let (moved, noted) = thread::scope(|scope| {
+            let noting = thread::Builder::new().spawn_scoped(scope, || marks.keep_up());
+            if noting.is_err() {
+                // No thread is to be had: then the next run begins anew.
+                marks.end(Over::Done);
+            }
+            let moved = self.move_and_read_again(job);
+            // After an error of the destination nobody knows what became of the data since the last mark.
+            let stopped = matches!(&moved, Err(Broken { error }) if error.as_ref().is_none_or(|error| error.what == What::Reading));
+            marks.end(if stopped { Over::Stopped } else { Over::Done });
+            (moved, noting.ok().and_then(|noting| noting.join().ok()))
+        });
+        match noted {
+            Some(Ok(Some(complaint))) => self.warning(&complaint),
+            Some(Err(errno)) if moved.is_ok() => {
+                return Err(Broken { error: Some(Error::new(What::Syncing, job.dest_path).errno(errno)) });
+            }
+            _ => {}
+        }
+        moved
+    }
+
     /// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
     /// thread. What it finds waits in `self.checked`.
-    pub(super) fn move_and_check(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
+    fn move_and_read_again(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
         let plan = self.plan;
         if !plan.reads_again() {
             return self.mover.move_data(job, plan, self.session, &mut self.stats);
@@ -35,6 +61,10 @@ impl Run<'_> {
         let reader = self.reader(job).map_err(|error| Broken { error: Some(error) })?;
         let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.dest.as_fd(), AsFd::as_fd));
         let size = job.source_inode.size;
+        let holes = size.saturating_sub(job.source_inode.allocated) >> 40;
+        if holes > 0 {
+            self.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
+        }
         let blocks = (plan.verify == Verify::Device).then_some(size);
         let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
         let cancel = &self.session.cancel;

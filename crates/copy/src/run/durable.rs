@@ -19,11 +19,13 @@ use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 
 use super::entry::Subject;
 use super::link_table::{Made, link_to};
+use super::marks::STEP;
 use super::tree::{Frame, Sides};
 use super::{Run, descriptors, links};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode};
+use crate::journal::Fingerprint;
 use crate::plan::Durable;
 use crate::verify::{Checked, Finding, compare_with_device};
 use crate::walk::{Spot, last_component};
@@ -32,6 +34,8 @@ use crate::walk::{Spot, last_component};
 const MOST_FILES: usize = 1024;
 /// Bytes in the queue: a second or two of a quick device.
 const MOST_BYTES: u64 = 1 << 30;
+/// Finished files that another run would not know of if this one is killed.
+const MOST_UNWRITTEN: usize = 64;
 /// From this size in bytes on the device begins with a file as soon as it is whole.
 const LARGE: u64 = 1 << 20;
 
@@ -68,6 +72,8 @@ pub(super) struct Ready {
     pub path: PathBuf,
     /// Something stands there.
     pub replaces: bool,
+    /// What it is a copy of, if it is to be noted that it is finished.
+    pub source: Option<Fingerprint>,
 }
 
 impl Ready {
@@ -194,7 +200,9 @@ impl Run<'_> {
             write_back(ready.file.as_fd(), 0, 0, false).ok();
         }
         let ready = Arc::new(ready);
-        self.session.partials.keep(&ready);
+        if !self.plan.resume || size < STEP {
+            self.session.partials.keep(&ready);
+        }
         self.enqueue(Item::File(ready), size);
     }
 
@@ -267,7 +275,11 @@ impl Run<'_> {
                 }
                 Item::Directory(frame) => self.finish_directory(&frame),
             }
+            if self.finished.len() >= MOST_UNWRITTEN {
+                self.promise_all_finished();
+            }
         }
+        self.promise_all_finished();
         drop(turn);
     }
 
@@ -343,6 +355,9 @@ impl Run<'_> {
             }
         }
         if self.publish(spot, &ready.last, ready.replaces) {
+            if let Some(source) = ready.source {
+                self.promise_finished(source, ready.file.as_fd(), &ready.checked);
+            }
             self.tell_digest(&ready.path, &ready.checked);
         }
     }

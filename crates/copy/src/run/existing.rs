@@ -95,7 +95,10 @@ impl Run<'_> {
                 Way::Clear(Clear { new: true, replaces: true, ..Clear::default() })
             }
             Ok(Found::Loop) => Way::Clear(Clear::default()),
-            Ok(Found::Something(existing)) => self.decide(subject, level, existing),
+            Ok(Found::Something(existing)) => match self.pass_over_finished(subject, level, &existing) {
+                Some(way) => way,
+                None => self.decide(subject, level, existing),
+            },
         }
     }
 

@@ -15,6 +15,8 @@ mod keep;
 mod link_table;
 mod links;
 mod made_up;
+mod marks;
+mod moving;
 mod open_sides;
 mod operands;
 mod paced;
@@ -23,6 +25,7 @@ mod partial;
 mod pieces;
 mod readahead;
 mod regular;
+mod resume;
 mod room;
 mod same_file;
 mod share;
@@ -38,7 +41,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::Mode;
@@ -47,9 +50,10 @@ use haul_sys::rustix::process;
 use crate::error::Error;
 use crate::events::{Confirm, Event, Observer};
 use crate::facts::{DeviceNumber, FileId};
+use crate::journal::Record;
 use crate::meta;
 use crate::pace::Pace;
-use crate::plan::Plan;
+use crate::plan::{Durable, Plan};
 use crate::stats::Stats;
 use crate::verify::{Checked, Trouble};
 use crate::walk::Spot;
@@ -106,6 +110,8 @@ pub struct Summary {
     pub cancelled: bool,
     /// Overwritten files that are neither the old nor the new ones.
     pub damaged: Vec<PathBuf>,
+    /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
+    pub journal: Option<PathBuf>,
     /// The counters.
     pub stats: Stats,
 }
@@ -115,11 +121,19 @@ pub struct Summary {
 /// Errors are told to the observer, one by one, and the run goes on with the next file; the summary says whether
 /// there were any.
 pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
+    let durable;
+    let plan = if plan.resume && plan.durable != Durable::File {
+        durable = Plan { durable: Durable::File, ..plan.clone() };
+        &durable
+    } else {
+        plan
+    };
     let outcome = team::run(plan, session);
     Summary {
         failed: outcome.failed,
         cancelled: session.cancel.is_cancelled(),
         damaged: outcome.damaged,
+        journal: outcome.journal,
         stats: outcome.stats,
     }
 }
@@ -137,6 +151,8 @@ struct Shared {
     images: Mutex<()>,
     /// What is not on its device yet, where that matters.
     ledger: durable::Ledger,
+    /// What is written down for another run, if that is wanted.
+    progress: OnceLock<resume::Progress>,
     caller: meta::Caller,
 }
 
@@ -158,6 +174,10 @@ struct Run<'a> {
     made: Option<FileId>,
     /// A whole file that is not on its device yet, and has to be before it gets its name.
     unsynced: Option<(OwnedFd, FileId)>,
+    /// What is known of the file under a name of the meantime that is being made.
+    staging: stage::Staging,
+    /// What was finished since that was written down last.
+    finished: Vec<Record>,
     /// The file that was made last has the attributes that it must have.
     kept: bool,
     /// What reading the file again that was copied last has found.
@@ -194,6 +214,7 @@ impl Shared {
             room: room::Room::default(),
             images: Mutex::default(),
             ledger: durable::Ledger::default(),
+            progress: OnceLock::new(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
@@ -222,6 +243,8 @@ impl<'a> Run<'a> {
             damaged: Vec::new(),
             made: None,
             unsynced: None,
+            staging: stage::Staging::default(),
+            finished: Vec::new(),
             kept: true,
             checked: Ok(Checked::default()),
             writes_to: None,

@@ -29,6 +29,7 @@ impl Run<'_> {
                 }
             },
             Destination::Exactly(path) => self.copy_to(path),
+            Destination::Guess(path) if plan.sources.len() == 1 && self.was_begun_beside(path) => self.copy_to(path),
             Destination::Guess(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
@@ -57,6 +58,13 @@ impl Run<'_> {
                 return;
             }
         }
+        if let Ok(dir) = dest.spot().dir() {
+            let last = last_component(dest.spot().name);
+            let shown = renamed(dest.path(), OsStr::new(""));
+            if !self.begin_progress(dir, last, shown.as_os_str()) {
+                return;
+            }
+        }
         self.copy_operand(source.spot(), dest.spot(), false, None);
     }
 
@@ -82,6 +90,9 @@ impl Run<'_> {
     /// All sources into one directory.
     fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
         let plan = self.plan;
+        if !self.begin_progress(dir.as_fd(), OsStr::new(""), target) {
+            return;
+        }
         let shown = joined(target, OsStr::new("")).into_os_string();
         let root = match duplicate(dir.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown)) {
             Ok(root) => root,

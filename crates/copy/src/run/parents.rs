@@ -28,6 +28,8 @@ struct Parent {
     dest_inode: Inode,
     dest_path: PathBuf,
     created: bool,
+    /// By this run: nothing can be in it.
+    fresh: bool,
 }
 
 impl Run<'_> {
@@ -42,7 +44,7 @@ impl Run<'_> {
             let shown = renamed(&dest_path, OsStr::new("")).into_os_string();
             let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown));
             // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
-            let missing = parents.last().is_some_and(|parent| parent.created);
+            let missing = parents.last().is_some_and(|parent| parent.fresh);
             match root {
                 Ok(root) => {
                     let source = Operand::open(operand);
@@ -116,14 +118,18 @@ impl Run<'_> {
             }
         };
         let dest = Spot::new(holder.as_fd(), name, dest_path);
-        let created = match dest.inode_following() {
-            Ok(inode) if inode.kind == Kind::Directory => false,
+        let creation = meta::parent_creation_mode(source_inode.permissions, &self.plan.preserve);
+        let mut found = None;
+        let fresh = match dest.inode_following() {
+            Ok(inode) if inode.kind == Kind::Directory => {
+                found = Some(inode.id);
+                false
+            }
             Ok(_) => {
                 self.problem(Error::new(What::ParentNotDirectory, dest_path));
                 return None;
             }
             Err(_) => {
-                let creation = meta::parent_creation_mode(source_inode.permissions, &self.plan.preserve);
                 self.wait_to_make();
                 if let Err(errno) = dest.make_dir(creation.mode) {
                     self.problem(Error::new(What::ParentMake, dest_path).errno(errno));
@@ -133,16 +139,27 @@ impl Run<'_> {
                 true
             }
         };
-        let no_follow = if created { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let no_follow = if fresh { OFlags::NOFOLLOW } else { OFlags::empty() };
         let opened =
             dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-        let (dest_inode, dest_fd) = match opened {
+        let (mut dest_inode, dest_fd) = match opened {
+            Ok((inode, _)) if found.is_some_and(|found| found != inode.id) => {
+                self.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
+                return None;
+            }
             Ok(opened) => opened,
             Err(errno) => {
                 self.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
                 return None;
             }
         };
+        let created = fresh || self.was_made_earlier(&dest_inode);
+        if fresh {
+            self.promise_directory(&dest_inode);
+        } else if created {
+            // Only the owner's bits were added since.
+            dest_inode.permissions &= creation.mode | !OWNER;
+        }
         if created && !self.make_usable(&dest_fd, &dest_inode, dest_path) {
             return None;
         }
@@ -154,6 +171,7 @@ impl Run<'_> {
             dest_inode,
             dest_path: dest_path.to_owned(),
             created,
+            fresh,
         })
     }
 
@@ -186,6 +204,8 @@ impl Parent {
     }
 }
 
+/// Permissions of the owner.
+const OWNER: u32 = 0o700;
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 fn open_dir(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {

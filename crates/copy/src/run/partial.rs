@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::durable::Ready;
 use super::tree::Sides;
-use crate::facts::Inode;
+use crate::facts::{FileId, Inode};
 use crate::walk::Spot;
 
 /// Destinations that are not whole yet: at most one of each clone, and every thread has a clone of its own. So no thread waits
@@ -23,11 +23,18 @@ pub struct Partials {
 /// A place for one of them. Its buffers stay, so that a small file costs no allocation.
 #[derive(Default)]
 struct Partial {
-    /// The directory that holds it and the file itself, open; `None` if there is none at the moment.
-    open: Option<(Dir, Arc<OwnedFd>)>,
+    /// The directory that holds it, open, and the file itself; `None` if there is none at the moment.
+    open: Option<(Dir, File)>,
     name: OsString,
     path: OsString,
     created: bool,
+}
+
+enum File {
+    /// It is being written.
+    Open(Arc<OwnedFd>),
+    /// It is whole and has no name of its own yet. Not open, so that the close that counts is a real one.
+    Nameless(FileId),
 }
 
 /// The directory that holds it, open.
@@ -63,6 +70,15 @@ impl Clone for Partials {
 impl Partials {
     /// Notes that this file is being written, so that another thread can remove it, until [`Partials::done`].
     pub(super) fn begin(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: &Arc<OwnedFd>, created: bool) {
+        self.note(dest, sides, File::Open(Arc::clone(file)), created);
+    }
+
+    /// Notes that the file is whole, but under another name than its own, until [`Partials::done`].
+    pub(super) fn is_nameless(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, id: FileId) {
+        self.note(dest, sides, File::Nameless(id), true);
+    }
+
+    fn note(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: File, created: bool) {
         let dir = match sides {
             Some(sides) => Dir::Shared(Arc::clone(sides)),
             None => match dest.dir().and_then(|dir| haul_sys::rustix::io::fcntl_dupfd_cloexec(dir, 0)) {
@@ -76,7 +92,7 @@ impl Partials {
         own.path.clear();
         own.path.push(dest.path);
         own.created = created;
-        own.open = Some((dir, Arc::clone(file)));
+        own.open = Some((dir, file));
     }
 
     /// It is whole, or was removed.
@@ -109,12 +125,17 @@ impl Partials {
             let Some((dir, file)) = partial.open.take() else { continue };
             let path = PathBuf::from(&partial.path);
             let spot = Spot::new(dir.as_fd(), &partial.name, &path);
-            let ours = match (spot.inode(), Inode::of(file.as_fd())) {
-                (Ok(there), Ok(written)) => there.is_same_file_as(&written),
-                _ => false,
+            let there = spot.inode();
+            let (ours, nameless) = match &file {
+                File::Open(file) => {
+                    let written = Inode::of(file.as_fd());
+                    (there.is_ok_and(|there| written.is_ok_and(|written| there.is_same_file_as(&written))), false)
+                }
+                File::Nameless(id) => (there.is_ok_and(|there| there.id == *id), true),
             };
             let removed = partial.created && ours && spot.unlink().is_ok();
-            if ours && !removed {
+            // What has no name of its own yet nobody takes for a copy.
+            if ours && !removed && !nameless {
                 damaged.push(path);
             }
         }

@@ -8,6 +8,7 @@ use haul_sys::kernel::Linux;
 
 use super::Session;
 use super::behind::Behind;
+use super::marks::{self, Marks};
 use super::readahead::ReadAhead;
 use crate::engine::DIRECT_BUFFER;
 use crate::engine::parallel::{Range, Watch};
@@ -24,8 +25,7 @@ pub(super) const LAST_BYTES: u64 = 64 << 10;
 /// Looks after a file that several workers move.
 pub(super) struct Lookout<'a> {
     pub session: &'a Session<'a>,
-    pub behind: Option<&'a Behind>,
-    pub follower: Option<&'a Follower>,
+    pub trail: Trail<'a>,
     /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
     /// kernel, which then reads little ahead by itself.
     pub read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
@@ -39,27 +39,54 @@ impl Watch for Lookout<'_> {
             let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
             ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
-        if let Some(follower) = self.follower {
-            follower.let_follow(offset);
-        }
-        !self.session.cancel.is_cancelled() && self.behind.is_none_or(|behind| behind.tidy(false).is_ok())
+        self.trail.let_follow(offset);
+        !self.session.cancel.is_cancelled() && self.trail.behind.is_none_or(|behind| behind.tidy(false).is_ok())
     }
 
     fn advanced(&self, to: u64, moved: Moved) {
-        reached(self.follower, self.behind, to);
+        self.trail.reached(to);
         self.session.observer.event(&Event::Progress(moved));
     }
 }
 
-/// The copy has come so far. What goes behind it to tidy up comes last.
-pub(super) fn reached(follower: Option<&Follower>, behind: Option<&Behind>, to: u64) {
-    let mut left_behind = to;
-    if let Some(follower) = follower {
-        follower.copied(to);
-        left_behind = to.min(follower.checked());
+/// What goes behind a copy.
+#[derive(Clone, Copy)]
+pub(super) struct Trail<'a> {
+    pub follower: Option<&'a Follower>,
+    pub marks: Option<&'a Marks<'a>>,
+    pub behind: Option<&'a Behind>,
+}
+
+impl Trail<'_> {
+    /// Waits until a copy that goes on here is not too far ahead.
+    pub fn let_follow(&self, at: u64) {
+        if let Some(follower) = self.follower {
+            follower.let_follow(at);
+        }
+        if let Some(marks) = self.marks {
+            marks.let_follow(at);
+        }
     }
-    if let Some(behind) = behind {
-        behind.copied(left_behind);
+
+    /// The copy has come so far. What goes behind it to tidy up comes last.
+    pub fn reached(&self, to: u64) {
+        let mut left_behind = to;
+        if let Some(follower) = self.follower {
+            follower.copied(to);
+            left_behind = to.min(follower.checked());
+        }
+        if let Some(marks) = self.marks {
+            marks.copied(to);
+        }
+        if let Some(behind) = self.behind {
+            behind.copied(left_behind);
+        }
+    }
+
+    /// The most bytes that are moved at a time, so that they can begin soon.
+    pub fn piece(&self) -> u64 {
+        let followed = self.follower.map_or(u64::MAX, |_| Follower::PIECE);
+        self.marks.map_or(followed, |_| followed.min(marks::STEP))
     }
 }
 

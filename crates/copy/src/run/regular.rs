@@ -1,18 +1,19 @@
 //! Regular files: open both sides, move the data, set the attributes.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::{OFlags, fcntl_setfl, ftruncate};
+use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::data::{Broken, DataJob};
 use super::entry::Subject;
 use super::existing::Clear;
 use super::images::Looked;
+use super::marks::Marks;
 use super::room;
 use super::{Keep, Run};
 use crate::error::{Error, What};
@@ -23,19 +24,19 @@ use crate::strategy::SMALL;
 use crate::walk::Spot;
 
 /// An open destination.
-struct Opened {
-    fd: OwnedFd,
-    inode: Inode,
+pub(super) struct Opened {
+    pub fd: OwnedFd,
+    pub inode: Inode,
     /// The inode was asked for; otherwise it is [`Inode::just_made`].
-    known: bool,
-    created: bool,
+    pub known: bool,
+    pub created: bool,
     /// An old one was removed just now, since it could not be opened.
-    replaced: bool,
+    pub replaced: bool,
     /// What was known of the directory when it was made.
-    entries: NewEntries,
+    pub entries: NewEntries,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// Copies the contents and attributes of a file into a regular file, or whatever stands at the destination.
     pub(super) fn copy_regular(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
         let started = Instant::now();
@@ -45,6 +46,7 @@ impl Run<'_> {
         };
         let Some((source, source_inode)) = opened else { return false };
         let subject = &*subject;
+        self.staging.print = self.fingerprint_of(source.as_fd(), &source_inode);
         let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
         let Opened { fd, inode, known, created, replaced, entries } = dest;
@@ -63,7 +65,7 @@ impl Run<'_> {
             created,
             entries,
         };
-        if created {
+        if created && self.staging.start == 0 {
             self.prepare_attributes(&keep(&source_inode));
         }
         let copied = match self.plan.attributes_only {
@@ -72,15 +74,22 @@ impl Run<'_> {
         };
         let moved = Instant::now();
         self.stats.data_time += moved - started;
-        let Some(source_inode) = copied else {
+        let Some(copied) = copied else {
             if replaced {
                 self.warning(&Error::new(What::Lost, subject.dest.path));
             }
             return false;
         };
+        // With `--resume` it stays for the next run.
+        if clear.staged && self.staging.number.is_none() {
+            self.session.partials.is_nameless(subject.dest, subject.sides, inode.id);
+        }
         if !clear.staged && !self.judge_in_place(fd.as_fd(), &inode, subject.dest.path) {
             return false;
         }
+        // A second attempt was of a source that nobody had seen settle.
+        let copied_again = copied.changed != source_inode.changed || copied.modified != source_inode.modified;
+        let source_inode = copied;
         self.stats.regular += 1;
         let found;
         let mut keep = keep(&source_inode);
@@ -95,10 +104,14 @@ impl Run<'_> {
             found = Inode::of(fd.as_fd()).unwrap_or(inode);
             keep.dest_inode = &found;
         }
+        let sealed = self.unsealed.len();
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
         let kept = self.keep_attributes_of_file(&keep, clear.staged);
         self.stats.metadata_time += moved.elapsed();
         self.kept = kept;
+        if kept && self.unsealed.len() == sealed && !copied_again {
+            self.staging.source = self.staging.print;
+        }
         self.let_go(subject, clear, (fd, inode, created)) && (kept || clear.staged)
     }
 
@@ -166,6 +179,9 @@ impl Run<'_> {
         source_inode: &Inode,
     ) -> Option<Opened> {
         let dest = subject.dest;
+        if let Some(adopted) = self.staging.adopted.take() {
+            return self.go_on_with(adopted, subject, clear, source_inode);
+        }
         let mut replaced = false;
         let opened = if clear.new {
             self.create(subject, clear, source_inode)
@@ -211,6 +227,13 @@ impl Run<'_> {
             self.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
             return None;
         }
+        if let Some(existing) = clear.existing.filter(|_| !created)
+            && existing.target.kind == Kind::Regular
+            && !(inode.is_same_file_as(&existing.target) || inode.kind == Kind::Regular && renumbers(fd.as_fd()))
+        {
+            self.problem(Error::new(What::ReplacedWhileCopied, dest.path));
+            return None;
+        }
         Some(Opened { fd, inode, known: true, created, replaced, entries })
     }
 
@@ -231,8 +254,12 @@ impl Run<'_> {
     /// Opens what stands there, without truncating it: first it must be known that it is not the source.
     fn open_existing(&self, subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, bool, NewEntries), Errno> {
         let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
-        let no_follow = if was_link { OFlags::empty() } else { OFlags::NOFOLLOW };
-        Ok((subject.dest.open(OFlags::WRONLY | no_follow, 0)?, false, NewEntries::UNKNOWN))
+        let flags = if was_link { OFlags::WRONLY } else { OFlags::WRONLY | OFlags::NOFOLLOW };
+        let opened = match clear.existing {
+            Some(existing) if existing.target.kind == Kind::Regular => open_without_waiting(subject.dest, flags)?,
+            _ => subject.dest.open(flags, 0)?,
+        };
+        Ok((opened, false, NewEntries::UNKNOWN))
     }
 
     fn create(
@@ -242,16 +269,7 @@ impl Run<'_> {
         source_inode: &Inode,
     ) -> Result<(OwnedFd, bool, NewEntries), Error> {
         let dest = subject.dest;
-        let mode = |entries: &NewEntries| {
-            match clear.heritage {
-                // It gets that of the old one, which may be narrower than the source's.
-                Some(_) => 0o600,
-                None => {
-                    meta::creation_mode(Kind::Regular, source_inode, entries, &self.plan.preserve, self.shared.caller)
-                        .mode
-                }
-            }
-        };
+        let mode = |entries: &NewEntries| self.creation_mode(clear, source_inode, entries);
         let access = if self.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
         let flags = access | OFlags::CREATE | OFlags::EXCL;
         let errno = match self.with_room(|| dest.open(flags, mode(&clear.entries))) {
@@ -279,6 +297,18 @@ impl Run<'_> {
         Err(error.errno(if errno == Errno::ISDIR && slash { Errno::NOTDIR } else { errno }))
     }
 
+    /// The mode that a new file is made with.
+    pub(super) fn creation_mode(&self, clear: &Clear, source_inode: &Inode, entries: &NewEntries) -> u32 {
+        match clear.heritage {
+            // It gets that of the old one, which may be narrower than the source's.
+            Some(_) => 0o600,
+            None => {
+                let (preserve, caller) = (&self.plan.preserve, self.shared.caller);
+                meta::creation_mode(Kind::Regular, source_inode, entries, preserve, caller).mode
+            }
+        }
+    }
+
     /// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied.
     fn fill(
         &mut self,
@@ -300,10 +330,15 @@ impl Run<'_> {
             source_dir: subject.source.dir().ok(),
             image: None,
             follower: None,
+            start: 0,
+            marks: None,
         };
         let shared = self.shared;
+        let marks = self.marks(&job);
+        job.start = self.staging.start;
+        job.marks = marks.as_ref();
         let regular = dest_inode.kind == Kind::Regular;
-        if regular && created {
+        if regular && created && marks.is_none() {
             // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
             self.session.partials.begin(subject.dest, subject.sides, dest, created);
         }
@@ -314,7 +349,7 @@ impl Run<'_> {
                 return None;
             }
         };
-        if regular && !created && !self.empty(subject, source, dest) {
+        if regular && !created && !self.empty(subject, (source, source_inode), (dest, dest_inode)) {
             return None;
         }
         if regular && !created {
@@ -323,18 +358,7 @@ impl Run<'_> {
         }
         let whole_image = looked.take_if(|looked| looked.found.is_none());
         job.image = whole_image.as_ref().map(|looked| &looked.report);
-        let mut together = Some(shared.room.together());
-        let mut alone = None;
-        let mut result = self.move_data(&job, looked.as_mut());
-        if regular && room::ran_out(&result) && self.has_company() {
-            // If that fails, there is only less room for the next attempt.
-            retry_on_intr(|| ftruncate(dest, 0)).ok();
-            together = None;
-            alone = Some(shared.room.alone());
-            if room::would_fit(dest, source_inode) {
-                result = self.move_data(&job, looked.as_mut());
-            }
-        }
+        let (result, room) = self.move_with_room(&mut job, looked.as_mut());
         let result = match looked.is_some() {
             // The copy of an image looks for itself.
             true => result,
@@ -344,12 +368,14 @@ impl Run<'_> {
         };
         let whole = match result {
             Ok(()) => {
+                self.staging.left = false;
                 if let Some(looked) = looked.or(whole_image) {
                     self.stats.count_image(&looked.report);
                 }
                 Some(copied)
             }
             Err(broken) => {
+                self.staging.left = marks.as_ref().is_some_and(|marks| marks.noted() > 0);
                 let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
                 self.give_up(subject.dest, &inode, created, broken);
                 None
@@ -357,12 +383,44 @@ impl Run<'_> {
         };
         self.session.partials.done();
         // Not before a file that does not fit was removed.
-        drop((together, alone));
+        drop(room);
         whole
     }
 
+    /// Moves the data; once more if there was no room for it while others were at work. What is held of the room is to be
+    /// dropped when the file is whole or gone.
+    fn move_with_room(
+        &mut self,
+        job: &mut DataJob<'_>,
+        mut looked: Option<&mut Looked<'_>>,
+    ) -> (Result<(), Broken>, room::Held<'a>) {
+        let room: &'a room::Room = &self.shared.room;
+        let together = room.together();
+        let result = self.move_data(job, looked.as_deref_mut());
+        if job.dest_inode.kind != Kind::Regular || !room::ran_out(&result) || !self.has_company() {
+            return (result, room::Held::Together(together));
+        }
+        job.start = job.marks.map_or(0, Marks::noted);
+        if let Some(marks) = job.marks {
+            marks.begin_again();
+        }
+        // If that fails, there is only less room for the next attempt.
+        retry_on_intr(|| ftruncate(&job.dest, job.start)).ok();
+        drop(together);
+        let alone = room::Held::Alone(room.alone());
+        if !room::would_fit(&job.dest, job.source_inode) {
+            return (result, alone);
+        }
+        (self.move_data(job, looked), alone)
+    }
+
     /// Makes an existing file empty, unless that is known to be in vain.
-    fn empty(&mut self, subject: &Subject<'_>, source: &OwnedFd, dest: &OwnedFd) -> bool {
+    fn empty(
+        &mut self,
+        subject: &Subject<'_>,
+        (source, source_inode): (&OwnedFd, &Inode),
+        (dest, dest_inode): (&OwnedFd, &Inode),
+    ) -> bool {
         // A refusal must leave the old contents alone, so it is provoked before they go.
         if self.plan.reflink == Reflink::Always
             && let Err(errno) = can_share(source, dest)
@@ -370,10 +428,21 @@ impl Run<'_> {
             let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
             return self.problem(error.errno(errno));
         }
-        match retry_on_intr(|| ftruncate(dest, 0)) {
-            Ok(()) => true,
-            Err(errno) => self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)),
+        if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
+            self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+            // It may have been done all the same (FUSE, network filesystems).
+            if !Inode::of(dest.as_fd()).is_ok_and(|inode| inode.size > 0) {
+                self.damaged.push(subject.dest.path.to_owned());
+            }
+            return false;
         }
+        if let Some(mode) = meta::while_written(dest_inode, source_inode, &self.plan.preserve)
+            && mode != dest_inode.permissions
+        {
+            // Where this is not possible, neither is what follows the data, and that is told then.
+            Object { fd: dest.as_fd(), path_only: false }.set_mode(mode).ok();
+        }
+        true
     }
 
     /// Nothing happens to what stands there; a new file is removed.
@@ -409,7 +478,8 @@ impl Run<'_> {
 
     /// Moves the data once more, of a source that looks like this now.
     pub(super) fn move_again(&mut self, job: &DataJob<'_>, source_inode: &Inode) -> Result<(), Broken> {
-        self.move_and_check(&DataJob { source_inode, ..job.clone() })
+        // What was noted is of the source as it was.
+        self.move_and_check(&DataJob { source_inode, start: 0, marks: None, ..job.clone() })
     }
 
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.
@@ -420,14 +490,16 @@ impl Run<'_> {
             self.failed = true;
         }
         if created && inode.kind == Kind::Regular {
-            if !self.plan.remove_partial {
+            if !self.plan.remove_partial || self.staging.left {
                 return;
             }
-            let ours = dest.inode().is_ok_and(|now| now.is_same_file_as(inode));
-            if !ours {
+            let removed = match dest.inode() {
+                Ok(now) if now.is_same_file_as(inode) => dest.unlink(),
                 // Made through a link, or moved: the name is not the file's.
-                self.damaged.push(dest.path.to_owned());
-            } else if let Err(errno) = dest.unlink() {
+                Ok(_) | Err(Errno::NOENT) => return self.damaged.push(dest.path.to_owned()),
+                Err(errno) => Err(errno),
+            };
+            if let Err(errno) = removed {
                 self.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
             }
         } else if inode.kind == Kind::Regular {
@@ -456,17 +528,23 @@ fn ignores_nonblock(inode: &Inode) -> bool {
     inode.id.device().major != 0 && inode.size < SMALL
 }
 
-/// If it was replaced by a FIFO meanwhile, opening must not wait for a writer.
-fn open_without_waiting(source: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let opened = open_at_once(source, flags)?;
+/// Whether a file may get another number when it is opened for writing: an overlay copies it up then.
+fn renumbers(file: BorrowedFd<'_>) -> bool {
+    const OVERLAY: u64 = 0x794c_7630;
+    fstatfs(file).is_ok_and(|filesystem| u64::try_from(filesystem.f_type) == Ok(OVERLAY))
+}
+
+/// If it was replaced by a FIFO meanwhile, opening must not wait for the other end.
+fn open_without_waiting(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let opened = open_at_once(spot, flags)?;
     fcntl_setfl(&opened, OFlags::empty())?;
     Ok(opened)
 }
 
-fn open_at_once(source: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    match source.open(flags | OFlags::NONBLOCK, 0) {
+fn open_at_once(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match spot.open(flags | OFlags::NONBLOCK, 0) {
         // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
-        Err(Errno::AGAIN) => source.open(flags, 0),
+        Err(Errno::AGAIN) => spot.open(flags, 0),
         opened => opened,
     }
 }

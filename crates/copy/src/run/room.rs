@@ -15,6 +15,13 @@ use crate::facts::Inode;
 #[derive(Debug, Default)]
 pub(super) struct Room(RwLock<()>);
 
+/// What a thread holds of it.
+#[expect(dead_code, reason = "held until it is dropped")]
+pub(super) enum Held<'a> {
+    Together(RwLockReadGuard<'a, ()>),
+    Alone(RwLockWriteGuard<'a, ()>),
+}
+
 impl Room {
     /// A file is being filled, until this is dropped. Space that it gives back must be given back before.
     pub(super) fn together(&self) -> RwLockReadGuard<'_, ()> {

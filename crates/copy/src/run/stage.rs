@@ -17,18 +17,52 @@ use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use super::durable::{Place, Ready};
 use super::entry::Subject;
 use super::existing::{Clear, Existing, may_write};
+use super::resume::{Partial, has_settled};
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
+use crate::journal::Fingerprint;
 use crate::meta::{self, NewEntries, Object, XattrRules};
-use crate::plan::{LinkMode, ModeRule, Preserve, Wish};
+use crate::plan::{LinkMode, ModeRule, Preserve, Reflink, SmartCopy, Verify, Wish};
 use crate::verify::Checked;
 use crate::walk::Spot;
 
 /// Set-user-ID and set-group-ID.
-const SPECIAL_RIGHTS: u32 = 0o6000;
+pub(super) const SPECIAL_RIGHTS: u32 = 0o6000;
+/// Both for the owner.
+const READ_AND_WRITE: u32 = 0o600;
 /// As many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
+
+/// What is known of a file that is being made under another name.
+#[derive(Debug, Default)]
+pub(super) struct Staging {
+    /// The number in its name, with `--resume`.
+    pub number: Option<u64>,
+    /// The directory and the name that it goes to, if it is large enough to be noted in parts.
+    pub home: Option<Fingerprint>,
+    /// What an earlier run has left of it.
+    pub adopted: Option<Adopted>,
+    /// Bytes of it that are right already.
+    pub start: u64,
+    /// What its source was before the first byte of it was read.
+    pub print: Option<Fingerprint>,
+    /// What it is a copy of, if it may be noted that it is finished.
+    pub source: Option<Fingerprint>,
+    /// It is not whole, and stays for the next run.
+    pub left: bool,
+}
+
+/// The beginning of a file that an earlier run has left, open.
+#[derive(Debug)]
+pub(super) struct Adopted {
+    pub fd: OwnedFd,
+    pub inode: Inode,
+    /// Bytes that are on the device.
+    pub prefix: u64,
+    /// What they are a copy of.
+    pub source: Fingerprint,
+}
 
 /// Where a file is made, and where it goes.
 struct Stage {
@@ -62,6 +96,7 @@ impl Run<'_> {
     /// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
     pub(super) fn make_file(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
         (self.checked, self.kept) = (Ok(Checked::default()), true);
+        self.staging = Staging::default();
         if !self.is_staged(subject, clear) {
             let made = self.make_at_once(subject, clear);
             let checked = self.take_checked();
@@ -70,7 +105,7 @@ impl Run<'_> {
             }
             return made;
         }
-        let stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link) {
+        let mut stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link) {
             Ok(stage) => stage,
             Err(errno) => {
                 return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
@@ -84,6 +119,7 @@ impl Run<'_> {
         };
         // Behind a link it is made in a directory of which nothing is known.
         let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
+        self.name_for_resuming(subject, &mut stage);
         let new = Clear { new: true, staged: true, entries, heritage, ..Clear::default() };
         let spot = stage.spot(subject.dest, &stage.name);
         let sides = subject.sides.filter(|_| stage.dir.is_none());
@@ -93,11 +129,49 @@ impl Run<'_> {
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
             // backup.
             let backed_up = self.unsynced.is_some() && clear.backup.is_some();
-            return self.publish_or_wait(&stage, spot, subject) && (kept || backed_up);
+            let published = self.publish_or_wait(&stage, spot, subject);
+            self.session.partials.done();
+            return published && (kept || backed_up);
         }
-        // A node whose attributes could not be kept. Everything else has gone already.
-        spot.unlink().ok();
+        // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
+        if !self.staging.left {
+            spot.unlink().ok();
+        }
+        self.session.partials.done();
         false
+    }
+
+    /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
+    fn name_for_resuming(&mut self, subject: &Subject<'_>, stage: &mut Stage) {
+        let Some(progress) = self.shared.progress.get() else { return };
+        if subject.inode.kind == Kind::Regular && progress.is_worth_marks(&subject.inode) {
+            let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
+            self.staging.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+        }
+        let source = Fingerprint::of_source(&subject.inode);
+        let beginning = self.staging.home.map(|home| Fingerprint::of_beginning(source, home));
+        // What shares extents is done at once, and an image is not copied from its beginning to its end.
+        let by_parts = self.plan.reflink != Reflink::Always && self.plan.smart == SmartCopy::Off;
+        let partial =
+            beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
+        if let Some(partial) = partial {
+            let name = progress.temporary(partial.number);
+            let owner = if self.plan.preserve.ownership { subject.inode.user } else { self.shared.caller.user };
+            let owners = [self.shared.caller.user, owner];
+            let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.plan.verify);
+            if let Some((fd, inode)) = found {
+                progress.adopt(partial.number);
+                self.staging.number = Some(partial.number);
+                self.staging.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
+                // Whatever comes now, unless it is known to be of no use any more.
+                self.staging.left = true;
+                stage.name = name;
+                return;
+            }
+        }
+        let number = progress.number();
+        self.staging.number = Some(number);
+        stage.name = progress.temporary(number);
     }
 
     fn make_at_once(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
@@ -140,18 +214,23 @@ impl Run<'_> {
     pub(super) fn take_over(&mut self, keep: &Keep<'_>, heritage: &Heritage) -> bool {
         // Others than root may not write all attributes that they can see.
         let xattr = if self.shared.caller.privileged() { Wish::Require } else { Wish::Try };
+        let mut inode = heritage.inode;
+        if !self.shared.caller.privileged() {
+            // The kernel takes these away when such a file is written to by somebody else than root.
+            inode.permissions &= !SPECIAL_RIGHTS;
+        }
+        // It is not to be used under the old mode if that is not the one that it gets.
+        let narrow = meta::while_written(&inode, keep.source_inode, &self.plan.preserve);
         let preserve = Preserve {
-            mode: ModeRule::Keep,
+            mode: if narrow.is_some() { ModeRule::Default } else { ModeRule::Keep },
             ownership: true,
             context: Wish::Try,
             xattr,
             quiet: xattr == Wish::Try,
             ..Preserve::default()
         };
-        let mut inode = heritage.inode;
-        if !self.shared.caller.privileged() {
-            // The kernel takes these away when such a file is written to by somebody else than root.
-            inode.permissions &= !SPECIAL_RIGHTS;
+        if let Some(mode) = narrow {
+            inode.permissions = mode;
         }
         let source = meta::Side {
             object: Object { fd: heritage.fd.as_fd(), path_only: true },
@@ -161,7 +240,12 @@ impl Run<'_> {
         let rules = XattrRules::for_other_contents();
         let request = meta::Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
         let mut problems = Vec::new();
-        let kept = meta::finish(&request, &mut |error| problems.push(error));
+        let mut kept = meta::finish(&request, &mut |error| problems.push(error));
+        // A change of owner has taken away what may stay.
+        if let Some(Err(errno)) = narrow.map(|mode| keep.dest.set_mode(mode)) {
+            problems.push(Error::new(What::PreservingPermissions, keep.dest_path).errno(errno));
+            kept = false;
+        }
         self.report_attributes(problems, kept);
         kept
     }
@@ -191,6 +275,7 @@ impl Run<'_> {
                 return self.withdraw(spot, error);
             }
         };
+        let source = self.staging.source.take();
         self.wait_for_device(Ready {
             file,
             id,
@@ -201,6 +286,7 @@ impl Run<'_> {
             last: stage.last.clone(),
             path: spot.path.to_owned(),
             replaces: stage.replaces,
+            source,
         });
         true
     }
@@ -241,6 +327,26 @@ pub(super) fn rename_to_free(spot: Spot<'_>, last: &OsStr) -> Result<(), Errno> 
         },
         result => result,
     }
+}
+
+/// Opens what an earlier run has left of a file, if it is still that.
+fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Verify) -> Option<(OwnedFd, Inode)> {
+    let held = spot.open_path().ok()?;
+    let inode = Inode::of(held.as_fd()).ok()?;
+    // Without a birth the number alone tells little: somebody else may have made a file that got it.
+    let ours = inode.kind == Kind::Regular && inode.links == 1 && owners.contains(&inode.user);
+    if !ours || Fingerprint::of_file(&inode) != partial.file || inode.size < partial.prefix {
+        return None;
+    }
+    let object = Object { fd: held.as_fd(), path_only: true };
+    if inode.permissions & READ_AND_WRITE != READ_AND_WRITE || inode.permissions & SPECIAL_RIGHTS != 0 {
+        // It was whole and had its mode already, by which others than root could not open it, or might run it.
+        object.set_mode(inode.permissions & !SPECIAL_RIGHTS | READ_AND_WRITE).ok()?;
+    }
+    let access = if verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
+    let opened = spot.open(access | OFlags::NOFOLLOW, 0).ok()?;
+    let now = Inode::of(opened.as_fd()).ok()?;
+    now.is_same_file_as(&inode).then_some((opened, inode))
 }
 
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.

@@ -19,6 +19,7 @@ pub(super) struct Outcome {
     pub stats: Stats,
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
+    pub journal: Option<PathBuf>,
     unsealed: Vec<keep::Unsealed>,
 }
 
@@ -148,6 +149,9 @@ impl Team<'_> {
         run.give_names();
         run.seal();
         run.sync_everything();
+        let begun = &outcome.stats;
+        let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
+        outcome.journal = run.end_progress(outcome.failed, did_something);
         outcome.stats += &run.stats;
         outcome.failed |= run.failed;
         outcome.damaged.sort();

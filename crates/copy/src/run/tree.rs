@@ -20,6 +20,10 @@ use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
 use crate::walk::{Listed, Listing, Spot, last_component};
 
+/// Permissions of the owner, and of all others.
+const OWNER: u32 = 0o700;
+const OTHERS: u32 = 0o077;
+
 /// A directory of the source and its copy: what does not change while it is being copied.
 pub(super) struct Place {
     /// The source as it was when it was entered.
@@ -31,10 +35,20 @@ pub(super) struct Place {
     /// The source was opened with `O_PATH`.
     source_path_only: bool,
     dir: Arc<DestDir>,
-    /// We made it: nothing can be in it but what we put there.
+    /// We made it, in this run or (`--resume`) in an earlier one.
     created: bool,
+    /// We made it in this run: nothing can be in it but what we put there.
+    fresh: bool,
     source_path: PathBuf,
     dest_path: PathBuf,
+}
+
+/// The directory of the destination, open.
+struct Home {
+    fd: OwnedFd,
+    inode: Inode,
+    created: bool,
+    fresh: bool,
 }
 
 /// Both directories, open.
@@ -90,7 +104,7 @@ impl Frame {
 
     /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
     pub(super) fn has_names_to_share(&self, busy: bool) -> bool {
-        self.place.created && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
+        self.place.fresh && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
     }
 
     /// Half of the names that are left, for another thread.
@@ -141,41 +155,21 @@ impl Run<'_> {
             self.problem(Error::new(What::CyclicLink, source.path));
             return None;
         }
-        let created = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
-        if created {
-            let preserve = &self.plan.preserve;
-            let creation =
-                meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
-            if let Err(errno) = self.with_room(|| dest.make_dir(creation.mode)) {
-                self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
-                return None;
-            }
-        }
-        let (dest_fd, dest_inode) = match self.open_destination(subject, clear) {
-            Ok(opened) => opened,
-            Err(errno) => {
-                self.problem(Error::new(What::CannotStat, dest.path).errno(errno));
-                return None;
-            }
-        };
-        if created && !self.make_usable(&dest_fd, &dest_inode, dest.path) {
-            return None;
-        }
-        self.will_write_to(dest_inode.id.device(), dest.path, dest_fd.as_fd());
-        if !created {
-            // What is in it may be met again.
-            self.give_names();
-        }
+        let Home { fd: dest_fd, inode: dest_inode, created, fresh } = self.make_or_find_directory(subject, clear)?;
         let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
-        if created {
-            // Below a directory that we made, everything is ours already.
-            if !level.ancestors.last().is_some_and(|above| above.place.created) {
-                self.remember_made_directory(&dest_inode, dest, level);
-            }
+        // Below a directory that we made, everything is ours already.
+        if created && !level.ancestors.last().is_some_and(|above| above.place.fresh) {
+            self.remember_made_directory(&dest_inode, dest, level);
+        }
+        if fresh {
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
         self.stats.directories += 1;
-        let entries = self.new_entries(&dest_fd, &dest_inode, created.then_some(&clear.entries));
+        let entries = match created && !fresh {
+            // It may have got ACLs and another owner since.
+            true => NewEntries::UNKNOWN,
+            false => self.new_entries(&dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
+        };
         let (opened, contents) = self.open_source(subject, level)?;
         let place = Place {
             source_inode: subject.inode,
@@ -185,6 +179,7 @@ impl Run<'_> {
             source_path_only: !contents,
             dir,
             created,
+            fresh,
             source_path: source.path.to_owned(),
             dest_path: dest.path.to_owned(),
         };
@@ -198,10 +193,55 @@ impl Run<'_> {
             tally: None,
             resume: None,
         });
-        if created {
+        if fresh {
             self.prepare_attributes(&frame.keep()?);
         }
         Some(frame)
+    }
+
+    /// Makes the directory of the destination, or opens the one that is there.
+    fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear) -> Option<Home> {
+        let dest = subject.dest;
+        let fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
+        if fresh {
+            let preserve = &self.plan.preserve;
+            let creation =
+                meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
+            if let Err(errno) = self.with_room(|| dest.make_dir(creation.mode)) {
+                self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                return None;
+            }
+        }
+        let (fd, mut inode) = match self.open_destination(subject, clear) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                self.problem(Error::new(What::CannotStat, dest.path).errno(errno));
+                return None;
+            }
+        };
+        let created = fresh || self.was_made_earlier(&inode);
+        if fresh {
+            self.promise_directory(&inode);
+        } else if created {
+            inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
+            if self.plan.preserve.ownership {
+                // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
+                // attributes either, and is told then.
+                let object = Object { fd: fd.as_fd(), path_only: true };
+                inode.permissions &= !OTHERS;
+                object.set_mode(inode.permissions | OWNER).ok();
+            }
+        }
+        if created && !self.make_usable(&fd, &inode, dest.path) {
+            return None;
+        }
+        self.will_write_to(inode.id.device(), dest.path, fd.as_fd());
+        if !fresh {
+            // What is in it may be met again.
+            self.give_names();
+            self.tidy(fd.as_fd(), true);
+        }
+        Some(Home { fd, inode, created, fresh })
     }
 
     fn open_destination(&self, subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, Inode), Errno> {
@@ -210,6 +250,13 @@ impl Run<'_> {
         let inode = Inode::of(fd.as_fd())?;
         let found = clear.existing.map_or(inode.id, |existing| existing.target.id);
         if inode.id == found { Ok((fd, inode)) } else { Err(Errno::STALE) }
+    }
+
+    /// A directory of an earlier run as that made it, as far as this matters for its attributes.
+    fn as_it_was_made(&self, found: Inode, source: &Inode, entries: &NewEntries) -> Inode {
+        let creation = meta::creation_mode(Kind::Directory, source, entries, &self.plan.preserve, self.shared.caller);
+        // Only the owner's bits were added since.
+        Inode { permissions: found.permissions & (creation.mode | !OWNER), ..found }
     }
 
     /// A new directory must let us in, whatever the umask made of it; its final mode is set when it is full.
@@ -335,7 +382,7 @@ impl Run<'_> {
         let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
         let is_regular = listed.kind == Some(FileType::RegularFile);
         let level = Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular };
-        match self.visit(source, dest, place.created, &level, top) {
+        match self.visit(source, dest, place.fresh, &level, top) {
             Step::Enter(frame) => Some(frame),
             Step::Done => None,
         }
@@ -363,6 +410,9 @@ impl Run<'_> {
     pub(super) fn finish_directory(&mut self, frame: &Frame) {
         let started = Instant::now();
         if let Some(keep) = frame.keep() {
+            if !frame.place.fresh {
+                self.tidy(keep.dest.fd, false);
+            }
             self.keep_attributes(&keep);
             let (dest, inode) = (keep.dest.fd, keep.dest_inode);
             if self.syncs_alone(inode.id.device())

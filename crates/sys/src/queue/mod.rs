@@ -74,8 +74,8 @@ pub trait Queue: Debug + Send {
     /// Lets go of the files.
     ///
     /// # Errors
-    /// EBUSY while requests are in flight; what closing a further descriptor of one of the files gives, which may be the
-    /// only place where a failed write shows.
+    /// EBUSY while requests are in flight; what closing a further descriptor of a file that is open for writing gives, which
+    /// may be the only place where a failed write shows.
     fn close(&mut self) -> Result<(), Errno>;
 
     /// The memory of a slot.

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 
 use super::slots::Slots;
@@ -74,7 +75,12 @@ impl Queue for PosixAio {
         }
         let mut result = Ok(());
         for fd in self.files.drain(..).flat_map(|lanes| lanes.more) {
-            result = result.and(close(fd));
+            // What was only read is not the worse for it.
+            let written = fcntl_getfl(&fd).is_ok_and(|flags| flags & OFlags::ACCMODE != OFlags::RDONLY);
+            let closed = close(fd);
+            if written {
+                result = result.and(closed);
+            }
         }
         result
     }

@@ -7,7 +7,7 @@
 //! records as well, so nothing is kept in memory for each of them.
 
 mod link;
-mod pages;
+pub(super) mod pages;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};

@@ -1,0 +1,179 @@
+//! What is certainly done of a copy, written down so that the same command can go on where it was interrupted.
+//!
+//! A journal promises only what is on the device. Whoever believes a promise compares first: each names files by
+//! fingerprints of what stat tells of them, and holds only for files that still look the same.
+
+mod record;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, fdatasync, flock, fsync, ftruncate, openat, unlinkat,
+};
+use haul_sys::rustix::io::retry_on_intr;
+use haul_sys::rustix::process::geteuid;
+
+use crate::facts::{Inode, Kind, Time};
+pub use record::{Digest, Fingerprint, RECORD, Record, read};
+
+/// The journal of one command, open and locked.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    command: Fingerprint,
+    /// When it was made, by the clock of its filesystem.
+    began: Option<Time>,
+    /// When this run began, by the same.
+    this_run: Option<Time>,
+    place: Mutex<Place>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Records that are there.
+    records: u64,
+    /// Half a record may stand behind them: what is written after it nobody would find.
+    closed: bool,
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// What the kernel said.
+    Kernel(Errno),
+    /// Another process has it.
+    Busy,
+    /// It is no regular file of this user with a single name.
+    Foreign,
+}
+
+impl From<Errno> for Trouble {
+    fn from(errno: Errno) -> Trouble {
+        Trouble::Kernel(errno)
+    }
+}
+
+impl Journal {
+    /// Opens the journal of this command in a directory, or makes it, and tells every promise that is in it. What follows the
+    /// first record that is not whole goes.
+    ///
+    /// # Errors
+    /// Why it cannot be used; then nothing has changed.
+    pub fn open(
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+        command: Fingerprint,
+        each: &mut dyn FnMut(Record) -> Result<(), Errno>,
+    ) -> Result<Journal, Trouble> {
+        let (file, made) = open_locked(dir, name)?;
+        let opened = Journal::begin(file, made, dir, command, each);
+        if made && opened.is_err() {
+            // What failed is told; an empty journal would only be in the way.
+            unlinkat(dir, name, AtFlags::empty()).ok();
+        }
+        opened
+    }
+
+    fn begin(
+        file: File,
+        made: bool,
+        dir: BorrowedFd<'_>,
+        command: Fingerprint,
+        each: &mut dyn FnMut(Record) -> Result<(), Errno>,
+    ) -> Result<Journal, Trouble> {
+        let began = Inode::of(file.as_fd())?.born;
+        let records = read(&mut &file, &command, each).map_err(errno_of)?;
+        let place = Mutex::new(Place { records, closed: false });
+        let mut journal = Journal { file, command, began, this_run: None, place };
+        retry_on_intr(|| ftruncate(&journal.file, records * RECORD as u64))?;
+        journal.append(&[Record::Begun])?;
+        retry_on_intr(|| fsync(&journal.file))?;
+        journal.this_run = Some(Inode::of(journal.file.as_fd())?.modified);
+        if made {
+            let above = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            retry_on_intr(|| fsync(&above))?;
+        }
+        Ok(journal)
+    }
+
+    /// Whether something that was born then was born in an earlier run of this command, and after that had begun. `false` where
+    /// the filesystem does not tell when the journal was.
+    pub fn is_of_earlier_run(&self, born: Time) -> bool {
+        let began = self.began.is_some_and(|began| began < born);
+        began && self.this_run.is_some_and(|this_run| born < this_run)
+    }
+
+    /// Writes promises down, all of them or none. They survive this process; for the machine see [`Journal::sync`].
+    ///
+    /// # Errors
+    /// What the kernel said. If half a record cannot be taken away again, nothing more is written.
+    pub fn append(&self, records: &[Record]) -> Result<(), Errno> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.closed {
+            return Err(Errno::IO);
+        }
+        let mut bytes = Vec::with_capacity(records.len() * RECORD);
+        for (number, record) in (place.records..).zip(records) {
+            bytes.extend(record.encode(number, &self.command));
+        }
+        let end = place.records * RECORD as u64;
+        if let Err(error) = self.file.write_all_at(&bytes, end) {
+            place.closed = retry_on_intr(|| ftruncate(&self.file, end)).is_err();
+            return Err(errno_of(error));
+        }
+        place.records += records.len() as u64;
+        Ok(())
+    }
+
+    /// Brings what was written to the device.
+    ///
+    /// # Errors
+    /// What the kernel said. Promises may be lost then, which costs time and nothing else.
+    pub fn sync(&self) -> Result<(), Errno> {
+        retry_on_intr(|| fdatasync(&self.file))
+    }
+}
+
+/// Opens or makes the file, and locks it. The flag says that it was made.
+fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(File, bool), Trouble> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    loop {
+        let (opened, made) = match openat(dir, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                match openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR) {
+                    Err(Errno::EXIST) => continue,
+                    made => (made?, true),
+                }
+            }
+            Err(Errno::LOOP) => return Err(Trouble::Foreign),
+            opened => (opened?, false),
+        };
+        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            // Filesystems without locks do without.
+            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Trouble::Busy),
+            Err(errno) => return Err(errno.into()),
+        }
+        let inode = Inode::of(opened.as_fd())?;
+        let ours = inode.kind == Kind::Regular && inode.user == geteuid().as_raw();
+        match inode.links {
+            // Who had it has just ended well and removed it.
+            0 if ours => {}
+            1 if ours => return Ok((File::from(opened), made)),
+            _ => return Err(Trouble::Foreign),
+        }
+    }
+}
+
+fn errno_of(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests;

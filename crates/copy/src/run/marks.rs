@@ -1,0 +1,170 @@
+//! How far a large file is on its device, noted behind the copy, so that the next run can go on there (`--resume`).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::fdatasync;
+use haul_sys::rustix::io::retry_on_intr;
+
+use super::pieces::LAST_BYTES;
+use super::resume::Progress;
+use crate::error::Error;
+use crate::facts::Inode;
+use crate::journal::{Fingerprint, Record};
+
+/// Bytes from one mark to the next.
+pub(super) const STEP: u64 = 64 << 20;
+/// The copy waits when it is so far ahead of the last mark: so much at most is copied twice.
+pub(super) const AHEAD: u64 = 2 * STEP;
+
+/// The marks of one file. Shared by the copy and the thread that goes behind it.
+pub(super) struct Marks<'a> {
+    progress: &'a Progress,
+    source: Fingerprint,
+    file: Fingerprint,
+    number: u64,
+    /// The file, open once more: who waits for the data of an open file takes its errors, and others of this run wait for that of
+    /// the one that is written through.
+    own: OwnedFd,
+    place: Mutex<Place>,
+    moved_on: Condvar,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Everything before this byte is there.
+    copied: u64,
+    /// And everything before this one is on the device.
+    synced: u64,
+    /// The same as far as the file has a size: a hole at its end is none yet.
+    noted: u64,
+    /// The copy has ended.
+    over: Option<Over>,
+    failed: Option<Errno>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// There is nothing more to note.
+    Done,
+    /// The copy was stopped, and all that was written is as good as before.
+    Stopped,
+}
+
+impl<'a> Marks<'a> {
+    /// Of a file, open as `own` before anything is written to it by others, under the name of the meantime with this number,
+    /// of which `start` bytes are there and noted.
+    pub(super) fn new(
+        progress: &'a Progress,
+        source: Fingerprint,
+        file: Fingerprint,
+        own: OwnedFd,
+        number: u64,
+        start: u64,
+    ) -> Marks<'a> {
+        let place = Mutex::new(Place::from(start));
+        Marks { progress, source, file, number, own, place, moved_on: Condvar::new() }
+    }
+
+    /// The copy begins once more, where the last mark is.
+    pub(super) fn begin_again(&self) {
+        let mut place = self.lock();
+        *place = Place::from(place.noted);
+    }
+
+    /// The copy has come so far, and everything before is there.
+    pub(super) fn copied(&self, to: u64) {
+        let mut place = self.lock();
+        if to > place.copied {
+            place.copied = to;
+            self.moved_on.notify_all();
+        }
+    }
+
+    /// Waits until a copy that goes on here is not too far ahead.
+    pub(super) fn let_follow(&self, at: u64) {
+        let mut place = self.lock();
+        while place.over.is_none()
+            && place.failed.is_none()
+            && place.copied.min(at).saturating_sub(place.synced) > AHEAD
+        {
+            place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Up to where the next run can rely on it.
+    pub(super) fn noted(&self) -> u64 {
+        self.lock().noted
+    }
+
+    /// The copy has ended. Only the first word about that counts.
+    pub(super) fn end(&self, over: Over) {
+        self.lock().over.get_or_insert(over);
+        self.moved_on.notify_all();
+    }
+
+    /// Goes behind the copy until that ends. Returns a complaint about the journal.
+    ///
+    /// # Errors
+    /// That of a sync. It is told once for an open file, so the file is lost.
+    pub(super) fn keep_up(&self) -> Result<Option<Error>, Errno> {
+        let _alarm = Alarm(self);
+        let mut complaint = None;
+        while let Some(to) = self.next() {
+            let synced = retry_on_intr(|| fdatasync(&self.own)).and_then(|()| Inode::of(self.own.as_fd()));
+            let size = synced.as_ref().map_or(0, |inode| inode.size);
+            if let Err(errno) = synced {
+                self.lock().failed = Some(errno);
+                self.moved_on.notify_all();
+                return Err(errno);
+            }
+            let prefix = to.min(size - size % LAST_BYTES);
+            let Marks { source, file, number, .. } = *self;
+            if prefix > self.noted() {
+                let record = Record::Partial { source, file, number, prefix };
+                complaint = complaint.or(self.progress.promise(&[record], true).err());
+                self.lock().noted = prefix;
+            }
+            self.lock().synced = to;
+            self.moved_on.notify_all();
+        }
+        Ok(complaint)
+    }
+
+    /// Waits until there is something to note.
+    fn next(&self) -> Option<u64> {
+        let mut place = self.lock();
+        loop {
+            // Direct I/O wants to begin there.
+            let to = place.copied - place.copied % LAST_BYTES;
+            match place.over {
+                _ if place.failed.is_some() => return None,
+                Some(Over::Done) => return None,
+                Some(Over::Stopped) => return (to > place.synced).then_some(to),
+                None if to >= place.synced + STEP => return Some(to),
+                None => place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        // Every change is of one field and whole.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<u64> for Place {
+    fn from(start: u64) -> Place {
+        Place { copied: start, synced: start, noted: start, over: None, failed: None }
+    }
+}
+
+/// Should the thread that goes behind the copy panic, nobody waits for it.
+struct Alarm<'m>(&'m Marks<'m>);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        self.0.end(Over::Done);
+    }
+}

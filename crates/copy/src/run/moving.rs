@@ -1,0 +1,470 @@
+//! One file while its data is being moved: each engine goes on at the exact byte where the one before refused.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::ftruncate;
+use haul_sys::rustix::io::retry_on_intr;
+
+use super::Session;
+use super::behind::Behind;
+use super::data::{DataJob, Mover};
+use super::made_up::is_kept_somewhere;
+use super::open_sides::{open_for_direct, side};
+use super::paced::{CANCELLED, Paced};
+use super::pieces::{LAST_BYTES, Lookout, Trail, piece_of, ranged};
+use super::readahead::ReadAhead;
+use crate::engine::climb::Climb;
+use crate::engine::parallel::{Ran, Range, Stopped, Team};
+use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
+use crate::error::{Error, What};
+use crate::events::{Event, Tried};
+use crate::facts::Kind;
+use crate::moved::Moved;
+use crate::pace::Work;
+use crate::plan::{EngineName, Plan};
+use crate::ranges::{Extent, Extents};
+use crate::strategy::{self, DataFacts, Ranges, Steps};
+
+/// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
+const END_OF_OFFSETS: u64 = i64::MAX as u64;
+
+/// How far a cold source is read ahead where the user does not say it: enough for several requests of the device.
+const COLD_WINDOW: u64 = 8 << 20;
+
+/// One file while it is being moved.
+pub(super) struct Moving<'a> {
+    pub job: &'a DataJob<'a>,
+    pub session: &'a Session<'a>,
+    source: Side,
+    dest: Side,
+    pub steps: &'a Steps,
+    zeros: Zeros,
+    read_ahead: Option<ReadAhead>,
+    pub tried: Vec<Tried>,
+    /// Engines that said they can do nothing for these two files.
+    pub useless: Vec<EngineName>,
+    pub moved: Moved,
+    behind: Option<Behind>,
+    /// The destination has got a size of its own, or bytes behind the end: it is set right when all is moved.
+    ragged: bool,
+    /// Most workers that there were.
+    pub workers: usize,
+}
+
+/// Why moving stopped before its end.
+pub(super) enum Stop {
+    Cancelled,
+    Failed(Error),
+}
+
+/// How far a range got.
+enum Reached {
+    End,
+    SourceEnd(u64),
+}
+
+impl<'a> Moving<'a> {
+    pub fn new(
+        job: &'a DataJob<'a>,
+        session: &'a Session<'a>,
+        facts: &DataFacts,
+        steps: &'a Steps,
+        plan: &Plan,
+    ) -> Moving<'a> {
+        let seekable = facts.seekable && steps.ranges != Ranges::Stream;
+        // What comes as a stream can still leave holes in a file.
+        let dest_seekable = seekable || (job.dest_inode.kind == Kind::Regular && steps.find_zeros);
+        let zeros = match steps.find_zeros {
+            true if job.dest_inode.kind == Kind::Regular => Zeros::Skip(hole_block(facts.dest_block)),
+            _ => Zeros::Write,
+        };
+        let mut source = side(&job.source, job.source_inode, seekable);
+        // Its size is one that a read can meet.
+        let plain = job.source_inode.kind == Kind::Regular && is_kept_somewhere(job.source_inode) && !facts.made_up;
+        source.size = plain.then_some(job.source_inode.size);
+        let mut dest = side(&job.dest, job.dest_inode, dest_seekable);
+        open_for_direct(&mut source, &mut dest, steps, facts);
+        let forget = (steps.forget_source && seekable).then_some((
+            &job.source,
+            facts.size,
+            facts.around.and_then(|around| around.cached),
+        ));
+        let send = (steps.send_dest && dest_seekable).then_some(&job.dest);
+        Moving {
+            job,
+            session,
+            source,
+            dest,
+            steps,
+            zeros,
+            read_ahead: plan
+                .readahead
+                .or(steps.read_ahead.then_some(COLD_WINDOW))
+                .filter(|_| seekable)
+                .map(ReadAhead::new),
+            tried: Vec::with_capacity(2),
+            useless: Vec::new(),
+            moved: Moved::default(),
+            behind: if steps.forget_source || steps.send_dest { Behind::new(forget, send) } else { None },
+            ragged: false,
+            workers: 1,
+        }
+    }
+
+    pub fn run(&mut self, mover: &mut Mover) -> Result<(), Stop> {
+        let cloned = match self.steps.engines.first() {
+            Some(EngineName::Clone) if !self.useless.contains(&EngineName::Clone) => self.clone_whole(mover)?,
+            _ => None,
+        };
+        let end = match (cloned, self.steps.ranges) {
+            (Some(end), _) => end,
+            (None, ranges) => {
+                self.allocate();
+                match ranges {
+                    Ranges::Stream => self.move_to_end(mover, 0)?,
+                    _ if self.steps.workers.most > 1 => self.move_together(mover)?,
+                    Ranges::Extents => self.move_extents(mover)?,
+                    Ranges::Whole => self.move_to_end(mover, self.job.start)?,
+                }
+            }
+        };
+        self.complete(end)
+    }
+
+    /// All data is there, up to this size.
+    pub fn complete(&mut self, end: u64) -> Result<(), Stop> {
+        if self.job.dest_inode.kind == Kind::Regular && (self.moved.holes > 0 || self.ragged) {
+            self.set_size(end)?;
+        }
+        if let Some(follower) = self.job.follower {
+            follower.whole(end, self.behind.is_some());
+        }
+        self.trail().reached(end);
+        match &self.behind {
+            Some(behind) => behind.tidy(true).map_err(|errno| self.failed(Failure { on: FailedOn::Write, errno })),
+            None => Ok(()),
+        }
+    }
+
+    fn trail(&self) -> Trail<'_> {
+        Trail { follower: self.job.follower, marks: self.job.marks, behind: self.behind.as_ref() }
+    }
+
+    /// Takes the space of the file but for its last byte (see [`LAST_BYTES`]), where that was chosen. Whether there is enough
+    /// of it the writes will tell.
+    fn allocate(&mut self) {
+        let space = self.job.source_inode.size.saturating_sub(1);
+        if !self.steps.preallocate || self.job.dest_inode.kind != Kind::Regular || space == 0 {
+            return;
+        }
+        self.ragged = true;
+        if Linux.allocate(self.job.dest.as_fd(), 0, space).is_err() {
+            // What was allocated before it failed would stay. A file that cannot even be emptied cannot be written either,
+            // and that is where the error is to be met.
+            retry_on_intr(|| ftruncate(&self.job.dest, self.job.start)).ok();
+        }
+    }
+
+    /// After a failure: takes away what stands behind the last byte that counts. Allocated space and pieces that were ahead
+    /// would make a destination that is kept look whole.
+    pub fn cut(&self) {
+        if self.job.dest_inode.kind == Kind::Regular {
+            // The copy has failed already, and that is what is reported.
+            retry_on_intr(|| ftruncate(&self.job.dest, self.job.start + self.moved.total())).ok();
+        }
+    }
+
+    /// Moves everything by several workers, as far as the size was seen, then whatever the source has grown by meanwhile.
+    /// Returns the size reached.
+    fn move_together(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
+        let steps = self.steps;
+        let mut at = self.job.start;
+        let mut last = End::Complete;
+        for &name in &steps.engines {
+            if self.useless.contains(&name) {
+                continue;
+            }
+            let ran = self.team(mover, name, at)?;
+            at = ran.at;
+            match ran.stopped {
+                Stopped::Forbidden => return Err(self.forbidden()),
+                Stopped::End(End::Failed(CANCELLED)) if self.session.cancel.is_cancelled() => {
+                    return Err(Stop::Cancelled);
+                }
+                Stopped::End(End::Complete) => return self.move_to_end(mover, at),
+                Stopped::End(End::SourceEnd) => return Ok(at),
+                Stopped::End(End::Failed(failure)) => return Err(self.failed(failure)),
+                Stopped::End(End::Refused(refusal)) => {
+                    last = End::Refused(refusal);
+                    if !matches!(refusal, Refusal::Misaligned) {
+                        self.useless.push(name);
+                    }
+                }
+            }
+        }
+        Err(self.all_refused(last))
+    }
+
+    /// Lets several workers move the file from `at` on, each with such an engine.
+    fn team(&mut self, mover: &mut Mover, name: EngineName, at: u64) -> Result<Ran, Stop> {
+        let size = self.job.source_inode.size;
+        let workers = if self.may_be_several(name) { self.steps.workers } else { strategy::Workers::ONE };
+        let tuning = mover.tuning;
+        let (pace, cancel) = (&self.session.pace, &self.session.cancel);
+        let make = || -> Box<dyn Engine> { Box::new(Paced::new(name, &tuning, pace, cancel)) };
+        let piece = piece_of(name, size - size.min(at), workers.most);
+        let read_ahead = self.read_ahead.take_if(|_| ReadAhead::helps(name)).map(Mutex::new);
+        let lookout = Lookout {
+            session: self.session,
+            trail: self.trail(),
+            read_ahead: read_ahead.as_ref().map(|ahead| (ahead, self.job.source.as_fd())),
+            // Beyond an extent there may be a hole, which would only fill the page cache with zeros.
+            size: if self.steps.ranges == Ranges::Extents { 0 } else { size },
+        };
+        let (source, dest) = (&self.source, &self.dest);
+        let climb = Climb::new(workers.start, workers.most).by_pieces_of(piece);
+        let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
+        let ran = match self.steps.ranges {
+            Ranges::Extents => team.run(at, &mut Extents::new(&Linux, source.as_fd(), at, size).map(ranged)),
+            _ => {
+                let end = size.saturating_sub(1) / LAST_BYTES * LAST_BYTES;
+                team.run(at, &mut (at < end).then(|| Ok(Range::Data(at, end - at))).into_iter())
+            }
+        };
+        let refused = match ran.stopped {
+            Stopped::End(End::Refused(refusal)) => Some(refusal),
+            _ => None,
+        };
+        self.read_ahead = read_ahead.map(|ahead| ahead.into_inner().unwrap_or_else(PoisonError::into_inner));
+        // Holes of the source are nobody's work.
+        let holes_seen = self.zeros == Zeros::Write;
+        let own = Moved { holes: if holes_seen { 0 } else { ran.moved.holes }, ..ran.moved };
+        self.record(name, own, refused);
+        self.moved += ran.moved;
+        self.ragged |= ran.beyond;
+        self.workers = self.workers.max(ran.workers);
+        Ok(ran)
+    }
+
+    /// Whether several engines of this kind may work at these two files at the same time.
+    fn may_be_several(&self, name: EngineName) -> bool {
+        // Without an open file of their own, engines would turn O_DIRECT on and off under each other.
+        let own = |side: &Side| side.direct.is_none() || side.direct_fd.is_some();
+        match name {
+            EngineName::Direct => own(&self.source) && own(&self.dest),
+            EngineName::MappedDirect => own(&self.dest),
+            EngineName::Clone | EngineName::Null | EngineName::Splice => false,
+            _ => true,
+        }
+    }
+
+    /// Why the lookout said no.
+    fn forbidden(&self) -> Stop {
+        match self.behind.as_ref().map(|behind| behind.tidy(false)) {
+            Some(Err(errno)) => self.failed(Failure { on: FailedOn::Write, errno }),
+            _ => Stop::Cancelled,
+        }
+    }
+
+    /// Closes the open files for direct I/O.
+    pub fn close(&mut self) -> Result<(), Stop> {
+        drop(self.source.direct_fd.take());
+        // An engine that keeps it for its next file lets go of it then.
+        let Some(fd) = self.dest.direct_fd.take().and_then(|fd| Arc::try_unwrap(fd).ok()) else { return Ok(()) };
+        let dest = self.job.dest_path;
+        haul_sys::close(fd).map_err(|errno| Stop::Failed(Error::new(What::Closing, dest).errno(errno)))
+    }
+
+    /// Bytes of the copy that went through the page cache.
+    pub fn left_in_cache(&self) -> u64 {
+        let past = [EngineName::Direct, EngineName::MappedDirect, EngineName::Dontcache];
+        let buffered = self.tried.iter().filter(|tried| !past.contains(&tried.engine));
+        if self.steps.send_dest { 0 } else { buffered.map(|tried| tried.moved.written + tried.moved.offloaded).sum() }
+    }
+
+    /// Moves the extents that lseek finds, then whatever the source has grown by meanwhile. Returns the size reached.
+    fn move_extents(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
+        let source = Arc::clone(&self.job.source);
+        let mut end = self.job.start;
+        for extent in Extents::new(&Linux, source.as_fd(), end, self.job.source_inode.size) {
+            let extent = extent.map_err(|errno| self.failed(Failure { on: FailedOn::Read, errno }))?;
+            match extent {
+                Extent::Hole { offset, len } => {
+                    self.count_hole(len);
+                    end = offset + len;
+                }
+                Extent::Data { offset, len } => {
+                    end = offset + len;
+                    if let Reached::SourceEnd(at) = self.move_range(mover, offset, len)? {
+                        // It shrank: holes that were passed before that point count, and nothing after it.
+                        return Ok(at);
+                    }
+                }
+            }
+        }
+        self.move_to_end(mover, end)
+    }
+
+    /// Tries to clone the whole file in one step, which keeps its holes and is a snapshot of it. `None`: refused.
+    pub fn clone_whole(&mut self, mover: &mut Mover) -> Result<Option<u64>, Stop> {
+        let outcome = self.submit(mover, EngineName::Clone, 0, END_OF_OFFSETS)?;
+        self.useless.push(EngineName::Clone);
+        match outcome.end {
+            End::Complete | End::SourceEnd => Ok(Some(outcome.moved.total())),
+            End::Refused(_) if self.steps.strict => Err(self.all_refused(outcome.end)),
+            End::Refused(_) => Ok(None),
+            End::Failed(failure) => Err(self.failed(failure)),
+        }
+    }
+
+    /// Moves everything from `offset` until the source ends; returns where that was.
+    fn move_to_end(&mut self, mover: &mut Mover, offset: u64) -> Result<u64, Stop> {
+        match self.move_range(mover, offset, END_OF_OFFSETS - offset)? {
+            Reached::SourceEnd(at) => Ok(at),
+            Reached::End => Ok(END_OF_OFFSETS),
+        }
+    }
+
+    /// Moves a range with the first engine that will, and the rest of it with the next.
+    fn move_range(&mut self, mover: &mut Mover, offset: u64, len: u64) -> Result<Reached, Stop> {
+        let mut at = offset;
+        let mut left = len;
+        let mut last = End::Complete;
+        let steps = self.steps;
+        for &name in &steps.engines {
+            if self.useless.contains(&name) {
+                continue;
+            }
+            let max_job = mover.engine(name).caps().max_job;
+            loop {
+                if left == 0 {
+                    return Ok(Reached::End);
+                }
+                if self.session.cancel.is_cancelled() {
+                    return Err(Stop::Cancelled);
+                }
+                let piece = max_job.min(self.session.pace.piece()).min(self.read_ahead(name, at, left));
+                let piece = piece.min(self.trail().piece());
+                let outcome = self.submit(mover, name, at, left.min(piece))?;
+                let moved = outcome.moved.total();
+                at += moved;
+                left = left.saturating_sub(moved);
+                last = outcome.end;
+                match outcome.end {
+                    End::Complete => {}
+                    End::SourceEnd => return Ok(Reached::SourceEnd(at)),
+                    End::Refused(refusal) => {
+                        if !matches!(refusal, Refusal::Misaligned) {
+                            self.useless.push(name);
+                        }
+                        break;
+                    }
+                    End::Failed(failure) => return Err(self.failed(failure)),
+                }
+            }
+        }
+        Err(self.all_refused(last))
+    }
+
+    /// Asks for the bytes that come next; returns the largest job after which that should be done again.
+    fn read_ahead(&mut self, name: EngineName, at: u64, left: u64) -> u64 {
+        let Some(read_ahead) = &mut self.read_ahead else { return u64::MAX };
+        if !ReadAhead::helps(name) {
+            return u64::MAX;
+        }
+        // A device has no size there, and nothing happens beyond its end.
+        let size = if self.job.source_inode.kind == Kind::Regular { self.job.source_inode.size } else { u64::MAX };
+        let end = at.saturating_add(left).min(size);
+        read_ahead.ask(&Linux, self.job.source.as_fd(), at, end);
+        read_ahead.piece()
+    }
+
+    /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.
+    fn submit(&mut self, mover: &mut Mover, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
+        let (session, size) = (self.session, self.job.source_inode.size);
+        self.trail().let_follow(offset);
+        // Sharing extents moves nothing. A size that is too small is made up for when the work is counted.
+        let bytes = if name == EngineName::Clone { 0 } else { len.min(size.saturating_sub(offset)) };
+        let turn = session.pace.turn(Work { bytes, operations: 1 }, &|| session.cancel.is_cancelled());
+        let turn = turn.ok_or(Stop::Cancelled)?;
+        let engine = mover.engine(name);
+        let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
+        let outcome = complete(engine, job).map_err(|errno| self.failed(Failure { on: FailedOn::Copy, errno }));
+        let moved = outcome.as_ref().map(|outcome| outcome.moved).unwrap_or_default();
+        // Engines whose requests are not system calls of their own count for one at least.
+        let operations = mover.tally.take().max(1);
+        session.pace.settle(turn, Work { bytes: moved.offloaded + moved.written, operations });
+        let outcome = outcome?;
+        self.moved += outcome.moved;
+        let refused = match outcome.end {
+            End::Refused(refusal) => Some(refusal),
+            _ => None,
+        };
+        self.record(name, outcome.moved, refused);
+        if outcome.moved.total() > 0 {
+            self.session.observer.event(&Event::Progress(outcome.moved));
+        }
+        self.trail().reached(offset + outcome.moved.total());
+        if let Some(behind) = &self.behind {
+            behind.tidy(false).map_err(|errno| self.failed(Failure { on: FailedOn::Write, errno }))?;
+        }
+        Ok(outcome)
+    }
+
+    fn record(&mut self, name: EngineName, moved: Moved, refused: Option<Refusal>) {
+        match self.tried.iter_mut().find(|tried| tried.engine == name) {
+            Some(tried) => {
+                tried.moved += moved;
+                tried.refused = tried.refused.or(refused);
+            }
+            None => self.tried.push(Tried { engine: name, moved, refused }),
+        }
+    }
+
+    fn count_hole(&mut self, len: u64) {
+        let holes = Moved { holes: len, ..Moved::default() };
+        self.moved += holes;
+        self.session.observer.event(&Event::Progress(holes));
+    }
+
+    /// A hole at the end is made by the size alone; old contents beyond the end go away.
+    fn set_size(&self, size: u64) -> Result<(), Stop> {
+        retry_on_intr(|| ftruncate(&self.job.dest, size))
+            .map_err(|errno| Stop::Failed(Error::new(What::Extending, self.job.dest_path).errno(errno)))
+    }
+
+    fn failed(&self, failure: Failure) -> Stop {
+        let (source, dest) = (self.job.source_path, self.job.dest_path);
+        let error = match failure.on {
+            FailedOn::Read => Error::new(What::Reading, source),
+            FailedOn::Write => Error::new(What::Writing, dest),
+            FailedOn::Copy => Error::new(What::Copying, source).and(dest),
+            FailedOn::Hole => Error::new(What::MakingHole, dest),
+            FailedOn::Truncated => return Stop::Failed(Error::new(What::SourceTruncated, source)),
+        };
+        Stop::Failed(error.errno(failure.errno))
+    }
+
+    fn all_refused(&self, end: End) -> Stop {
+        let (source, dest) = (self.job.source_path, self.job.dest_path);
+        let clone = self.steps.engines.first() == Some(&EngineName::Clone);
+        match end {
+            End::Refused(refusal) if clone => {
+                let errno = match refusal {
+                    Refusal::Unsupported(errno) => errno,
+                    _ => Errno::XDEV,
+                };
+                Stop::Failed(Error::new(What::CloneFailed, dest).and(source).errno(errno))
+            }
+            end => Stop::Failed(Error::new(What::EngineRefused, source).and(dest).detail(format!("{end:?}"))),
+        }
+    }
+}
+
+/// Holes are looked for in blocks of the destination, within what makes sense.
+fn hole_block(block: u32) -> u32 {
+    block.clamp(512, 64 << 10).next_power_of_two()
+}

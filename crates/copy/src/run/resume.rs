@@ -1,0 +1,537 @@
+//! `--resume`: what earlier runs of the same command have done, and what this one leaves to the next.
+//!
+//! With it every file is made under another name and gets its own when it is on its device (see `durable`), so whatever
+//! stands under its own name is whole. The journal spares the work: it says which copies are finished, how much of a large
+//! file is on the device, and which directories were made. Nothing of it is believed of a file that has changed.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ftruncate, openat, unlinkat};
+use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
+use haul_sys::rustix::time::{ClockId, clock_gettime};
+
+use super::data::DataJob;
+use super::entry::{Earlier, Level, Subject};
+use super::existing::{Clear, Existing, Way};
+use super::link_table::pages::{KEY, Key, Pages, Record as Page};
+use super::made_up::is_kept_somewhere;
+use super::marks::{Marks, STEP};
+use super::operands::joined;
+use super::regular::Opened;
+use super::stage::{Adopted, SPECIAL_RIGHTS};
+use super::{Run, Shared};
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::journal::{Digest, Fingerprint, Journal, RECORD, Record, Trouble};
+use crate::meta::{NewEntries, Object};
+use crate::plan::{CacheUse, Destination, EngineChoice, EngineName, IfChanged, ModeRule, Plan, Preallocate};
+use crate::verify::Checked;
+use crate::walk::{Operand, last_component};
+
+/// Changes when what is written down means something else.
+const FORMAT: &[u8] = b"haul resume 1";
+/// Before the command and the number, in names of the meantime.
+const TEMPORARY: &str = ".haul-r";
+/// Hexadecimal digits of the command in names.
+const TAG: usize = 10;
+/// Hexadecimal digits of a number in names.
+const NUMBER: usize = 16;
+/// Bits of a number below those of the run.
+const RUN: u32 = 40;
+/// Pages of 4 KiB in memory: 16 MiB, enough for some 200,000 finished files.
+const PAGES_IN_MEMORY: usize = 4096;
+
+/// The journal of a run, and what it said when the run began.
+pub(super) struct Progress {
+    journal: Journal,
+    /// Where it is.
+    dir: OwnedFd,
+    name: OsString,
+    /// What users know it by.
+    path: PathBuf,
+    known: Mutex<Known>,
+    /// There was an earlier run.
+    earlier: bool,
+    /// The command, in names of the meantime.
+    tag: String,
+    /// The run, in the numbers that it gives away; how many those are; and what they are made of.
+    run: u64,
+    given: AtomicU64,
+    secret: RandomState,
+    /// Something was written down by this run.
+    promised: AtomicBool,
+    /// It was said that nothing can be written down any more.
+    complained: AtomicBool,
+}
+
+struct Known {
+    /// Finished copies, and directories that were made.
+    done: Pages,
+    partial: HashMap<Fingerprint, Partial>,
+    /// Numbers of earlier runs that this one goes on with.
+    adopted: HashSet<u64>,
+    /// Beginnings that were met, with their directories; those that nobody has wanted go at the end.
+    kept: Vec<(OwnedFd, u64)>,
+}
+
+/// The beginning of a source, under a name of the meantime.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Partial {
+    /// Which file has it.
+    pub file: Fingerprint,
+    /// The number in its name.
+    pub number: u64,
+    /// Bytes that are on the device.
+    pub prefix: u64,
+}
+
+impl Progress {
+    fn open(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> Result<Progress, Error> {
+        let here = if shown.is_empty() { OsStr::new(".") } else { shown };
+        let holder = Inode::of(dir).map_err(|errno| Error::new(What::NoJournal, here).errno(errno))?;
+        let command = command(plan, last, &holder);
+        let name = journal_name(&command);
+        let path = joined(shown, &name);
+        let failed = |errno| Error::new(What::NoJournal, &path).errno(errno);
+        let own_dir = fcntl_dupfd_cloexec(dir, 0).map_err(failed)?;
+        let mut known = Known {
+            done: Pages::new(PAGES_IN_MEMORY),
+            partial: HashMap::new(),
+            adopted: HashSet::default(),
+            kept: Vec::new(),
+        };
+        let mut earlier = false;
+        let journal = Journal::open(dir, &name, command, &mut |record| {
+            earlier = true;
+            known.learn(record, dir)
+        });
+        let journal = journal.map_err(|trouble| match trouble {
+            Trouble::Busy => Error::new(What::JournalBusy, &path),
+            Trouble::Foreign => Error::new(What::JournalForeign, &path),
+            Trouble::Kernel(errno) => failed(errno),
+        })?;
+        Ok(Progress {
+            journal,
+            dir: own_dir,
+            name,
+            path,
+            known: Mutex::new(known),
+            earlier,
+            tag: tag(&command),
+            run: RandomState::new().build_hasher().finish() >> RUN,
+            given: AtomicU64::new(0),
+            secret: RandomState::new(),
+            promised: AtomicBool::new(false),
+            complained: AtomicBool::new(false),
+        })
+    }
+
+    /// A number for a name of the meantime, which nobody can foresee: that of the run, and 40 bits. Two files that are being made
+    /// have the same with a chance of one in a million; then one of them fails.
+    pub(super) fn number(&self) -> u64 {
+        let mut hasher = self.secret.build_hasher();
+        hasher.write_u64(self.given.fetch_add(1, Ordering::Relaxed));
+        self.run << RUN | hasher.finish() >> (64 - RUN)
+    }
+
+    /// The name of the meantime with this number.
+    pub(super) fn temporary(&self, number: u64) -> OsString {
+        OsString::from(format!("{TEMPORARY}{}{number:0width$x}", self.tag, width = NUMBER))
+    }
+
+    /// The number in such a name of this command.
+    fn number_of(&self, name: &[u8]) -> Option<u64> {
+        let digits = name.strip_prefix(TEMPORARY.as_bytes())?.strip_prefix(self.tag.as_bytes())?;
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == NUMBER)?;
+        u64::from_str_radix(digits, 16).ok()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Every change is of one entry and whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The digest that was noted, if this pair is finished.
+    fn finished(&self, pair: Fingerprint) -> Option<Option<Digest>> {
+        // What cannot be looked up is copied again.
+        let page = self.lock().done.get(&key(b'p', pair)).ok().flatten()?;
+        let digest = page.name.as_bytes();
+        Some(if digest.is_empty() { None } else { Digest::from_bytes(digest) })
+    }
+
+    /// Whether an earlier run made this directory.
+    fn made(&self, directory: &Inode) -> bool {
+        if !self.earlier {
+            return false;
+        }
+        // What was written down may be lost with the power; the birth tells all the same, if nobody has put the clock back.
+        let born_since = directory.born.is_some_and(|born| self.journal.is_of_earlier_run(born));
+        born_since || matches!(self.lock().done.get(&key(b'm', Fingerprint::of_file(directory))), Ok(Some(_)))
+    }
+
+    /// Whether a source may have beginnings, or get some.
+    pub(super) fn is_worth_marks(&self, source: &Inode) -> bool {
+        source.size >= 2 * STEP || !self.lock().partial.is_empty()
+    }
+
+    /// What an earlier run has of this beginning; nobody else gets it.
+    pub(super) fn partial(&self, beginning: Fingerprint) -> Option<Partial> {
+        self.lock().partial.remove(&beginning)
+    }
+
+    /// This run goes on with the file that has this number.
+    pub(super) fn adopt(&self, number: u64) {
+        self.lock().adopted.insert(number);
+    }
+
+    /// Removes what earlier runs have left in a directory under names of the meantime; with `keep` not what this run may go
+    /// on with. What cannot be removed stays: it is in nobody's way.
+    fn tidy(&self, dir: BorrowedFd<'_>, keep: bool) {
+        // A handle cannot be read.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
+        for entry in entries {
+            let Ok(entry) = entry else { return };
+            let name = entry.file_name();
+            let Some(number) = self.number_of(name.to_bytes()) else { continue };
+            let mut known = self.lock();
+            if number >> RUN == self.run || known.adopted.contains(&number) {
+                continue;
+            }
+            if !keep || known.partial.values().all(|partial| partial.number != number) {
+                unlinkat(dir, name, AtFlags::empty()).ok();
+            } else if !known.kept.iter().any(|(_, kept)| *kept == number) {
+                let Ok(dir) = fcntl_dupfd_cloexec(dir, 0) else { continue };
+                known.kept.push((dir, number));
+            }
+        }
+    }
+
+    /// Removes the beginnings that nobody has gone on with.
+    fn tidy_kept(&self) {
+        let mut known = self.lock();
+        for (dir, number) in std::mem::take(&mut known.kept) {
+            if !known.adopted.contains(&number) {
+                unlinkat(&dir, self.temporary(number), AtFlags::empty()).ok();
+            }
+        }
+    }
+
+    /// Writes promises down; the error is to be told once.
+    pub(super) fn promise(&self, records: &[Record], sync: bool) -> Result<(), Error> {
+        self.promised.store(true, Ordering::Relaxed);
+        let written = self.journal.append(records).and_then(|()| if sync { self.journal.sync() } else { Ok(()) });
+        match written {
+            Err(errno) if !self.complained.swap(true, Ordering::Relaxed) => {
+                Err(Error::new(What::JournalEnds, &self.path).errno(errno))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Known {
+    fn learn(&mut self, record: Record, room: BorrowedFd<'_>) -> Result<(), Errno> {
+        let page = |kind, print, name| Page { key: key(kind, print), dir: 0, name, id: None };
+        match record {
+            Record::Begun => Ok(()),
+            Record::Finished { pair, digest } => {
+                let digest = digest.map_or(Vec::new(), |digest| digest.as_bytes().to_vec());
+                self.done.put(&page(b'p', pair, OsString::from_vec(digest)), room)
+            }
+            Record::Directory(print) => self.done.put(&page(b'm', print, OsString::new()), room),
+            Record::Partial { source, prefix: 0, .. } => {
+                self.partial.remove(&source);
+                Ok(())
+            }
+            Record::Partial { source, file, number, prefix } => {
+                self.partial.insert(source, Partial { file, number, prefix });
+                Ok(())
+            }
+        }
+    }
+}
+
+fn key(kind: u8, print: Fingerprint) -> Key {
+    let mut key = [0; KEY];
+    key[0] = kind;
+    key[1..17].copy_from_slice(&print.to_bytes());
+    key
+}
+
+/// The same for two commands whose copies are the same: how fast they go does not matter.
+fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
+    let essence = Plan {
+        destination: match plan.destination {
+            Destination::Guess(_) => Destination::Guess(OsString::new()),
+            Destination::Directory(_) => Destination::Directory(OsString::new()),
+            Destination::Exactly(_) => Destination::Exactly(OsString::new()),
+        },
+        // All others write the same.
+        engine: match plan.engine {
+            EngineChoice::Only(EngineName::Null) => plan.engine,
+            _ => EngineChoice::Auto,
+        },
+        buffer_size: None,
+        readahead: None,
+        cache: CacheUse::Auto,
+        preallocate: Preallocate::Auto,
+        jobs: None,
+        fail_fast: false,
+        if_changed: IfChanged::Ignore,
+        ..plan.clone()
+    };
+    let relative = plan.sources.iter().any(|source| source.as_bytes().first() != Some(&b'/'));
+    let here = if relative { Inode::at(CWD, OsStr::new(".")).ok() } else { None };
+    let here = here.map_or([0; 16], |here| Fingerprint::of_file(&here).to_bytes());
+    Fingerprint::of_command(&[FORMAT, format!("{essence:?}").as_bytes(), last.as_bytes(), &here], holder)
+}
+
+/// Whether the clock that files get their times from has gone on since the file changed: it does so every 10 ms at most, or
+/// every 2 s where filesystems keep no parts of seconds.
+pub(super) fn has_settled(inode: &Inode) -> bool {
+    let last = inode.changed;
+    let whole_seconds = inode.changed.nanoseconds == 0 && inode.modified.nanoseconds == 0;
+    let now = clock_gettime(ClockId::Realtime);
+    let nanoseconds = |seconds: i64, part: i64| i128::from(seconds) * 1_000_000_000 + i128::from(part);
+    let since = nanoseconds(now.tv_sec, now.tv_nsec) - nanoseconds(last.seconds, last.nanoseconds.into());
+    since > if whole_seconds { 2_000_000_000 } else { 20_000_000 }
+}
+
+fn tag(command: &Fingerprint) -> String {
+    let mut tag = format!("{:016x}", command.half());
+    tag.truncate(TAG);
+    tag
+}
+
+fn journal_name(command: &Fingerprint) -> OsString {
+    OsString::from(format!(".haul-resume-{:016x}", command.half()))
+}
+
+impl<'a> Run<'a> {
+    /// Whether an earlier run of this command was about to make this destination, which then must not be taken for a directory
+    /// to copy into.
+    pub(super) fn was_begun_beside(&self, path: &OsStr) -> bool {
+        if !self.plan.resume {
+            return false;
+        }
+        let operand = Operand::open(path);
+        let spot = operand.spot();
+        let last = last_component(spot.name);
+        let Ok(dir) = spot.dir() else { return false };
+        let Ok(holder) = Inode::of(dir) else { return false };
+        let name = journal_name(&command(self.plan, last, &holder));
+        let begun = |found: Inode| {
+            found.kind == Kind::Regular && found.user == self.shared.caller.user && found.size >= RECORD as u64
+        };
+        Inode::at(dir, &name).is_ok_and(begun)
+    }
+
+    /// Opens the journal in this directory, for copies that get the name `last` there, or any if that is empty. False if there
+    /// can be none, which was reported.
+    pub(super) fn begin_progress(&mut self, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
+        if !self.plan.resume {
+            return true;
+        }
+        match Progress::open(self.plan, dir, last, shown) {
+            Ok(progress) => {
+                progress.tidy(dir, true);
+                self.shared.progress.set(progress).is_ok()
+            }
+            Err(error) => self.problem(error),
+        }
+    }
+
+    /// The end of a run. When all is done the journal goes; otherwise this is where it is.
+    pub(super) fn end_progress(&mut self, failed: bool, did_something: bool) -> Option<PathBuf> {
+        let shared = self.shared;
+        let progress = shared.progress.get()?;
+        let unfinished = failed || self.failed || self.cancelled();
+        if unfinished && (did_something || progress.earlier || progress.promised.load(Ordering::Relaxed)) {
+            return Some(progress.path.clone());
+        }
+        progress.tidy(progress.dir.as_fd(), false);
+        progress.tidy_kept();
+        if let Err(errno) = unlinkat(&progress.dir, progress.name.as_os_str(), AtFlags::empty()) {
+            self.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
+        }
+        None
+    }
+
+    /// Writes promises down. That this fails costs the next run time, and is told once.
+    pub(super) fn promise(&mut self, records: &[Record], sync: bool) {
+        let Some(progress) = self.shared.progress.get().filter(|_| !records.is_empty()) else { return };
+        if let Err(error) = progress.promise(records, sync) {
+            self.warning(&error);
+        }
+    }
+
+    /// Writes down what was finished since the last time.
+    pub(super) fn promise_all_finished(&mut self) {
+        let finished = std::mem::take(&mut self.finished);
+        self.promise(&finished, false);
+    }
+
+    /// The same of a whole file that has its name now.
+    pub(super) fn promise_finished(&mut self, source: Fingerprint, copy: BorrowedFd<'_>, checked: &Checked) {
+        let Ok(copy) = Inode::of(copy) else { return };
+        let digest = checked.digest.as_deref().and_then(Digest::from_hex);
+        self.finished.push(Record::Finished { pair: Fingerprint::of_copy(source, &copy), digest });
+    }
+
+    /// Passes over a copy that an earlier run has finished, if neither it nor its source has changed since.
+    pub(super) fn pass_over_finished(
+        &mut self,
+        subject: &Subject<'_>,
+        level: &Level<'_>,
+        existing: &Existing,
+    ) -> Option<Way> {
+        let progress = self.shared.progress.get().filter(|progress| progress.earlier)?;
+        if subject.inode.kind != Kind::Regular || existing.target.kind != Kind::Regular {
+            return None;
+        }
+        let source = Fingerprint::of_source(&subject.inode);
+        let digest = progress.finished(Fingerprint::of_copy(source, &existing.target))?;
+        if self.plan.checksum.is_some() && digest.is_none() {
+            return None;
+        }
+        if subject.is_operand {
+            self.remember_destination(subject.dest);
+        }
+        let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
+        if self.keeps_links() && may_be_met_again {
+            match self.claim(subject, level) {
+                Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => return Some(Way::Done),
+                Earlier::Made(earlier) => {
+                    let linked = self.link_to_earlier(&earlier, subject, level);
+                    return Some(if linked { Way::Done } else { Way::Blocked });
+                }
+                Earlier::Unknown => return Some(Way::Blocked),
+                Earlier::Claimed => {
+                    self.made = Some(existing.target.id);
+                    self.complete_claim(subject);
+                }
+                Earlier::Nothing => {}
+            }
+        }
+        self.stats.resumed_files += 1;
+        self.stats.resumed_bytes += subject.inode.size;
+        if let Some(digest) = digest.filter(|_| self.plan.checksum.is_some()) {
+            let digest = Some(digest.to_hex());
+            self.tell_digest(subject.dest.path, &Checked { digest, ..Checked::default() });
+        }
+        Some(Way::Done)
+    }
+
+    /// Whether an earlier run made this directory, and nothing in this one has met it.
+    pub(super) fn was_made_earlier(&self, directory: &Inode) -> bool {
+        let made = self.shared.progress.get().is_some_and(|progress| progress.made(directory));
+        made && matches!(self.shared.links.get(directory.into()), Ok(None))
+    }
+
+    /// Notes a directory that was just made.
+    pub(super) fn promise_directory(&mut self, directory: &Inode) {
+        if self.shared.progress.get().is_some() {
+            self.promise(&[Record::Directory(Fingerprint::of_file(directory))], false);
+        }
+    }
+
+    /// Removes what earlier runs have left in a directory that was there before; with `keep` not what this run may go on with.
+    pub(super) fn tidy(&self, dir: BorrowedFd<'_>, keep: bool) {
+        if let Some(progress) = self.shared.progress.get() {
+            // Another operand may come to the same directory.
+            progress.tidy(dir, keep || self.plan.sources.len() > 1);
+        }
+    }
+
+    /// Goes on with a file that an earlier run has begun, as if it had just been made.
+    pub(super) fn go_on_with(
+        &mut self,
+        adopted: Adopted,
+        subject: &Subject<'_>,
+        clear: &Clear,
+        source_inode: &Inode,
+    ) -> Option<Opened> {
+        let Adopted { fd, inode, prefix, source } = adopted;
+        // What has changed since the look is another source.
+        let start = if self.staging.print == Some(source) { prefix } else { 0 };
+        if start < prefix && !self.take_back_beginning(source, &inode) {
+            return None;
+        }
+        let entries = NewEntries::UNKNOWN;
+        let preserve = &self.plan.preserve;
+        let as_made = clear.heritage.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
+        let mode = match as_made {
+            true => inode.permissions & !SPECIAL_RIGHTS,
+            false => self.creation_mode(clear, source_inode, &entries) & !self.shared.caller.umask,
+        };
+        let prepared = Object { fd: fd.as_fd(), path_only: false }
+            .set_mode(mode)
+            .and_then(|()| retry_on_intr(|| ftruncate(&fd, start)))
+            .and_then(|()| Inode::of(fd.as_fd()));
+        match prepared {
+            Ok(inode) => {
+                self.staging.start = start;
+                self.stats.resumed_bytes += start;
+                Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
+            }
+            Err(errno) => {
+                self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+                None
+            }
+        }
+    }
+
+    /// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
+    fn take_back_beginning(&mut self, source: Fingerprint, file: &Inode) -> bool {
+        let staging = &self.staging;
+        let (Some(progress), Some(home), Some(number)) = (self.shared.progress.get(), staging.home, staging.number)
+        else {
+            return false;
+        };
+        let source = Fingerprint::of_beginning(source, home);
+        let record = Record::Partial { source, file: Fingerprint::of_file(file), number, prefix: 0 };
+        match progress.journal.append(&[record]).and_then(|()| progress.journal.sync()) {
+            Ok(()) => {
+                self.staging.left = false;
+                true
+            }
+            Err(errno) => self.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
+        }
+    }
+
+    /// What a source is, if a later state can be told from this one: a file that is kept somewhere, and was not changed so
+    /// recently that a change from now on might leave its times as they are. Asked for before the first byte is read.
+    pub(super) fn fingerprint_of(&self, source: BorrowedFd<'_>, seen: &Inode) -> Option<Fingerprint> {
+        self.shared.progress.get()?;
+        let inode = &Inode::of(source).ok()?;
+        // Its attributes will be those that were seen.
+        if Fingerprint::of_source(inode) != Fingerprint::of_source(seen) {
+            return None;
+        }
+        let lasting = inode.kind == Kind::Regular && is_kept_somewhere(inode) && has_settled(inode);
+        lasting.then(|| Fingerprint::of_source(inode))
+    }
+
+    /// The marks of a file that is worth some.
+    pub(super) fn marks(&self, job: &DataJob<'_>) -> Option<Marks<'a>> {
+        let shared: &'a Shared = self.shared;
+        let (progress, number) = (shared.progress.get()?, self.staging.number?);
+        let source = Fingerprint::of_beginning(self.staging.print?, self.staging.home?);
+        let start = self.staging.start;
+        let file = Fingerprint::of_file(job.dest_inode);
+        let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
+        // Before anything is written: what goes wrong from then on is told to this one, too.
+        let own = if worth_it { Linux.reopen_to_read(job.dest.as_fd(), false).ok()? } else { return None };
+        Some(Marks::new(progress, source, file, own, number, start))
+    }
+}
