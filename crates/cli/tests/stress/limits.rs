@@ -42,13 +42,15 @@ fn eight_threads_share_a_wide_directory_with_few_descriptors() {
     }
 }
 
-const LEVELS: usize = 5000;
+fn levels() -> u64 {
+    number("HAUL_STRESS_LEVELS", 5000)
+}
 
 /// A directory with some files beside the way down, which keep other threads busy at every level.
 fn make_chain(root: &Path) {
     fs::create_dir(root).expect("a directory");
     let mut dir = openat(CWD, root, OFlags::RDONLY, Mode::empty()).expect("it opens");
-    for level in 0..LEVELS {
+    for level in 0..levels() {
         for name in ["first", "down", "last", "side"] {
             if name == "down" || (name == "side" && level % 10 == 0) {
                 mkdirat(&dir, name, Mode::from_raw_mode(0o755)).expect("a directory");
@@ -68,7 +70,7 @@ fn down(dir: &OwnedFd) -> OwnedFd {
 
 fn assert_chain(root: &Path) {
     let mut dir = openat(CWD, root, OFlags::RDONLY, Mode::empty()).expect("it opens");
-    for level in 0..LEVELS {
+    for level in 0..levels() {
         for name in ["first", "last"] {
             let file = openat(&dir, name, OFlags::RDONLY, Mode::empty()).expect("it was copied");
             let mut text = [0; 8];

@@ -2,7 +2,7 @@
 //! messages, memory, descriptors, how a run ends.
 //!
 //! `HAUL_STRESS_CASES` and `HAUL_STRESS_SEED` play more random trees or repeat one; `HAUL_STRESS_ENTRIES` sets the size of
-//! the tree whose copy must not take more memory than a small one.
+//! the tree whose copy must not take more memory than a small one, `HAUL_STRESS_LEVELS` the depth of one.
 #![forbid(unsafe_code)]
 
 mod limits;
