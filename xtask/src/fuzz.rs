@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every parser of haul-guest under libFuzzer, one after the other.
+//! `cargo xtask fuzz`: every parser of haul-guest, and the reader of journals, under libFuzzer, one after the other.
 //!
 //! The programs are in `fuzz/`, a workspace of its own. They are built by plain cargo with the flags that cargo-fuzz would give it;
 //! `cargo fuzz run` works there too, with `HAUL_SEEDS` set to `target/fuzz/seeds`. There is no sanitizer, since the parsers
@@ -16,6 +16,9 @@ use crate::shell::{self, Result};
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1";
 
+/// What is not read from images begins with nothing.
+const WITHOUT_SEEDS: [&str; 1] = ["journal"];
+
 /// Limits of a run: memory at all and at once in MiB, seconds of one input, bytes of one input, and how soon they grow.
 const LIMITS: [&str; 5] =
     ["-rss_limit_mb=512", "-malloc_limit_mb=128", "-timeout=10", "-max_len=512", "-len_control=20"];
@@ -30,19 +33,22 @@ pub fn run(args: &[String]) -> Result {
     let seconds = seconds.parse::<u64>().ok().filter(|seconds| *seconds > 0);
     let seconds = seconds.ok_or("the first argument is a number of seconds, at least 1")?;
     let place = shell::target().join("fuzz");
-    let all = seeds(&place.join("seeds"))?;
+    // What begins with nothing needs none of the programs that make images.
+    let with_seeds = names.is_empty() || names.iter().any(|name| !WITHOUT_SEEDS.contains(&name.as_str()));
+    let mut all = if with_seeds { seeds(&place.join("seeds"))? } else { Vec::new() };
+    all.extend(WITHOUT_SEEDS.map(|name| (name.to_owned(), 0)));
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|(known, _)| known == *name)) {
         let known: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
         return Err(format!("no target {unknown:?}; there are: {}", known.join(" ")));
     }
-    let programs = build(&place)?;
+    let programs = build(&place, names)?;
     let mut crashed = Vec::new();
     println!(
         "{:<12} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6}  crashes",
         "target", "runs", "seconds", "cpu s", "runs/s", "coverage", "seeds'", "corpus", "MiB"
     );
     for (name, count) in all.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
-        if *count == 0 {
+        if *count == 0 && !WITHOUT_SEEDS.contains(&name.as_str()) {
             println!("{name:<12} no seeds can be made here");
             continue;
         }
@@ -78,20 +84,18 @@ fn seeds(dir: &Path) -> Result<Vec<(String, u8)>> {
     Ok(targets)
 }
 
-/// Builds the programs; gives the directory in which they are.
-fn build(place: &Path) -> Result<PathBuf> {
-    let nightly = |program: &str| {
-        let mut command = shell::command("rustup");
-        command.args(["run", "nightly", program]);
-        // What the cargo that runs this task has set is for another toolchain.
-        command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
-        command
-    };
-    let version = shell::output(nightly("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
-    let mut cargo = nightly("cargo");
+/// Builds the programs of these names, or all; gives the directory in which they are.
+fn build(place: &Path, names: &[String]) -> Result<PathBuf> {
+    let host = shell::nightly_host()?;
+    let mut cargo = shell::nightly("cargo");
     // With --target the flags are not for build scripts.
-    cargo.args(["build", "--locked", "--release", "--bins", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
+    cargo.args(["build", "--locked", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
+    if names.is_empty() {
+        cargo.arg("--bins");
+    }
+    for name in names {
+        cargo.args(["--bin", name]);
+    }
     cargo.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", place.join("build"));
     shell::run(&mut cargo)?;
     Ok(place.join("build").join(host).join("release"))

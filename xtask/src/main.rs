@@ -8,8 +8,10 @@ mod fuzz;
 mod layers;
 mod leftovers;
 mod packages;
+mod sanitize;
 mod shell;
 mod test;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -17,12 +19,19 @@ const HELP: &str = "\
 Usage: cargo xtask TASK
 
   test [--quick]   everything that CI checks: installs the Debian packages that the tests need (as root or by sudo), then
-                   format, clippy, layers, dependencies, documentation, all tests, and what the tests left behind.
-                   --quick leaves out packages, dependencies and documentation.
+                   format, clippy, layers, dependencies, documentation, all tests, what the tests left behind, and the
+                   quick cases of vm. --quick leaves out packages, dependencies, documentation and vm.
   layers           who imports whom, where unsafe code is, how long files and functions are
   fuzz SECONDS [TARGET...]
                    every parser of disk images, or those named, under libFuzzer for so long each; builds its seeds from real
                    images (as root), needs a nightly toolchain and a C++ compiler; fails if one crashes
+  vm [--only CASE,...] [--kernel NAME,...] [--list]
+                   haul in virtual machines: NFS 4.2, CIFS, failing devices, older kernels; fetches Debian's packages for
+                   them once, prints a table of what was found, fails if anything was wrong; --list names the cases
+  sanitize [address] [thread] [miri]
+                   tests of the crates with unsafe code and of what calls them from several threads under these tools, or
+                   those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
+                   rust-src and miri; fails if one finds something
   dist             a release binary, the man page, the completions and the licences in dist/
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
                    one file: haul against cp, on the filesystem of the temporary directory and, as root, on
@@ -53,6 +62,8 @@ fn main() -> ExitCode {
         "dist" => no_arguments(rest).and_then(|()| dist::run()),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
+        "vm" => vm::run(rest),
+        "sanitize" => sanitize::run(rest),
         // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
         "touch-memory" => bench::memory::touch(rest),
         "fresh-data" => bench::limit::process(rest),

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use crate::shell::{self, Result};
 
 /// A package, a program by which to see that it is there, and what the tests want it for.
+#[derive(Clone, Copy)]
 struct Package {
     name: &'static str,
     program: &'static str,
@@ -50,14 +51,34 @@ const PACKAGES: &[Package] = &[
     package("man-db", "man", "renders the man page and warns of its faults"),
 ];
 
+/// What `cargo xtask vm` needs here; what its guests are made of is in `vm/machine.rs`.
+const FOR_VM: &[Package] = &[
+    package("qemu-system-x86", "qemu-system-x86_64", "virtual machines with kernels of their own"),
+    package("cpio", "cpio", "packs what a kernel starts from"),
+    package("kmod", "depmod", "says which modules of a kernel need which"),
+    package("e2fsprogs", "mkfs.ext4", "makes the disk of the virtual machines"),
+];
+
 /// Installs what is missing, as root or by sudo; says what it found.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the message is the command that would.
 pub fn install() -> Result<String> {
-    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !shell::has(package.program)).collect();
+    install_all(&[PACKAGES, FOR_VM].concat())
+}
+
+/// The same for what virtual machines need.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_for_vm() -> Result<String> {
+    install_all(FOR_VM)
+}
+
+fn install_all(packages: &[Package]) -> Result<String> {
+    let missing: Vec<&Package> = packages.iter().filter(|package| !shell::has(package.program)).collect();
     if missing.is_empty() {
-        return Ok(format!("{} packages, all there", PACKAGES.len()));
+        return Ok(format!("{} packages, all there", packages.len()));
     }
     for package in &missing {
         println!("missing: {} ({})", package.name, package.reason);
@@ -69,7 +90,7 @@ pub fn install() -> Result<String> {
     shell::run(apt_get()?.arg("update"))?;
     shell::run(apt_get()?.args(["install", "--yes", "--no-install-recommends"]).args(&names))?;
     match missing.iter().find(|package| !shell::has(package.program)) {
-        None => Ok(format!("{} packages, installed {}", PACKAGES.len(), names.join(" "))),
+        None => Ok(format!("{} packages, installed {}", packages.len(), names.join(" "))),
         Some(package) => Err(format!("package {} is installed but there is no {}", package.name, package.program)),
     }
 }

@@ -27,6 +27,25 @@ pub fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// A program of the nightly toolchain.
+pub fn nightly(program: &str) -> Command {
+    let mut command = command("rustup");
+    command.args(["run", "nightly", program]);
+    // What the cargo that runs this task has set is for another toolchain.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+    command
+}
+
+/// The target that the nightly toolchain builds for. A build that names it gives its flags to no build script.
+///
+/// # Errors
+/// When there is no such toolchain.
+pub fn nightly_host() -> Result<String> {
+    let version = output(nightly("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
+    Ok(host.to_owned())
+}
+
 /// A program in the root of the workspace, without standard input and with the system's directories in its path.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
@@ -48,6 +67,22 @@ pub fn output(command: &mut Command) -> Result<String> {
         return Err(format!("{}: {}", line(command), output.status));
     }
     String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", line(command)))
+}
+
+/// Makes a directory and those above it, as far as they are missing.
+pub fn make_dir(path: &Path) -> Result {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes a file.
+pub fn write(path: &Path, text: &str) -> Result {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Lets a file be run.
+pub fn make_executable(path: &Path) -> Result {
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path, mode).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The command as one would type it.

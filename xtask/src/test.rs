@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::leftovers::Scratch;
 use crate::shell::{self, Result};
-use crate::{deny, fuzz, layers, packages};
+use crate::{deny, fuzz, layers, packages, vm};
 
 /// How one phase ended.
 enum Verdict {
@@ -95,6 +95,9 @@ pub fn run(args: &[String]) -> Result {
         });
     }
     tests(&mut phases)?;
+    if !quick {
+        phases.run("vm", guests);
+    }
     phases.finish()
 }
 
@@ -106,6 +109,16 @@ fn dependencies() -> Verdict {
     match deny::run() {
         Ok(deny::Checked { done, not_possible: None }) => Verdict::Passed(done),
         Ok(deny::Checked { done, not_possible: Some(missing) }) => Verdict::Partly(done, missing),
+        Err(why) => Verdict::Failed(why),
+    }
+}
+
+fn guests() -> Verdict {
+    match vm::check() {
+        Ok(vm::Checked::Done(totals)) => Verdict::Passed(totals),
+        Ok(vm::Checked::NotPossible(why)) => {
+            Verdict::Partly("0 passed".into(), format!("NOT CHECKED: there are no virtual machines: {why}"))
+        }
         Err(why) => Verdict::Failed(why),
     }
 }
@@ -134,18 +147,21 @@ fn tests(phases: &mut Phases) -> Result {
 
 /// What the test runners said.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
-    passed: u64,
-    failed: u64,
-    ignored: u64,
-    failures: Vec<String>,
+pub struct Counts {
+    pub passed: u64,
+    pub failed: u64,
+    pub ignored: u64,
+    pub failures: Vec<String>,
     /// How cargo itself ended, if not well.
-    trouble: Option<String>,
+    pub trouble: Option<String>,
 }
 
 impl Counts {
     /// Runs the tests, shows their output and reads it.
-    fn of(command: &mut Command) -> Result<Counts> {
+    ///
+    /// # Errors
+    /// When the command cannot be started or its output cannot be read.
+    pub fn of(command: &mut Command) -> Result<Counts> {
         let name = shell::line(command);
         let mut child =
             command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cannot run {name}: {error}"))?;

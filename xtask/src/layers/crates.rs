@@ -20,10 +20,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("testbed", &["copy", "guest", "sys"]),
     ("agree", &["copy", "guest", "sys"]),
     ("forge", &["guest"]),
+    ("vmlab", &["testbed"]),
 ];
 
 /// Crates that exist for tests. Every crate may use them there, and none elsewhere.
-const FOR_TESTS: &[&str] = &["testbed", "agree", "forge"];
+const FOR_TESTS: &[&str] = &["testbed", "agree", "forge", "vmlab"];
 
 /// The package names of the crates, which are not always `haul-` and the folder.
 const NAMES: &[(&str, &str)] = &[
@@ -36,6 +37,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-testbed", "testbed"),
     ("haul-agree", "agree"),
     ("haul-forge", "forge"),
+    ("haul-vmlab", "vmlab"),
 ];
 
 fn allowed(folder: &str) -> Option<&'static [&'static str]> {

@@ -1,0 +1,91 @@
+//! What is played. Each case begins with an empty machine.
+
+pub mod cifs;
+mod faults;
+pub mod nfs;
+mod power;
+mod smoke;
+mod uring;
+
+use crate::lab::Lab;
+
+/// A group of checks.
+pub struct Case {
+    /// For `--only`.
+    pub name: &'static str,
+    /// One sentence.
+    pub what: &'static str,
+    /// The kernels that it is for, as `cargo xtask vm` calls them.
+    pub kernels: &'static [&'static str],
+    /// Those of them on which `cargo xtask test` plays it.
+    pub quick_on: &'static [&'static str],
+    /// Plays it.
+    pub run: fn(&mut Lab) -> Result<(), String>,
+}
+
+/// All cases, in the order in which they are played.
+pub const ALL: &[Case] = &[
+    Case {
+        name: "smoke",
+        what: "trees with all attributes on ext4, XFS and btrfs; every engine; staged and verified copies; a disk image",
+        kernels: &["5.10", "6.1", "6.12"],
+        quick_on: &["5.10"],
+        run: smoke::run,
+    },
+    Case {
+        name: "nfs-xfs",
+        what: "NFS 4.2 on XFS, which can share extents: to, from and within; the server restarted, the server gone",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: nfs::on_xfs,
+    },
+    Case {
+        name: "nfs-ext4",
+        what: "the same on ext4, which cannot",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: nfs::on_ext4,
+    },
+    Case {
+        name: "cifs",
+        what: "CIFS (SMB 3.1.1) to Samba: to, from and within; the server killed",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: cifs::run,
+    },
+    Case {
+        name: "io-uring",
+        what: "io_uring that is switched off",
+        kernels: &["6.12"],
+        quick_on: &["6.12"],
+        run: uring::run,
+    },
+    Case {
+        name: "dm-read",
+        what: "some sectors of the source cannot be read",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: faults::reading,
+    },
+    Case {
+        name: "dm-write",
+        what: "writes to the destination fail, are lost, or change on their way",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: faults::writing,
+    },
+    Case {
+        name: "dm-thin",
+        what: "a thin pool without space, which tells it late",
+        kernels: &["6.1"],
+        quick_on: &[],
+        run: faults::thin,
+    },
+    Case {
+        name: "dm-power",
+        what: "power cuts of the destination, from the log of dm-log-writes",
+        kernels: &["6.1"],
+        quick_on: &["6.1"],
+        run: power::run,
+    },
+];

@@ -1,0 +1,261 @@
+//! NFS 4.2: server and client in one guest, over its loopback device.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::haul;
+use crate::lab::{Found, Lab, Told};
+use crate::tool;
+use crate::tree::{self, Keeps};
+
+/// What NFS 4.2 keeps: attributes of users since Linux 5.9, no POSIX ACLs.
+const KEEPS: Keeps = Keeps { xattrs: true, acls: false, posix: true };
+
+/// Where the server keeps the filesystem that it exports.
+const EXPORTED: &str = "/tmp/guest/exported";
+
+/// Where the client has it.
+const CLIENT: &str = "/tmp/guest/client";
+
+/// How large the files are during which the server goes.
+const LARGE: usize = 24 << 20;
+
+/// On a filesystem that can share extents.
+pub fn on_xfs(lab: &mut Lab) -> Result<(), String> {
+    run(lab, "xfs")
+}
+
+/// On one that cannot.
+pub fn on_ext4(lab: &mut Lab) -> Result<(), String> {
+    run(lab, "ext4")
+}
+
+fn run(lab: &mut Lab, kind: &str) -> Result<(), String> {
+    let source = lab.mounted("ext4", "source", 256)?.join("tree");
+    tree::plant(&source, KEEPS)?;
+    let exported = lab.mounted(kind, "exported", 768)?;
+    start(&exported)?;
+    mount("hard", Path::new(CLIENT))?;
+    let (client, server) = (Path::new(CLIENT), Path::new(EXPORTED));
+    lab.check("local -> NFS: -a", || {
+        let run = haul::right(&format!("-aT {} {CLIENT}/tree", source.display()))?;
+        tree::forget_cache()?;
+        tree::same(&source, &client.join("tree"), KEEPS)?;
+        tree::haul_agrees(&source, &server.join("tree"))?;
+        Ok(Found::new(&run, "equal for the client and on the server"))
+    });
+    lab.check("NFS -> local: -a", || {
+        tree::forget_cache()?;
+        let back = source.with_file_name("back");
+        let run = haul::right(&format!("-aT {CLIENT}/tree {}", back.display()))?;
+        tree::same(&source, &back, KEEPS)?;
+        let kib = tree::allocated(&back.join("sparse"))?;
+        if kib > 1024 {
+            return Err(format!("the holes of the sparse file are gone: {kib} KiB").into());
+        }
+        Ok(Found::new(&run, format!("equal; sparse file: {kib} KiB of {}", tree::SPARSE >> 10)))
+    });
+    within(lab, &source, kind == "xfs");
+    staged(lab, &source.join("a"), kind == "xfs");
+    large(&source)?;
+    lab.check("hard mount, server restarted in the middle", || restarted(&source));
+    if kind != "xfs" {
+        return Ok(());
+    }
+    lab.check("soft mount, server gone in the middle", || gone(&source, ""));
+    lab.check("soft mount, server gone: --atomic", || gone(&source, "--atomic"));
+    Ok(())
+}
+
+/// From one place of the server to another.
+fn within(lab: &mut Lab, source: &Path, shares: bool) {
+    let copy = |options: &str, name: &str, wanted: &[&str]| -> Told {
+        tree::forget_cache()?;
+        let before = calls(CLIENT)?;
+        let run = haul::right(&format!("-a {options} -T {CLIENT}/tree {CLIENT}/{name}"))?;
+        let after = calls(CLIENT)?;
+        tree::forget_cache()?;
+        tree::same(source, &Path::new(EXPORTED).join(name), KEEPS)?;
+        tree::haul_agrees(source, &Path::new(CLIENT).join(name))?;
+        let made = |name: &str| count(&after, name) - count(&before, name);
+        let said: Vec<String> =
+            ["COPY", "CLONE", "READ", "WRITE", "SEEK"].iter().map(|name| format!("{name} {}", made(name))).collect();
+        if let Some(missing) = wanted.iter().find(|name| made(name) == 0) {
+            return Err(format!("the server was sent no {missing}: {}; {}", said.join(", "), run.told()).into());
+        }
+        let kib = tree::allocated(&Path::new(EXPORTED).join(name).join("sparse"))?;
+        Ok(Found::new(&run, format!("equal; {}; sparse file: {kib} KiB", said.join(", "))))
+    };
+    lab.check("within NFS: -a", || copy("", "auto", if shares { &["CLONE"] } else { &["COPY"] }));
+    lab.check("within NFS: --reflink=never", || copy("--reflink=never", "never", &[]));
+    lab.check("within NFS: --engine=copy-range", || copy("--engine=copy-range", "range", &["COPY"]));
+    lab.check("within NFS: --reflink=always", || {
+        if shares {
+            return copy("--reflink=always", "always", &["CLONE"]);
+        }
+        let run = haul::run(&format!("--reflink=always {CLIENT}/tree/a/file-4 {CLIENT}/always"))?;
+        run.must_say(&["failed to clone", "not supported"])?;
+        if Path::new(CLIENT).join("always").exists() {
+            return Err("a file is there all the same".into());
+        }
+        Ok(Found::new(&run, format!("refused: {}", run.said)))
+    });
+}
+
+/// Copies that promise more.
+fn staged(lab: &mut Lab, source: &Path, each: bool) {
+    let all = "--atomic --durable=file --verify=read";
+    let alone = ["--atomic", "--durable=flush", "--durable=file", "--verify=read", "--verify=device"];
+    for options in alone.into_iter().filter(|_| each).chain([all]) {
+        lab.check(&format!("local -> NFS: {options}"), || {
+            let to = Path::new(CLIENT).join("staged");
+            // The second time everything is replaced.
+            haul::right(&format!("-a {options} -T {} {}", source.display(), to.display()))?;
+            let run = haul::right(&format!("-a {options} -T {} {}", source.display(), to.display()))?;
+            tree::forget_cache()?;
+            tree::same(source, &Path::new(EXPORTED).join("staged"), KEEPS)?;
+            tool::run(&format!("rm -r {}", to.display()))?;
+            Ok(Found::new(&run, "equal, made and replaced"))
+        });
+    }
+}
+
+fn large(source: &Path) -> Result<(), String> {
+    let bytes = haul_testbed::guest::Noise::new(9).bytes(LARGE);
+    fs::write(source.with_file_name("large"), bytes).map_err(|error| error.to_string())
+}
+
+/// A copy that has begun and waits to go on, until `control` says that it may.
+struct Waiting {
+    copy: haul::Started,
+    control: PathBuf,
+}
+
+/// Starts a slow copy and waits until the server has some of it.
+fn begin(source: &Path, options: &str, to: &str, mounted: &str) -> Result<Waiting, String> {
+    let control = PathBuf::from("/tmp/control");
+    fs::write(&control, "").map_err(|error| error.to_string())?;
+    let large = source.with_file_name("large");
+    let limits = format!("--limit=4M --control={}", control.display());
+    let mut copy = haul::start(&format!("{options} {limits} {} {mounted}/{to}", large.display()))?;
+    // The client may keep what is written for a while; a name is with the server at once.
+    let begun = || {
+        let names = fs::read_dir(EXPORTED).into_iter().flatten().flatten();
+        let new = |name: &str| name == to || name.starts_with(".haul-");
+        names.into_iter().any(|entry| new(&entry.file_name().to_string_lossy()))
+    };
+    tool::until("the copy begins", || begun() || copy.ended())?;
+    if copy.ended() {
+        return Err(format!("it ended before anything was seen of it: {}", copy.finish()?.told()));
+    }
+    Ok(Waiting { copy, control })
+}
+
+fn restarted(source: &Path) -> Told {
+    let mut waiting = begin(source, "", "restarted", CLIENT)?;
+    serve(0)?;
+    if waiting.copy.ended() {
+        return Err("it ended before the server did".into());
+    }
+    fs::write(&waiting.control, "limit=0\n").map_err(|error| error.to_string())?;
+    serve(8)?;
+    let run = waiting.copy.finish()?;
+    if run.failed() || !run.said.is_empty() {
+        return Err(run.told().into());
+    }
+    tree::forget_cache()?;
+    for at in [EXPORTED, CLIENT] {
+        tool::run(&format!("cmp {} {at}/restarted", source.with_file_name("large").display()))?;
+    }
+    Ok(Found::new(&run, "went on, equal"))
+}
+
+fn gone(source: &Path, options: &str) -> Told {
+    let soft = Path::new("/tmp/guest/soft");
+    mount("soft,timeo=5,retrans=1", soft)?;
+    let waiting = begin(source, options, "gone", "/tmp/guest/soft")?;
+    serve(0)?;
+    fs::write(&waiting.control, "limit=0\n").map_err(|error| error.to_string())?;
+    let run = waiting.copy.finish();
+    serve(8)?;
+    let run = run?;
+    run.must_say(&["gone", "cannot remove the incomplete"])?;
+    tool::run(&format!("umount -f {}", soft.display()))
+        .or_else(|_| tool::run(&format!("umount -l {}", soft.display())))?;
+    let left = Path::new(EXPORTED).join("gone");
+    let found = match fs::metadata(&left) {
+        Err(_) => "no file has the name".to_owned(),
+        Ok(_) if options.contains("--atomic") => return Err(format!("a file is there: {}", run.told()).into()),
+        Ok(meta) => format!("{} bytes stay under the name that the message has", meta.len()),
+    };
+    tool::run(&format!("rm -f {}", left.display()))?;
+    Ok(Found::new(&run, format!("status 1: {}; {found}", run.said)))
+}
+
+/// Mounts the server as its client.
+fn mount(options: &str, at: &Path) -> Result<(), String> {
+    fs::create_dir_all(at).map_err(|error| error.to_string())?;
+    tool::run(&format!("mount -t nfs4 -o vers=4.2,{options} localhost:/ {}", at.display()))
+}
+
+/// The client's own numbers of a mount: calls by name.
+fn calls(at: &str) -> Result<Vec<(String, u64)>, String> {
+    let text = fs::read_to_string("/proc/self/mountstats").map_err(|error| error.to_string())?;
+    let mount = text.split("device ").find(|part| part.contains(&format!(" mounted on {at} ")));
+    let mount = mount.ok_or_else(|| format!("nothing is known of {at}"))?;
+    let call = |line: &str| {
+        let (name, numbers) = line.trim().split_once(": ")?;
+        Some((name.to_owned(), numbers.split(' ').next()?.parse().ok()?))
+    };
+    Ok(mount.lines().filter_map(call).collect())
+}
+
+fn count(calls: &[(String, u64)], name: &str) -> u64 {
+    calls.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+}
+
+/// Starts a server for one directory.
+fn start(exported: &Path) -> Result<(), String> {
+    for module in ["nfsd", "nfs"] {
+        tool::run(&format!("modprobe {module}"))?;
+    }
+    let mounts = [("nfsd", "/proc/fs/nfsd"), ("rpc_pipefs", "/var/lib/nfs/rpc_pipefs")];
+    for (kind, at) in mounts {
+        if tool::run(&format!("mountpoint -q {at}")).is_err() {
+            tool::run(&format!("mount -t {kind} {kind} {at}"))?;
+        }
+    }
+    // After a restart clients have so long to say what they hold. The default is 90 s.
+    for time in ["nfsv4leasetime", "nfsv4gracetime"] {
+        fs::write(format!("/proc/fs/nfsd/{time}"), "10").map_err(|error| format!("{time}: {error}"))?;
+    }
+    let export = format!("{} *(rw,no_root_squash,no_subtree_check,insecure,fsid=0)\n", exported.display());
+    fs::write("/etc/exports", export).map_err(|error| error.to_string())?;
+    tool::run("exportfs -ra")?;
+    if tool::run("pidof rpc.mountd").is_err() {
+        tool::run("nfsdcld")?;
+        tool::run("rpc.mountd --no-nfs-version 3 --no-udp")?;
+    }
+    serve(8)
+}
+
+/// How many threads the server has; none ends it.
+fn serve(threads: u32) -> Result<(), String> {
+    tool::run(&format!("rpc.nfsd --no-udp --no-nfs-version 3 --nfs-version 4.2 {threads}"))?;
+    let now = fs::read_to_string("/proc/fs/nfsd/threads").map_err(|error| error.to_string())?;
+    if now.trim() == threads.to_string() { Ok(()) } else { Err(format!("the server has {} threads", now.trim())) }
+}
+
+/// Ends the server and its exports, if there are any.
+pub fn stop() -> Result<(), String> {
+    if !Path::new("/proc/fs/nfsd/threads").exists() {
+        return Ok(());
+    }
+    for client in ["/tmp/guest/soft", CLIENT] {
+        if tool::run(&format!("mountpoint -q {client}")).is_ok() {
+            tool::run(&format!("umount {client}"))?;
+        }
+    }
+    tool::run("exportfs -ua")?;
+    serve(0)
+}
