@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use haul_sys::process_state;
 
 use crate::map::{self, Request, terminal};
+use crate::words;
 
 const HELP: &str = "\
 Usage: haul-lab map [OPTION]... IMAGE
@@ -60,7 +61,7 @@ pub fn main() -> ExitCode {
     let shown = answer.and_then(|text| {
         let mut out = std::io::stdout().lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        written.map_err(|error| format!("write error: {}", map::words_of(&error)))
+        written.map_err(|error| format!("write error: {}", words::of(&error)))
     });
     match shown {
         Ok(()) => ExitCode::SUCCESS,
