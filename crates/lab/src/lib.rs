@@ -5,5 +5,6 @@ pub mod app;
 pub mod experiments;
 pub mod map;
 pub mod results;
+pub mod stats;
 pub mod view;
 pub mod words;
