@@ -9,11 +9,13 @@ use std::process::ExitCode;
 use haul_sys::process_state;
 
 use crate::map::{self, Request, terminal};
-use crate::words;
+use crate::{report, words};
 
 const HELP: &str = "\
 Usage: haul-lab map [OPTION]... IMAGE
 Show what the guests of a disk image use, without copying it.
+   or: haul-lab report [OPTION]... RESULTS...
+Show what experiments have measured; 'haul-lab report --help' says more.
 
 What to show:
       --json                    the report by region as one line of JSON, and no strips
@@ -36,6 +38,8 @@ hole (not stored in the image file), opaque (stored, and not understood). Colour
 pub enum Wanted {
     /// A map of an image.
     Map(Request),
+    /// A report: the words behind the task.
+    Report(Vec<OsString>),
     /// The text of `--help`.
     Help,
     /// The text of `--version`.
@@ -55,6 +59,7 @@ pub fn main() -> ExitCode {
     };
     let answer = match wanted {
         Wanted::Map(request) => map::run(&request, &Screen, &mut |warning| complain(&format!("warning: {warning}"))),
+        Wanted::Report(arguments) => report::command::run(arguments, terminal::Screen::columns(&Screen)),
         Wanted::Help => Ok(HELP.to_owned()),
         Wanted::Version => Ok(format!("haul-lab (haul) {}\nLicense: MIT OR Apache-2.0\n", env!("CARGO_PKG_VERSION"))),
     };
@@ -82,6 +87,10 @@ fn complain(message: &str) {
 /// The message, without the program's name.
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
     use lexopt::prelude::*;
+    let mut arguments = arguments.peekable();
+    if arguments.next_if(|word| word == "report").is_some() {
+        return Ok(Wanted::Report(arguments.collect()));
+    }
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut task = None;
     let mut image = None;

@@ -4,6 +4,7 @@
 pub mod app;
 pub mod experiments;
 pub mod map;
+pub mod report;
 pub mod results;
 pub mod stats;
 pub mod view;
