@@ -1,6 +1,6 @@
 //! Reports in a real browser, on a narrow screen and on a wide one.
 //!
-//! `HAUL_PAGES=DIR` keeps the pages there, for people to look at.
+//! `HAUL_PAGES=DIR` keeps the pages there, and the results that they show, for people to look at.
 
 mod sample;
 
@@ -90,6 +90,7 @@ fn assert_fine(name: &str, results: &Results) {
     let html = html::page(&page(results));
     if let Some(kept) = std::env::var_os("HAUL_PAGES") {
         fs::write(Path::new(&kept).join(format!("{name}.html")), &html).unwrap();
+        results.save(&Path::new(&kept).join(format!("{name}.json"))).unwrap();
     }
     for screen in measured(dir.path(), &html) {
         let width = &screen["width"];

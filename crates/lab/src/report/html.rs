@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{self, Form, ink};
+use super::layout::{self, Layout};
 use super::text::{WRONG, shown};
 use super::{Page, tabular};
 use crate::view::{Cell, Chart, Column, Mark, Published, Table, View};
@@ -94,7 +95,8 @@ fn anchor(name: &str, number: usize) -> String {
 }
 
 fn summary(html: &mut String, page: &Page) {
-    html.push_str("<h2>What was measured</h2>\n<ul class=\"summary\">\n");
+    writeln!(html, "<h2>What was measured</h2>\n<p>{}</p>\n<ul class=\"summary\">", escaped(&page.scope))
+        .unwrap_or_default();
     for (number, (view, (_, words))) in page.views.iter().zip(&page.summary).enumerate() {
         let (anchor, title) = (anchor(&view.name, number), escaped(&view.title));
         writeln!(html, "<li><a href=\"#{anchor}\">{title}</a><br>{}</li>", escaped(words)).unwrap_or_default();
@@ -219,26 +221,23 @@ fn table(html: &mut String, table: &Table, class: &str) {
     if !table.title.is_empty() {
         writeln!(html, "<caption>{name}</caption>").unwrap_or_default();
     }
-    // A column of groups becomes rows between the others, a last column without words is left out.
-    let first = usize::from(is_grouped(table));
+    let layout = Layout::of(table);
     let columns = &table.columns;
-    let end = if is_bare(table) { columns.len() - 1 } else { columns.len() };
     html.push_str("<thead><tr>");
-    for column in columns.iter().take(end).skip(first) {
+    for column in columns.iter().take(layout.end).skip(layout.first) {
         let class = if column.figures { " class=\"n\"" } else { "" };
         write!(html, "<th scope=\"col\"{class}>{}</th>", escaped(&column.name)).unwrap_or_default();
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    let mut group: Option<&str> = None;
+    let mut before: Option<&[Cell]> = None;
     for row in &table.rows {
-        let name = row.first().map(|cell| cell.text.as_str()).filter(|_| first == 1);
-        if let Some(name) = name.filter(|name| group != Some(name)) {
-            let span = end - first;
-            writeln!(html, "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{span}\">{}</th></tr>", escaped(name))
+        if let Some(name) = layout.new_group(row, before) {
+            let (span, name) = (layout.end - layout.first, escaped(name));
+            writeln!(html, "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{span}\">{name}</th></tr>")
                 .unwrap_or_default();
-            group = Some(name);
         }
-        html.push_str(&table_row(row, columns, first, end));
+        html.push_str(&table_row(row, columns, layout));
+        before = Some(row);
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
     if let Some(note) = &table.note {
@@ -247,42 +246,19 @@ fn table(html: &mut String, table: &Table, class: &str) {
     html.push_str("</div>\n");
 }
 
-/// Whether the first of two columns of words says the same in rows that follow each other.
-fn is_grouped(table: &Table) -> bool {
-    let words = table.columns.iter().take(2).filter(|column| !column.figures).count() == 2;
-    let name = |row: &[Cell]| row.first().map(|cell| cell.text.clone());
-    words && table.columns.len() > 2 && table.rows.windows(2).any(|rows| matches!(rows, [a, b] if name(a) == name(b)))
-}
-
-/// A row that has nothing but a reason in its last column.
-fn has_only_a_reason(row: &[Cell]) -> bool {
-    let nothing = |cell: &Cell| cell.mark == Mark::Faint && cell.text == "-";
-    row.len() > 3 && row.get(1..row.len() - 1).is_some_and(|cells| cells.iter().all(nothing))
-}
-
-/// Whether the last column has nothing to say that is not said across its row.
-fn is_bare(table: &Table) -> bool {
-    let said = |row: &Vec<Cell>| !has_only_a_reason(row) && row.last().is_none_or(|cell| !cell.text.is_empty());
-    table.columns.len() > 3 && !table.rows.iter().any(said)
-}
-
-fn table_row(row: &[Cell], columns: &[Column], first: usize, end: usize) -> String {
+fn table_row(row: &[Cell], columns: &[Column], layout: Layout) -> String {
     let mut html = "<tr>".to_owned();
-    let head = row.get(first).zip(columns.get(first));
+    let head = row.get(layout.first).zip(columns.get(layout.first));
     html.extend(head.map(|(cell, column)| field(cell, column, true)));
-    match row.last().filter(|_| has_only_a_reason(row)) {
+    match layout::only_a_reason(row) {
         Some(reason) => {
             let class = if reason.mark == Mark::Bad { "bad" } else { "faint" };
-            let span = end - first - 1;
-            write!(
-                html,
-                "<td class=\"{class}\" colspan=\"{span}\"><span class=\"why\">{}</span></td>",
-                escaped(&reason.text)
-            )
-            .unwrap_or_default();
+            let (span, text) = (layout.end - layout.first - 1, escaped(&reason.text));
+            write!(html, "<td class=\"{class}\" colspan=\"{span}\"><span class=\"why\">{text}</span></td>")
+                .unwrap_or_default();
         }
         None => {
-            let cells = row.iter().zip(columns).take(end).skip(first + 1);
+            let cells = row.iter().zip(columns).take(layout.end).skip(layout.first + 1);
             html.extend(cells.map(|(cell, column)| field(cell, column, false)));
         }
     }

@@ -28,7 +28,7 @@ pub fn escaped(text: &str) -> String {
 pub fn page(page: &Page) -> String {
     let mut text = format!("# {}\n\n{}\n\n", escaped(&page.title), escaped(&page.subtitle));
     list(&mut text, "", page.notes.iter().map(|note| escaped(note)));
-    text.push_str("## What was measured\n\n");
+    write!(text, "## What was measured\n\n{}\n\n", escaped(&page.scope)).unwrap_or_default();
     let measured = page.views.iter().zip(&page.summary);
     list(&mut text, "", measured.map(|(view, (_, words))| format!("**{}**: {}", escaped(&view.title), escaped(words))));
     let missing = page.not_measured.iter().map(|(what, why)| format!("{}: {}", escaped(what), escaped(why)));

@@ -70,12 +70,12 @@ fn mapped_copy(noise: &mut Noise) -> Section {
                 [("size", &*size.to_string()), ("engine", engine), ("buffer", "8388608"), ("io", io), ("state", state)];
             let name = format!("{engine} 8 MiB{direct}");
             let runs = noise.runs(5, seconds, 0.01, system, faults);
-            let mut case = case(&format!("1000 MB, {state}"), &name, size, runs, &parameters);
+            let mut case = case(&format!("1000 MiB, {state}"), &name, size, runs, &parameters);
             case.base = engine == "mapped" && io == "buffered";
             section.cases.push(case);
         }
         let mut cp = case(
-            &format!("1000 MB, {state}"),
+            &format!("1000 MiB, {state}"),
             "cp",
             size,
             noise.runs(5, slow, 0.01, 0.66, 2_050),
@@ -94,11 +94,11 @@ fn in_kernel(noise: &mut Noise) -> Section {
         for (engine, factor) in [("cp", 1.0), ("read-write", 1.02), ("copy-range", 0.97), ("splice", 1.1)] {
             let runs = noise.runs(5, seconds * factor, 0.01, seconds * factor * 0.7, 300);
             let parameters = [("size", &*(size << 20).to_string()), ("engine", engine)];
-            let mut case = case(&format!("{size} MB"), engine, size << 20, runs, &parameters);
+            let mut case = case(&format!("{size} MiB"), engine, size << 20, runs, &parameters);
             case.base = engine == "cp";
             section.cases.push(case);
         }
-        let mut clone = case(&format!("{size} MB"), "clone", size << 20, Vec::new(), &[("engine", "clone")]);
+        let mut clone = case(&format!("{size} MiB"), "clone", size << 20, Vec::new(), &[("engine", "clone")]);
         clone.outcome = Outcome::Refused("this filesystem does not share blocks".to_owned());
         section.cases.push(clone);
     }
@@ -109,7 +109,7 @@ fn async_tree(noise: &mut Noise) -> Section {
     let mut section = begun("async-tree");
     for (row, megabytes) in [100u64, 500, 1000, 2000].into_iter().enumerate() {
         for (column, files) in [32u64, 64, 128, 256].into_iter().enumerate() {
-            let group = format!("{megabytes} MB in {files} files");
+            let group = format!("{megabytes} MiB in {files} files");
             let base = megabytes as f64 * 0.004 + files as f64 * 0.0004;
             for engine in ["cp", "posix-aio", "linux-aio", "io-uring", "auto"] {
                 for variant in ["plain", "readahead", "preallocate", "priority"] {
@@ -128,11 +128,11 @@ fn async_tree(noise: &mut Noise) -> Section {
                         (_, "readahead") => 0.93,
                         _ => 1.0,
                     };
-                    let (size, number) = ((megabytes * 1_000_000).to_string(), files.to_string());
+                    let (size, number) = ((megabytes << 20).to_string(), files.to_string());
                     let parameters = [("size", &*size), ("files", &*number), ("engine", engine), ("variant", variant)];
                     let name = if variant == "plain" { engine.to_owned() } else { format!("{engine}, {variant}") };
                     let runs = noise.runs(3, base * gain * helped, 0.01, base * 0.3, 400);
-                    let mut case = case(&group, &name, megabytes * 1_000_000, runs, &parameters);
+                    let mut case = case(&group, &name, megabytes << 20, runs, &parameters);
                     case.base = name == "cp";
                     section.cases.push(case);
                 }
@@ -157,12 +157,14 @@ fn sparse_image(noise: &mut Noise) -> Section {
                 ("seconds.read", seconds * 0.8),
                 ("seconds.write", seconds * 0.25),
                 ("seconds.scan", if sparse == "yes" { 0.9 } else { 0.0 }),
-                ("seconds.wait-read", 0.3),
-                ("seconds.wait-write", seconds * 0.6),
+                ("seconds.read-enqueue", 0.3),
+                ("seconds.read-dequeue", seconds * 0.5),
+                ("seconds.write-enqueue", 0.1),
+                ("seconds.write-dequeue", seconds * 0.6),
                 ("bytes.read-skipped", skipped),
                 ("bytes.write-skipped", unwritten),
                 ("bytes.zeros", (unwritten - skipped).max(0.0)),
-                ("bytes.written", whole as f64 - unwritten),
+                ("bytes.copied", whole as f64 - unwritten),
             ] {
                 run.told.insert(name.to_owned(), value);
             }
@@ -181,6 +183,15 @@ fn sparse_image(noise: &mut Noise) -> Section {
         }
     }
     spans.push(("hole".to_owned(), 900 << 20));
+    let kinds = [
+        ("used", 5_637_144_576u64),
+        ("opaque", 0),
+        ("zero", 536_870_912),
+        ("free", 2_080_374_784),
+        ("hole", 943_718_400),
+    ];
+    let rows = kinds.map(|(kind, bytes)| (kind.to_owned(), bytes.to_string(), haul_lab::words::bytes(bytes))).to_vec();
+    section.details.push(Detail { name: "kinds".to_owned(), body: Body::Facts { rows } });
     section.details.push(Detail { name: "strip".to_owned(), body: Body::Strip { spans } });
     section
 }

@@ -44,6 +44,7 @@ impl<'c> Tree<'c> {
 
 fn megabytes(size: u64) -> String {
     match size {
+        size if size > 0 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
         size if size > 0 && size.is_multiple_of(1_000_000) => format!("{} MB", size / 1_000_000),
         size => words::bytes(size),
     }

@@ -4,17 +4,23 @@ use super::claims::{Direction, claim};
 use super::{begun, copies};
 use crate::report::text::{self, percent};
 use crate::results::{Body, Case, Results, Section};
-use crate::view::{Cell, Chart, Column, Published, Table, View};
+use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
 use crate::words;
 
-/// Figures that haul tells, and what they are called.
-const PHASES: [(&str, &str); 5] = [
+/// Figures that haul tells, and what they are called: work, then the waits at both queues.
+const PHASES: [(&str, &str); 7] = [
     ("seconds.read", "reading"),
     ("seconds.scan", "looking for zeros"),
     ("seconds.write", "writing"),
-    ("seconds.wait-read", "reader and scanner waiting"),
-    ("seconds.wait-write", "writer waiting"),
+    (READER_WAITS, "reader waits for room"),
+    ("seconds.read-dequeue", "scanner waits for data"),
+    ("seconds.write-enqueue", "scanner waits for room"),
+    (WRITER_WAITS, "writer waits for data"),
 ];
+const READER_WAITS: &str = "seconds.read-enqueue";
+const WRITER_WAITS: &str = "seconds.write-dequeue";
+/// Waits below this many seconds are next to nothing.
+const NOTHING: f64 = 0.01;
 /// One side is the bottleneck if the other waits so many times longer for it than the reverse.
 const CLEARLY: f64 = 2.0;
 
@@ -34,9 +40,13 @@ pub fn view(results: &Results, section: &Section) -> View {
     }
     view.summary.push(copies::measured(results, section));
     for detail in &section.details {
-        if let Body::Strip { spans } = &detail.body {
-            let title = "What is where on the image, from its beginning to its end".to_owned();
-            view.charts.push(Chart::Strip { title, spans: spans.clone() });
+        match &detail.body {
+            Body::Strip { spans } => {
+                let title = "What is where on the image, from its beginning to its end".to_owned();
+                view.charts.push(Chart::Strip { title, spans: spans.clone() });
+            }
+            Body::Facts { rows } => view.tables.push(kinds(rows)),
+            _ => {}
         }
     }
     view.charts.extend(copies::bars(section, "Time until the copier returned"));
@@ -46,6 +56,22 @@ pub fn view(results: &Results, section: &Section) -> View {
     let first = groups.first().map(|(_, cases)| cases.as_slice()).unwrap_or_default();
     view.published = Some(published(first));
     view
+}
+
+/// How many bytes of the image are of which kind, exactly: the strip shows of each place only what most of it is.
+fn kinds(rows: &[(String, String, String)]) -> Table {
+    let all: f64 = rows.iter().filter_map(|(_, count, _)| count.parse::<f64>().ok()).sum::<f64>().max(1.0);
+    let row = |(kind, count, shown): &(String, String, String)| {
+        let count = count.parse::<f64>().ok();
+        let share = count.map_or_else(|| Cell::text("-"), |count| Cell::figure(count / all, percent(count / all)));
+        vec![Cell::text(kind), Cell { value: count, ..Cell::text(shown) }, share]
+    };
+    Table {
+        title: "What the image consists of".to_owned(),
+        columns: vec![Column::words("kind"), Column::figures("bytes"), Column::figures("share")],
+        rows: rows.iter().map(row).collect(),
+        note: None,
+    }
 }
 
 /// A copy with or without SmartRead, with sparse output or not.
@@ -79,21 +105,21 @@ fn saved(name: &str, cases: &[&Case]) -> Option<String> {
 /// Who waits for whom, where the copy went through queues.
 fn bottleneck(name: &str, cases: &[&Case]) -> Option<String> {
     let case = pick(cases, true, true).or_else(|| pick(cases, false, false))?;
-    let (reader, writer) = (told(case, "seconds.wait-read")?, told(case, "seconds.wait-write")?);
-    let waits = format!(
-        "{name}: on the side of reading the copy waits {}, the writer waits {} for something to write",
-        words::seconds(reader),
-        words::seconds(writer)
-    );
-    Some(if reader.max(writer) < 0.01 {
-        format!("{waits}: next to nothing, so neither side holds the other up, or the copy needed no queues.")
-    } else if writer > reader * CLEARLY {
-        format!("{waits}: the source is the bottleneck.")
+    let (reader, writer) = (told(case, READER_WAITS)?, told(case, WRITER_WAITS)?);
+    if reader.max(writer) < NOTHING {
+        return Some(format!(
+            "{name}: nobody waited at a queue; threads that each read, scan and write copied it, or both sides were equally quick."
+        ));
+    }
+    let verdict = if writer > reader * CLEARLY {
+        "the source is the bottleneck"
     } else if reader > writer * CLEARLY {
-        format!("{waits}: the destination is the bottleneck.")
+        "the destination is the bottleneck"
     } else {
-        format!("{waits}: neither side is clearly the bottleneck.")
-    })
+        "neither side is clearly the bottleneck, and it may be what is between them"
+    };
+    let (reader, writer) = (words::seconds(reader), words::seconds(writer));
+    Some(format!("{name}: the reader waits {reader} for room, the writer {writer} for data: {verdict}."))
 }
 
 fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
@@ -116,7 +142,7 @@ fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
         ("bytes.read-skipped", "not read"),
         ("bytes.write-skipped", "not written"),
         ("bytes.zeros", "zeros found"),
-        ("bytes.written", "written"),
+        ("bytes.copied", "written"),
     ];
     let row = |case: &&Case| {
         let values: Vec<Option<f64>> = figures.iter().map(|(figure, _)| told(case, figure)).collect();
@@ -151,10 +177,6 @@ const FIGURES: [(&str, [f64; 5], bool, bool); 3] = [
 fn published(cases: &[&Case]) -> Published {
     let time = |of, base| copies::ratio(of, base, copies::returned);
     let (sparse, plain, full) = (pick(cases, true, true), pick(cases, true, false), pick(cases, false, false));
-    let waits = sparse.and_then(|case| {
-        let pairs = |name: &str| case.runs.iter().filter_map(|run| run.told.get(name).copied()).collect::<Vec<_>>();
-        crate::stats::ratio(&pairs("seconds.wait-write"), &pairs("seconds.wait-read"))
-    });
     Published {
         by: "smartcp, about 2014: a flat virtual disk of 8,589,934,592 bytes (Fedora) from a store of virtual machines to a \
              deduplicating NAS, with buffers of 128 KiB."
@@ -175,15 +197,27 @@ fn published(cases: &[&Case]) -> Published {
                 time(sparse, plain).as_ref(),
                 Direction::Under(1.0),
             ),
-            claim(
-                "The writer waits for the reader: the source is the bottleneck (230.9 s of waiting against 0.2 s)",
-                "The writer waits",
-                "as long as the side of reading",
-                waits.as_ref(),
-                Direction::Over(1.0),
-            ),
+            waits(sparse),
         ],
     }
+}
+
+/// Whether the writer waits for the reader.
+fn waits(case: Option<&Case>) -> Claim {
+    let says =
+        "The writer waits for data: the source is the bottleneck (230.9 s, against 0.2 s of waiting for the writer)";
+    let figures = |name: &str| {
+        let runs = case.iter().flat_map(|case| &case.runs);
+        // What is next to nothing is not many times as much as another nothing.
+        runs.filter_map(|run| run.told.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
+    };
+    let (writer, reader) = (figures(WRITER_WAITS), figures(READER_WAITS));
+    if !writer.is_empty() && writer.iter().chain(&reader).all(|time| *time <= NOTHING) {
+        let here = "The copy needed no queues here, so nobody waited at one.".to_owned();
+        return Claim { says: says.to_owned(), here, agrees: None };
+    }
+    let ratio = crate::stats::ratio(&writer, &reader);
+    claim(says, "The writer waits for data", "as long as the reader for room", ratio.as_ref(), Direction::Over(1.0))
 }
 
 fn table(cases: &[&Case]) -> Table {
@@ -230,8 +264,8 @@ mod tests {
             }
             for run in &mut case.runs {
                 if let Some((reader, writer)) = waits {
-                    run.told.insert("seconds.wait-read".to_owned(), reader);
-                    run.told.insert("seconds.wait-write".to_owned(), writer);
+                    run.told.insert(READER_WAITS.to_owned(), reader);
+                    run.told.insert(WRITER_WAITS.to_owned(), writer);
                 }
                 run.told.insert("bytes.read-skipped".to_owned(), f64::from(1 << 30) * 2.0);
             }
@@ -250,6 +284,7 @@ mod tests {
         let all = [(true, true, 1.0), (true, false, 1.5), (false, false, 2.0)];
         assert_eq!(verdicts(&measured(&all, Some((0.1, 2.0)))), [Some(true), Some(true), Some(true)]);
         assert_eq!(verdicts(&measured(&all, Some((2.0, 0.1)))), [Some(true), Some(true), Some(false)]);
+        assert_eq!(verdicts(&measured(&all, Some((0.0, 0.0)))), [Some(true), Some(true), None]);
         assert_eq!(verdicts(&measured(&all[..2], None)), [None, Some(true), None]);
         let same = [(true, true, 1.0), (true, false, 1.0), (false, false, 1.0)];
         assert_eq!(verdicts(&measured(&same, None)), [None, None, None]);
@@ -261,6 +296,6 @@ mod tests {
         assert!(of((0.1, 2.0)).contains("the source is the bottleneck"));
         assert!(of((2.0, 0.1)).contains("the destination is the bottleneck"));
         assert!(of((1.0, 1.5)).contains("neither side is clearly"));
-        assert!(of((0.0, 0.0)).contains("next to nothing"));
+        assert!(of((0.0, 0.0)).contains("nobody waited at a queue"));
     }
 }
