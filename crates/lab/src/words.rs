@@ -67,7 +67,10 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits_and_the_unit_that_suits_them() {
-        assert_eq!([0, 77, 1023, 1024, 8 << 20, 3 << 29].map(bytes), ["0 B", "77 B", "1023 B", "1 KiB", "8 MiB", "1.5 GiB"]);
+        assert_eq!(
+            [0, 77, 1023, 1024, 8 << 20, 3 << 29].map(bytes),
+            ["0 B", "77 B", "1023 B", "1 KiB", "8 MiB", "1.5 GiB"]
+        );
         assert_eq!([0.0, 1.234, 99.96, 0.0456, 7.89e-6].map(seconds), ["0 s", "1.23 s", "100 s", "45.6 ms", "7.89 us"]);
     }
 

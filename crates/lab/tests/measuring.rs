@@ -136,7 +136,8 @@ fn memory_of_a_competitor_is_its_own() {
 #[test]
 fn a_wrong_copier_is_caught_and_has_no_times() {
     let scene = Scene::new();
-    let (short, null) = ("head -c 299999 {source} > {dest}", format!("{LAB} one-copy --engine=null {{source}} {{dest}}"));
+    let (short, null) =
+        ("head -c 299999 {source} > {dest}", format!("{LAB} one-copy --engine=null {{source}} {{dest}}"));
     let (output, results) = scene.compare(&["--runs=2"], &[short, &null, "cp {source} {dest}"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     for wrong in [short, &null] {
@@ -181,7 +182,8 @@ fn what_a_competitor_left_running_ends_with_it() {
 
 /// Whether there is a process with this word in its command.
 fn is_running(word: &str) -> bool {
-    let commands = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let commands =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     commands.into_iter().any(|command| command.split(|byte| *byte == 0).any(|part| part == word.as_bytes()))
 }
 
@@ -212,7 +214,8 @@ fn a_disk_that_is_full_in_the_middle_fails_who_filled_it_and_nobody_else() {
     let dest = format!("--dest={}", place.display());
     let words = ["compare", "--source=source", &dest, "--output=out", "--runs=2", "--", greedy, "cp {source} {dest}"];
     let output = scene.run(&words);
-    let results = Results::load(&scene.at("out/results.json")).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    let results =
+        Results::load(&scene.at("out/results.json")).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert!(matches!(case(&results, greedy).outcome, Outcome::Failed(_)), "{}", said(&output));
     assert_eq!(case(&results, "cp {source} {dest}").outcome, Outcome::Right, "{}", said(&output));
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
@@ -257,7 +260,8 @@ fn results_of_another_command_or_version_are_not_written_over() {
     assert_eq!(Results::load(&path).unwrap(), results);
     let newer = fs::read_to_string(&path).unwrap().replace("\"version\": 1", "\"version\": 2");
     fs::write(&path, &newer).unwrap();
-    let (output, message) = (scene.run(&["in-kernel", "--sizes=1M", "--output=out", "place"]), "has version 2 of the format");
+    let (output, message) =
+        (scene.run(&["in-kernel", "--sizes=1M", "--output=out", "place"]), "has version 2 of the format");
     assert!(said(&output).contains(message), "{}", said(&output));
     assert_eq!(fs::read_to_string(&path).unwrap(), newer);
 }

@@ -79,7 +79,8 @@ fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
     let mut all = vec![plain.with("engine", "cp").with("variant", "plain")];
     for variant in &request.variants {
         if variant == "priority" {
-            let words = ["nice", "-n", &NICE.to_string(), "cp", "-r", PLACE_OF_SOURCE, PLACE_OF_DEST].map(str::to_owned);
+            let words =
+                ["nice", "-n", &NICE.to_string(), "cp", "-r", PLACE_OF_SOURCE, PLACE_OF_DEST].map(str::to_owned);
             let nice = Competitor::new("cp, priority", Wanted::Cold, How::Words(words.to_vec()));
             all.push(nice.with("engine", "cp").with("variant", variant));
         }

@@ -37,7 +37,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("cp", "cp -r {source} {dest}", "cp -a {source} {dest}"),
     ("rsync", "rsync -r --links --whole-file {source}/ {dest}", "rsync -aHAX --whole-file {source}/ {dest}"),
     ("dd", "dd if={source} of={dest} bs=8M status=none", "dd if={source} of={dest} bs=8M status=none"),
-    ("tar", "mkdir {dest} && tar -C {source} -cf - . | tar -C {dest} -xf -", "mkdir {dest} && tar -C {source} -cf - . | tar -C {dest} -xpf -"),
+    (
+        "tar",
+        "mkdir {dest} && tar -C {source} -cf - . | tar -C {dest} -xf -",
+        "mkdir {dest} && tar -C {source} -cf - . | tar -C {dest} -xpf -",
+    ),
     ("xcp", "xcp -r --no-progress {source} {dest}", "xcp -r --no-progress {source} {dest}"),
     ("cpz", "cpz -r {source} {dest}", "cpz -a {source} {dest}"),
     ("fcp", "fcp {source} {dest}", "fcp {source} {dest}"),
@@ -77,7 +81,10 @@ impl Request {
             }
         }
         if self.known.is_empty() && self.commands.is_empty() {
-            return Err(format!("with whom? Name programs with --with, or commands after '--'; known are {}", words::list(&known())));
+            return Err(format!(
+                "with whom? Name programs with --with, or commands after '--'; known are {}",
+                words::list(&known())
+            ));
         }
         Ok(())
     }
@@ -93,7 +100,10 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     if session.stop().is_stopped() {
         return Err(Halt::Stopped);
     }
-    session.section(NAME, &[("source", request.source.to_string_lossy().into_owned()), ("state", request.state.as_str().to_owned())])?;
+    session.section(
+        NAME,
+        &[("source", request.source.to_string_lossy().into_owned()), ("state", request.state.as_str().to_owned())],
+    )?;
     session.needs_room(2 * bytes, NAME)?;
     let source = request.source.canonicalize().map_err(failed)?;
     let name = source.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());

@@ -71,8 +71,11 @@ fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
             .with("state", state.as_str())
             .with("size", request.size)
     };
-    let buffered = |engine: &str, buffer: u64| own(engine, format!("{engine} {}", crate::words::bytes(buffer)), buffer, "buffered");
-    let direct = |engine: &str, words: &str| own(engine, format!("{words} {}, direct", crate::words::bytes(BIG)), BIG, "direct");
+    let buffered = |engine: &str, buffer: u64| {
+        own(engine, format!("{engine} {}", crate::words::bytes(buffer)), buffer, "buffered")
+    };
+    let direct =
+        |engine: &str, words: &str| own(engine, format!("{words} {}, direct", crate::words::bytes(BIG)), BIG, "direct");
     let plain = Competitor::new("cp", state, cp(&[]))
         .with("engine", "cp")
         .with("io", "buffered")

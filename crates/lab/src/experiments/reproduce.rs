@@ -59,13 +59,22 @@ impl Request {
     /// If there is too little of something.
     pub fn sizes(&self) -> Result<Sizes, String> {
         if self.budget < LEAST_TIME {
-            return Err(format!("a budget of {} s is too short; the least is {} s", self.budget.as_secs(), LEAST_TIME.as_secs()));
+            return Err(format!(
+                "a budget of {} s is too short; the least is {} s",
+                self.budget.as_secs(),
+                LEAST_TIME.as_secs()
+            ));
         }
         if self.space < LEAST_SPACE {
-            return Err(format!("{} are too little; the least is {}", words::bytes(self.space), words::bytes(LEAST_SPACE)));
+            return Err(format!(
+                "{} are too little; the least is {}",
+                words::bytes(self.space),
+                words::bytes(LEAST_SPACE)
+            ));
         }
         let usual = Request::default();
-        let scale = (self.budget.as_secs_f64() / usual.budget.as_secs_f64()).min(self.space as f64 / usual.space as f64);
+        let scale =
+            (self.budget.as_secs_f64() / usual.budget.as_secs_f64()).min(self.space as f64 / usual.space as f64);
         let scaled = |mib: f64, most: f64| ((mib * scale).clamp(8.0, most)).round() as u64 * MIB;
         let all = |mib: &[f64], factor: f64| {
             let mut sizes: Vec<u64> = mib.iter().map(|size| scaled(size * factor, *size)).collect();

@@ -75,7 +75,10 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     // The source, its makings, two copies.
     session.needs_room(if request.image.is_some() { 2 * size } else { 4 * size }, NAME)?;
     if request.image.is_none() && !makes_filesystems() {
-        session.leave_out(NAME, "an image cannot be made: mkfs.ext4 (e2fsprogs) is missing; give one with --image".to_owned())?;
+        session.leave_out(
+            NAME,
+            "an image cannot be made: mkfs.ext4 (e2fsprogs) is missing; give one with --image".to_owned(),
+        )?;
         return Ok(session.section_done(NAME)?);
     }
     let made = session.workspace().join("image");
@@ -107,7 +110,11 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 fn competitors(size: u64) -> Vec<Competitor> {
     let yes = |flag: bool| if flag { "yes" } else { "no" };
     let own = |smart: bool, sparse: bool| {
-        let name = format!("{} read, {} output", if smart { "smart" } else { "full" }, if sparse { "sparse" } else { "plain" });
+        let name = format!(
+            "{} read, {} output",
+            if smart { "smart" } else { "full" },
+            if sparse { "sparse" } else { "plain" }
+        );
         let settings = one_copy::Settings { image: Some((smart, sparse)), ..one_copy::Settings::default() };
         Competitor::new(name, Wanted::Cold, How::Own(settings)).with("smart", yes(smart)).with("sparse", yes(sparse))
     };
@@ -250,9 +257,10 @@ fn look_at(path: &Path) -> Result<Vec<Detail>, String> {
     let zeros = scan::zeros(&image, &used).map_err(failed)?;
     let picture = Picture::new(&map, &holes, &zeros);
     let Some(strip) = picture.strips.first() else { return Ok(Vec::new()) };
-    let rows = Kind::ALL.iter().zip(strip.counts).map(|(kind, count)| {
-        (kind.name().to_owned(), count.to_string(), words::bytes(count))
-    });
+    let rows = Kind::ALL
+        .iter()
+        .zip(strip.counts)
+        .map(|(kind, count)| (kind.name().to_owned(), count.to_string(), words::bytes(count)));
     let facts = Detail { name: "kinds".to_owned(), body: Body::Facts { rows: rows.collect() } };
     let mut spans: Vec<(String, u64)> = Vec::new();
     for cell in picture.cells(strip, CELLS) {

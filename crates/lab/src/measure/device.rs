@@ -79,10 +79,7 @@ impl Traffic {
 
     /// Since an earlier look.
     pub fn since(self, earlier: Traffic) -> Traffic {
-        Traffic {
-            read: self.read.saturating_sub(earlier.read),
-            written: self.written.saturating_sub(earlier.written),
-        }
+        Traffic { read: self.read.saturating_sub(earlier.read), written: self.written.saturating_sub(earlier.written) }
     }
 }
 

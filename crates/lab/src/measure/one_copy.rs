@@ -152,9 +152,7 @@ pub fn copy(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<
 
 fn plan(settings: &Settings, source: &Path, dest: &Path) -> Result<Plan, Failure> {
     let engine = match &settings.engine {
-        Some(name) => {
-            name.parse().map_err(|()| Failure::Failed(format!("there is no engine {name:?}")))?
-        }
+        Some(name) => name.parse().map_err(|()| Failure::Failed(format!("there is no engine {name:?}")))?,
         None => EngineChoice::Auto,
     };
     let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Failure::Failed(format!("{bytes} bytes are too many")));

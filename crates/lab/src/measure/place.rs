@@ -108,7 +108,8 @@ pub fn describe(directory: &Path) -> Result<(Place, Option<PathBuf>), String> {
     let mount = mount_of(&real, &format!("{major}:{minor}"), &table);
     let source = mount.as_ref().map_or("", |mount| &mount.source);
     let folder = device::below(major, minor, source);
-    let told = |of: fn(&Mount) -> &String| mount.as_ref().map_or_else(|| "unknown".to_owned(), |mount| of(mount).clone());
+    let told =
+        |of: fn(&Mount) -> &String| mount.as_ref().map_or_else(|| "unknown".to_owned(), |mount| of(mount).clone());
     let place = Place {
         directory: real.to_string_lossy().into_owned(),
         filesystem: told(|mount| &mount.filesystem),

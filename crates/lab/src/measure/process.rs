@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use haul_sys::child;
 use haul_sys::process_state::Usage;
 use haul_sys::rustix::fs::syncfs;
-use haul_sys::rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid,
-};
+use haul_sys::rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::device::Traffic;
 use super::load::Load;
@@ -93,7 +91,8 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
     syncfs(place).map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
     let durable = start.elapsed();
     let moved = |of: fn(&Traffic) -> u64, dest: bool| {
-        let side = |pair: Option<(Option<Traffic>, Option<Option<Traffic>>)>| pair.map(|pair| (pair.0, pair.1.flatten()));
+        let side =
+            |pair: Option<(Option<Traffic>, Option<Option<Traffic>>)>| pair.map(|pair| (pair.0, pair.1.flatten()));
         let (now, then) = (side(traffic()), side(before.1));
         let pick = |pair: (Option<Traffic>, Option<Traffic>)| if dest { pair.1 } else { pair.0 };
         Some(of(&now.and_then(pick)?.since(then.and_then(pick)?)))

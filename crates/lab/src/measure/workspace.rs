@@ -40,7 +40,8 @@ impl Workspace {
     /// # Errors
     /// When it is no directory, cannot be written to, or the guard cannot be started.
     pub fn make(own: &Own, directory: &Path) -> Result<Workspace, String> {
-        let failed = |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
+        let failed =
+            |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
         let real = directory.canonicalize().map_err(failed)?;
         if !real.is_dir() {
             return Err(format!("{} is not a directory", quoted(directory)));

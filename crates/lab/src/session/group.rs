@@ -106,7 +106,8 @@ impl How {
             }
             How::Words(words) => {
                 let word = |word: &String| {
-                    let replaced = replaced(word.as_bytes(), source.as_os_str().as_bytes(), dest.as_os_str().as_bytes());
+                    let replaced =
+                        replaced(word.as_bytes(), source.as_os_str().as_bytes(), dest.as_os_str().as_bytes());
                     OsString::from_vec(replaced)
                 };
                 let mut words = words.iter().map(word);
@@ -305,7 +306,9 @@ impl Session {
                     let why = why.split_once(": ").map_or(why.as_str(), |(_, rest)| rest);
                     Outcome::Refused(why.trim_start_matches("75: ").trim_start_matches("haul-lab: ").to_owned())
                 }
-                How::Words(_) | How::Line(_) if code.is_none() && why.starts_with("cannot run") => Outcome::Refused(why),
+                How::Words(_) | How::Line(_) if code.is_none() && why.starts_with("cannot run") => {
+                    Outcome::Refused(why)
+                }
                 _ => Outcome::Failed(why),
             },
         };
@@ -386,7 +389,8 @@ impl Session {
         self.save()?;
         self.remove_copies()?;
         if group.make.is_some() {
-            workspace::remove(&group.source).map_err(|error| format!("cannot remove a source: {}", words::of(&error)))?;
+            workspace::remove(&group.source)
+                .map_err(|error| format!("cannot remove a source: {}", words::of(&error)))?;
         }
         Ok(())
     }

@@ -70,13 +70,8 @@ mod tests {
 
     #[test]
     fn options_may_stand_anywhere() {
-        let wanted = Request {
-            image: "a.img".into(),
-            svg: Some("b".into()),
-            width: Some(7),
-            scan: true,
-            ..Request::default()
-        };
+        let wanted =
+            Request { image: "a.img".into(), svg: Some("b".into()), width: Some(7), scan: true, ..Request::default() };
         assert_eq!(parsed(&["--scan", "--svg=b", "a.img", "--width", "7"]), Ok(wanted));
     }
 

@@ -1,11 +1,14 @@
 //! The commands that measure.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::map::Screen;
 use super::{Answer, Complaint, usage, values};
 use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, reproduce, sparse_image};
+use crate::map::terminal::Screen as _;
 use crate::measure::Own;
 use crate::measure::cache::Wanted;
 use crate::measure::stop::Stop;
@@ -87,9 +90,29 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
     }
     saved?;
     let results = results?;
-    let text = report::write(&results, &output)?;
+    let text = write_report(&results, &output)?;
     Ok(Answer { text, done: all_right(&results) })
 }
+
+/// Writes the report into the folder of the results, and gives what is printed of it.
+fn write_report(results: &Results, output: &Path) -> Result<String, String> {
+    let page = report::page(results);
+    for (name, text) in [
+        ("report.html", report::html::page(&page)),
+        ("report.md", report::markdown::page(&page)),
+        ("report.csv", report::csv::page(&page.views, results)),
+    ] {
+        let path = output.join(name);
+        fs::write(&path, text)
+            .map_err(|error| format!("cannot write {}: {}", quoted(&path), crate::words::of(&error)))?;
+    }
+    let columns = Screen.columns().unwrap_or(COLUMNS);
+    let text = report::terminal::page(&page, columns);
+    Ok(format!("{text}\nThe report is {}\n", output.join("report.html").display()))
+}
+
+/// Of a report that goes to no terminal.
+const COLUMNS: usize = 100;
 
 /// Whether every copy is right, and everybody whom the user has named has made one.
 fn all_right(results: &Results) -> bool {
@@ -148,7 +171,11 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
             return Err("missing option: --source, what is to be copied".to_owned());
         }
     }
-    let missing = if name == compare::NAME { "missing option: --dest, where copies go" } else { "missing operand: the directory to measure in" };
+    let missing = if name == compare::NAME {
+        "missing option: --dest, where copies go"
+    } else {
+        "missing operand: the directory to measure in"
+    };
     let directory = directory.ok_or(missing)?;
     said.push(directory.to_string_lossy().into_owned());
     Ok(Measuring { directory, settings, time, experiment, words: said })
@@ -176,9 +203,8 @@ fn takes(name: &str, option: &str) -> bool {
 fn command_lines(words: Vec<OsString>) -> Result<Vec<String>, String> {
     let words: Result<Vec<String>, OsString> = words.into_iter().map(OsString::into_string).collect();
     let words = words.map_err(|word| format!("{word:?} is not UTF-8"))?;
-    let is_line = |word: &String| {
-        word.contains(crate::session::PLACE_OF_SOURCE) && word.contains(crate::session::PLACE_OF_DEST)
-    };
+    let is_line =
+        |word: &String| word.contains(crate::session::PLACE_OF_SOURCE) && word.contains(crate::session::PLACE_OF_DEST);
     match words.first() {
         None => Ok(Vec::new()),
         Some(first) if is_line(first) => Ok(words),
@@ -241,7 +267,10 @@ impl Experiment {
 }
 
 fn state(text: &str) -> Result<Wanted, String> {
-    [Wanted::Cold, Wanted::Warm].into_iter().find(|state| state.as_str() == text).ok_or(format!("{text:?} is neither cold nor warm"))
+    [Wanted::Cold, Wanted::Warm]
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or(format!("{text:?} is neither cold nor warm"))
 }
 
 fn variant(text: &str) -> Result<String, String> {

@@ -8,6 +8,7 @@ mod values;
 use std::ffi::OsString;
 
 use crate::measure::{memory, one_copy, workspace};
+use crate::report;
 
 pub use measuring::Measuring;
 
@@ -68,6 +69,10 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
     }
     match name.as_str() {
         "map" => map::run(rest),
+        "report" => {
+            use crate::map::terminal::Screen as _;
+            report::command::run(rest, map::Screen.columns()).map(Answer::done).map_err(Complaint::Failed)
+        }
         name if Measuring::NAMES.contains(&name) => measuring::run(name, rest),
         _ => Err(unknown(&name)),
     }
@@ -94,7 +99,9 @@ fn part(done: Option<Result<(), String>>) -> Result<Answer, Complaint> {
 fn copy_once(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let (settings, source, dest) = one_copy::parse(words.into_iter()).map_err(Complaint::Usage)?;
     match one_copy::copy(&settings, &source, &dest) {
-        Ok(told) => serde_json::to_string(&told).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string())),
+        Ok(told) => {
+            serde_json::to_string(&told).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string()))
+        }
         Err(one_copy::Failure::Refused(why)) => Err(Complaint::Refused(why)),
         Err(one_copy::Failure::Failed(why)) => Err(Complaint::Failed(why)),
     }

@@ -62,7 +62,10 @@ mod tests {
 
     #[test]
     fn sizes_have_units_of_1024() {
-        assert_eq!(["7", "64K", "8MiB", "2g", "1T"].map(|text| size(text).unwrap()), [7, 65536, 8 << 20, 2 << 30, 1 << 40]);
+        assert_eq!(
+            ["7", "64K", "8MiB", "2g", "1T"].map(|text| size(text).unwrap()),
+            [7, 65536, 8 << 20, 2 << 30, 1 << 40]
+        );
         for text in ["", "0", "M", "-1", "1X", "99999999T", "1 G"] {
             assert!(size(text).is_err(), "{text}");
         }
