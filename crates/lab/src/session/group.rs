@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,6 +24,8 @@ pub const PLACE_OF_DEST: &str = "{dest}";
 
 /// A competitor that takes so many times as long as the base in its first run is not run again.
 const FAR_TOO_SLOW: f64 = 20.0;
+/// How the names of folders for copies begin.
+const RUN: &str = "run-";
 /// Room that a copy may take besides its bytes: directories, indirect blocks.
 const MORE: u64 = 32 << 20;
 
@@ -281,7 +284,10 @@ impl Session {
         }
         self.make_room(group)?;
         self.copies += 1;
-        let dest = self.workspace.path().join(format!("copy-{}", self.copies));
+        // In a folder of its own: who knows what else a competitor leaves beside its copy.
+        let folder = self.workspace.path().join(format!("{RUN}{}", self.copies));
+        fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {}", words::of(&error)))?;
+        let dest = folder.join("copy");
         let place = self.opened_workspace()?;
         haul_sys::rustix::fs::syncfs(&place)
             .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
@@ -316,7 +322,7 @@ impl Session {
         case.outcome = outcome;
         // One that failed once has no times to be compared with.
         case.runs.clear();
-        workspace::remove(&dest).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+        workspace::remove(&folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
         Ok(self.save()?)
     }
 
@@ -364,9 +370,12 @@ impl Session {
     }
 
     fn remove_copies(&mut self) -> Result<(), String> {
-        for number in 1..=self.copies {
-            let path = self.workspace.path().join(format!("copy-{number}"));
-            workspace::remove(&path).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+        let failed = |error: std::io::Error| format!("cannot remove a copy: {}", words::of(&error));
+        for entry in fs::read_dir(self.workspace.path()).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().as_bytes().starts_with(RUN.as_bytes()) {
+                workspace::remove(&entry.path()).map_err(failed)?;
+            }
         }
         let place = self.opened_workspace()?;
         haul_sys::rustix::fs::syncfs(&place)

@@ -34,7 +34,7 @@ macro_rules! common {
       --runs=N          timed runs of each competitor (default: 3)
       --timeout=TIME    end a competitor that takes longer (default: 10m)
       --time=TIME       begin no run after so long; the rest is left out
-      --output=FOLDER   results and report go there (default: a new folder in the
+      --output=FOLDER   for results and report (default: a new folder in the
                         current directory); the same command with a folder that
                         was interrupted goes on with it
       --help            show this help and exit
@@ -83,7 +83,8 @@ preallocation and with raised priority, beside cp -r.
       --totals=SIZE,... of all files together (default: 100M,500M,1000M,2000M)
       --files=N,...     numbers of files (default: 32,64,128,256)
       --variants=NAME,...
-                        of plain, readahead, preallocate, priority (default: all)",
+                        of plain, readahead, preallocate, priority (default:
+                        all)",
     common!()
 );
 
@@ -121,9 +122,9 @@ Usage: haul-lab reproduce [OPTION]... DIR
 All five experiments, unattended, and one report.
 
       --budget=TIME     for everything (default: 10m, at least 1m)
-      --space=SIZE      that may be written at a time (default: 8G, at least 512M)
+      --space=SIZE      written at a time (default: 8G, at least 512M)
       --timeout=TIME    end a competitor that takes longer (default: 10m)
-      --output=FOLDER   results and report go there (default: a new folder in the
+      --output=FOLDER   for results and report (default: a new folder in the
                         current directory); the same command with a folder that
                         was interrupted goes on with it
       --help            show this help and exit
@@ -138,18 +139,18 @@ Show what the guests of a disk image use, without copying it.
 What to show:
       --json            the report by region as one line of JSON, and no strips
       --svg=FILE        draw the strips into FILE, too
-      --width=N         columns of a strip (default: the terminal's width, or 80)
+      --width=N         columns of a strip (default: the terminal's, or 80)
 
 How to look:
       --scan            read all that is used, and tell zeros apart
-      --snapshot        the image is a frozen snapshot; do not warn that it is in
-                        use
+      --snapshot        the image is a frozen snapshot; do not warn that it is
+                        in use
 
       --help            show this help and exit
 
-A strip shows where bytes of each kind are: used, free (proven by the guest's own
-allocation map), zero (with --scan), hole (not stored in the image file), opaque
-(stored, and not understood). Colours need a terminal, and NO_COLOR unset.
+A strip shows where bytes of each kind are: used, free (proven by the guest's
+own allocation map), zero (with --scan), hole (not stored in the image file),
+opaque (stored, and not understood). Colours need a terminal, and no NO_COLOR.
 ";
 
 /// Of a task.

@@ -1,0 +1,346 @@
+//! What all sections of timed copies have: who was how fast, at what cost, and which figures are doubtful.
+
+use std::collections::BTreeMap;
+
+use crate::report::text::{self, Unit, count, doubt, doubt_at_length};
+use crate::results::{Case, Outcome, Results, Run, Section, Warning};
+use crate::stats::{self, Ratio};
+use crate::view::{Bar, BarGroup, Cell, Chart, Column, Mark, Table};
+use crate::words;
+
+/// The cases by group, in the order in which groups are first met.
+pub fn groups(section: &Section) -> Vec<(&str, Vec<&Case>)> {
+    let mut groups: Vec<(&str, Vec<&Case>)> = Vec::new();
+    for case in &section.cases {
+        match groups.iter_mut().find(|(name, _)| *name == case.group) {
+            Some((_, cases)) => cases.push(case),
+            None => groups.push((&case.group, vec![case])),
+        }
+    }
+    groups
+}
+
+/// The one that the others of a group are compared with, if it has times.
+pub fn base<'c>(cases: &[&'c Case]) -> Option<&'c Case> {
+    cases.iter().copied().find(|case| case.base && case.is_ranked())
+}
+
+/// The one of this name, if it has times.
+pub fn find<'c>(cases: &[&'c Case], competitor: &str) -> Option<&'c Case> {
+    cases.iter().copied().find(|case| case.competitor == competitor && case.is_ranked())
+}
+
+/// A figure of a run, in seconds.
+pub type Figure = fn(&Run) -> f64;
+
+/// Until the program has ended.
+pub fn returned(run: &Run) -> f64 {
+    run.returned
+}
+
+/// Processor time in the kernel.
+pub fn system(run: &Run) -> f64 {
+    run.system
+}
+
+/// Processor time.
+pub fn processor(run: &Run) -> f64 {
+    run.user + run.system
+}
+
+/// How many times one case's figure is another's.
+pub fn ratio(of: Option<&Case>, base: Option<&Case>, figure: Figure) -> Option<Ratio> {
+    stats::ratio(&of?.figures(figure), &base?.figures(figure))
+}
+
+/// The median of a figure.
+pub fn median(case: &Case, figure: impl Fn(&Run) -> f64) -> Option<f64> {
+    stats::median(&case.figures(figure))
+}
+
+/// The median of a figure that not every run has.
+pub fn median_of_some(case: &Case, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+    stats::median(&case.runs.iter().filter_map(figure).collect::<Vec<_>>())
+}
+
+/// The doubts about a case: those that were noted, and those that its runs show.
+pub fn doubts(case: &Case) -> Vec<Warning> {
+    let mut doubts = case.warnings.clone();
+    doubts.extend(stats::warnings(&case.runs, 0));
+    doubts.sort_unstable();
+    doubts.dedup();
+    doubts
+}
+
+/// The quickest of a group, and all whose ratio to it does not stand out: none of them is better than another for certain.
+pub fn best<'c>(cases: &[&'c Case], figure: Figure) -> Vec<&'c Case> {
+    let ranked = || cases.iter().copied().filter(|case| case.is_ranked());
+    let time = |case: &Case| median(case, figure).unwrap_or(f64::INFINITY);
+    let Some(quickest) = ranked().min_by(|a, b| time(a).total_cmp(&time(b))) else { return Vec::new() };
+    let level = |case: &&Case| {
+        std::ptr::eq(*case, quickest)
+            || ratio(Some(case), Some(quickest), figure)
+                .is_some_and(|ratio| ratio.interval.is_some_and(|(least, most)| least <= 1.0 && most >= 1.0))
+    };
+    ranked().filter(level).collect()
+}
+
+/// One table for each group: times, rates, ratios, doubts.
+pub fn tables(section: &Section) -> Vec<Table> {
+    groups(section).into_iter().map(|(name, cases)| times(name, &cases)).collect()
+}
+
+fn times(name: &str, cases: &[&Case]) -> Table {
+    let ranked = || cases.iter().filter(|case| case.is_ranked());
+    let all = ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.returned, run.durable]));
+    let unit = Unit::of(all);
+    let base = base(cases);
+    let quickest = best(cases, returned);
+    let soonest = best(cases, |run| run.durable);
+    let against = base.map_or_else(|| "ratio".to_owned(), |base| format!("time against {}", base.competitor));
+    let columns = vec![
+        Column::words("who"),
+        Column::figures("runs"),
+        Column::figures(format!("returned, {}", unit.name)),
+        Column::figures(format!("durable, {}", unit.name)),
+        Column::figures("MB/s"),
+        Column::figures(against),
+        Column::words("to know"),
+    ];
+    let row = |case: &&Case| {
+        let case: &Case = case;
+        if !case.is_ranked() {
+            return unranked(case, columns.len());
+        }
+        let mark = |of: &[&Case]| match of.iter().any(|best| std::ptr::eq(*best, case)) && cases.len() > 1 {
+            true => Mark::Best,
+            false => Mark::None,
+        };
+        let rate = median(case, returned).filter(|time| *time > 0.0).map(|time| case.bytes as f64 / time / 1e6);
+        let ratio = match case.base {
+            true => Cell::figure(1.0, "1"),
+            false => ratio(Some(case), base, returned)
+                .map_or_else(dash, |ratio| Cell::figure(ratio.value, text::ratio(&ratio))),
+        };
+        vec![
+            Cell::text(&case.competitor),
+            Cell::figure(case.runs.len() as f64, case.runs.len().to_string()),
+            time(case, &unit, returned).marked(mark(&quickest)),
+            time(case, &unit, |run| run.durable).marked(mark(&soonest)),
+            rate.map_or_else(dash, |rate| Cell::figure(rate, words::short(rate))),
+            ratio,
+            to_know(case),
+        ]
+    };
+    Table { title: name.to_owned(), rows: cases.iter().map(row).collect(), columns, note: None }
+}
+
+fn dash() -> Cell {
+    Cell::text("-").marked(Mark::Faint)
+}
+
+fn time(case: &Case, unit: &Unit, figure: Figure) -> Cell {
+    match stats::spread(&case.figures(figure)) {
+        Some(spread) => Cell::figure(spread.median, unit.spread(&spread)),
+        None => dash(),
+    }
+}
+
+/// A row without times and without a rank.
+fn unranked(case: &Case, columns: usize) -> Vec<Cell> {
+    let mut row = vec![Cell::text(&case.competitor)];
+    row.resize_with(columns.saturating_sub(1), dash);
+    row.push(to_know(case));
+    row
+}
+
+/// How a case ended, if not well, and what is doubtful about it.
+fn to_know(case: &Case) -> Cell {
+    let said = match &case.outcome {
+        Outcome::Right | Outcome::Unverified if case.runs.is_empty() => {
+            return Cell::text("not run").marked(Mark::Faint);
+        }
+        Outcome::Right | Outcome::Unverified => None,
+        Outcome::Wrong(why) => Some((format!("WRONG COPY: {why}"), Mark::Bad)),
+        Outcome::Refused(why) => Some((format!("refused: {why}"), Mark::Faint)),
+        Outcome::Failed(why) => Some((format!("failed: {why}"), Mark::Bad)),
+        Outcome::TooLong(why) => Some((format!("took too long: {why}"), Mark::Bad)),
+    };
+    match said {
+        Some((words, mark)) => Cell::text(words).marked(mark),
+        None => {
+            let doubts: Vec<&str> = noted(case).into_iter().map(doubt).collect();
+            Cell::text(doubts.join(", ")).marked(Mark::Faint)
+        }
+    }
+}
+
+/// The doubts of a case with the one that follows from how it ended.
+fn noted(case: &Case) -> Vec<Warning> {
+    let mut doubts = doubts(case);
+    if case.outcome == Outcome::Unverified && !doubts.contains(&Warning::NotVerified) {
+        doubts.push(Warning::NotVerified);
+    }
+    doubts
+}
+
+/// What the copies cost: processor time, memory, faults, bytes of devices.
+pub fn costs(section: &Section) -> Option<Table> {
+    let groups = groups(section);
+    let ranked = || groups.iter().flat_map(|(_, cases)| cases).filter(|case| case.is_ranked());
+    let unit = Unit::of(
+        ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.user, run.system])).filter(|time| *time > 0.005),
+    );
+    let several = groups.len() > 1;
+    let mut columns = vec![
+        Column::words("who"),
+        Column::figures(format!("user, {}", unit.name)),
+        Column::figures(format!("kernel, {}", unit.name)),
+        Column::figures("CPU %"),
+        Column::figures("peak memory"),
+        Column::figures("page faults"),
+        Column::figures("of them reading"),
+        Column::figures("device read"),
+        Column::figures("device written"),
+    ];
+    if several {
+        columns.insert(0, Column::words("group"));
+    }
+    let mut rows = Vec::new();
+    for (name, cases) in &groups {
+        for case in cases.iter().filter(|case| case.is_ranked()) {
+            let mut row = cost(case, &unit);
+            if several {
+                row.insert(0, Cell::text(*name));
+            }
+            rows.push(row);
+        }
+    }
+    let title = "What the copies cost".to_owned();
+    let note = "Medians. Devices count what everybody read and wrote meanwhile, until the copy was durable.".to_owned();
+    (!rows.is_empty()).then_some(Table { title, columns, rows, note: Some(note) })
+}
+
+fn cost(case: &Case, unit: &Unit) -> Vec<Cell> {
+    let plain = |figure: Figure| median(case, figure).map_or_else(dash, |time| Cell::figure(time, unit.say(time)));
+    let bytes = |value: Option<f64>| value.map_or_else(dash, |value| Cell::figure(value, words::bytes(value as u64)));
+    let number = |value: Option<f64>| value.map_or_else(dash, |value| Cell::figure(value, format!("{value:.0}")));
+    let faults = |run: &Run| (run.minor_faults + run.major_faults) as f64;
+    vec![
+        Cell::text(&case.competitor),
+        plain(|run| run.user),
+        plain(system),
+        number(cpu(case)),
+        bytes(median(case, |run| run.peak_memory as f64)),
+        number(median(case, faults)),
+        number(median(case, |run| run.major_faults as f64)),
+        bytes(median_of_some(case, |run| run.device_read.map(|bytes| bytes as f64))),
+        bytes(median_of_some(case, |run| run.device_written.map(|bytes| bytes as f64))),
+    ]
+}
+
+/// Processor time as a percentage of the time that a copy takes.
+pub fn cpu(case: &Case) -> Option<f64> {
+    let share = |run: &Run| (run.returned > 0.0).then(|| processor(run) / run.returned * 100.0);
+    median_of_some(case, share)
+}
+
+/// Bars of all groups, or `None` if nothing has times.
+pub fn bars(section: &Section, title: &str) -> Option<Chart> {
+    let group = |(name, cases): (&str, Vec<&Case>)| {
+        let bars: Vec<Bar> = cases.iter().filter_map(|case| bar(case)).collect();
+        (!bars.is_empty()).then(|| BarGroup { name: name.to_owned(), bars })
+    };
+    let groups: Vec<BarGroup> = groups(section).into_iter().filter_map(group).collect();
+    let unit = "s".to_owned();
+    (!groups.is_empty()).then(|| Chart::Bars { title: title.to_owned(), unit, groups })
+}
+
+fn bar(case: &Case) -> Option<Bar> {
+    if !case.is_ranked() {
+        return None;
+    }
+    let spread = stats::spread(&case.figures(returned))?;
+    let range = (spread.least, spread.most);
+    Some(Bar { name: case.competitor.clone(), value: spread.median, range, base: case.base })
+}
+
+/// What was measured, where, in a sentence or two.
+pub fn measured(results: &Results, section: &Section) -> String {
+    let right = section.cases.iter().filter(|case| case.outcome == Outcome::Right && !case.runs.is_empty()).count();
+    let ranked = section.cases.iter().filter(|case| case.is_ranked()).count();
+    let runs: usize = section.cases.iter().map(|case| case.runs.len()).sum();
+    let place = results.environment.places.get(&section.place);
+    let place = place.map(|place| format!(" on {} ({})", place.filesystem, place.directory)).unwrap_or_default();
+    let all = section.cases.len();
+    let mut text = format!("{} in {}{place}", count(ranked, "copier setting"), count(runs, "timed run"));
+    if right == ranked && ranked > 0 {
+        text.push_str("; every copy that is ranked was compared with its source and is right");
+    }
+    if ranked < all {
+        text.push_str(&format!("; {} could not be ranked", all - ranked));
+    }
+    text + "."
+}
+
+/// What makes the figures of a section doubtful, in sentences.
+pub fn warnings(section: &Section) -> Vec<String> {
+    let mut words = Vec::new();
+    for case in &section.cases {
+        if let Outcome::Wrong(why) = &case.outcome {
+            words.push(format!(
+                "WRONG COPY: {} made a copy that is not like its source ({}): {why}",
+                case.competitor, case.group
+            ));
+        }
+    }
+    let mut doubts: BTreeMap<Warning, usize> = BTreeMap::new();
+    let ranked: Vec<&Case> = section.cases.iter().filter(|case| case.is_ranked()).collect();
+    for doubt in ranked.iter().flat_map(|case| noted(case)) {
+        *doubts.entry(doubt).or_default() += 1;
+    }
+    for (doubt, number) in doubts {
+        words.push(format!("{number} of {} {}.", count(ranked.len(), "case"), doubt_at_length(doubt)));
+    }
+    words
+}
+
+/// What was left out of the plan, or could not be done: who, where, why.
+pub fn not_measured(section: &Section) -> Vec<String> {
+    let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for case in &section.cases {
+        let why = match &case.outcome {
+            Outcome::Refused(why) => format!("refused: {why}"),
+            Outcome::Failed(why) => format!("failed: {why}"),
+            Outcome::TooLong(why) => format!("took too long: {why}"),
+            Outcome::Right | Outcome::Unverified if case.runs.is_empty() => "not run".to_owned(),
+            _ => continue,
+        };
+        reasons.entry(format!("{} {why}", case.competitor)).or_default().push(case.group.clone());
+    }
+    reasons.into_iter().map(|(what, groups)| format!("{what} ({})", words::list(&groups))).collect()
+}
+
+/// Charts, tables, doubts and gaps of a section of copies, put into its view.
+pub fn fill(view: &mut crate::view::View, section: &Section) {
+    view.tables.extend(tables(section));
+    view.tables.extend(costs(section));
+    view.warnings.extend(warnings(section));
+    view.not_measured.extend(not_measured(section));
+}
+
+/// Who was quickest in a group, in a sentence.
+pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
+    let best = best(cases, returned);
+    let names: Vec<String> = best.iter().map(|case| case.competitor.clone()).collect();
+    let time = best.first().and_then(|case| median(case, returned))?;
+    Some(match &names[..] {
+        [] => return None,
+        [only] => format!("{name}: {only} was the quickest, in {}.", words::seconds(time)),
+        _ => format!(
+            "{name}: none of {} is the quickest for certain; they took about {}.",
+            words::list(&names),
+            words::seconds(time)
+        ),
+    })
+}
