@@ -231,6 +231,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
         (&["compare", "--source=source", "--dest=place", "--with=cq"], "unknown competitor \"cq\""),
         (&["compare", "--source=nothing", "--dest=place", "--with=cp"], "No such file or directory"),
         (&["compare", "--source=source", "--dest=place"], "with whom?"),
+        (&["mapped-copy", "--time=1s", "place"], "there is no time to run everybody once"),
         (&["reproduce", "--budget=5s", "place"], "a budget of 5 s is too short"),
         (&["sparse-image", "--image=nothing", "place"], "No such file or directory"),
     ] {

@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use super::progress::{OVERHEAD, in_words};
 use super::{DIRECTORY, Halt, Session};
 use crate::measure::cache::{self, Wanted};
 use crate::measure::process::{self, Ended, Job};
@@ -26,6 +28,8 @@ pub const PLACE_OF_DEST: &str = "{dest}";
 const FAR_TOO_SLOW: f64 = 20.0;
 /// How the names of folders for copies begin.
 const RUN: &str = "run-";
+/// Seconds for each byte of a run, with making the source ready and comparing the copy, on a machine that is faster than most.
+const QUICKEST: f64 = 1.0 / 3e9;
 /// Room that a copy may take besides its bytes: directories, indirect blocks.
 const MORE: u64 = 32 << 20;
 
@@ -77,6 +81,13 @@ pub enum How {
     Words(Vec<String>),
     /// By a line for a shell, in which they are quoted.
     Line(String),
+}
+
+impl Group<'_> {
+    /// What one run of everybody is worth, in bytes that are copied.
+    fn work(&self) -> f64 {
+        self.competitors.len() as f64 * (self.bytes as f64 + OVERHEAD)
+    }
 }
 
 impl Competitor {
@@ -190,20 +201,36 @@ impl Session {
     /// # Errors
     /// As [`Session::compete`].
     pub fn compete_all(&mut self, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
+        self.check_time(groups)?;
         for group in groups {
             self.progress.expect(self.settings.runs * group.competitors.len(), group.bytes);
         }
-        for group in groups {
-            self.compete(section, group)?;
+        let end = self.deadline;
+        for (number, group) in groups.iter().enumerate() {
+            // Each group may take its part of the time that is left, so that all are measured, with fewer runs if need be.
+            let share = group.work() / groups[number..].iter().map(Group::work).sum::<f64>();
+            let turn = end.map(|end| Instant::now() + end.saturating_duration_since(Instant::now()).mul_f64(share));
+            self.compete(section, group, turn)?;
         }
         Ok(self.section_done(section)?)
     }
 
-    /// Runs all competitors of a group as often as they have not been yet. Saves after each run.
-    ///
-    /// # Errors
-    /// When the machinery fails, or the user wants no more.
-    pub fn compete(&mut self, section: &str, group: &Group<'_>) -> Result<(), Halt> {
+    /// Whether there is time for each competitor to run once, even on a fast machine.
+    fn check_time(&self, groups: &[Group<'_>]) -> Result<(), String> {
+        let Some(left) = self.time_left().filter(|_| self.settings.time_is_the_users) else { return Ok(()) };
+        let least: f64 = groups.iter().map(Group::work).sum::<f64>() * QUICKEST;
+        if least <= left.as_secs_f64() {
+            return Ok(());
+        }
+        let needed = in_words(Duration::from_secs_f64(least));
+        Err(format!(
+            "there is no time to run everybody once: that takes {needed} at least; choose smaller sizes or more time"
+        ))
+    }
+
+    /// Runs all competitors of a group as often as they have not been yet. Saves after each run. After `until` no further round
+    /// begins, and after the session's deadline no run.
+    fn compete(&mut self, section: &str, group: &Group<'_>, until: Option<Instant>) -> Result<(), Halt> {
         for competitor in &group.competitors {
             self.begin_case(section, group, competitor)?;
         }
@@ -218,7 +245,7 @@ impl Session {
                     self.progress.run_over(group.bytes, false);
                     continue;
                 }
-                if self.is_late() {
+                if self.is_late() || (round > 0 && until.is_some_and(|until| Instant::now() >= until)) {
                     self.progress.run_over(group.bytes, false);
                     continue;
                 }
@@ -385,15 +412,20 @@ impl Session {
     /// Warnings, what was left out, and the end of source and copies.
     fn end_group(&mut self, section: &str, group: &Group<'_>) -> Result<(), Halt> {
         let wanted = self.settings.runs;
+        let mut late = Vec::new();
         for competitor in &group.competitors {
             let case = self.case(section, group, competitor)?;
             case.warnings = warnings(case, wanted);
             if case.runs.is_empty() && case.outcome == Outcome::Unverified {
-                let what = format!("{}, {}: the time was over", group.name, competitor.name);
-                let cases = &mut self.section_mut(section)?.cases;
-                cases.retain(|case| !(case.group == group.name && case.competitor == competitor.name));
-                self.leave_out(section, what)?;
+                late.push(competitor.name.clone());
             }
+        }
+        if !late.is_empty() {
+            let cases = &mut self.section_mut(section)?.cases;
+            cases.retain(|case| !(case.group == group.name && late.contains(&case.competitor)));
+            let who =
+                if late.len() == group.competitors.len() { String::new() } else { format!(": {}", words::list(&late)) };
+            self.leave_out(section, format!("the time was over for {}{who}", group.name))?;
         }
         self.save()?;
         self.remove_copies()?;

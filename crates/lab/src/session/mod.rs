@@ -44,11 +44,13 @@ pub struct Settings {
     pub runs: usize,
     /// After so long a competitor is killed.
     pub timeout: Duration,
+    /// The deadline is one that the user has set, and too short is an error; else what is to be run was made to fit.
+    pub time_is_the_users: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { output: None, runs: 3, timeout: Duration::from_secs(600) }
+        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), time_is_the_users: false }
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 /// What a run costs besides its bytes, in bytes: making sure that it is cold, touching memory, syncing.
-const OVERHEAD: f64 = 100e6;
+pub(super) const OVERHEAD: f64 = 100e6;
 
 impl Progress {
     /// On standard error.

@@ -159,7 +159,10 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
         match option.as_str() {
             "runs" => settings.runs = usize::try_from(values::number(value).map_err(told)?).unwrap_or(usize::MAX),
             "timeout" => settings.timeout = values::time(value).map_err(told)?,
-            "time" => time = Some(values::time(value).map_err(told)?),
+            "time" => {
+                time = Some(values::time(value).map_err(told)?);
+                settings.time_is_the_users = true;
+            }
             "dest" => directory = Some(PathBuf::from(value)),
             _ => experiment.set(option, value).map_err(told)?,
         }
