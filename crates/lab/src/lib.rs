@@ -4,8 +4,11 @@
 pub mod app;
 pub mod experiments;
 pub mod map;
+pub mod measure;
 pub mod report;
 pub mod results;
+pub mod session;
 pub mod stats;
+pub mod tasks;
 pub mod view;
 pub mod words;

@@ -8,7 +8,7 @@ pub mod terminal;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -147,8 +147,16 @@ impl Image {
 }
 
 fn holes_of(file: &Source) -> io::Result<ExtentSet> {
+    holes_in(file.file(), file.file_size())
+}
+
+/// The holes of a plain file of `size` bytes.
+///
+/// # Errors
+/// If the filesystem cannot tell.
+pub fn holes_in(file: BorrowedFd<'_>, size: u64) -> io::Result<ExtentSet> {
     let mut holes = ExtentSet::new();
-    for extent in Extents::new(&Linux, file.file(), 0, file.file_size()) {
+    for extent in Extents::new(&Linux, file, 0, size) {
         if let Extent::Hole { offset, len } = extent? {
             holes.push(offset..offset + len);
         }

@@ -87,21 +87,26 @@ fn scope(results: &Results) -> String {
             open => format!("the copies of {open} of them were compared with nothing, all others are right"),
         });
     }
-    let ends: [(&dyn Fn(&Outcome) -> bool, &str, &str); 4] = [
-        (
-            &|outcome| matches!(outcome, Outcome::Wrong(_)),
-            "made a wrong copy and has no rank",
-            "made wrong copies and have no rank",
-        ),
-        (&|outcome| matches!(outcome, Outcome::Failed(_)), "failed", "failed"),
-        (&|outcome| matches!(outcome, Outcome::TooLong(_)), "took too long", "took too long"),
-        (&|outcome| matches!(outcome, Outcome::Refused(_)), "was refused", "were refused"),
-    ];
-    for (is, one, said) in ends {
-        match number(&|case| is(&case.outcome)) {
+    let (mut wrong, mut failed, mut long, mut refused) = (0, 0, 0, 0);
+    for case in cases() {
+        match case.outcome {
+            Outcome::Wrong(_) => wrong += 1,
+            Outcome::Failed(_) => failed += 1,
+            Outcome::TooLong(_) => long += 1,
+            Outcome::Refused(_) => refused += 1,
+            Outcome::Right | Outcome::Unverified => {}
+        }
+    }
+    for (count, one, several) in [
+        (wrong, "made a wrong copy and has no rank", "made wrong copies and have no rank"),
+        (failed, "failed", "failed"),
+        (long, "took too long", "took too long"),
+        (refused, "was refused", "were refused"),
+    ] {
+        match count {
             0 => {}
             1 => words.push(format!("1 {one}")),
-            count => words.push(format!("{count} {said}")),
+            count => words.push(format!("{count} {several}")),
         }
     }
     words.join("; ") + "."

@@ -1,0 +1,307 @@
+//! One run of a command: where it works, where its results go, and how far it is.
+
+mod group;
+mod progress;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::measure::stop::Stop;
+use crate::measure::workspace::Workspace;
+use crate::measure::{Own, place, room};
+use crate::results::{Detail, Results, Section};
+use crate::words::{self, quoted};
+
+pub use group::{Competitor, Group, How, Judging, Making, PLACE_OF_DEST, PLACE_OF_SOURCE};
+pub use progress::Progress;
+
+/// The name of the results in the folder that they go to.
+pub const RESULTS: &str = "results.json";
+
+/// Why a session ends before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Halt {
+    /// The user wants no more; what was measured is saved.
+    Stopped,
+    /// Something went wrong.
+    Failed(String),
+}
+
+impl From<String> for Halt {
+    fn from(why: String) -> Halt {
+        Halt::Failed(why)
+    }
+}
+
+/// What every measuring command takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where results go; a new folder in the current directory if the user does not say.
+    pub output: Option<PathBuf>,
+    /// Timed runs of each competitor.
+    pub runs: usize,
+    /// After so long a competitor is killed.
+    pub timeout: Duration,
+    /// The deadline is one that the user has set, and too short is an error; else what is to be run was made to fit.
+    pub time_is_the_users: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), time_is_the_users: false }
+    }
+}
+
+/// A command that measures.
+pub struct Session {
+    own: Own,
+    stop: Stop,
+    workspace: Workspace,
+    results: Results,
+    output: PathBuf,
+    settings: Settings,
+    progress: Progress,
+    /// Folders in /sys of the devices below the places, by the places' names.
+    devices: BTreeMap<String, PathBuf>,
+    /// No run begins afterwards.
+    deadline: Option<Instant>,
+    copies: u64,
+}
+
+impl Session {
+    /// Prepares to measure in `directory`. `command` says what is measured, without where results go: a folder with results of
+    /// the same command is gone on with.
+    ///
+    /// # Errors
+    /// When the directory cannot be written to, or the output folder holds something else.
+    pub fn begin(
+        own: Own,
+        stop: Stop,
+        command: Vec<String>,
+        directory: &Path,
+        settings: Settings,
+    ) -> Result<Session, String> {
+        // The cheap questions first: nothing is made if one of them has the wrong answer.
+        let (here, device) = place::describe(directory)?;
+        let output = settings.output.clone().map_or_else(|| new_output(&command), Ok)?;
+        let earlier = earlier(&output, &command)?;
+        let workspace = Workspace::make(&own, directory)?;
+        fs::create_dir_all(&output)
+            .map_err(|error| format!("cannot make the folder {}: {}", quoted(&output), words::of(&error)))?;
+        let mut results = match earlier {
+            Some(results) => results,
+            None => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+                Results::new(command, now, place::machine())
+            }
+        };
+        results.environment.places.insert(DIRECTORY.to_owned(), here);
+        if results.environment.manners.is_empty() {
+            results.environment.manners = manners();
+        }
+        let devices = device.map(|device| (DIRECTORY.to_owned(), device)).into_iter().collect();
+        let session = Session {
+            own,
+            stop,
+            workspace,
+            results,
+            output,
+            settings,
+            progress: Progress::on_terminal(),
+            devices,
+            deadline: None,
+            copies: 0,
+        };
+        session.save()?;
+        Ok(session)
+    }
+
+    /// What there is.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// Below this everything is made.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    /// Where results go.
+    pub fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// This program.
+    pub fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// Whether the user wants no more.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// How far it is.
+    pub fn progress(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+
+    /// Timed runs of each competitor.
+    pub fn runs(&self) -> usize {
+        self.settings.runs
+    }
+
+    /// No run begins after this time; `None` is no limit.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Whether the time is over.
+    pub fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The part of the time that is left.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Looks whether there is room for so many bytes.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn needs_room(&self, bytes: u64, for_what: &str) -> Result<(), String> {
+        room::check(self.workspace.path(), bytes, for_what)
+    }
+
+    /// The section of this name, begun if it is not there. `settings` are what it is run with.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn section(&mut self, name: &str, settings: &[(&str, String)]) -> Result<&mut Section, String> {
+        if self.results.section(name).is_none() {
+            let mut section = Section::new(name, DIRECTORY);
+            section.settings = settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            self.results.sections.push(section);
+            self.save()?;
+        }
+        self.section_mut(name)
+    }
+
+    fn section_mut(&mut self, name: &str) -> Result<&mut Section, String> {
+        let found = self.results.sections.iter_mut().find(|section| section.name == name);
+        found.ok_or_else(|| format!("the section {name} was not begun"))
+    }
+
+    /// Adds details to a section, in the place of those of the same names.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn add_details(&mut self, section: &str, details: Vec<Detail>) -> Result<(), String> {
+        let section = self.section_mut(section)?;
+        for detail in details {
+            match section.details.iter_mut().find(|old| old.name == detail.name) {
+                Some(old) => *old = detail,
+                None => section.details.push(detail),
+            }
+        }
+        self.save()
+    }
+
+    /// A part of the plan is not run.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn leave_out(&mut self, section: &str, what: String) -> Result<(), String> {
+        let section = self.section_mut(section)?;
+        if !section.left_out.contains(&what) {
+            section.left_out.push(what);
+        }
+        self.save()
+    }
+
+    /// Nothing of this section's plan is left.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn section_done(&mut self, name: &str) -> Result<(), String> {
+        self.section_mut(name)?.complete = true;
+        self.save()
+    }
+
+    /// Everything is measured.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn all_done(&mut self) -> Result<(), String> {
+        self.results.complete = true;
+        self.save()
+    }
+
+    /// Removes what was made below the directory, and gives the results.
+    ///
+    /// # Errors
+    /// When something is left.
+    pub fn finish(self) -> Result<Results, String> {
+        self.progress.clear();
+        self.workspace.finish()?;
+        Ok(self.results)
+    }
+
+    fn save(&self) -> Result<(), String> {
+        let path = self.output.join(RESULTS);
+        self.results.save(&path).map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))
+    }
+
+    fn opened_workspace(&self) -> Result<File, String> {
+        let path = self.workspace.path();
+        File::open(path).map_err(|error| format!("cannot open {}: {}", quoted(path), words::of(&error)))
+    }
+}
+
+/// The name of the user's directory among the places.
+pub const DIRECTORY: &str = "directory";
+
+/// What is the same for all runs, for the reader.
+fn manners() -> Vec<String> {
+    [
+        "competitors take turns, in an order that rotates with each round",
+        "before each run twice the size of the source is touched in memory, at most 60 % of what is available",
+        "warm: the source was read just before; cold: all caches were dropped where that is allowed, else the files evicted",
+        "durable is the time to return and then that of a sync of the destination's filesystem",
+        "every copy is a new file or tree, and is compared with its source after the run",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Results of an earlier run of the same command in that folder.
+fn earlier(output: &Path, command: &[String]) -> Result<Option<Results>, String> {
+    let path = output.join(RESULTS);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let results = Results::load(&path)?;
+    if results.command == command {
+        return Ok(Some(results));
+    }
+    Err(format!(
+        "{} holds the results of another command ({}); name another folder with --output",
+        quoted(&path),
+        results.command.join(" ")
+    ))
+}
+
+/// A folder in the current directory that is not there yet.
+fn new_output(command: &[String]) -> Result<PathBuf, String> {
+    let name = command.first().map_or("results", String::as_str);
+    for number in 1..10_000 {
+        let path = PathBuf::from(format!("haul-lab-{name}-{number}"));
+        if !path.exists() {
+            return Ok(path);
+        }
+    }
+    Err("name a folder for the results with --output".to_owned())
+}

@@ -1,0 +1,316 @@
+//! The commands that measure.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::map::Screen;
+use super::{Answer, Complaint, usage, values};
+use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, reproduce, sparse_image};
+use crate::map::terminal::Screen as _;
+use crate::measure::Own;
+use crate::measure::cache::Wanted;
+use crate::measure::stop::Stop;
+use crate::report;
+use crate::results::{Outcome, Results};
+use crate::session::{Halt, Session, Settings};
+use crate::words::quoted;
+
+/// What a measuring command was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measuring {
+    /// The directory to measure in.
+    directory: PathBuf,
+    /// Where results go, how often and how long.
+    settings: Settings,
+    /// No run begins afterwards.
+    time: Option<Duration>,
+    /// What is measured.
+    experiment: Experiment,
+    /// The words that make it another measurement.
+    words: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Experiment {
+    MappedCopy(mapped_copy::Request),
+    InKernel(in_kernel::Request),
+    AsyncTree(async_tree::Request),
+    SparseImage(sparse_image::Request),
+    Compare(compare::Request),
+    Reproduce(reproduce::Request),
+}
+
+impl Measuring {
+    /// All of them.
+    pub const NAMES: &'static [&'static str] =
+        &[mapped_copy::NAME, in_kernel::NAME, async_tree::NAME, sparse_image::NAME, compare::NAME, reproduce::NAME];
+}
+
+/// Measures, and shows what was found.
+pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
+    let wanted = parse(name, words).map_err(usage)?;
+    let own = Own::running()?;
+    let stop = Stop::on_signals().map_err(|error| crate::words::of(&error))?;
+    measure(wanted, own, stop)
+}
+
+fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint> {
+    if let Experiment::Compare(request) = &wanted.experiment {
+        request.check()?;
+    }
+    let deadline = wanted.time.map(|time| Instant::now() + time);
+    let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, wanted.settings)?;
+    session.set_deadline(deadline);
+    let ended = match &wanted.experiment {
+        Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
+        Experiment::InKernel(request) => in_kernel::run(&mut session, request),
+        Experiment::AsyncTree(request) => async_tree::run(&mut session, request),
+        Experiment::SparseImage(request) => sparse_image::run(&mut session, request),
+        Experiment::Compare(request) => compare::run(&mut session, request),
+        Experiment::Reproduce(request) => reproduce::run(&mut session, request),
+    };
+    let output = session.output().to_path_buf();
+    let saved = if ended.is_ok() { session.all_done() } else { Ok(()) };
+    let results = session.finish();
+    match ended {
+        Ok(()) => {}
+        Err(Halt::Stopped) => {
+            eprintln!(
+                "haul-lab: stopped; the same command with --output={} goes on with what is there",
+                output.display()
+            );
+            return Err(Complaint::Stopped);
+        }
+        Err(Halt::Failed(why)) => {
+            eprintln!("haul-lab: what was measured until now is in {}", quoted(&output));
+            return Err(Complaint::Failed(why));
+        }
+    }
+    saved?;
+    let results = results?;
+    let text = write_report(&results, &output)?;
+    Ok(Answer { text, done: all_right(&results) })
+}
+
+/// Writes the report into the folder of the results, and gives what is printed of it.
+fn write_report(results: &Results, output: &Path) -> Result<String, String> {
+    let page = report::page(results);
+    for (name, text) in [
+        ("report.html", report::html::page(&page)),
+        ("report.md", report::markdown::page(&page)),
+        ("report.csv", report::csv::page(&page.views, results)),
+    ] {
+        let path = output.join(name);
+        fs::write(&path, text)
+            .map_err(|error| format!("cannot write {}: {}", quoted(&path), crate::words::of(&error)))?;
+    }
+    let columns = Screen.columns().unwrap_or(COLUMNS);
+    let text = report::terminal::page(&page, columns);
+    Ok(format!("{text}\nThe report is {}\n", output.join("report.html").display()))
+}
+
+/// Of a report that goes to no terminal.
+const COLUMNS: usize = 100;
+
+/// Whether every copy is right, and everybody whom the user has named has made one.
+fn all_right(results: &Results) -> bool {
+    let mut cases = results.sections.iter().flat_map(|section| section.cases.iter().map(move |case| (section, case)));
+    cases.all(|(section, case)| match case.outcome {
+        Outcome::Right | Outcome::Unverified => true,
+        Outcome::Wrong(_) => false,
+        Outcome::Refused(_) | Outcome::Failed(_) | Outcome::TooLong(_) => section.name != compare::NAME,
+    })
+}
+
+fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
+    use lexopt::prelude::*;
+    let (words, after) = match words.iter().position(|word| word == "--") {
+        Some(at) if name == compare::NAME => (words[..at].to_vec(), words[at + 1..].to_vec()),
+        _ => (words, Vec::new()),
+    };
+    let mut directory = None;
+    let mut settings = Settings::default();
+    let mut time = None;
+    let mut options: Vec<(String, String)> = Vec::new();
+    let mut parser = lexopt::Parser::from_args(words);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Value(path) if directory.is_none() && name != compare::NAME => directory = Some(PathBuf::from(path)),
+            Long("output") => settings.output = Some(parser.value().map_err(|error| error.to_string())?.into()),
+            Long(long) => {
+                let long = long.to_owned();
+                if !takes(name, &long) {
+                    return Err(format!("invalid option '--{long}'"));
+                }
+                let flag = FLAGS.contains(&long.as_str());
+                let value = if flag { Ok(String::new()) } else { parser.value().and_then(|value| value.string()) };
+                options.push((long, value.map_err(|error| error.to_string())?));
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    let mut said: Vec<String> = vec![name.to_owned()];
+    let mut experiment = Experiment::of(name);
+    for (option, value) in &options {
+        said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
+        let told = |error: String| format!("{error} for '--{option}'");
+        match option.as_str() {
+            "runs" => settings.runs = usize::try_from(values::number(value).map_err(told)?).unwrap_or(usize::MAX),
+            "timeout" => settings.timeout = values::time(value).map_err(told)?,
+            "time" => {
+                time = Some(values::time(value).map_err(told)?);
+                settings.time_is_the_users = true;
+            }
+            "dest" => directory = Some(PathBuf::from(value)),
+            _ => experiment.set(option, value).map_err(told)?,
+        }
+    }
+    if let Experiment::Compare(request) = &mut experiment {
+        request.commands = command_lines(after)?;
+        said.extend(request.commands.iter().cloned());
+        if request.source.as_os_str().is_empty() {
+            return Err("missing option: --source, what is to be copied".to_owned());
+        }
+    }
+    let missing = if name == compare::NAME {
+        "missing option: --dest, where copies go"
+    } else {
+        "missing operand: the directory to measure in"
+    };
+    let directory = directory.ok_or(missing)?;
+    said.push(directory.to_string_lossy().into_owned());
+    Ok(Measuring { directory, settings, time, experiment, words: said })
+}
+
+/// Options without values.
+const FLAGS: &[&str] = &["cold", "archive"];
+
+/// Whether a command has this option.
+fn takes(name: &str, option: &str) -> bool {
+    let own: &[&str] = match name {
+        mapped_copy::NAME => &["size", "buffers", "states"],
+        in_kernel::NAME => &["sizes", "cold"],
+        async_tree::NAME => &["totals", "files", "variants"],
+        sparse_image::NAME => &["size", "image"],
+        compare::NAME => &["source", "dest", "with", "cold", "archive"],
+        reproduce::NAME => &["budget", "space"],
+        _ => &[],
+    };
+    let common: &[&str] = if name == reproduce::NAME { &["timeout"] } else { &["runs", "timeout", "time"] };
+    own.contains(&option) || common.contains(&option)
+}
+
+/// What comes after `--`: one command in words, or command lines if the first of them has both places in it.
+fn command_lines(words: Vec<OsString>) -> Result<Vec<String>, String> {
+    let words: Result<Vec<String>, OsString> = words.into_iter().map(OsString::into_string).collect();
+    let words = words.map_err(|word| format!("{word:?} is not UTF-8"))?;
+    let is_line =
+        |word: &String| word.contains(crate::session::PLACE_OF_SOURCE) && word.contains(crate::session::PLACE_OF_DEST);
+    match words.first() {
+        None => Ok(Vec::new()),
+        Some(first) if is_line(first) => Ok(words),
+        Some(_) => {
+            let quoted = words.iter().map(|word| shell_word(word));
+            Ok(vec![quoted.collect::<Vec<_>>().join(" ")])
+        }
+    }
+}
+
+/// A word for a shell, in which the places stay what they are.
+fn shell_word(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+=./,:@%{}".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+impl Experiment {
+    fn of(name: &str) -> Experiment {
+        match name {
+            mapped_copy::NAME => Experiment::MappedCopy(mapped_copy::Request::default()),
+            in_kernel::NAME => Experiment::InKernel(in_kernel::Request::default()),
+            async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
+            sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
+            compare::NAME => Experiment::Compare(compare::Request::default()),
+            _ => Experiment::Reproduce(reproduce::Request::default()),
+        }
+    }
+
+    /// Obeys an option that this experiment has, by [`takes`].
+    fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
+        match (self, option) {
+            (Experiment::MappedCopy(request), "size") => request.size = values::size(value)?,
+            (Experiment::MappedCopy(request), "buffers") => request.buffers = values::list(value, values::size)?,
+            (Experiment::MappedCopy(request), "states") => request.states = values::list(value, state)?,
+            (Experiment::InKernel(request), "sizes") => request.sizes = values::list(value, values::size)?,
+            (Experiment::InKernel(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::AsyncTree(request), "totals") => request.totals = values::list(value, values::size)?,
+            (Experiment::AsyncTree(request), "files") => request.files = values::list(value, values::number)?,
+            (Experiment::AsyncTree(request), "variants") => request.variants = values::list(value, variant)?,
+            (Experiment::SparseImage(request), "size") => {
+                request.size = values::size(value)? / sparse_image::UNIT * sparse_image::UNIT;
+                if request.size < sparse_image::SMALLEST {
+                    return Err(format!("{value:?} is less than {}", crate::words::bytes(sparse_image::SMALLEST)));
+                }
+            }
+            (Experiment::SparseImage(request), "image") => request.image = Some(value.into()),
+            (Experiment::Compare(request), "source") => request.source = value.into(),
+            (Experiment::Compare(request), "with") => request.known = value.split(',').map(str::to_owned).collect(),
+            (Experiment::Compare(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::Compare(request), "archive") => request.archive = true,
+            (Experiment::Reproduce(request), "budget") => request.budget = values::time(value)?,
+            (Experiment::Reproduce(request), "space") => request.space = values::size(value)?,
+            _ => return Err("it has no meaning here".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn state(text: &str) -> Result<Wanted, String> {
+    [Wanted::Cold, Wanted::Warm]
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or(format!("{text:?} is neither cold nor warm"))
+}
+
+fn variant(text: &str) -> Result<String, String> {
+    let known = async_tree::VARIANTS.contains(&text);
+    known.then(|| text.to_owned()).ok_or(format!("{text:?} is none of {}", async_tree::VARIANTS.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(name: &str, words: &[&str]) -> Result<Measuring, String> {
+        parse(name, words.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn where_results_go_does_not_make_it_another_measurement() {
+        let one = parsed("in-kernel", &["--output=a", "--sizes=1M,2M", "dir"]).unwrap();
+        let two = parsed("in-kernel", &["dir", "--sizes", "1M,2M", "--output", "b"]).unwrap();
+        assert_eq!(one.words, two.words);
+        let Experiment::InKernel(request) = &one.experiment else { panic!("{one:?}") };
+        assert_eq!(request.sizes, [1 << 20, 2 << 20]);
+        assert_ne!(one.words, parsed("in-kernel", &["--sizes=1M", "dir"]).unwrap().words);
+    }
+
+    #[test]
+    fn a_command_in_words_keeps_its_words() {
+        let lines = |words: &[&str]| command_lines(words.iter().map(OsString::from).collect()).unwrap();
+        assert_eq!(lines(&["cp", "-r", "{source}", "{dest}"]), ["cp -r {source} {dest}"]);
+        assert_eq!(lines(&["my cp", "a'b", "{source}", "{dest}"]), ["'my cp' 'a'\\''b' {source} {dest}"]);
+        assert_eq!(lines(&["cp {source} {dest}", "tar {source} | x {dest}"]).len(), 2);
+    }
+
+    #[test]
+    fn the_options_of_one_experiment_are_none_of_another() {
+        assert_eq!(parsed("in-kernel", &["--variants=plain", "x"]), Err("invalid option '--variants'".to_owned()));
+        assert!(parsed("async-tree", &["--variants=plain,odd", "x"]).unwrap_err().starts_with("\"odd\" is none of"));
+        assert!(parsed("compare", &["--dest=x", "--", "cp"]).unwrap_err().contains("--source"));
+    }
+}
