@@ -44,6 +44,14 @@ fn without_an_option_tables_are_printed_in_the_width_that_is_asked_for() {
 }
 
 #[test]
+fn help_is_printed_and_fits_a_terminal() {
+    let dir = temp_dir();
+    let output = report(dir.path(), &["--help"]);
+    let text = printed(&output);
+    assert!(text.starts_with("Usage: haul-lab report") && text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
 fn a_wrong_copy_is_shown_as_wrong_and_has_no_time() {
     let dir = temp_dir();
     save(dir.path(), "all.json", &sample::few());
