@@ -75,6 +75,11 @@ impl Unit {
         self.digits.say(seconds * self.factor)
     }
 
+    /// A time in it, as a number.
+    pub fn scaled(&self, seconds: f64) -> f64 {
+        seconds * self.factor
+    }
+
     /// `1.23 (1.20 to 1.31)`, or the median alone where there is one run.
     pub fn spread(&self, spread: &Spread) -> String {
         match spread.count {
@@ -82,6 +87,11 @@ impl Unit {
             _ => format!("{} ({} to {})", self.say(spread.median), self.say(spread.least), self.say(spread.most)),
         }
     }
+}
+
+/// A figure with three digits that count, however small it is.
+pub fn significant(value: f64) -> String {
+    Digits::of(std::iter::once(value)).say(value)
 }
 
 /// `0.80 (0.75 to 0.86)`; says so where there is no interval.

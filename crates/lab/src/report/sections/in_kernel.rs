@@ -2,7 +2,7 @@
 
 use super::claims::{Direction, claim};
 use super::{begun, copies};
-use crate::report::text::times_as;
+use crate::report::text::{self, times_as};
 use crate::results::{Case, Results, Section};
 use crate::stats::{self, Ratio};
 use crate::view::{Cell, Column, Published, Table, View};
@@ -142,7 +142,7 @@ fn table(section: &Section) -> Table {
         for (name, theirs, ours) in [("cp", cp, "cp"), ("VFS copy", range, "copy-range")] {
             let here = cases.and_then(|cases| copies::find(cases, ours));
             let figure = |value: Option<f64>| {
-                value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, words::short(value)))
+                value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, text::significant(value)))
             };
             let published = |value: f64| Cell::figure(value, value.to_string());
             rows.push(vec![

@@ -129,12 +129,8 @@ fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
         known.then(|| (case.competitor.clone(), amounts.into_iter().map(Option::unwrap_or_default).collect()))
     };
     let rows: Vec<(String, Vec<f64>)> = cases.iter().filter_map(row).collect();
-    (!rows.is_empty()).then(|| Chart::Parts {
-        title: format!("What the threads of a copy do, {name}: the sum may be more than its time"),
-        unit: "s".to_owned(),
-        parts: PHASES.iter().map(|(_, name)| (*name).to_owned()).collect(),
-        rows,
-    })
+    let title = format!("What the threads of a copy do, {name}: the sum may be more than its time");
+    copies::parts(title, &PHASES.map(|(_, name)| name), rows)
 }
 
 fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
@@ -228,7 +224,7 @@ fn table(cases: &[&Case]) -> Table {
             for (place, figure) in figures.into_iter().enumerate() {
                 let say = |value: f64| match place {
                     1 | 2 => percent(value / whole),
-                    _ => words::short(value),
+                    _ => text::significant(value),
                 };
                 row.push(figure.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, say(value))));
             }
