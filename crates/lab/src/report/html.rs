@@ -215,12 +215,14 @@ fn published(html: &mut String, published: &Published) {
 
 fn table(html: &mut String, table: &Table, class: &str) {
     let name = escaped(&table.title);
-    writeln!(html, "<div class=\"block\"><div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">")
-        .unwrap_or_default();
-    writeln!(html, "<table class=\"{class}\">").unwrap_or_default();
+    html.push_str("<div class=\"block\">\n");
     if !table.title.is_empty() {
-        writeln!(html, "<caption>{name}</caption>").unwrap_or_default();
+        // Outside of the box, so that it stays where it is while the table scrolls.
+        writeln!(html, "<p class=\"caption\">{name}</p>").unwrap_or_default();
     }
+    writeln!(html, "<div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">").unwrap_or_default();
+    // A column of groups becomes rows between the others; a last column without words is left out.
+    writeln!(html, "<table class=\"{class}\" aria-label=\"{name}\">").unwrap_or_default();
     let layout = Layout::of(table);
     let columns = &table.columns;
     html.push_str("<thead><tr>");
