@@ -330,6 +330,29 @@ mod tests {
     }
 
     #[test]
+    fn every_colour_of_words_can_be_read_by_day_by_night_and_on_paper() {
+        let roots: Vec<String> = style().split(":root{").skip(1).map(str::to_owned).collect();
+        let mut pages = 0;
+        for root in &roots {
+            let declared = |name: &str| {
+                let (_, rest) = root.split_once('}')?.0.split_once(name)?;
+                rest.split([';', '}']).next().map(|colour| match colour.len() {
+                    4 => colour.chars().flat_map(|letter| [letter, letter]).skip(1).collect(),
+                    _ => colour.to_owned(),
+                })
+            };
+            let Some(paper): Option<String> = declared("--paper:") else { continue };
+            pages += 1;
+            for name in ["--ink:", "--dim:", "--accent:", "--good:", "--bad:", "--warn:"] {
+                let colour: String = declared(name).unwrap();
+                let contrast = chart::ink::tests::contrast(&colour, &paper);
+                assert!(contrast >= 4.5, "{name} {colour} on {paper}: {contrast}");
+            }
+        }
+        assert_eq!(pages, 3);
+    }
+
+    #[test]
     fn the_best_is_told_without_its_colour() {
         let cell = Cell::figure(1.0, "1.00 (0.90 to 1.10)").marked(Mark::Best);
         let html = field(&cell, &Column::figures("s"), false);

@@ -161,7 +161,7 @@ pub fn rules() -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::report) mod tests {
     use super::*;
 
     /// As the Web Content Accessibility Guidelines define it.
@@ -173,7 +173,8 @@ mod tests {
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
     }
 
-    fn contrast(a: &str, b: &str) -> f64 {
+    /// The contrast of two colours, from 1 to 21.
+    pub fn contrast(a: &str, b: &str) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
     }

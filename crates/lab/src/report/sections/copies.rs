@@ -390,3 +390,65 @@ pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{case, section, timed};
+    use super::*;
+
+    fn with(cases: &[(&str, &[f64])]) -> Section {
+        let mut section = section("compare");
+        section.cases = cases.iter().map(|(name, times)| case("g", name, 1_000_000, times)).collect();
+        section
+    }
+
+    fn names(cases: &[&Case]) -> Vec<String> {
+        cases.iter().map(|case| case.competitor.clone()).collect()
+    }
+
+    #[test]
+    fn a_wrong_copy_is_never_ranked() {
+        let mut section = with(&[("liar", &timed(0.1)), ("cp", &timed(1.0))]);
+        section.cases[0].outcome = Outcome::Wrong("byte 7".to_owned());
+        assert_eq!(names(&best(&groups(&section)[0].1, returned)), ["cp"]);
+        let table = tables(&section).remove(0);
+        let row: Vec<&str> = table.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+        assert_eq!(row, ["liar", "-", "-", "-", "-", "WRONG COPY: byte 7"]);
+        assert!(table.rows[0].iter().all(|cell| cell.value.is_none() && cell.mark != Mark::Best));
+        assert_eq!(costs(&section).unwrap().rows.len(), 1);
+        assert!(warnings(&section)[0].starts_with("WRONG COPY: liar"));
+        assert!(bars(&section, "t").is_some_and(|chart| !format!("{chart:?}").contains("liar")));
+    }
+
+    #[test]
+    fn what_cannot_be_told_from_the_quickest_is_as_good_and_nobody_behind_one_that_can() {
+        let section = with(&[
+            ("third, and noisy", &[0.9, 1.6, 1.7]),
+            ("quick", &[1.0, 1.01, 1.02]),
+            ("as quick", &[1.0, 1.02, 1.03]),
+            ("slower", &[1.5, 1.51, 1.52]),
+        ]);
+        assert_eq!(names(&best(&groups(&section)[0].1, returned)), ["quick", "as quick"]);
+        let single = with(&[("a", &[1.0]), ("b", &[1.01])]);
+        assert_eq!(names(&best(&groups(&single)[0].1, returned)), ["a"]);
+    }
+
+    #[test]
+    fn doubts_that_follow_from_the_runs_are_told_without_having_been_noted() {
+        let mut section = with(&[("a", &[1.0, 2.0, 1.0]), ("b", &timed(0.01))]);
+        section.cases[1].outcome = Outcome::Unverified;
+        let table = tables(&section).remove(0);
+        let said: Vec<&str> = table.rows.iter().filter_map(|row| row.last()).map(|cell| cell.text.as_str()).collect();
+        assert_eq!(said, ["noisy", "very short, copy not compared"]);
+    }
+
+    #[test]
+    fn parts_that_are_nothing_everywhere_are_left_out() {
+        let rows = vec![("a".to_owned(), vec![0.01, 0.0, 0.002]), ("b".to_owned(), vec![0.0, 0.0, 0.004])];
+        let Some(Chart::Parts { unit, parts, rows, .. }) = parts("t".to_owned(), &["x", "y", "z"], rows) else {
+            panic!()
+        };
+        assert_eq!((unit.as_str(), parts.as_slice()), ("ms", &["x".to_owned(), "z".to_owned()][..]));
+        assert_eq!(rows[0].1, [10.0, 2.0]);
+    }
+}

@@ -70,3 +70,27 @@ fn show(view: &mut View, name: &str, body: &Body) {
         Body::Verdict { sentences, .. } => view.summary.extend(sentences.iter().cloned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{case, results, section, timed};
+    use crate::results::{Body, Detail};
+    use crate::view::Chart;
+
+    #[test]
+    fn a_section_without_a_room_is_shown_all_the_same_with_what_was_left_out() {
+        let mut unknown = section("something-new");
+        unknown.complete = false;
+        unknown.left_out.push("the rest".to_owned());
+        unknown.cases.push(case("g", "cp", 1000, &timed(1.0)));
+        let spans = vec![("used".to_owned(), 7)];
+        unknown.details.push(Detail { name: "strip".to_owned(), body: Body::Strip { spans } });
+        let view = super::super::views(&results(vec![unknown])).remove(0);
+        assert_eq!(
+            (view.title.as_str(), view.not_measured.as_slice()),
+            ("something-new", &["the rest".to_owned()][..])
+        );
+        assert!(view.warnings[0].contains("not complete") && view.tables[0].title == "g");
+        assert!(matches!(view.charts[..], [Chart::Bars { .. }, Chart::Strip { .. }]));
+    }
+}
