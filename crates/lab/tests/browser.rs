@@ -66,7 +66,9 @@ fn measured(dir: &Path, html: &str) -> Vec<Value> {
     let probed = html.replacen(policy, &allowed, 1).replacen("</body>", &format!("{PROBE}</body>"), 1);
     fs::write(dir.join("probed.html"), probed).unwrap();
     fs::write(dir.join("frames.html"), frames("probed.html")).unwrap();
-    let mut chromium = Command::new("chromium");
+    // A browser that hangs is to fail the test, not to hold it up.
+    let mut chromium = Command::new("timeout");
+    chromium.args(["120", "chromium"]);
     chromium.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
     chromium.args(["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]);
     chromium.args(["--window-size=1400,1000", "--virtual-time-budget=10000", "--enable-logging=stderr", "--dump-dom"]);

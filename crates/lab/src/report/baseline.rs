@@ -101,7 +101,7 @@ fn table(old: &Section, new: &Section, tally: &mut Tally) -> Option<Table> {
 fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
     let times = |case: &Case| case.figures(|run| run.returned);
     let time = |case: &Case| match stats::spread(&times(case)).filter(|_| case.is_ranked()) {
-        Some(spread) => Cell::figure(spread.median, unit.spread(&spread)),
+        Some(spread) => Cell::figure(unit.scaled(spread.median), unit.spread(&spread)),
         None => Cell::text(how(case)).marked(Mark::Bad),
     };
     let both = old.is_ranked() && new.is_ranked();

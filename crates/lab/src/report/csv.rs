@@ -1,8 +1,9 @@
 //! All figures of a report as one long list, for other programs: `section,table,row,name,column,value,text`.
 //!
 //! There is one line for each field of each table, and behind them one for each figure of each run. `row` is the number of
-//! the row within its table, from 1; `name` is what its columns of words say; `value` is the bare figure, in the unit
-//! that `column` names or, where a time's column names none, in seconds; it is empty where a field is words. Lines end as RFC 4180 has it.
+//! the row within its table, from 1; `name` is what its columns of words say; `value` is the bare figure, in the unit that
+//! `column` names, else in seconds or bytes, or as a share of 1; it is empty where a field is words. The unit of a table's times
+//! is one that suits them; those of runs are always seconds. Lines end as RFC 4180 has it.
 
 use super::tabular;
 use super::text::shown;

@@ -166,7 +166,7 @@ fn dash() -> Cell {
 
 fn time(case: &Case, unit: &Unit, figure: Figure) -> Cell {
     match stats::spread(&case.figures(figure)) {
-        Some(spread) => Cell::figure(spread.median, unit.spread(&spread)),
+        Some(spread) => Cell::figure(unit.scaled(spread.median), unit.spread(&spread)),
         None => dash(),
     }
 }
@@ -247,7 +247,8 @@ pub fn costs(section: &Section) -> Option<Table> {
 }
 
 fn cost(case: &Case, unit: &Unit) -> Vec<Cell> {
-    let plain = |figure: Figure| median(case, figure).map_or_else(dash, |time| Cell::figure(time, unit.say(time)));
+    let plain =
+        |figure: Figure| median(case, figure).map_or_else(dash, |time| Cell::figure(unit.scaled(time), unit.say(time)));
     let bytes = |value: Option<f64>| value.map_or_else(dash, |value| Cell::figure(value, words::bytes(value as u64)));
     let number = |value: Option<f64>| value.map_or_else(dash, |value| Cell::figure(value, format!("{value:.0}")));
     let faults = |run: &Run| (run.minor_faults + run.major_faults) as f64;
@@ -440,6 +441,16 @@ mod tests {
         let table = tables(&section).remove(0);
         let said: Vec<&str> = table.rows.iter().filter_map(|row| row.last()).map(|cell| cell.text.as_str()).collect();
         assert_eq!(said, ["noisy", "very short, copy not compared"]);
+    }
+
+    #[test]
+    fn a_figure_is_in_the_unit_that_its_column_names() {
+        let section = with(&[("cp", &timed(0.5))]);
+        let table = tables(&section).remove(0);
+        assert_eq!(table.columns[1].name, "returned, ms");
+        assert!(table.rows[0][1].value.is_some_and(|value| (value - 500.0).abs() < 1e-9), "{:?}", table.rows[0][1]);
+        let costs = costs(&section).unwrap();
+        assert_eq!((costs.columns[2].name.as_str(), costs.rows[0][2].value), ("kernel, ms", Some(250.0)));
     }
 
     #[test]

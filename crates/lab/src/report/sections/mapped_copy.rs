@@ -166,7 +166,7 @@ fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
         let kernel = copies::median(case, copies::system);
         vec![
             Cell::text(&case.competitor),
-            kernel.map_or_else(|| Cell::text("-"), |time| Cell::figure(time, unit.say(time))),
+            kernel.map_or_else(|| Cell::text("-"), |time| Cell::figure(unit.scaled(time), unit.say(time))),
             per_mib(kernel, 1e6),
             per_mib(copies::median(case, faults), 1.0),
             per_mib(copies::median(case, |run| run.major_faults as f64), 1.0),
