@@ -39,6 +39,6 @@ pub(crate) fn cp(options: &[&str]) -> How {
 pub(crate) fn mib(bytes: u64) -> String {
     match bytes % MIB {
         0 => format!("{} MiB", bytes / MIB),
-        _ => crate::words::bytes(bytes),
+        _ => crate::words::exactly(bytes),
     }
 }

@@ -7,6 +7,7 @@ mod values;
 
 use std::ffi::OsString;
 
+use crate::measure::stop::Stop;
 use crate::measure::{memory, one_copy, workspace};
 use crate::report;
 
@@ -59,6 +60,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
         "--version" => return Ok(Answer::done(version())),
         memory::PART => return part(rest.first().and_then(|word| word.to_str()).map(memory::touch)),
         workspace::PART => {
+            Stop::never_on_signals().map_err(|error| crate::words::of(&error))?;
             return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref())));
         }
         one_copy::PART => return copy_once(rest),
