@@ -16,7 +16,7 @@ pub const NOISE: f64 = 0.25;
 pub const OTHERS: f64 = 0.05;
 
 /// How often the runs are drawn anew for an interval.
-const RESAMPLES: usize = 4000;
+const RESAMPLES: usize = 2000;
 /// What an interval leaves out on either side: it holds 95 % of what was drawn.
 const TAIL: f64 = 0.025;
 
@@ -120,7 +120,7 @@ pub fn pooled(pairs: &[(Vec<f64>, Vec<f64>)]) -> Option<Ratio> {
     let value = mean(pairs.iter().map(|(of, base)| (middle(of) / middle(base)).ln()).sum());
     let enough = pairs.iter().all(|(of, base)| of.len().min(base.len()) >= FEWEST);
     let interval = enough.then(|| {
-        let mut dice = Dice(0x6861_756c);
+        let mut dice = Dice::new();
         let mut drawn: Vec<f64> = Vec::with_capacity(RESAMPLES);
         for _ in 0..RESAMPLES {
             let logarithms = pairs.iter().map(|(of, base)| (dice.median_of(of) / dice.median_of(base)).ln());
@@ -134,23 +134,51 @@ pub fn pooled(pairs: &[(Vec<f64>, Vec<f64>)]) -> Option<Ratio> {
 }
 
 /// Numbers that look random: an additive sequence, scrambled.
-struct Dice(u64);
+struct Dice {
+    at: u64,
+    /// How often each value was drawn; kept, so that a draw needs no memory.
+    drawn: Vec<u32>,
+}
 
 impl Dice {
-    fn roll(&mut self) -> u64 {
-        // The step is the golden ratio of 64 bits, so the sequence visits everything evenly.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 11
+    fn new() -> Dice {
+        Dice { at: 0x6861_756c, drawn: Vec::new() }
     }
 
-    /// The median of as many values as there are, drawn with putting back.
+    /// A number under `count`.
+    fn roll(&mut self, count: usize) -> usize {
+        // The step is the golden ratio of 64 bits, so the sequence visits everything evenly.
+        self.at = self.at.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let wide = u128::from(self.at) * u128::from(self.at.rotate_left(29) | 1);
+        let mixed = (wide >> 64) as u64 ^ wide as u64;
+        ((u128::from(mixed) * count as u128) >> 64) as usize
+    }
+
+    /// The median of as many values as there are, drawn with putting back. They are in their order, so nothing is sorted.
     fn median_of(&mut self, values: &[f64]) -> f64 {
-        let count = values.len() as u64;
-        let mut drawn: Vec<f64> =
-            (0..count).map(|_| values.get((self.roll() % count) as usize).copied().unwrap_or_default()).collect();
-        drawn.sort_by(f64::total_cmp);
-        middle(&drawn)
+        let count = values.len();
+        self.drawn.clear();
+        self.drawn.resize(count, 0);
+        for _ in 0..count {
+            let place = self.roll(count);
+            if let Some(times) = self.drawn.get_mut(place) {
+                *times += 1;
+            }
+        }
+        // The ranks of the middle, from 0: two, or one twice.
+        let (low, high) = ((count.max(1) - 1) / 2, count / 2);
+        let mut passed = 0;
+        let mut first = None;
+        for (value, times) in values.iter().zip(&self.drawn) {
+            passed += *times as usize;
+            if first.is_none() && passed > low {
+                first = Some(*value);
+            }
+            if passed > high {
+                return f64::midpoint(first.unwrap_or(*value), *value);
+            }
+        }
+        first.unwrap_or_default()
     }
 }
 

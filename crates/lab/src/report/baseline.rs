@@ -137,7 +137,7 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
 /// How a case without times ended, in a word or two.
 fn how(case: &Case) -> &'static str {
     match case.outcome {
-        Outcome::Wrong(_) => "WRONG COPY",
+        Outcome::Wrong(_) => text::WRONG,
         Outcome::Refused(_) => "refused",
         Outcome::Failed(_) => "failed",
         Outcome::TooLong(_) => "took too long",

@@ -13,16 +13,23 @@ use crate::words::{self, quoted};
 /// The text of `haul-lab report --help`.
 pub const HELP: &str = "\
 Usage: haul-lab report [OPTION]... RESULTS...
-Show what was measured: the files that haul-lab's experiments write. Of several files, later ones add sections or
-replace them. Without an option that names a file, the report is printed.
+Show what was measured: results.json of one folder, or of several. Of several
+files, later ones add sections or replace them. Without an option that names a
+file, the report is printed.
 
-      --html=FILE               write one page that needs nothing else: for a browser, a phone, or paper
-      --markdown=FILE           write Markdown
-      --csv=FILE                write all figures as one long list
-      --baseline=RESULTS        say what is faster and what is slower than in these results
-      --width=N                 columns of the printed report (default: those of the terminal, or 100)
+      --html=FILE       write one page that needs nothing else: for a browser,
+                        a phone, or paper
+      --markdown=FILE   write Markdown
+      --csv=FILE        write all figures as one long list
+      --baseline=FILE   say what is faster and what is slower than in these
+                        results
+      --width=N         columns of what is printed (default: the terminal's, or
+                        100)
 
-      --help                    show this help and exit
+      --help            show this help and exit
+
+Files are replaced as a whole, and never the results. A page, a table and a
+sentence say the same: times are medians, ratios have intervals of 95 %.
 ";
 
 /// What the user wants.

@@ -5,7 +5,8 @@
 use std::fmt::Write as _;
 
 use super::chart::{self, Form, ink};
-use super::text::shown;
+use super::layout::{self, Layout};
+use super::text::{WRONG, shown};
 use super::{Page, tabular};
 use crate::view::{Cell, Chart, Column, Mark, Published, Table, View};
 
@@ -81,7 +82,8 @@ fn notes(html: &mut String, notes: &[String]) {
     }
     html.push_str("<ul class=\"notes\">\n");
     for note in notes {
-        writeln!(html, "<li>{}</li>", escaped(note)).unwrap_or_default();
+        let class = if note.starts_with(WRONG) { " class=\"bad\"" } else { "" };
+        writeln!(html, "<li{class}>{}</li>", escaped(note)).unwrap_or_default();
     }
     html.push_str("</ul>\n");
 }
@@ -93,7 +95,8 @@ fn anchor(name: &str, number: usize) -> String {
 }
 
 fn summary(html: &mut String, page: &Page) {
-    html.push_str("<h2>What was measured</h2>\n<ul class=\"summary\">\n");
+    writeln!(html, "<h2>What was measured</h2>\n<p>{}</p>\n<ul class=\"summary\">", escaped(&page.scope))
+        .unwrap_or_default();
     for (number, (view, (_, words))) in page.views.iter().zip(&page.summary).enumerate() {
         let (anchor, title) = (anchor(&view.name, number), escaped(&view.title));
         writeln!(html, "<li><a href=\"#{anchor}\">{title}</a><br>{}</li>", escaped(words)).unwrap_or_default();
@@ -138,12 +141,10 @@ fn view(html: &mut String, view: &View, number: usize) {
     for chart in &view.charts {
         draw(html, chart);
     }
-    for shown in &view.tables {
-        table(html, shown, "");
-    }
     if let Some(shown) = &view.published {
         published(html, shown);
     }
+    figures(html, &view.tables);
     if !view.not_measured.is_empty() {
         html.push_str("<h3>Not measured here</h3>\n<ul>\n");
         for reason in &view.not_measured {
@@ -152,6 +153,27 @@ fn view(html: &mut String, view: &View, number: usize) {
         html.push_str("</ul>\n");
     }
     html.push_str("</section>\n");
+}
+
+/// More tables than this are folded, but for the first ones.
+const MANY: usize = 8;
+const UNFOLDED: usize = 2;
+
+fn figures(html: &mut String, tables: &[Table]) {
+    let (shown, folded) = tables.split_at(if tables.len() > MANY { UNFOLDED } else { tables.len() });
+    if !shown.is_empty() {
+        html.push_str("<h3>The figures</h3>\n");
+    }
+    for shown in shown {
+        table(html, shown, "");
+    }
+    if !folded.is_empty() {
+        writeln!(html, "<details>\n<summary>All figures, in {} tables</summary>", folded.len()).unwrap_or_default();
+        for shown in folded {
+            table(html, shown, "");
+        }
+        html.push_str("</details>\n");
+    }
 }
 
 fn draw(html: &mut String, drawn: &Chart) {
@@ -199,22 +221,23 @@ fn table(html: &mut String, table: &Table, class: &str) {
     if !table.title.is_empty() {
         writeln!(html, "<caption>{name}</caption>").unwrap_or_default();
     }
+    let layout = Layout::of(table);
+    let columns = &table.columns;
     html.push_str("<thead><tr>");
-    for column in &table.columns {
+    for column in columns.iter().take(layout.end).skip(layout.first) {
         let class = if column.figures { " class=\"n\"" } else { "" };
         write!(html, "<th scope=\"col\"{class}>{}</th>", escaped(&column.name)).unwrap_or_default();
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    let mut before: Option<&str> = None;
+    let mut before: Option<&[Cell]> = None;
     for row in &table.rows {
-        html.push_str("<tr>");
-        for (number, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
-            // What the first column has said once is not said again in every row.
-            let again = number == 0 && before == Some(&cell.text);
-            html.push_str(&field(cell, column, number == 0, again));
+        if let Some(name) = layout.new_group(row, before) {
+            let (span, name) = (layout.end - layout.first, escaped(name));
+            writeln!(html, "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{span}\">{name}</th></tr>")
+                .unwrap_or_default();
         }
-        before = row.first().map(|cell| cell.text.as_str());
-        html.push_str("</tr>\n");
+        html.push_str(&table_row(row, columns, layout));
+        before = Some(row);
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
     if let Some(note) = &table.note {
@@ -223,18 +246,33 @@ fn table(html: &mut String, table: &Table, class: &str) {
     html.push_str("</div>\n");
 }
 
-fn field(cell: &Cell, column: &Column, head: bool, again: bool) -> String {
-    let mut classes = vec![if column.figures { "n" } else { "w" }];
-    classes.extend(match cell.mark {
-        Mark::None => None,
-        Mark::Best => Some("best"),
-        Mark::Bad => Some("bad"),
-        Mark::Faint => Some("faint"),
-    });
-    if again {
-        classes.push("again");
+fn table_row(row: &[Cell], columns: &[Column], layout: Layout) -> String {
+    let mut html = "<tr>".to_owned();
+    let head = row.get(layout.first).zip(columns.get(layout.first));
+    html.extend(head.map(|(cell, column)| field(cell, column, true)));
+    match layout::only_a_reason(row) {
+        Some(reason) => {
+            let class = if reason.mark == Mark::Bad { "bad" } else { "faint" };
+            let (span, text) = (layout.end - layout.first - 1, escaped(&reason.text));
+            write!(html, "<td class=\"{class}\" colspan=\"{span}\"><span class=\"why\">{text}</span></td>")
+                .unwrap_or_default();
+        }
+        None => {
+            let cells = row.iter().zip(columns).take(layout.end).skip(layout.first + 1);
+            html.extend(cells.map(|(cell, column)| field(cell, column, false)));
+        }
     }
-    let class = classes.join(" ");
+    html + "</tr>\n"
+}
+
+fn field(cell: &Cell, column: &Column, head: bool) -> String {
+    let class = match cell.mark {
+        Mark::None => "",
+        Mark::Best => " best",
+        Mark::Bad => " bad",
+        Mark::Faint => " faint",
+    };
+    let class = format!("{}{class}", if column.figures { "n" } else { "w" });
     // The least and the most stand below a median.
     let text = match cell.text.split_once(" (").filter(|_| column.figures) {
         Some((median, range)) => format!("{}<small>({}</small>", escaped(median), escaped(range)),
@@ -292,7 +330,7 @@ mod tests {
     #[test]
     fn the_best_is_told_without_its_colour() {
         let cell = Cell::figure(1.0, "1.00 (0.90 to 1.10)").marked(Mark::Best);
-        let html = field(&cell, &Column::figures("s"), false, false);
+        let html = field(&cell, &Column::figures("s"), false);
         assert_eq!(
             html,
             "<td class=\"n best\">1.00<small>(0.90 to 1.10)</small><span class=\"hidden\"> (best)</span></td>"

@@ -28,7 +28,7 @@ pub fn escaped(text: &str) -> String {
 pub fn page(page: &Page) -> String {
     let mut text = format!("# {}\n\n{}\n\n", escaped(&page.title), escaped(&page.subtitle));
     list(&mut text, "", page.notes.iter().map(|note| escaped(note)));
-    text.push_str("## What was measured\n\n");
+    write!(text, "## What was measured\n\n{}\n\n", escaped(&page.scope)).unwrap_or_default();
     let measured = page.views.iter().zip(&page.summary);
     list(&mut text, "", measured.map(|(view, (_, words))| format!("**{}**: {}", escaped(&view.title), escaped(words))));
     let missing = page.not_measured.iter().map(|(what, why)| format!("{}: {}", escaped(what), escaped(why)));
@@ -72,11 +72,11 @@ fn section(text: &mut String, view: &View) {
     for chart in view.charts.iter().filter(|chart| matches!(chart, Chart::Bars { .. }) && view.tables.is_empty()) {
         write!(text, "{}\n\n", escaped(&super::chart::label(chart))).unwrap_or_default();
     }
-    for shown in &view.tables {
-        table(text, shown);
-    }
     if let Some(shown) = &view.published {
         published(text, shown);
+    }
+    for shown in &view.tables {
+        table(text, shown);
     }
     list(text, "### Not measured here", view.not_measured.iter().map(|reason| escaped(reason)));
 }

@@ -8,13 +8,14 @@ pub mod command;
 pub mod csv;
 pub mod html;
 pub mod join;
+mod layout;
 pub mod markdown;
 pub mod sections;
 pub mod tabular;
 pub mod terminal;
 pub mod text;
 
-use crate::results::{Environment, Place, Results};
+use crate::results::{Case, Environment, Outcome, Place, Results};
 use crate::view::{Cell, Column, Table, View};
 use crate::words;
 
@@ -27,6 +28,8 @@ pub struct Page {
     pub title: String,
     /// When, and by what.
     pub subtitle: String,
+    /// How much was measured, and how it came out, in a sentence or two.
+    pub scope: String,
     /// What was measured, in plain words, one sentence or two for each section: its name and the words.
     pub summary: Vec<(String, String)>,
     /// What was not measured: by what, and why.
@@ -46,7 +49,9 @@ pub fn page(results: &Results) -> Page {
         [only] => format!("{} on this machine", sections::title(&only.name)),
         _ => "Copies, measured on this machine".to_owned(),
     };
-    let mut notes = Vec::new();
+    // Nothing is more important than that a copy is not what it should be.
+    let wrong = views.iter().flat_map(|view| &view.warnings).filter(|words| words.starts_with(text::WRONG));
+    let mut notes: Vec<String> = wrong.cloned().collect();
     if !results.complete {
         notes.push(
             "The measurement was ended before it was complete; what it did not reach is missing here.".to_owned(),
@@ -60,12 +65,51 @@ pub fn page(results: &Results) -> Page {
             results.program,
             results.command.join(" ")
         ),
+        scope: scope(results),
         summary: views.iter().map(|view| (view.name.clone(), in_short(view))).collect(),
         not_measured: not_measured(results, &views),
         notes,
         environment: environment(&results.environment),
         views,
     }
+}
+
+fn scope(results: &Results) -> String {
+    let cases = || results.sections.iter().flat_map(|section| &section.cases);
+    let number = |wanted: &dyn Fn(&Case) -> bool| cases().filter(|case| wanted(case)).count();
+    let runs: usize = cases().map(|case| case.runs.len()).sum();
+    let ranked = number(&|case| case.is_ranked());
+    let mut words = vec![text::count(results.sections.len(), "section")];
+    if ranked > 0 {
+        words.push(format!("{} in {}", text::count(ranked, "copier setting"), text::count(runs, "timed run")));
+        words.push(match number(&|case| case.outcome == Outcome::Unverified && case.is_ranked()) {
+            0 => "every ranked copy was compared with its source, and is right".to_owned(),
+            open => format!("the copies of {open} of them were compared with nothing, all others are right"),
+        });
+    }
+    let (mut wrong, mut failed, mut long, mut refused) = (0, 0, 0, 0);
+    for case in cases() {
+        match case.outcome {
+            Outcome::Wrong(_) => wrong += 1,
+            Outcome::Failed(_) => failed += 1,
+            Outcome::TooLong(_) => long += 1,
+            Outcome::Refused(_) => refused += 1,
+            Outcome::Right | Outcome::Unverified => {}
+        }
+    }
+    for (count, one, several) in [
+        (wrong, "made a wrong copy and has no rank", "made wrong copies and have no rank"),
+        (failed, "failed", "failed"),
+        (long, "took too long", "took too long"),
+        (refused, "was refused", "were refused"),
+    ] {
+        match count {
+            0 => {}
+            1 => words.push(format!("1 {one}")),
+            count => words.push(format!("{count} {several}")),
+        }
+    }
+    words.join("; ") + "."
 }
 
 /// What a section found, in its first sentences.

@@ -1,5 +1,6 @@
 //! Drawings as tables, where nothing can be drawn.
 
+use super::text::Digits;
 use crate::view::{Cell, Chart, Column, Table};
 use crate::words;
 
@@ -25,10 +26,6 @@ pub fn title(chart: &Chart) -> &str {
     }
 }
 
-fn figure(value: f64) -> Cell {
-    Cell::figure(value, words::short(value))
-}
-
 fn nothing() -> Cell {
     Cell::text("-")
 }
@@ -42,6 +39,8 @@ fn heat(
 ) -> Table {
     let mut heads = vec![Column::words(format!("{} \\ {}", rows.0, columns.0))];
     heads.extend(columns.1.iter().map(Column::figures));
+    let digits = Digits::of(values.iter().flatten().flatten().copied());
+    let figure = |value: f64| Cell::figure(value, digits.say(value));
     let line = |(row, name): (usize, &String)| {
         let value = |column: usize| values.get(row).and_then(|line| line.get(column)).copied().flatten();
         let cells = (0..columns.1.len()).map(|column| value(column).map_or_else(nothing, figure));
@@ -74,6 +73,8 @@ fn latency(title: &str, series: &[(String, Vec<(f64, f64)>)], threshold: Option<
 fn stacked(title: &str, unit: &str, parts: &[String], rows: &[(String, Vec<f64>)]) -> Table {
     let mut columns = vec![Column::words("")];
     columns.extend(parts.iter().map(|part| Column::figures(format!("{part}, {unit}"))));
+    let digits = Digits::of(rows.iter().map(|(_, amounts)| amounts.iter().sum()));
+    let figure = |value: f64| Cell::figure(value, digits.say(value));
     let line = |(name, amounts): &(String, Vec<f64>)| {
         let cells = (0..parts.len()).map(|part| amounts.get(part).copied().map_or_else(nothing, figure));
         std::iter::once(Cell::text(name)).chain(cells).collect()

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::text::{clipped, shown};
+use super::layout::{self, Layout};
+use super::text::{Digits, clipped, shown};
 use super::{Page, tabular};
 use crate::view::{BarGroup, Cell, Chart, Mark, Published, Table, View};
-use crate::words::short;
 
 /// The narrowest and the widest that is used.
 pub const NARROWEST: usize = 40;
@@ -24,6 +24,7 @@ pub fn page(page: &Page, width: usize) -> String {
         paragraph(&mut text, note, "! ", width);
     }
     head(&mut text, "What was measured", '=');
+    paragraph(&mut text, &page.scope, "", width);
     for (view, (_, words)) in page.views.iter().zip(&page.summary) {
         paragraph(&mut text, &format!("{}: {words}", view.title), "- ", width);
     }
@@ -96,11 +97,11 @@ fn section(text: &mut String, view: &View, width: usize) {
             (_, None) => {}
         }
     }
-    for shown in &view.tables {
-        table(text, shown, width);
-    }
     if let Some(shown) = &view.published {
         published(text, shown, width);
+    }
+    for shown in &view.tables {
+        table(text, shown, width);
     }
     if !view.not_measured.is_empty() {
         head(text, "Not measured here", '-');
@@ -134,13 +135,14 @@ fn bars(text: &mut String, title: &str, unit: &str, groups: &[BarGroup], width: 
         if !group.name.is_empty() {
             writeln!(text, "{}", shown(&group.name)).unwrap_or_default();
         }
+        let digits = Digits::of(group.bars.iter().map(|bar| bar.value));
         let most = group.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
         for bar in &group.bars {
             let length = (bar.value / most * room as f64).round().clamp(1.0, room as f64) as usize;
             let sign = if bar.base { "=" } else { "#" };
             let label = padded(&name(&bar.name), names, false);
             let drawn = sign.repeat(length);
-            writeln!(text, "  {label} {drawn} {} {unit}", short(bar.value)).unwrap_or_default();
+            writeln!(text, "  {label} {drawn} {} {unit}", digits.say(bar.value)).unwrap_or_default();
         }
     }
 }
@@ -162,7 +164,7 @@ fn cell_text(cell: &Cell) -> String {
     }
 }
 
-/// A table; if it is too wide, its columns come in several pieces, each with the first column.
+/// A table; if it is too wide, its columns come in several pieces, each with the names of the rows.
 fn table(text: &mut String, table: &Table, width: usize) {
     if table.rows.is_empty() {
         return;
@@ -170,21 +172,24 @@ fn table(text: &mut String, table: &Table, width: usize) {
     if !table.title.is_empty() {
         write!(text, "\n{}\n", shown(&table.title)).unwrap_or_default();
     }
-    let field = |row: &[Cell], column: usize| {
-        let text = row.get(column).map(cell_text).unwrap_or_default();
-        if column == 0 { clipped(&text, NAME) } else { text }
-    };
-    let widths: Vec<usize> = (0..table.columns.len())
-        .map(|column| {
-            let cells = table.rows.iter().map(|row| letters(&field(row, column))).max().unwrap_or(0);
-            cells.max(table.columns.get(column).map_or(0, |head| letters(&shown(&head.name))))
-        })
-        .collect();
-    for piece in pieces(&widths, width) {
-        let heads = piece.iter().filter_map(|column| Some((*column, shown(&table.columns.get(*column)?.name))));
-        text.push_str(&line(heads, table, &widths));
-        for row in &table.rows {
-            text.push_str(&line(piece.iter().map(|column| (*column, field(row, *column))), table, &widths));
+    let layout = Layout::of(table);
+    let wide = Wide { table, layout, widths: widths(table, layout) };
+    let mut columns: Vec<usize> = (layout.first..layout.end).collect();
+    let sum: usize = columns.iter().map(|column| 2 + wide.width(*column)).sum();
+    // Words at the end that do not fit stand below.
+    let words = |column: &usize| table.columns.get(*column).is_some_and(|head| !head.figures);
+    let below = columns.last().copied().filter(|column| sum > width && columns.len() > 2 && words(column));
+    if below.is_some() {
+        columns.pop();
+    }
+    for (number, piece) in wide.pieces(&columns, width).iter().enumerate() {
+        wide.piece(text, piece, number == 0);
+    }
+    for row in &table.rows {
+        let remark = below.and_then(|column| row.get(column)).filter(|cell| !cell.text.is_empty());
+        if let Some(remark) = remark.filter(|_| layout::only_a_reason(row).is_none()) {
+            let words = format!("{}: {}", wide.field(row, layout.first), shown(&remark.text));
+            paragraph(text, &words, "  - ", width);
         }
     }
     if let Some(note) = &table.note {
@@ -192,32 +197,81 @@ fn table(text: &mut String, table: &Table, width: usize) {
     }
 }
 
-fn line(fields: impl Iterator<Item = (usize, String)>, table: &Table, widths: &[usize]) -> String {
-    let fields: Vec<String> = fields
-        .map(|(column, text)| {
-            let figures = table.columns.get(column).is_some_and(|head| head.figures);
-            padded(&text, widths.get(column).copied().unwrap_or(0), figures)
-        })
-        .collect();
-    format!("  {}\n", fields.join("  ").trim_end())
+/// How wide each column is: as its widest field.
+fn widths(table: &Table, layout: Layout) -> Vec<usize> {
+    let wide = Wide { table, layout, widths: Vec::new() };
+    let width = |column: usize| {
+        // A reason stands across its row and makes no column wide.
+        let counts = |row: &&Vec<Cell>| column == layout.first || layout::only_a_reason(row).is_none();
+        let cells = table.rows.iter().filter(counts).map(|row| letters(&wide.field(row, column)));
+        let head = table.columns.get(column).map_or(0, |head| letters(&shown(&head.name)));
+        cells.max().unwrap_or(0).max(head)
+    };
+    (0..table.columns.len()).map(width).collect()
 }
 
-/// Which columns stand beside each other.
-fn pieces(widths: &[usize], width: usize) -> Vec<Vec<usize>> {
-    let first = widths.first().copied().unwrap_or(0);
-    let mut pieces = Vec::new();
-    let mut piece = vec![0];
-    let mut used = 2 + first;
-    for (column, wide) in widths.iter().enumerate().skip(1) {
-        if piece.len() > 1 && used + 2 + wide > width {
-            pieces.push(std::mem::replace(&mut piece, vec![0]));
-            used = 2 + first;
-        }
-        piece.push(column);
-        used += 2 + wide;
+/// A table with the widths of its columns.
+struct Wide<'t> {
+    table: &'t Table,
+    layout: Layout,
+    widths: Vec<usize>,
+}
+
+impl Wide<'_> {
+    fn width(&self, column: usize) -> usize {
+        self.widths.get(column).copied().unwrap_or(0)
     }
-    pieces.push(piece);
-    pieces
+
+    fn field(&self, row: &[Cell], column: usize) -> String {
+        let text = row.get(column).map(cell_text).unwrap_or_default();
+        if column == self.layout.first { clipped(&text, NAME) } else { text }
+    }
+
+    /// Which columns stand beside each other.
+    fn pieces(&self, columns: &[usize], width: usize) -> Vec<Vec<usize>> {
+        let Some((first, others)) = columns.split_first() else { return Vec::new() };
+        let mut pieces = Vec::new();
+        let mut piece = vec![*first];
+        let mut used = 2 + self.width(*first);
+        for column in others {
+            if piece.len() > 1 && used + 2 + self.width(*column) > width {
+                pieces.push(std::mem::replace(&mut piece, vec![*first]));
+                used = 2 + self.width(*first);
+            }
+            piece.push(*column);
+            used += 2 + self.width(*column);
+        }
+        pieces.push(piece);
+        pieces
+    }
+
+    /// Some columns of all rows; reasons stand in the first piece only.
+    fn piece(&self, text: &mut String, columns: &[usize], with_reasons: bool) {
+        let head = |column: &usize| self.table.columns.get(*column).map(|head| (*column, shown(&head.name)));
+        text.push_str(&self.line(columns.iter().filter_map(head)));
+        let mut before: Option<&[Cell]> = None;
+        for row in &self.table.rows {
+            if let Some(group) = self.layout.new_group(row, before) {
+                writeln!(text, " {}", clipped(&shown(group), 2 * NAME)).unwrap_or_default();
+            }
+            before = Some(row);
+            match layout::only_a_reason(row) {
+                Some(reason) if with_reasons => {
+                    let name = padded(&self.field(row, self.layout.first), self.width(self.layout.first), false);
+                    writeln!(text, "  {name}  {}", cell_text(reason)).unwrap_or_default();
+                }
+                Some(_) => {}
+                None => text.push_str(&self.line(columns.iter().map(|column| (*column, self.field(row, *column))))),
+            }
+        }
+    }
+
+    fn line(&self, fields: impl Iterator<Item = (usize, String)>) -> String {
+        let figures = |column: usize| self.table.columns.get(column).is_some_and(|head| head.figures);
+        let fields: Vec<String> =
+            fields.map(|(column, text)| padded(&text, self.width(column), figures(column))).collect();
+        format!("  {}\n", fields.join("  ").trim_end())
+    }
 }
 
 #[cfg(test)]

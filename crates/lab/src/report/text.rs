@@ -5,16 +5,16 @@ use crate::results::Warning;
 use crate::stats::{Ratio, Spread};
 use crate::words::short;
 
-/// The most letters of a name that are shown.
-const LONGEST: usize = 300;
+/// What a copy is called that is not like its source, wherever it is shown.
+pub const WRONG: &str = "WRONG COPY";
 
-/// A text without what a terminal obeys, what turns the direction of writing, and what cannot be seen; a very long one is cut.
+/// A text without what a terminal obeys, what turns the direction of writing, and what cannot be seen.
 pub fn shown(text: &str) -> String {
     let unseen = |letter| {
         matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2065}' | '\u{feff}')
             || matches!(letter, '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
     };
-    clipped(&printable(text).replace(unseen, "?"), LONGEST)
+    printable(text).replace(unseen, "?")
 }
 
 /// The beginning of a text that has more letters.
@@ -31,28 +31,53 @@ pub struct Unit {
     /// `s`, `ms`, `us`.
     pub name: &'static str,
     factor: f64,
-    decimals: usize,
+    digits: Digits,
+}
+
+/// How many digits figures that stand together have after the point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digits(usize);
+
+impl Digits {
+    /// The least of the figures has three digits that count, the most not more than four, if both is possible.
+    pub fn of(values: impl Iterator<Item = f64>) -> Digits {
+        let (mut least, mut most) = (f64::INFINITY, 0.0f64);
+        for value in values.filter(|value| value.is_finite() && *value > 0.0) {
+            (least, most) = (least.min(value), most.max(value));
+        }
+        if most == 0.0 {
+            return Digits(0);
+        }
+        let before = |value: f64| value.log10().floor();
+        Digits((2.0 - before(least)).min(3.0 - before(most)).clamp(0.0, 6.0) as usize)
+    }
+
+    /// A figure with them.
+    pub fn say(self, value: f64) -> String {
+        format!("{value:.*}", self.0)
+    }
 }
 
 impl Unit {
     /// The unit for all of these seconds: the longest is above 1 in it, the shortest has three digits where that makes sense.
     pub fn of(seconds: impl Iterator<Item = f64>) -> Unit {
-        let (mut least, mut most) = (f64::INFINITY, 0.0f64);
-        for time in seconds.filter(|time| time.is_finite() && *time > 0.0) {
-            (least, most) = (least.min(time), most.max(time));
-        }
-        let (name, factor) = match most {
+        let seconds: Vec<f64> = seconds.filter(|time| time.is_finite()).collect();
+        let (name, factor) = match seconds.iter().copied().fold(0.0, f64::max) {
             most if most >= 1.0 || most == 0.0 => ("s", 1.0),
             most if most >= 1e-3 => ("ms", 1e3),
             _ => ("us", 1e6),
         };
-        let digits = if least.is_finite() { (least * factor).log10().floor() } else { 0.0 };
-        Unit { name, factor, decimals: (2.0 - digits).clamp(0.0, 3.0) as usize }
+        Unit { name, factor, digits: Digits::of(seconds.iter().map(|time| time * factor)) }
     }
 
     /// A time in it, without its name.
     pub fn say(&self, seconds: f64) -> String {
-        format!("{:.*}", self.decimals, seconds * self.factor)
+        self.digits.say(seconds * self.factor)
+    }
+
+    /// A time in it, as a number.
+    pub fn scaled(&self, seconds: f64) -> f64 {
+        seconds * self.factor
     }
 
     /// `1.23 (1.20 to 1.31)`, or the median alone where there is one run.
@@ -62,6 +87,11 @@ impl Unit {
             _ => format!("{} ({} to {})", self.say(spread.median), self.say(spread.least), self.say(spread.most)),
         }
     }
+}
+
+/// A figure with three digits that count, however small it is.
+pub fn significant(value: f64) -> String {
+    Digits::of(std::iter::once(value)).say(value)
 }
 
 /// `0.80 (0.75 to 0.86)`; says so where there is no interval.
@@ -102,15 +132,15 @@ pub fn doubt(warning: Warning) -> &'static str {
     }
 }
 
-/// What a doubt means.
+/// What a doubt means: the rest of a sentence that begins with the cases.
 pub fn doubt_at_length(warning: Warning) -> &'static str {
     match warning {
-        Warning::Noisy => "noisy: the runs differ by more than a quarter of their median",
-        Warning::TooShort => "very short: under 50 ms the grain of clock and kernel shows",
-        Warning::FewRuns => "few runs: fewer than were asked for",
-        Warning::CacheUnknown => "cache unknown: nobody knows whether the source was in memory",
-        Warning::NotVerified => "not compared: nobody has looked whether these copies are right",
-        Warning::OtherLoad => "other load: other programs or virtual machines used more than 5 % of a run's time",
+        Warning::Noisy => "the runs differ by more than a quarter of their median (noisy)",
+        Warning::TooShort => "a run takes under 50 ms, where the grain of clock and kernel shows (very short)",
+        Warning::FewRuns => "there are fewer runs than were asked for (few runs)",
+        Warning::CacheUnknown => "nobody knows whether the source was in memory (cache unknown)",
+        Warning::NotVerified => "nobody has looked whether the copies are right (copy not compared)",
+        Warning::OtherLoad => "other programs or virtual machines used more than 5 % of a run's time (other load)",
     }
 }
 
@@ -154,7 +184,7 @@ mod tests {
     fn what_cannot_be_seen_is_shown_as_a_question_mark() {
         assert_eq!(shown("a\u{202e}b\u{1b}[31m\u{200b}\u{feff}\n"), "a?b?[31m???");
         assert_eq!(shown("Größe 漢字"), "Größe 漢字");
-        assert_eq!(shown(&"x".repeat(2000)).len(), 303);
+        assert_eq!(clipped("Größe", 3), "Grö...");
     }
 
     #[test]
@@ -164,6 +194,7 @@ mod tests {
         let unit = Unit::of([137.504, 116.217].into_iter());
         assert_eq!(unit.say(137.504), "138");
         assert_eq!(Unit::of([0.0017, 0.0083].into_iter()).say(0.0017), "1.70");
-        assert_eq!(Unit::of([].into_iter()).say(0.0), "0.00");
+        assert_eq!(Unit::of([0.00999, 0.702].into_iter()).say(0.702), "702.0");
+        assert_eq!(Unit::of([].into_iter()).say(0.0), "0");
     }
 }

@@ -163,6 +163,7 @@ pub fn of(task: &str) -> Option<&'static str> {
         "compare" => COMPARE,
         "reproduce" => REPRODUCE,
         "map" => MAP,
+        "report" => crate::report::command::HELP,
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@ use plotters::coord::types::RangedCoordf64;
 use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::ink::Ink;
 use super::{Form, LETTERS, LINE, SMALL, fit, name};
+use crate::report::text::Digits;
 use crate::view::{Bar, BarGroup};
 use crate::words::short;
 
@@ -13,7 +14,7 @@ use crate::words::short;
 const BAR: i32 = 16;
 const GAP: i32 = 10;
 /// Room for the head of a group, and for the axis.
-const HEAD: i32 = 28;
+const HEAD: i32 = 36;
 const AXIS: i32 = 24;
 /// If the bars of a group are this much shorter than those of another, each group has a scale of its own.
 const APART: f64 = 12.0;
@@ -33,10 +34,15 @@ struct Plan {
 pub fn draw(unit: &str, groups: &[BarGroup], label: &str, form: Form) -> String {
     let plan = Plan::new(unit, groups, form);
     let height: i32 = groups.iter().map(|group| plan.height(group)).sum();
-    let foot = if plan.own { LINE * plan.note().len() as i32 + 8 } else { AXIS };
+    let foot = match (plan.own, form) {
+        (true, _) => LINE * plan.note().len() as i32 + 8,
+        (false, Form::Wide) => AXIS,
+        (false, Form::Narrow) => 0,
+    };
     paint((form.width(), height + foot + 4), None, label, |canvas| {
         let all = groups.iter().map(longest).fold(0.0, f64::max);
-        if !plan.own {
+        // On a narrow screen names stand where its lines would be; the figures beside the bars do without.
+        if !plan.own && form == Form::Wide {
             plan.axis(canvas, all, height);
         }
         let mut top = 0;
@@ -63,7 +69,11 @@ impl Plan {
         let bars = || groups.iter().flat_map(|group| &group.bars);
         let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max).ceil() as i32;
         let unit = name(unit);
-        let figures = widest(&mut bars().map(|bar| fit::width(&figure(bar, &unit), LETTERS)));
+        let figures = |group: &BarGroup| {
+            let digits = digits(group);
+            widest(&mut group.bars.iter().map(|bar| fit::width(&figure(bar, digits, &unit), LETTERS)))
+        };
+        let figures = groups.iter().map(figures).max().unwrap_or(0);
         let names = widest(&mut bars().map(|bar| fit::width(&name(&bar.name), LETTERS)));
         let from = match form {
             Form::Wide => names.min(250) + 12,
@@ -117,9 +127,8 @@ impl Plan {
             return;
         }
         let scale = RangedCoordf64::from(0.0..most);
-        let count = if self.form == Form::Wide { 6 } else { 4 };
         let mut free = 0;
-        for value in scale.key_points(count) {
+        for value in scale.key_points(6) {
             let x = scale.map(&value, (self.from, self.to));
             let text = short(value);
             let half = (fit::width(&text, SMALL) / 2.0).ceil() as i32;
@@ -137,7 +146,7 @@ impl Plan {
         let head = self.head(group);
         let mut top = top + if head.is_empty() { 4 } else { HEAD + (head.len() as i32 - 1) * LINE };
         if !head.is_empty() {
-            let middle = top - 10 - head.len() as i32 * LINE / 2 + 2;
+            let middle = top - 13 - head.len() as i32 * LINE / 2 + 2;
             // Lines of the scale do not run through words.
             let widest = head.iter().map(|line| fit::width(line, LETTERS * 1.1)).fold(0.0, f64::max) as i32;
             let half = head.len() as i32 * LINE / 2 + 1;
@@ -147,17 +156,12 @@ impl Plan {
         let scale = RangedCoordf64::from(0.0..most.max(f64::MIN_POSITIVE));
         let x = |value: f64| scale.map(&value.clamp(0.0, most.max(0.0)), (self.from, self.to));
         for bar in &group.bars {
-            self.bar(canvas, bar, top, &x);
+            self.bar(canvas, bar, digits(group), top, &x);
             top += self.row(bar);
         }
-        canvas.line(vec![(self.from, top - self.rows(group)), (self.from, top - 4)], Ink::Dim, 1);
     }
 
-    fn rows(&self, group: &BarGroup) -> i32 {
-        group.bars.iter().map(|bar| self.row(bar)).sum()
-    }
-
-    fn bar(&self, canvas: &Canvas, bar: &Bar, top: i32, x: &dyn Fn(f64) -> i32) {
+    fn bar(&self, canvas: &Canvas, bar: &Bar, digits: Digits, top: i32, x: &dyn Fn(f64) -> i32) {
         let names = self.name(bar);
         let lines = names.len() as i32 * LINE;
         let hand = Hand::new(LETTERS, Ink::Text);
@@ -177,6 +181,7 @@ impl Plan {
         let ink = if bar.base { Ink::Base } else { Ink::Bar };
         let end = x(bar.value).max(self.from + 1);
         canvas.rect((self.from, middle - BAR / 2), (end, middle + BAR / 2), ink);
+        canvas.line(vec![(self.from, middle - BAR / 2 - 3), (self.from, middle + BAR / 2 + 3)], Ink::Dim, 1);
         let (least, most) = (x(bar.range.0), x(bar.range.1));
         if most > least {
             canvas.line(vec![(least, middle), (most, middle)], Ink::Text, 1);
@@ -184,7 +189,7 @@ impl Plan {
                 canvas.line(vec![(end, middle - 4), (end, middle + 4)], Ink::Text, 1);
             }
         }
-        let text = figure(bar, &self.unit);
+        let text = figure(bar, digits, &self.unit);
         let at = end.max(most) + 6;
         let width = fit::width(&text, LETTERS).ceil() as i32;
         canvas.rect((at - 2, middle - 8), ((at + width).min(self.form.width()), middle + 8), Ink::Paper);
@@ -192,6 +197,11 @@ impl Plan {
     }
 }
 
-fn figure(bar: &Bar, unit: &str) -> String {
-    format!("{} {unit}", short(bar.value))
+/// The digits of a group's figures, as in a table of it.
+fn digits(group: &BarGroup) -> Digits {
+    Digits::of(group.bars.iter().map(|bar| bar.value))
+}
+
+fn figure(bar: &Bar, digits: Digits, unit: &str) -> String {
+    format!("{} {unit}", digits.say(bar.value))
 }

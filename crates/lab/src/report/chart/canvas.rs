@@ -1,6 +1,7 @@
 //! What drawings are made with: rectangles, lines and words, in inks.
 
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -75,7 +76,7 @@ impl Canvas<'_> {
     /// A broken line between two points.
     pub fn dashes(&self, from: (i32, i32), to: (i32, i32), ink: Ink) {
         let style = colour(ink).stroke_width(1);
-        self.area.draw(&PathElement::new([from, to], style)).unwrap_or_default();
+        self.area.draw(&DashedPathElement::new([from, to], 5, 4, style)).unwrap_or_default();
     }
 
     /// A filled circle.

@@ -3,6 +3,7 @@
 use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::ink::{Ink, STEPS};
 use super::{Form, LETTERS, LINE, SMALL, fit, name};
+use crate::report::text::Digits;
 use crate::words::short;
 
 /// Height of a field.
@@ -20,6 +21,7 @@ struct Plan<'v> {
     head: i32,
     values: &'v [Vec<Option<f64>>],
     level: Option<f64>,
+    digits: Digits,
     /// Least and most of the values.
     reach: (f64, f64),
 }
@@ -86,7 +88,8 @@ impl<'v> Plan<'v> {
         let names = widest(&mut rows.1.iter().chain([&rows.0]).map(|text| name(text)));
         let left = names.min(room) + 10;
         let known = || values.iter().flatten().flatten().copied().filter(|value| value.is_finite());
-        let figure = widest(&mut known().map(short)) + 10;
+        let digits = Digits::of(known());
+        let figure = widest(&mut known().map(|value| compact(value, digits))) + 10;
         // A name of a column may take several lines, but no word of it should be broken.
         let words = columns.1.iter().flat_map(|name| name.split(' ').map(super::name).collect::<Vec<_>>());
         let words = widest(&mut words.map(|word| word + " ")).min(110);
@@ -107,6 +110,7 @@ impl<'v> Plan<'v> {
             head,
             values,
             level,
+            digits,
             reach,
         }
     }
@@ -125,7 +129,7 @@ impl<'v> Plan<'v> {
             };
             // A line of paper is left between fields.
             canvas.rect((x, top), (x + self.field - 2, top + height - 2), ground);
-            let text = value.map_or_else(|| "-".to_owned(), short);
+            let text = value.map_or_else(|| "-".to_owned(), |value| compact(value, self.digits));
             let at = (x + self.field / 2 - 1, top + height / 2 - 1);
             canvas.text(at, &text, Hand::new(LETTERS, words).at(Anchor::Middle));
         }
@@ -162,6 +166,15 @@ impl<'v> Plan<'v> {
     }
 }
 
+/// A figure that fits into a field: thousands and millions are abbreviated, as everywhere.
+fn compact(value: f64, digits: Digits) -> String {
+    match value.abs() {
+        size if size >= 999_500.0 => format!("{} M", short(value / 1e6)),
+        size if size >= 9_995.0 => format!("{} k", short(value / 1e3)),
+        _ => digits.say(value),
+    }
+}
+
 /// The colour of a ratio: the same, and from a tenth over a half to twice and beyond.
 fn around(ratio: f64) -> i32 {
     let distance = ratio.ln().abs();
@@ -172,6 +185,13 @@ fn around(ratio: f64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_figures_are_abbreviated() {
+        let values = [400.0, 9994.0, 35_755.0, 999_500.0, 3.2e6];
+        let digits = Digits::of(values.into_iter());
+        assert_eq!(values.map(|value| compact(value, digits)), ["400", "9994", "35.8 k", "1 M", "3.2 M"]);
+    }
 
     #[test]
     fn less_is_blue_more_is_orange_and_the_same_is_grey() {

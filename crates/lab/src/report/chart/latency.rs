@@ -16,6 +16,9 @@ const AXIS: i32 = 26;
 /// Percentiles with a line.
 const LINES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
+/// A name, and percentile and seconds of each point.
+type Series = (String, Vec<(f64, f64)>);
+
 /// Where everything is.
 struct Plan {
     /// Of the field.
@@ -34,17 +37,9 @@ fn above(percentile: f64) -> f64 {
 }
 
 /// The curves as an `<svg>`.
-pub fn draw(
-    series: &[(String, Vec<(f64, f64)>)],
-    threshold: Option<&(f64, String)>,
-    label: &str,
-    form: Form,
-) -> String {
+pub fn draw(series: &[Series], threshold: Option<&(f64, String)>, label: &str, form: Form) -> String {
     let width = form.width();
-    let entry = |(number, (text, _)): (usize, &(String, Vec<(f64, f64)>))| Entry {
-        text: name(text),
-        ink: Ink::Part(number % PARTS),
-    };
+    let entry = |(number, (text, _)): (usize, &Series)| Entry { text: name(text), ink: Ink::Part(number % PARTS) };
     let mut entries: Vec<Entry> = series.iter().enumerate().map(entry).collect();
     if let Some((seconds, text)) = threshold {
         let text = format!("broken line: {}, {}", words::seconds(*seconds), name(text));
@@ -66,7 +61,7 @@ pub fn draw(
 }
 
 impl Plan {
-    fn new(series: &[(String, Vec<(f64, f64)>)], threshold: Option<&(f64, String)>, width: i32, top: i32) -> Plan {
+    fn new(series: &[Series], threshold: Option<&(f64, String)>, width: i32, top: i32) -> Plan {
         let points = || series.iter().flat_map(|(_, points)| points).filter(|point| point.1.is_finite());
         let times = || points().map(|point| point.1).chain(threshold.map(|line| line.0)).filter(|time| *time > 0.0);
         let least = times().fold(f64::INFINITY, f64::min).max(1e-9);

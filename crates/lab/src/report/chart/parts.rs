@@ -6,7 +6,7 @@ use plotters::coord::types::RangedCoordf64;
 use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::ink::Ink;
 use super::{Form, LETTERS, LINE, SMALL, fit, name};
-use crate::words::short;
+use crate::report::text::Digits;
 
 const BAR: i32 = 22;
 const GAP: i32 = 10;
@@ -57,7 +57,8 @@ pub fn draw(unit: &str, parts: &[String], rows: &[(String, Vec<f64>)], label: &s
     let (places, legend) = legend_places(&entries, width);
     let total = |amounts: &[f64]| amounts.iter().filter(|amount| amount.is_finite()).sum::<f64>();
     let most = rows.iter().map(|row| total(&row.1)).fold(0.0, f64::max);
-    let figure = |amounts: &[f64]| format!("{} {}", short(total(amounts)), name(unit));
+    let digits = Digits::of(rows.iter().map(|row| total(&row.1)));
+    let figure = |amounts: &[f64]| format!("{} {}", digits.say(total(amounts)), name(unit));
     let figures = rows.iter().map(|row| fit::width(&figure(&row.1), LETTERS)).fold(0.0, f64::max).ceil() as i32;
     let names = rows.iter().map(|row| fit::width(&name(&row.0), LETTERS)).fold(0.0, f64::max).ceil() as i32;
     let from = if form == Form::Wide { names.min(230) + 12 } else { 1 };
@@ -87,7 +88,7 @@ pub fn draw(unit: &str, parts: &[String], rows: &[(String, Vec<f64>)], label: &s
                     top + tall + BAR / 2
                 }
             };
-            let end = bar(canvas, &row.1, middle, &|value| scale.map(&value, (from, to)));
+            let end = bar(canvas, &row.1, middle, digits, &|value| scale.map(&value, (from, to)));
             canvas.text((end + 6, middle), &figure(&row.1), Hand::new(LETTERS, Ink::Text));
             top += high(row);
         }
@@ -95,7 +96,7 @@ pub fn draw(unit: &str, parts: &[String], rows: &[(String, Vec<f64>)], label: &s
 }
 
 /// Draws one bar, and says where it ends.
-fn bar(canvas: &Canvas, amounts: &[f64], middle: i32, x: &dyn Fn(f64) -> i32) -> i32 {
+fn bar(canvas: &Canvas, amounts: &[f64], middle: i32, digits: Digits, x: &dyn Fn(f64) -> i32) -> i32 {
     let mut sum = 0.0;
     let mut end = x(0.0);
     for (number, amount) in amounts.iter().enumerate() {
@@ -111,7 +112,7 @@ fn bar(canvas: &Canvas, amounts: &[f64], middle: i32, x: &dyn Fn(f64) -> i32) ->
         // A line of paper between parts, if there is room for it.
         let right = if end - from > 3 { end - 1 } else { end };
         canvas.rect((from, middle - BAR / 2), (right, middle + BAR / 2), Ink::Part(number));
-        let text = short(*amount);
+        let text = digits.say(*amount);
         if fit::width(&text, SMALL) + 8.0 <= f64::from(right - from) {
             let hand = Hand::new(SMALL, Ink::OnPart(number)).at(Anchor::Middle);
             canvas.text((i32::midpoint(from, right), middle), &text, hand);

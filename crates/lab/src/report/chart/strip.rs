@@ -6,7 +6,6 @@ use super::ink::{Ink, PARTS};
 use super::parts::{Entry, draw_legend, legend_places};
 use crate::report::tabular;
 use crate::report::text::{percent, shown};
-use crate::words;
 
 /// Height of the strip, and how wide a column of it is.
 const HEIGHT: i32 = 40;
@@ -17,7 +16,7 @@ pub fn draw(spans: &[(String, u64)], label: &str, form: Form) -> String {
     let kinds = tabular::amounts(spans);
     let all: u64 = kinds.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     let entry = |(number, (kind, bytes)): (usize, &(String, u64))| Entry {
-        text: format!("{} {} ({})", shown(kind), words::bytes(*bytes), percent(*bytes as f64 / all.max(1) as f64)),
+        text: format!("{}, {}", shown(kind), percent(*bytes as f64 / all.max(1) as f64)),
         ink: ink(kind, number),
     };
     let entries: Vec<Entry> = kinds.iter().enumerate().map(entry).collect();

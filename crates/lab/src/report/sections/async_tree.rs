@@ -44,6 +44,7 @@ impl<'c> Tree<'c> {
 
 fn megabytes(size: u64) -> String {
     match size {
+        size if size > 0 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
         size if size > 0 && size.is_multiple_of(1_000_000) => format!("{} MB", size / 1_000_000),
         size => words::bytes(size),
     }
@@ -82,25 +83,48 @@ fn trees(section: &Section) -> Vec<Tree<'_>> {
 }
 
 fn engines_in_short(trees: &[Tree]) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut words: Vec<String> = overall(trees).into_iter().collect();
     for engine in ENGINES {
         let ratios: Vec<(String, Ratio)> =
             trees.iter().filter_map(|tree| Some((tree.name(), tree.ratio(engine, "plain")?))).collect();
         if ratios.is_empty() {
             continue;
         }
-        let count = |side| ratios.iter().filter(|(_, ratio)| ratio.side(1.0) == Some(side)).count();
-        let (quicker, slower) = (count(std::cmp::Ordering::Less), count(std::cmp::Ordering::Greater));
+        let count = |side| ratios.iter().filter(|(_, ratio)| ratio.side(1.0) == side).count();
+        let (quicker, slower) = (count(Some(std::cmp::Ordering::Less)), count(Some(std::cmp::Ordering::Greater)));
         let least = ratios.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value));
-        let best =
-            least.map(|(name, ratio)| format!("; its best is {} ({name})", text::times_as(ratio, "the time of cp")));
+        let best = least.map(|(name, ratio)| format!("; at its best it takes {}, at {name}", short_ratio(ratio)));
         words.push(format!(
-            "{engine} is quicker than cp in {quicker} of {}, slower in {slower}{}.",
+            "{engine}: of {}, quicker than cp in {quicker}, slower in {slower}, not told apart for certain in {}{}.",
             text::count(ratios.len(), "tree"),
+            count(None),
             best.unwrap_or_default()
         ));
     }
     words
+}
+
+/// `0.82 times the time of cp`, with the interval if there is one.
+fn short_ratio(ratio: &Ratio) -> String {
+    match ratio.interval {
+        Some(_) => text::times_as(ratio, "the time of cp"),
+        None => format!("{:.2} times the time of cp", ratio.value),
+    }
+}
+
+/// Each engine against cp, over all trees.
+fn overall(trees: &[Tree]) -> Option<String> {
+    let ratios: Vec<(&str, Ratio)> =
+        ENGINES.iter().filter_map(|engine| Some((*engine, against_cp(trees, engine, |_| true)?))).collect();
+    let with_intervals = ratios.iter().all(|(_, ratio)| ratio.interval.is_some());
+    let say = |(engine, ratio): &(&str, Ratio)| match with_intervals {
+        true => format!("{engine} {}", text::ratio(ratio)),
+        false => format!("{engine} {:.2}", ratio.value),
+    };
+    let engines = words::list(&ratios.iter().map(say).collect::<Vec<_>>());
+    let note = if with_intervals { "with their intervals" } else { "too few runs for intervals" };
+    (!ratios.is_empty())
+        .then(|| format!("Over all trees, in times the time of cp (geometric means, {note}): {engines}."))
 }
 
 /// Whether `auto` picks well, which is what the authors wished for.
@@ -137,14 +161,15 @@ fn heat(trees: &[Tree], engine: &str) -> Option<Chart> {
     }
     let value = |size: u64, files: u64| {
         let tree = trees.iter().find(|tree| tree.size == size && tree.files == files)?;
-        tree.ratio(engine, "plain").map(|ratio| ratio.value)
+        let time = |engine| copies::median(tree.get(engine, "plain")?, copies::returned);
+        Some(time(engine)? / time("cp").filter(|time| *time > 0.0)?)
     };
     let values: Vec<Vec<Option<f64>>> =
         sizes.iter().map(|size| files.iter().map(|count| value(*size, *count)).collect()).collect();
     values.iter().flatten().any(Option::is_some).then(|| Chart::Heat {
         title: format!("Time of {engine} against cp"),
         unit: "times cp's time".to_owned(),
-        rows: ("in all".to_owned(), sizes.into_iter().map(megabytes).collect()),
+        rows: ("size".to_owned(), sizes.into_iter().map(megabytes).collect()),
         columns: ("files".to_owned(), files.iter().map(u64::to_string).collect()),
         values,
         level: Some(1.0),
@@ -216,12 +241,12 @@ fn published(trees: &[Tree]) -> Published {
         readahead_helps_posix_most(trees),
     ];
     let preallocated = |size: u64| {
-        let pair = |engine: &&str| pooled(trees, engine, "preallocate", |tree| tree.size == size);
-        ENGINES.iter().filter_map(|engine| pair(&engine)).min_by(|a, b| a.value.total_cmp(&b.value))
+        let pair = |engine: &str| pooled(trees, engine, "preallocate", |tree| tree.size == size);
+        ENGINES.iter().filter_map(|engine| pair(engine)).min_by(|a, b| a.value.total_cmp(&b.value))
     };
     claims.push(claim(
-        "allocating the destination first helps where files are large",
-        &format!("at {}, the engine that it helps most takes", megabytes(largest)),
+        "Allocating the destination first helps where files are large",
+        &format!("At {}, the engine that it helps most takes", megabytes(largest)),
         "its plain time",
         preallocated(largest).as_ref(),
         Direction::Under(1.0),
@@ -229,8 +254,8 @@ fn published(trees: &[Tree]) -> Published {
     let priority = ["posix-aio", "linux-aio"].map(|engine| pooled(trees, engine, "priority", |_| true));
     let priority = priority.into_iter().flatten().max_by(|a, b| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
     claims.push(claim(
-        "a higher priority does nothing for work that waits for devices",
-        "of the two published copiers, the one that it moves most takes",
+        "A higher priority does nothing for work that waits for devices",
+        "Of the two published copiers, the one that it moves most takes",
         "its plain time",
         priority.as_ref(),
         Direction::Same(NOTHING),
@@ -244,21 +269,21 @@ fn published(trees: &[Tree]) -> Published {
     }
 }
 
-/// The geometric mean over the trees of one size, of an engine against cp.
-fn of_size(trees: &[Tree], engine: &str, size: u64) -> Option<Ratio> {
+/// The geometric mean of an engine against cp, over the trees for which `wanted` holds.
+fn against_cp(trees: &[Tree], engine: &str, wanted: impl Fn(&Tree) -> bool) -> Option<Ratio> {
     let pair = |tree: &Tree| {
         let (of, base) = (tree.get(engine, "plain")?, tree.get("cp", "plain")?);
         Some((of.figures(copies::returned), base.figures(copies::returned)))
     };
-    stats::pooled(&trees.iter().filter(|tree| tree.size == size).filter_map(pair).collect::<Vec<_>>())
+    stats::pooled(&trees.iter().filter(|tree| wanted(tree)).filter_map(pair).collect::<Vec<_>>())
 }
 
 fn at_least_cp(trees: &[Tree], smallest: u64) -> Claim {
-    let ratios = ["posix-aio", "linux-aio"].map(|engine| of_size(trees, engine, smallest));
+    let ratios = ["posix-aio", "linux-aio"].map(|engine| against_cp(trees, engine, |tree| tree.size == smallest));
     let quickest = ratios.iter().flatten().min_by(|a, b| a.value.total_cmp(&b.value));
     claim(
-        "in small trees the overhead dominates: neither asynchronous copier beats cp",
-        &format!("at {}, the better of the two takes", megabytes(smallest)),
+        "In small trees the overhead dominates: neither asynchronous copier beats cp",
+        &format!("At {}, the better of the two takes", megabytes(smallest)),
         "the time of cp",
         quickest,
         Direction::Over(1.0),
@@ -274,8 +299,8 @@ fn both_beat(trees: &[Tree]) -> Claim {
     let slower = ratios.iter().flatten().max_by(|a, b| a.value.total_cmp(&b.value));
     let slower = slower.filter(|_| ratios.iter().all(Option::is_some));
     claim(
-        "both beat cp at 1000 MB in 32 files",
-        &format!("at {}, the slower of the two takes", tree.map(Tree::name).unwrap_or_default()),
+        "Both beat cp at 1000 MB in 32 files",
+        &format!("At {}, the slower of the two takes", tree.map(Tree::name).unwrap_or_default()),
         "the time of cp",
         slower,
         Direction::Under(1.0),
@@ -304,12 +329,12 @@ fn readahead_fastest(trees: &[Tree]) -> Claim {
     } else {
         verdicts.iter().all(|verdict| *verdict == Some(true)).then_some(true)
     };
-    let here = format!("at {}, it takes {}, against {name}.", tree.name(), text::times_as(worst, "as long"));
+    let here = format!("At {}, it takes {}, against {name}.", tree.name(), text::times_as(worst, "as long"));
     Claim { says, here, agrees }
 }
 
 fn readahead_helps_posix_most(trees: &[Tree]) -> Claim {
-    let says = "readahead helps the copier on POSIX AIO most".to_owned();
+    let says = "Readahead helps the copier on POSIX AIO most".to_owned();
     let of = |engine| pooled(trees, engine, "readahead", |_| true);
     let (Some(posix), Some(linux)) = (of("posix-aio"), of("linux-aio")) else {
         return Claim { says, here: "This was not measured here.".to_owned(), agrees: None };
@@ -320,7 +345,7 @@ fn readahead_helps_posix_most(trees: &[Tree]) -> Claim {
         _ => None,
     };
     let here = format!(
-        "with it, POSIX AIO takes {}, and Linux AIO {}.",
+        "With it, POSIX AIO takes {}, and Linux AIO {}.",
         text::times_as(&posix, "its plain time"),
         text::times_as(&linux, "its plain time")
     );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::text::{self, Unit, count, doubt, doubt_at_length};
+use crate::report::text::{self, Unit, WRONG, count, doubt, doubt_at_length};
 use crate::results::{Case, Outcome, Results, Run, Section, Warning};
 use crate::stats::{self, Ratio};
 use crate::view::{Bar, BarGroup, Cell, Chart, Column, Mark, Table};
@@ -72,17 +72,26 @@ pub fn doubts(case: &Case) -> Vec<Warning> {
     doubts
 }
 
-/// The quickest of a group, and all whose ratio to it does not stand out: none of them is better than another for certain.
+/// The quickest of a group, and those behind it until one stands out from it: none of them is better than another for
+/// certain.
 pub fn best<'c>(cases: &[&'c Case], figure: Figure) -> Vec<&'c Case> {
-    let ranked = || cases.iter().copied().filter(|case| case.is_ranked());
     let time = |case: &Case| median(case, figure).unwrap_or(f64::INFINITY);
-    let Some(quickest) = ranked().min_by(|a, b| time(a).total_cmp(&time(b))) else { return Vec::new() };
+    let mut ranked: Vec<&Case> = cases.iter().copied().filter(|case| case.is_ranked()).collect();
+    ranked.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    let Some(quickest) = ranked.first().copied() else { return Vec::new() };
+    let longest = stats::spread(&quickest.figures(figure)).map_or(f64::INFINITY, |spread| spread.most);
     let level = |case: &&Case| {
-        std::ptr::eq(*case, quickest)
-            || ratio(Some(case), Some(quickest), figure)
-                .is_some_and(|ratio| ratio.interval.is_some_and(|(least, most)| least <= 1.0 && most >= 1.0))
+        if std::ptr::eq(*case, quickest) {
+            return true;
+        }
+        // Where no run was as quick as any of the quickest, no interval needs to be drawn.
+        if stats::spread(&case.figures(figure)).is_none_or(|spread| spread.least > longest) {
+            return false;
+        }
+        let ratio = ratio(Some(case), Some(quickest), figure);
+        ratio.and_then(|ratio| ratio.interval).is_some_and(|(least, most)| least <= 1.0 && most >= 1.0)
     };
-    ranked().filter(level).collect()
+    ranked.into_iter().take_while(level).collect()
 }
 
 /// One table for each group: times, rates, ratios, doubts.
@@ -97,16 +106,25 @@ fn times(name: &str, cases: &[&Case]) -> Table {
     let base = base(cases);
     let quickest = best(cases, returned);
     let soonest = best(cases, |run| run.durable);
-    let against = base.map_or_else(|| "ratio".to_owned(), |base| format!("time against {}", base.competitor));
-    let columns = vec![
+    let mut columns = vec![
         Column::words("who"),
-        Column::figures("runs"),
         Column::figures(format!("returned, {}", unit.name)),
+        Column::figures("against base"),
         Column::figures(format!("durable, {}", unit.name)),
         Column::figures("MB/s"),
-        Column::figures(against),
+        Column::figures("runs"),
         Column::words("to know"),
     ];
+    // Where everybody was run as often, one line says it.
+    let mut counts: Vec<usize> = ranked().map(|case| case.runs.len()).collect();
+    counts.dedup();
+    let note = match counts[..] {
+        [one] => {
+            columns.remove(RUNS);
+            Some(format!("{} each.", count(one, "run")))
+        }
+        _ => None,
+    };
     let row = |case: &&Case| {
         let case: &Case = case;
         if !case.is_ranked() {
@@ -118,22 +136,29 @@ fn times(name: &str, cases: &[&Case]) -> Table {
         };
         let rate = median(case, returned).filter(|time| *time > 0.0).map(|time| case.bytes as f64 / time / 1e6);
         let ratio = match case.base {
-            true => Cell::figure(1.0, "1"),
+            true => Cell::figure(1.0, "base"),
             false => ratio(Some(case), base, returned)
                 .map_or_else(dash, |ratio| Cell::figure(ratio.value, text::ratio(&ratio))),
         };
-        vec![
+        let mut row = vec![
             Cell::text(&case.competitor),
-            Cell::figure(case.runs.len() as f64, case.runs.len().to_string()),
             time(case, &unit, returned).marked(mark(&quickest)),
+            ratio,
             time(case, &unit, |run| run.durable).marked(mark(&soonest)),
             rate.map_or_else(dash, |rate| Cell::figure(rate, words::short(rate))),
-            ratio,
+            Cell::figure(case.runs.len() as f64, case.runs.len().to_string()),
             to_know(case),
-        ]
+        ];
+        if note.is_some() {
+            row.remove(RUNS);
+        }
+        row
     };
-    Table { title: name.to_owned(), rows: cases.iter().map(row).collect(), columns, note: None }
+    Table { title: name.to_owned(), rows: cases.iter().map(row).collect(), columns, note: note.clone() }
 }
+
+/// The column of how many runs there are.
+const RUNS: usize = 5;
 
 fn dash() -> Cell {
     Cell::text("-").marked(Mark::Faint)
@@ -161,7 +186,7 @@ fn to_know(case: &Case) -> Cell {
             return Cell::text("not run").marked(Mark::Faint);
         }
         Outcome::Right | Outcome::Unverified => None,
-        Outcome::Wrong(why) => Some((format!("WRONG COPY: {why}"), Mark::Bad)),
+        Outcome::Wrong(why) => Some((format!("{WRONG}: {why}"), Mark::Bad)),
         Outcome::Refused(why) => Some((format!("refused: {why}"), Mark::Faint)),
         Outcome::Failed(why) => Some((format!("failed: {why}"), Mark::Bad)),
         Outcome::TooLong(why) => Some((format!("took too long: {why}"), Mark::Bad)),
@@ -247,22 +272,43 @@ pub fn cpu(case: &Case) -> Option<f64> {
 
 /// Bars of all groups, or `None` if nothing has times.
 pub fn bars(section: &Section, title: &str) -> Option<Chart> {
+    let ranked = section.cases.iter().filter(|case| case.is_ranked());
+    let unit = Unit::of(ranked.filter_map(|case| median(case, returned)));
     let group = |(name, cases): (&str, Vec<&Case>)| {
-        let bars: Vec<Bar> = cases.iter().filter_map(|case| bar(case)).collect();
+        let bars: Vec<Bar> = cases.iter().filter_map(|case| bar(case, &unit)).collect();
         (!bars.is_empty()).then(|| BarGroup { name: name.to_owned(), bars })
     };
     let groups: Vec<BarGroup> = groups(section).into_iter().filter_map(group).collect();
-    let unit = "s".to_owned();
-    (!groups.is_empty()).then(|| Chart::Bars { title: title.to_owned(), unit, groups })
+    (!groups.is_empty()).then(|| Chart::Bars { title: title.to_owned(), unit: unit.name.to_owned(), groups })
 }
 
-fn bar(case: &Case) -> Option<Bar> {
+fn bar(case: &Case, unit: &Unit) -> Option<Bar> {
     if !case.is_ranked() {
         return None;
     }
     let spread = stats::spread(&case.figures(returned))?;
-    let range = (spread.least, spread.most);
-    Some(Bar { name: case.competitor.clone(), value: spread.median, range, base: case.base })
+    let range = (unit.scaled(spread.least), unit.scaled(spread.most));
+    Some(Bar { name: case.competitor.clone(), value: unit.scaled(spread.median), range, base: case.base })
+}
+
+/// Seconds by name, split into parts: a chart in the unit that suits them, without the parts that are nothing everywhere.
+pub fn parts(title: String, parts: &[&str], rows: Vec<(String, Vec<f64>)>) -> Option<Chart> {
+    let sums = rows.iter().map(|(_, amounts)| amounts.iter().sum::<f64>());
+    let unit = Unit::of(sums.clone());
+    let most = sums.fold(0.0, f64::max);
+    let counts =
+        |part: usize| rows.iter().any(|(_, amounts)| amounts.get(part).is_some_and(|time| *time > most / 1000.0));
+    let kept: Vec<usize> = (0..parts.len()).filter(|part| counts(*part)).collect();
+    let row = |(name, amounts): &(String, Vec<f64>)| {
+        let amounts = kept.iter().map(|part| unit.scaled(amounts.get(*part).copied().unwrap_or_default()));
+        (name.clone(), amounts.collect())
+    };
+    (!kept.is_empty()).then(|| Chart::Parts {
+        title,
+        unit: unit.name.to_owned(),
+        parts: kept.iter().filter_map(|part| parts.get(*part)).map(|part| (*part).to_owned()).collect(),
+        rows: rows.iter().map(row).collect(),
+    })
 }
 
 /// What was measured, where, in a sentence or two.
@@ -289,7 +335,7 @@ pub fn warnings(section: &Section) -> Vec<String> {
     for case in &section.cases {
         if let Outcome::Wrong(why) = &case.outcome {
             words.push(format!(
-                "WRONG COPY: {} made a copy that is not like its source ({}): {why}",
+                "{WRONG}: {} made a copy that is not like its source ({}): {why}",
                 case.competitor, case.group
             ));
         }
@@ -300,7 +346,7 @@ pub fn warnings(section: &Section) -> Vec<String> {
         *doubts.entry(doubt).or_default() += 1;
     }
     for (doubt, number) in doubts {
-        words.push(format!("{number} of {} {}.", count(ranked.len(), "case"), doubt_at_length(doubt)));
+        words.push(format!("In {number} of {} {}.", count(ranked.len(), "case"), doubt_at_length(doubt)));
     }
     words
 }

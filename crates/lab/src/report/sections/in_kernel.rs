@@ -2,6 +2,7 @@
 
 use super::claims::{Direction, claim};
 use super::{begun, copies};
+use crate::report::text::{self, times_as};
 use crate::results::{Case, Results, Section};
 use crate::stats::{self, Ratio};
 use crate::view::{Cell, Column, Published, Table, View};
@@ -46,19 +47,19 @@ fn pooled(section: &Section, figure: copies::Figure) -> Option<Ratio> {
 }
 
 fn answer(time: Option<&Ratio>, processor: Option<&Ratio>) -> String {
-    let say = |ratio: &Ratio, less: &str, more: &str| match ratio.side(1.0) {
-        Some(std::cmp::Ordering::Less) => format!("{less} ({})", crate::report::text::ratio(ratio)),
-        Some(_) => format!("{more} ({})", crate::report::text::ratio(ratio)),
-        None => format!("no difference that stands out in ({})", crate::report::text::ratio(ratio)),
+    let (Some(time), Some(processor)) = (time, processor) else {
+        return "copy_file_range and cp were not both measured, so they cannot be compared.".to_owned();
     };
-    match (time, processor) {
-        (Some(time), Some(processor)) => format!(
-            "Against cp over all sizes, copy_file_range takes {} time and {} processor time.",
-            say(time, "less", "more"),
-            say(processor, "less", "more")
-        ),
-        _ => "copy_file_range and cp were not both measured, so they cannot be compared.".to_owned(),
-    }
+    let verdict = match time.side(1.0) {
+        Some(std::cmp::Ordering::Less) => "is quicker than cp",
+        Some(_) => "is slower than cp",
+        None => "cannot be told apart from cp by its time",
+    };
+    format!(
+        "copy_file_range {verdict}: over all sizes it takes {}, and {}.",
+        times_as(time, "as long"),
+        times_as(processor, "as much processor time")
+    )
 }
 
 /// What a reviewer of 2015 asked.
@@ -107,21 +108,21 @@ fn published(section: &Section, time: Option<&Ratio>, kernel: Option<&Ratio>) ->
         table: table(section),
         claims: vec![
             claim(
-                "the copy inside the kernel takes as long as cp, within a few percent",
+                "The copy inside the kernel takes as long as cp, within a few percent",
                 range,
                 "as long as cp",
                 time,
                 Direction::Same(HARDLY),
             ),
             claim(
-                "it needs more than half of cp's time in the kernel, where a reviewer expected half",
+                "It needs more than half of cp's time in the kernel, where a reviewer expected half",
                 range,
                 "as much kernel time as cp",
                 kernel,
                 Direction::Over(0.5),
             ),
             claim(
-                "it needs less time in the kernel than cp, if not much less",
+                "It needs less time in the kernel than cp, if not much less",
                 range,
                 "as much kernel time as cp",
                 kernel,
@@ -137,20 +138,21 @@ fn table(section: &Section) -> Table {
     for (size, cp, range) in PUBLISHED {
         // Megabytes of a million, or of 2^20 bytes.
         let is_size = |case: &&Case| case.bytes == size * 1_000_000 || case.bytes == size << 20;
-        let cases = groups.iter().find(|(_, cases)| cases.iter().any(|case| is_size(case))).map(|(_, cases)| cases);
+        let cases = groups.iter().find(|(_, cases)| cases.iter().any(is_size)).map(|(_, cases)| cases);
         for (name, theirs, ours) in [("cp", cp, "cp"), ("VFS copy", range, "copy-range")] {
             let here = cases.and_then(|cases| copies::find(cases, ours));
             let figure = |value: Option<f64>| {
-                value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, words::short(value)))
+                value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, text::significant(value)))
             };
+            let published = |value: f64| Cell::figure(value, value.to_string());
             rows.push(vec![
                 Cell::text(format!("{size} MB")),
                 Cell::text(name),
-                figure(Some(theirs[0])),
+                published(theirs[0]),
                 figure(here.and_then(|case| copies::median(case, copies::system))),
-                figure(Some(theirs[1])),
+                published(theirs[1]),
                 figure(here.and_then(copies::cpu)),
-                figure(Some(theirs[2])),
+                published(theirs[2]),
                 figure(here.and_then(|case| copies::median(case, copies::returned))),
             ]);
         }

@@ -12,6 +12,7 @@ mod sparse_image;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
+use crate::report::text::clipped;
 use crate::results::{Results, Section};
 use crate::view::View;
 
@@ -20,7 +21,24 @@ pub const EXPERIMENTS: [&str; 5] = ["mapped-copy", "in-kernel", "mapped-write", 
 
 /// The sections in their order, each as it is shown.
 pub fn views(results: &Results) -> Vec<View> {
+    let results = &tamed(results);
     results.sections.iter().map(|section| completed(view(results, section), section)).collect()
+}
+
+/// The most letters of a name.
+const LONGEST: usize = 160;
+
+/// The same with names that are not longer than a sentence can bear. They are cut before anything is made of them, so that
+/// all of a report calls one thing by one name.
+fn tamed(results: &Results) -> Results {
+    let mut results = results.clone();
+    for section in &mut results.sections {
+        for case in &mut section.cases {
+            case.group = clipped(&case.group, LONGEST);
+            case.competitor = clipped(&case.competitor, LONGEST);
+        }
+    }
+    results
 }
 
 /// Each section has a room of its own here; what has none is shown by [`generic`].

@@ -4,17 +4,23 @@ use super::claims::{Direction, claim};
 use super::{begun, copies};
 use crate::report::text::{self, percent};
 use crate::results::{Body, Case, Results, Section};
-use crate::view::{Cell, Chart, Column, Published, Table, View};
+use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
 use crate::words;
 
-/// Figures that haul tells, and what they are called.
-const PHASES: [(&str, &str); 5] = [
+/// Figures that haul tells, and what they are called: work, then the waits at both queues.
+const PHASES: [(&str, &str); 7] = [
     ("seconds.read", "reading"),
     ("seconds.scan", "looking for zeros"),
     ("seconds.write", "writing"),
-    ("seconds.wait-read", "reader and scanner waiting"),
-    ("seconds.wait-write", "writer waiting"),
+    (READER_WAITS, "reader waits for room"),
+    ("seconds.read-dequeue", "scanner waits for data"),
+    ("seconds.write-enqueue", "scanner waits for room"),
+    (WRITER_WAITS, "writer waits for data"),
 ];
+const READER_WAITS: &str = "seconds.read-enqueue";
+const WRITER_WAITS: &str = "seconds.write-dequeue";
+/// Waits below this many seconds are next to nothing.
+const NOTHING: f64 = 0.01;
 /// One side is the bottleneck if the other waits so many times longer for it than the reverse.
 const CLEARLY: f64 = 2.0;
 
@@ -34,9 +40,13 @@ pub fn view(results: &Results, section: &Section) -> View {
     }
     view.summary.push(copies::measured(results, section));
     for detail in &section.details {
-        if let Body::Strip { spans } = &detail.body {
-            let title = "What is where on the image, from its beginning to its end".to_owned();
-            view.charts.push(Chart::Strip { title, spans: spans.clone() });
+        match &detail.body {
+            Body::Strip { spans } => {
+                let title = "What is where on the image, from its beginning to its end".to_owned();
+                view.charts.push(Chart::Strip { title, spans: spans.clone() });
+            }
+            Body::Facts { rows } => view.tables.push(kinds(rows)),
+            _ => {}
         }
     }
     view.charts.extend(copies::bars(section, "Time until the copier returned"));
@@ -46,6 +56,22 @@ pub fn view(results: &Results, section: &Section) -> View {
     let first = groups.first().map(|(_, cases)| cases.as_slice()).unwrap_or_default();
     view.published = Some(published(first));
     view
+}
+
+/// How many bytes of the image are of which kind, exactly: the strip shows of each place only what most of it is.
+fn kinds(rows: &[(String, String, String)]) -> Table {
+    let all: f64 = rows.iter().filter_map(|(_, count, _)| count.parse::<f64>().ok()).sum::<f64>().max(1.0);
+    let row = |(kind, count, shown): &(String, String, String)| {
+        let count = count.parse::<f64>().ok();
+        let share = count.map_or_else(|| Cell::text("-"), |count| Cell::figure(count / all, percent(count / all)));
+        vec![Cell::text(kind), Cell { value: count, ..Cell::text(shown) }, share]
+    };
+    Table {
+        title: "What the image consists of".to_owned(),
+        columns: vec![Column::words("kind"), Column::figures("bytes"), Column::figures("share")],
+        rows: rows.iter().map(row).collect(),
+        note: None,
+    }
 }
 
 /// A copy with or without SmartRead, with sparse output or not.
@@ -79,21 +105,21 @@ fn saved(name: &str, cases: &[&Case]) -> Option<String> {
 /// Who waits for whom, where the copy went through queues.
 fn bottleneck(name: &str, cases: &[&Case]) -> Option<String> {
     let case = pick(cases, true, true).or_else(|| pick(cases, false, false))?;
-    let (reader, writer) = (told(case, "seconds.wait-read")?, told(case, "seconds.wait-write")?);
-    let waits = format!(
-        "{name}: on the side of reading the copy waits {}, the writer waits {} for something to write",
-        words::seconds(reader),
-        words::seconds(writer)
-    );
-    Some(if reader.max(writer) < 0.01 {
-        format!("{waits}: next to nothing, so neither side holds the other up, or the copy needed no queues.")
-    } else if writer > reader * CLEARLY {
-        format!("{waits}: the source is the bottleneck.")
+    let (reader, writer) = (told(case, READER_WAITS)?, told(case, WRITER_WAITS)?);
+    if reader.max(writer) < NOTHING {
+        return Some(format!(
+            "{name}: nobody waited at a queue; threads that each read, scan and write copied it, or both sides were equally quick."
+        ));
+    }
+    let verdict = if writer > reader * CLEARLY {
+        "the source is the bottleneck"
     } else if reader > writer * CLEARLY {
-        format!("{waits}: the destination is the bottleneck.")
+        "the destination is the bottleneck"
     } else {
-        format!("{waits}: neither side is clearly the bottleneck.")
-    })
+        "neither side is clearly the bottleneck, and it may be what is between them"
+    };
+    let (reader, writer) = (words::seconds(reader), words::seconds(writer));
+    Some(format!("{name}: the reader waits {reader} for room, the writer {writer} for data: {verdict}."))
 }
 
 fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
@@ -103,12 +129,8 @@ fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
         known.then(|| (case.competitor.clone(), amounts.into_iter().map(Option::unwrap_or_default).collect()))
     };
     let rows: Vec<(String, Vec<f64>)> = cases.iter().filter_map(row).collect();
-    (!rows.is_empty()).then(|| Chart::Parts {
-        title: format!("What the threads of a copy do, {name}: the sum may be more than its time"),
-        unit: "s".to_owned(),
-        parts: PHASES.iter().map(|(_, name)| (*name).to_owned()).collect(),
-        rows,
-    })
+    let title = format!("What the threads of a copy do, {name}: the sum may be more than its time");
+    copies::parts(title, &PHASES.map(|(_, name)| name), rows)
 }
 
 fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
@@ -116,7 +138,7 @@ fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
         ("bytes.read-skipped", "not read"),
         ("bytes.write-skipped", "not written"),
         ("bytes.zeros", "zeros found"),
-        ("bytes.written", "written"),
+        ("bytes.copied", "written"),
     ];
     let row = |case: &&Case| {
         let values: Vec<Option<f64>> = figures.iter().map(|(figure, _)| told(case, figure)).collect();
@@ -151,10 +173,6 @@ const FIGURES: [(&str, [f64; 5], bool, bool); 3] = [
 fn published(cases: &[&Case]) -> Published {
     let time = |of, base| copies::ratio(of, base, copies::returned);
     let (sparse, plain, full) = (pick(cases, true, true), pick(cases, true, false), pick(cases, false, false));
-    let waits = sparse.and_then(|case| {
-        let pairs = |name: &str| case.runs.iter().filter_map(|run| run.told.get(name).copied()).collect::<Vec<_>>();
-        crate::stats::ratio(&pairs("seconds.wait-write"), &pairs("seconds.wait-read"))
-    });
     Published {
         by: "smartcp, about 2014: a flat virtual disk of 8,589,934,592 bytes (Fedora) from a store of virtual machines to a \
              deduplicating NAS, with buffers of 128 KiB."
@@ -162,33 +180,57 @@ fn published(cases: &[&Case]) -> Published {
         table: table(cases),
         claims: vec![
             claim(
-                "not reading what the guest does not use saves time (246.5 s against 321.7 s)",
-                "with plain output, the smart copy takes",
+                "Not reading what the guest does not use saves time (246.5 s against 321.7 s)",
+                "With plain output, the smart copy takes",
                 "the time of the full one",
                 time(plain, full).as_ref(),
                 Direction::Under(1.0),
             ),
             claim(
-                "not writing zeros saves a little more (236.8 s against 246.5 s)",
-                "with sparse output, the smart copy takes",
+                "Not writing zeros saves a little more (236.8 s against 246.5 s)",
+                "With sparse output, the smart copy takes",
                 "the time of one with plain output",
                 time(sparse, plain).as_ref(),
                 Direction::Under(1.0),
             ),
-            claim(
-                "the writer waits for the reader: the source is the bottleneck (230.9 s of waiting against 0.2 s)",
-                "the writer waits",
-                "as long as the side of reading",
-                waits.as_ref(),
-                Direction::Over(1.0),
-            ),
+            waits(sparse),
         ],
     }
 }
 
+/// Whether the writer waits for the reader.
+fn waits(case: Option<&Case>) -> Claim {
+    let says =
+        "The writer waits for data: the source is the bottleneck (230.9 s, against 0.2 s of waiting for the writer)";
+    let figures = |name: &str| {
+        let runs = case.iter().flat_map(|case| &case.runs);
+        // What is next to nothing is not many times as much as another nothing.
+        runs.filter_map(|run| run.told.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
+    };
+    let (writer, reader) = (figures(WRITER_WAITS), figures(READER_WAITS));
+    if !writer.is_empty() && writer.iter().chain(&reader).all(|time| *time <= NOTHING) {
+        let here = "The copy needed no queues here, so nobody waited at one.".to_owned();
+        return Claim { says: says.to_owned(), here, agrees: None };
+    }
+    let ratio = crate::stats::ratio(&writer, &reader);
+    claim(says, "The writer waits for data", "as long as the reader for room", ratio.as_ref(), Direction::Over(1.0))
+}
+
 fn table(cases: &[&Case]) -> Table {
     let mut rows = Vec::new();
-    for (who, figures, smart, sparse) in FIGURES {
+    for (who, theirs, smart, sparse) in FIGURES {
+        let line = |whose: &str, figures: [Option<f64>; 5], whole: f64| {
+            let mut row = vec![Cell::text(who), Cell::text(whose)];
+            for (place, figure) in figures.into_iter().enumerate() {
+                let say = |value: f64| match place {
+                    1 | 2 => percent(value / whole),
+                    _ => text::significant(value),
+                };
+                row.push(figure.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, say(value))));
+            }
+            row
+        };
+        rows.push(line("2014", theirs.map(Some), 8_589_934_592.0));
         let case = pick(cases, smart, sparse);
         let ours = [
             case.and_then(|case| copies::median(case, copies::returned)),
@@ -197,20 +239,10 @@ fn table(cases: &[&Case]) -> Table {
             case.and_then(|case| told(case, "seconds.read")),
             case.and_then(|case| told(case, "seconds.write")),
         ];
-        let whole = case.map_or(1.0, |case| (case.bytes as f64).max(1.0));
-        let mut row = vec![Cell::text(who)];
-        for (place, (theirs, ours)) in figures.into_iter().zip(ours).enumerate() {
-            let is_bytes = place == 1 || place == 2;
-            let say = |value: f64, of: f64| if is_bytes { percent(value / of) } else { words::short(value) };
-            row.push(Cell::figure(theirs, say(theirs, 8_589_934_592.0)));
-            row.push(ours.map_or_else(|| Cell::text("-"), |ours| Cell::figure(ours, say(ours, whole))));
-        }
-        rows.push(row);
+        rows.push(line("here", ours, case.map_or(1.0, |case| (case.bytes as f64).max(1.0))));
     }
-    let mut columns = vec![Column::words("who")];
-    for head in ["time, s", "not read", "not written", "reading, s", "writing, s"] {
-        columns.extend([Column::figures(head), Column::figures("here")]);
-    }
+    let mut columns = vec![Column::words("copy"), Column::words("when")];
+    columns.extend(["time, s", "not read", "not written", "reading, s", "writing, s"].map(Column::figures));
     Table { title: "2014, and here".to_owned(), columns, rows, note: None }
 }
 
@@ -228,8 +260,8 @@ mod tests {
             }
             for run in &mut case.runs {
                 if let Some((reader, writer)) = waits {
-                    run.told.insert("seconds.wait-read".to_owned(), reader);
-                    run.told.insert("seconds.wait-write".to_owned(), writer);
+                    run.told.insert(READER_WAITS.to_owned(), reader);
+                    run.told.insert(WRITER_WAITS.to_owned(), writer);
                 }
                 run.told.insert("bytes.read-skipped".to_owned(), f64::from(1 << 30) * 2.0);
             }
@@ -248,6 +280,7 @@ mod tests {
         let all = [(true, true, 1.0), (true, false, 1.5), (false, false, 2.0)];
         assert_eq!(verdicts(&measured(&all, Some((0.1, 2.0)))), [Some(true), Some(true), Some(true)]);
         assert_eq!(verdicts(&measured(&all, Some((2.0, 0.1)))), [Some(true), Some(true), Some(false)]);
+        assert_eq!(verdicts(&measured(&all, Some((0.0, 0.0)))), [Some(true), Some(true), None]);
         assert_eq!(verdicts(&measured(&all[..2], None)), [None, Some(true), None]);
         let same = [(true, true, 1.0), (true, false, 1.0), (false, false, 1.0)];
         assert_eq!(verdicts(&measured(&same, None)), [None, None, None]);
@@ -259,6 +292,6 @@ mod tests {
         assert!(of((0.1, 2.0)).contains("the source is the bottleneck"));
         assert!(of((2.0, 0.1)).contains("the destination is the bottleneck"));
         assert!(of((1.0, 1.5)).contains("neither side is clearly"));
-        assert!(of((0.0, 0.0)).contains("next to nothing"));
+        assert!(of((0.0, 0.0)).contains("nobody waited at a queue"));
     }
 }
