@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use haul_sys::process_state;
 
+use crate::experiments::mapped_write;
 use crate::map::{self, Request, terminal};
 use crate::words;
 
@@ -44,6 +45,10 @@ pub enum Wanted {
 
 /// Runs the command with the arguments of this process. The status is 0, or 1 if something could not be done.
 pub fn main() -> ExitCode {
+    // Before anything else: a part of it must outlive its reader, to remove its files.
+    if let Some(status) = mapped_write::command::main(env::args_os().skip(1)) {
+        return status;
+    }
     process_state::restore_sigpipe();
     let wanted = match parse(env::args_os().skip(1)) {
         Ok(wanted) => wanted,

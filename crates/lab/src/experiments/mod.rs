@@ -16,3 +16,5 @@
 //! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, of images also `.read`,
 //! `.write`, `.scan`, `.wait-read` and `.wait-write`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`,
 //! `.read-skipped`, `.write-skipped`, `.zeros`.
+
+pub mod mapped_write;
