@@ -80,7 +80,7 @@ impl Facts {
     /// If there is no such directory.
     pub fn of(place: &Path) -> std::io::Result<Facts> {
         let device = fs::metadata(place)?.dev();
-        let mount = Mount::of(&fs::canonicalize(place)?, &read("/proc/self/mountinfo").unwrap_or_default());
+        let mount = Mount::of(&fs::canonicalize(place)?, &read("/proc/thread-self/mountinfo").unwrap_or_default());
         let mount = mount.unwrap_or_default();
         let number = format!("{}:{}", major(device), minor(device));
         let block = block_device(&number, &mount.source);
@@ -172,7 +172,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// The one that has a path, by the lines of `/proc/self/mountinfo`.
+    /// The one that has a path, by the lines of `/proc/thread-self/mountinfo`.
     fn of(path: &Path, mounts: &str) -> Option<Mount> {
         let mut best: Option<(usize, Mount)> = None;
         for line in mounts.lines() {
