@@ -17,6 +17,7 @@
 //! | `stall-extensions` | latency | each write of the last byte of a segment |
 //! | `stall-worst` | samples, s | `fill`: the five longest |
 //! | `stall-waits` | samples, s | fills over the threshold, by what they waited for ([`waits::Wait::name`]) |
+//! | `stall-places` | facts | what the one who filled waited for, how often it was seen so, and in which functions of the kernel; missing if it never was |
 //! | `stall-facts` | facts | what the kernel had to write, and counted, meanwhile |
 //! | `left-out` | facts | parts that were not run, and why; missing if there are none |
 //! | `verdict` | verdict | what it means |

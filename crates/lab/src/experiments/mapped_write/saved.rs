@@ -51,6 +51,11 @@ impl Measured {
             details.push(detail("stall-worst", samples([("fill", &stall.worst[..])])));
             let waits: BTreeMap<String, Vec<f64>> = stall.waits.clone();
             details.push(detail("stall-waits", Body::Samples { unit: "s".to_owned(), series: waits }));
+            if !stall.places.is_empty() {
+                let row =
+                    |(wait, place, times): &(String, String, u64)| (wait.clone(), times.to_string(), place.clone());
+                details.push(detail("stall-places", Body::Facts { rows: stall.places.iter().map(row).collect() }));
+            }
             details.push(detail("stall-facts", Body::Facts { rows: rows(stall) }));
         }
         if !self.left_out.is_empty() {

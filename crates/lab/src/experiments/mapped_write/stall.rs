@@ -27,12 +27,14 @@ use super::chance::Chance;
 use super::latency::{Latency, Times};
 use super::part::{Failed, Scene};
 use super::waits::{Spent, judge};
-use super::watch::{Pending, Watch, ready_time, sees_stacks};
+use super::watch::{Pending, Places, Watch, ready_time, sees_stacks};
 
 /// Bytes that are read back.
 const READ: usize = 32;
 /// Kept of the longest.
 const WORST: usize = 5;
+/// Kept of the places at which it stood still.
+const MOST_PLACES: usize = 20;
 /// No more stores over the threshold than this are kept one by one, for each reason.
 const KEPT: usize = 10_000;
 /// Maps at most, below the kernel's usual limit of 65,530 for a process.
@@ -93,12 +95,17 @@ pub struct Measured {
     pub worst: Vec<f64>,
     /// Seconds of the fills over the threshold, by what they waited for ([`super::waits::Wait::name`]).
     pub waits: BTreeMap<String, Vec<f64>>,
+    /// Where the one who filled was seen to stand still: what for ([`super::waits::Wait::name`]), the innermost functions of
+    /// the kernel, and how often; the most frequent first.
+    pub places: Vec<(String, String, u64)>,
     /// What the kernel had to write meanwhile.
     pub pending: Pending,
     /// What the machine counted meanwhile.
     pub counters: Counters,
     /// Whether the kernel's stacks could be seen.
     pub stacks: bool,
+    /// How long all of it took, in seconds.
+    pub seconds: f64,
 }
 
 /// What the machine counted while files grew.
@@ -151,7 +158,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let pushed = pushed.map_err(|error| Failed::of("open again what is below", place, &error))?;
     let watch = Watch::new(settings.threshold);
     let over = AtomicBool::new(false);
-    let before = Counters::now();
+    let (begin, before) = (Instant::now(), Counters::now());
     let thread = gettid().as_raw_nonzero().get();
     let (grown, pending) = std::thread::scope(|scope| {
         let looks = scope.spawn(|| watch.look(thread));
@@ -174,10 +181,21 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         extensions: extensions.summary(),
         worst,
         waits,
+        places: places(watch.places()),
         pending,
         counters: Counters::now().since(&before),
         stacks: sees_stacks(),
+        seconds: begin.elapsed().as_secs_f64(),
     })
+}
+
+/// The most frequent first.
+fn places(seen: Places) -> Vec<(String, String, u64)> {
+    let mut places: Vec<_> =
+        seen.into_iter().map(|((wait, place), times)| (wait.name().to_owned(), place, times)).collect();
+    places.sort_by_key(|(.., times)| std::cmp::Reverse(*times));
+    places.truncate(MOST_PLACES);
+    places
 }
 
 /// The settings as they can be carried out: whole pages, whole steps, room for a segment of each file.

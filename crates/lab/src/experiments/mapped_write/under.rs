@@ -23,17 +23,19 @@ use super::watch::Watch;
 
 /// Pages that are stored to.
 const PAGES: usize = 4;
+/// Bytes that are written back in the first repetition.
+const FIRST: usize = 64 << 10;
 /// Stores that take longer are looked at.
 const LONG: Duration = Duration::from_millis(1);
 
 /// How much is done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Bytes of the file, at least 64 KiB.
+    /// Bytes of the file, at least 64 KiB; less of it is written where that takes a sixteenth of the time.
     pub size: u64,
     /// How often.
     pub repeats: u32,
-    /// No repetition but the first is begun after this.
+    /// No repetition but the first one is begun after this.
     pub time: Duration,
 }
 
@@ -86,31 +88,41 @@ fn repeat(
     scene: &Scene,
     watch: &Watch,
 ) -> Result<Result<Measured, Errno>, Failed> {
-    let mut measured = Measured::default();
-    let end = Instant::now() + settings.time;
-    // Once before, so that everything is allocated.
-    for turn in 0..=settings.repeats {
+    let (mut measured, begin) = (Measured::default(), Instant::now());
+    // Small at first, since nobody knows how slow it is; the first of each size also allocates.
+    let (whole, mut size) = (map.len(), FIRST.min(map.len()));
+    let mut repeats = 0;
+    while repeats <= settings.repeats && (repeats < 2 || begin.elapsed() < settings.time) {
         scene.go_on()?;
-        scene.tell(f64::from(turn) / f64::from(settings.repeats + 1));
-        if turn > 1 && Instant::now() >= end {
-            break;
-        }
-        match once(file, &mut map, turn as u8, watch) {
-            Ok((stores, rest, seen)) if turn > 0 => {
-                measured.stores.push(stores.as_secs_f64());
-                measured.rests.push(rest.as_secs_f64());
-                measured.seen.extend(seen);
-            }
-            Ok(_) => {}
+        scene.tell(f64::from(repeats) / f64::from(settings.repeats));
+        let began = Instant::now();
+        let (stores, rest, seen) = match once(file, &mut map, size, repeats as u8, watch) {
+            Ok(found) => found,
             Err(errno) => return Ok(Err(errno)),
+        };
+        if repeats == 0 && size < whole && began.elapsed() < settings.time / 16 {
+            size = (size * 2).min(whole);
+            continue;
         }
+        if repeats > 0 {
+            measured.stores.push(stores.as_secs_f64());
+            measured.rests.push(rest.as_secs_f64());
+            measured.seen.extend(seen);
+        }
+        repeats += 1;
     }
     Ok(Ok(measured))
 }
 
 /// The stores, what was left after them, and what they were seen at.
-fn once(file: &File, map: &mut SharedMap, byte: u8, watch: &Watch) -> Result<(Duration, Duration, Vec<Wait>), Errno> {
-    let (size, page) = (map.len(), page_size());
+fn once(
+    file: &File,
+    map: &mut SharedMap,
+    size: usize,
+    byte: u8,
+    watch: &Watch,
+) -> Result<(Duration, Duration, Vec<Wait>), Errno> {
+    let page = page_size();
     map.fill(0, size, byte)?;
     write_back(file.as_fd(), 0, size as u64, false)?;
     let store = watch.begin();
@@ -134,10 +146,10 @@ impl Measured {
         (stores + rests >= 2e-4).then(|| stores / (stores + rests))
     }
 
-    /// What the stores were most often seen to wait for, if they were seen at all.
+    /// What the stores were most often seen to wait for, if they were seen to wait at all.
     pub fn reason(&self) -> Option<Wait> {
         let times = |wait: &Wait| self.seen.iter().filter(|seen| *seen == wait).count();
-        Wait::ALL.into_iter().filter(|wait| times(wait) > 0).rev().max_by_key(times)
+        Wait::ALL.into_iter().filter(|wait| wait.stands_still() && times(wait) > 0).rev().max_by_key(times)
     }
 
     /// The median of the stores in seconds.

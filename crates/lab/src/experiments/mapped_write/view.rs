@@ -160,10 +160,18 @@ fn tables(figures: Figures<'_>) -> Vec<Table> {
     let mut tables: Vec<Table> =
         [latency_table(figures), waits_table(figures), under_table(figures)].into_iter().flatten().collect();
     tables.extend(Manner::ALL.into_iter().filter_map(|manner| grid_table(figures, manner)));
-    for (name, title) in [("stall-facts", "While files grew"), ("facts", "What is known of the place")] {
+    for (name, title, columns) in [
+        (
+            "stall-places",
+            "Where long fills were seen to stand still",
+            ["reason", "times seen", "functions of the kernel"],
+        ),
+        ("stall-facts", "While files grew", ["what", "value", "meaning"]),
+        ("facts", "What is known of the place", ["what", "value", "meaning"]),
+    ] {
         let rows = figures.rows(name);
         let cells = |(name, value, meaning): &(String, String, String)| [name, value, meaning].map(Cell::text).to_vec();
-        let columns = ["what", "value", "meaning"].map(Column::words).to_vec();
+        let columns = columns.map(Column::words).to_vec();
         let table = Table { title: title.to_owned(), columns, rows: rows.iter().map(cells).collect(), note: None };
         tables.extend((!rows.is_empty()).then_some(table));
     }

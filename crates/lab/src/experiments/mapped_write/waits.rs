@@ -64,7 +64,7 @@ impl Wait {
             Wait::Memory => "waited for memory",
             Wait::Filesystem => "waited for the filesystem",
             Wait::Page => "waited for a page that was locked or being read",
-            Wait::NotOnProcessor => "was ready to run, and something else had the processor",
+            Wait::NotOnProcessor => "was ready to run, and something else had the processor (or the hypervisor)",
             Wait::OnProcessor => "kept the processor busy all the time",
             Wait::Unknown => "waited, and nobody saw for what",
         }
@@ -140,6 +140,18 @@ pub fn place(text: &str) -> Option<Wait> {
     Some(found.map_or(Wait::Unknown, |(wait, _)| *wait))
 }
 
+/// Functions that are shown of a stack.
+const SHOWN: usize = 6;
+
+/// The innermost functions of a stack, or the one name in `wchan`: `a < b < c`, where a was called by b.
+pub fn functions(text: &str) -> String {
+    let name = |line: &str| {
+        let name = line.rsplit_once("] ").map_or(line, |(_, name)| name);
+        name.split('+').next().unwrap_or(name).trim().to_owned()
+    };
+    text.lines().map(name).filter(|name| !name.is_empty()).take(SHOWN).collect::<Vec<_>>().join(" < ")
+}
+
 /// How a long store spent its time, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
@@ -152,13 +164,18 @@ pub struct Spent {
 }
 
 /// What a long store waited for: most of its time decides, then what it was most often seen at. Where it was not seen at
-/// all (it was over too soon), that it waited is all there is to say.
+/// all (it was over too soon), that it waited is all there is to say. Time that a hypervisor took is in none of the kernel's
+/// sums; who was ready to run whenever somebody looked did not wait for anything else.
 pub fn judge(spent: Spent, seen: &[Wait]) -> Wait {
     let still = (spent.whole - spent.running - spent.ready).max(0.0);
     if still < spent.running.max(spent.ready) {
         return if spent.ready > spent.running { Wait::NotOnProcessor } else { Wait::OnProcessor };
     }
     let times = |wait: Wait| seen.iter().filter(|seen| **seen == wait).count();
+    let waited: usize = Wait::ALL.into_iter().filter(|wait| wait.stands_still()).map(times).sum();
+    if times(Wait::NotOnProcessor) > waited {
+        return Wait::NotOnProcessor;
+    }
     let known = Wait::ALL.into_iter().filter(|wait| wait.stands_still() && *wait != Wait::Unknown && times(*wait) > 0);
     // Of several seen as often, the first.
     known.rev().max_by_key(|wait| times(*wait)).unwrap_or(Wait::Unknown)
@@ -184,7 +201,9 @@ mod tests {
             (&["futex_wait"], Wait::Unknown),
         ] {
             assert_eq!(place(&stack(names)), Some(expected), "{names:?}");
+            assert_eq!(functions(&stack(names)), names.join(" < "));
         }
+        assert_eq!(functions("balance_dirty_pages"), "balance_dirty_pages");
         assert_eq!((place("0"), place(" \n")), (None, None));
         assert_eq!(place("balance_dirty_pages"), Some(Wait::Throttled), "wchan has one name alone");
     }
@@ -198,6 +217,9 @@ mod tests {
         let seen = [Wait::Filesystem, Wait::StablePage, Wait::StablePage, Wait::Unknown, Wait::Unknown, Wait::Unknown];
         assert_eq!(judge(spent(0.1, 0.1), &seen), Wait::StablePage);
         assert_eq!(judge(spent(0.0, 0.0), &[Wait::Filesystem, Wait::Throttled]), Wait::Throttled);
+        let stolen = [Wait::NotOnProcessor, Wait::NotOnProcessor, Wait::Filesystem];
+        assert_eq!(judge(spent(0.1, 0.1), &stolen), Wait::NotOnProcessor);
+        assert_eq!(judge(spent(0.1, 0.1), &stolen[1..]), Wait::Filesystem);
     }
 
     #[test]

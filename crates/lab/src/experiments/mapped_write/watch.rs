@@ -3,7 +3,10 @@
 //! What it sees of a waiting thread is the kernel's own stack (`/proc/self/task/TID/stack`), which needs root, or else the
 //! one function in which it sleeps (`wchan`). A thread that runs, or is ready to, has nothing to be seen.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +21,10 @@ const TICK: Duration = Duration::from_micros(250);
 const TOCK: Duration = Duration::from_millis(50);
 /// A store is looked at so often at most.
 const LOOKS: usize = 200;
+/// Places that are kept.
+const PLACES: usize = 100;
+/// Bytes of what is read at once, and more.
+const ROOM: usize = 16 << 10;
 
 /// What is between the thread that stores and the one that looks.
 pub struct Watch {
@@ -27,7 +34,11 @@ pub struct Watch {
     storing: AtomicU64,
     over: AtomicBool,
     seen: Mutex<Seen>,
+    places: Mutex<Places>,
 }
+
+/// Where threads were seen to wait: what for, and the innermost functions of the kernel; how often.
+pub type Places = BTreeMap<(Wait, String), u64>;
 
 #[derive(Default)]
 struct Seen {
@@ -62,7 +73,13 @@ impl Watch {
             storing: AtomicU64::new(0),
             over: AtomicBool::new(false),
             seen: Mutex::default(),
+            places: Mutex::default(),
         }
+    }
+
+    /// Where it was seen to wait in all stores that took long.
+    pub fn places(&self) -> Places {
+        std::mem::take(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn now(&self) -> u64 {
@@ -95,14 +112,14 @@ impl Watch {
 
     /// Looks at the thread with this number until [`Watch::close`].
     pub fn look(&self, thread: i32) -> Pending {
-        let task = PathBuf::from(format!("/proc/self/task/{thread}"));
-        let mut pending = Gathered::default();
+        let mut task = Task::of(thread);
+        let mut pending = Gathered { text: String::with_capacity(ROOM), ..Gathered::default() };
         let mut next = Instant::now();
         while !self.over.load(Ordering::Acquire) {
             let store = self.storing.load(Ordering::Acquire);
             let now = self.now();
             if store != 0 && Duration::from_nanos(now.saturating_sub(store)) >= self.threshold {
-                self.look_at(&task, store);
+                self.look_at(&mut task, store);
             }
             if Instant::now() >= next {
                 pending.add();
@@ -113,8 +130,8 @@ impl Watch {
         pending.told()
     }
 
-    fn look_at(&self, task: &std::path::Path, store: u64) {
-        let Some(wait) = where_it_waits(task) else { return };
+    fn look_at(&self, task: &mut Task, store: u64) {
+        let Some((wait, place)) = task.waits_for() else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.of != store {
             *seen = Seen { of: store, waits: Vec::new() };
@@ -122,20 +139,51 @@ impl Watch {
         // If it has ended meanwhile, this was seen of what came after it.
         if self.storing.load(Ordering::Acquire) == store && seen.waits.len() < LOOKS {
             seen.waits.push(wait);
+            drop(seen);
+            if wait.stands_still() {
+                let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+                if places.len() < PLACES || places.contains_key(&(wait, place.clone())) {
+                    *places.entry((wait, place)).or_default() += 1;
+                }
+            }
         }
     }
 }
 
-/// What a thread waits for; `None` if it does not, or nothing can be seen.
-fn where_it_waits(task: &std::path::Path) -> Option<Wait> {
-    let stat = std::fs::read_to_string(task.join("stat")).ok()?;
-    // The name before it is in parentheses and may have any in it.
-    let state = stat.rsplit_once(") ")?.1.chars().next()?;
-    if state == 'R' {
-        return None;
+/// Where the kernel tells of a thread.
+///
+/// What is read has its place from the beginning: memory that is asked for while the other thread is in the kernel for a page
+/// may have to wait until that is there.
+struct Task {
+    stat: PathBuf,
+    stack: PathBuf,
+    wchan: PathBuf,
+    text: String,
+}
+
+impl Task {
+    fn of(thread: i32) -> Task {
+        let path = |name: &str| PathBuf::from(format!("/proc/self/task/{thread}/{name}"));
+        Task { stat: path("stat"), stack: path("stack"), wchan: path("wchan"), text: String::with_capacity(ROOM) }
     }
-    let stack = std::fs::read_to_string(task.join("stack")).ok().and_then(|stack| waits::place(&stack));
-    stack.or_else(|| waits::place(&std::fs::read_to_string(task.join("wchan")).ok()?))
+
+    /// What the thread waits for, and where: the processor as well, if it runs or is ready to. `None` if nothing can be seen.
+    fn waits_for(&mut self) -> Option<(Wait, String)> {
+        let stat = read(&self.stat, &mut self.text)?;
+        // The name before it is in parentheses and may have any in it.
+        if stat.rsplit_once(") ")?.1.starts_with('R') {
+            return Some((Wait::NotOnProcessor, String::new()));
+        }
+        let named = |text: &str| Some((waits::place(text)?, waits::functions(text)));
+        read(&self.stack, &mut self.text).and_then(named).or_else(|| named(read(&self.wchan, &mut self.text)?))
+    }
+}
+
+/// The text of a file in `/proc`, in memory that is there already.
+fn read<'a>(path: &Path, text: &'a mut String) -> Option<&'a str> {
+    text.clear();
+    File::open(path).and_then(|mut file| file.read_to_string(text)).ok()?;
+    Some(text)
 }
 
 /// Whether the kernel shows stacks to this process.
@@ -154,12 +202,13 @@ struct Gathered {
     pending: Pending,
     dirty: u64,
     writeback: u64,
+    text: String,
 }
 
 impl Gathered {
     fn add(&mut self) {
-        let Ok(text) = std::fs::read_to_string("/proc/meminfo") else { return };
-        let (dirty, writeback) = (amount(&text, "Dirty:"), amount(&text, "Writeback:"));
+        let Some(text) = read(Path::new("/proc/meminfo"), &mut self.text) else { return };
+        let (dirty, writeback) = (amount(text, "Dirty:"), amount(text, "Writeback:"));
         let pending = &mut self.pending;
         pending.looks += 1;
         pending.dirty_most = pending.dirty_most.max(dirty);
@@ -212,7 +261,9 @@ mod tests {
             });
             let pending = watch.look(told.recv().unwrap());
             assert!(pending.looks > 0);
-            assert_eq!(sleeper.join().unwrap().first(), Some(&Wait::Unknown));
+            // It may have been seen while it was about to sleep.
+            let seen = sleeper.join().unwrap();
+            assert!(seen.iter().all(|wait| matches!(wait, Wait::Unknown | Wait::NotOnProcessor)), "{seen:?}");
         });
     }
 }

@@ -82,8 +82,14 @@ fn the_reason_that_took_most_time_names_the_stalls() {
 #[test]
 fn one_long_fill_may_be_chance_and_a_busy_processor_is_no_stall() {
     let stall =
-        stall(&[(Wait::Filesystem, &[0.5]), (Wait::OnProcessor, &[0.4; 50]), (Wait::NotOnProcessor, &[0.4; 50])]);
+        stall(&[(Wait::Filesystem, &[0.05]), (Wait::OnProcessor, &[0.4; 50]), (Wait::NotOnProcessor, &[0.4; 50])]);
     assert_eq!(judge(Evidence { stall: Some(&stall), ..Evidence::default() }).name, "no-stalls");
+}
+
+#[test]
+fn one_very_long_fill_is_enough() {
+    let stall = stall(&[(Wait::Filesystem, &[4.7])]);
+    assert_eq!(judge(Evidence { stall: Some(&stall), ..Evidence::default() }).name, "waits-for-filesystem");
 }
 
 #[test]
