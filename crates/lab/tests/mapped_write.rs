@@ -116,6 +116,19 @@ fn a_disk_that_is_slow_whoever_writes_is_not_blamed_on_mappings() {
     assert_eq!(left_out, ["grid", "under", "stall"]);
 }
 
+/// Planted by the kernel's own means: very little of this disk may be dirty.
+#[test]
+fn writers_that_are_held_back_are_told_from_others() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(disk) = SlowDisk::mount(&bed, "held", 64 << 20, false) else { return };
+    if !disk.hold_writers_back(1 << 20) {
+        return;
+    }
+    disk.slow_down(DELAY);
+    let found = measured(&Request { grid: no_grid(), ..small() }, disk.path());
+    assert_eq!(found.verdict().name, "throttled-writers", "{:#?} {found:?}", found.verdict());
+}
+
 #[test]
 fn a_slow_server_of_files_makes_who_stores_wait() {
     let Some(bed) = Bed::new() else { return };

@@ -1,12 +1,13 @@
 //! A disk that is slow.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::misbehaving::{Fault, Manner, Misbehaving, On, What};
-use crate::{Bed, Fs, temp_dir};
+use crate::{Bed, Fs, skip, temp_dir};
 
 /// The image in the filesystem below.
 const IMAGE: &str = "disk";
@@ -26,7 +27,7 @@ pub struct SlowDisk {
 impl SlowDisk {
     /// Mounts an empty one of `size` bytes (256 MiB at most, all of it in memory) on a new directory of this name. It is quick
     /// until [`SlowDisk::slow_down`]. With `stable` it demands that pages do not change while they are written. `None`, after
-    /// a [`crate::skip`], where the machine lacks mkfs.ext4 or FUSE.
+    /// a [`skip`], where the machine lacks mkfs.ext4 or FUSE.
     ///
     /// # Panics
     /// If there are both and it cannot be made all the same.
@@ -68,6 +69,29 @@ impl SlowDisk {
         self.below.met()
     }
 
+    /// From now on the kernel makes who writes to it rest, since no more than about so many bytes may be dirty there. `false`,
+    /// after a [`skip`], where the kernel (before Linux 6.2) cannot be told.
+    ///
+    /// # Panics
+    /// If it can, and fails all the same.
+    #[must_use]
+    pub fn hold_writers_back(&self, bytes: u64) -> bool {
+        let limit = self.limits().join("strict_limit");
+        if !limit.exists() {
+            skip("there is no strict_limit of dirty memory");
+            return false;
+        }
+        fs::write(limit, "1").expect("cannot set a strict limit");
+        fs::write(self.limits().join("max_bytes"), bytes.to_string()).expect("cannot set how much may be dirty");
+        true
+    }
+
+    /// What the kernel lets be dirty of this disk.
+    fn limits(&self) -> PathBuf {
+        let number = fs::metadata(&self.device).expect("the device is there").rdev();
+        PathBuf::from(format!("/sys/class/bdi/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
+    }
+
     /// Filesystems look at it when they are mounted.
     fn demand_stable_pages(&self, stable: bool) {
         let name = self.device.trim_start_matches("/dev/");
@@ -91,6 +115,8 @@ impl Drop for SlowDisk {
         // as it is not. The next one with this number must not demand what this one did.
         Command::new("umount").arg(&self.path).status().map(drop).unwrap_or_default();
         self.demand_stable_pages(false);
+        fs::write(self.limits().join("strict_limit"), "0").unwrap_or_default();
+        fs::write(self.limits().join("max_ratio"), "100").unwrap_or_default();
         Command::new("losetup").args(["--detach", &self.device]).status().map(drop).unwrap_or_default();
     }
 }
