@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::map::Screen;
 use super::{Answer, Complaint, usage, values};
-use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, reproduce, sparse_image};
+use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image};
 use crate::map::terminal::Screen as _;
 use crate::measure::Own;
 use crate::measure::cache::Wanted;
@@ -37,16 +37,42 @@ pub struct Measuring {
 enum Experiment {
     MappedCopy(mapped_copy::Request),
     InKernel(in_kernel::Request),
+    MappedWrite(MappedWrite),
     AsyncTree(async_tree::Request),
     SparseImage(sparse_image::Request),
     Compare(compare::Request),
     Reproduce(reproduce::Request),
 }
 
+/// What `mapped-write` is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct MappedWrite {
+    rounds: Option<u32>,
+    files: Option<u32>,
+    space: Option<u64>,
+}
+
+impl MappedWrite {
+    fn request(&self, time: Option<Duration>) -> mapped_write::Request {
+        let time = time.unwrap_or(mapped_write::USUAL_TIME);
+        let mut request = mapped_write::Request::within(time, self.space.unwrap_or(u64::MAX));
+        request.msync.rounds = self.rounds.unwrap_or(request.msync.rounds);
+        request.stall.files = self.files.unwrap_or(request.stall.files);
+        request
+    }
+}
+
 impl Measuring {
     /// All of them.
-    pub const NAMES: &'static [&'static str] =
-        &[mapped_copy::NAME, in_kernel::NAME, async_tree::NAME, sparse_image::NAME, compare::NAME, reproduce::NAME];
+    pub const NAMES: &'static [&'static str] = &[
+        mapped_copy::NAME,
+        in_kernel::NAME,
+        mapped_write::NAME,
+        async_tree::NAME,
+        sparse_image::NAME,
+        compare::NAME,
+        reproduce::NAME,
+    ];
 }
 
 /// Measures, and shows what was found.
@@ -72,6 +98,7 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
     let ended = match &wanted.experiment {
         Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
         Experiment::InKernel(request) => in_kernel::run(&mut session, request),
+        Experiment::MappedWrite(request) => mapped_write::run_in(&mut session, &request.request(wanted.time)),
         Experiment::AsyncTree(request) => async_tree::run(&mut session, request),
         Experiment::SparseImage(request) => sparse_image::run(&mut session, request),
         Experiment::Compare(request) => compare::run(&mut session, request),
@@ -115,6 +142,8 @@ fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
     let (needed, what) = match &wanted.experiment {
         Experiment::MappedCopy(request) => (request.size.saturating_mul(3), mapped_copy::NAME),
         Experiment::InKernel(request) => (largest(&request.sizes), in_kernel::NAME),
+        // It takes half of what is free at most, and says what there was no room for.
+        Experiment::MappedWrite(_) => (0, mapped_write::NAME),
         Experiment::AsyncTree(request) => (largest(&request.totals), async_tree::NAME),
         Experiment::SparseImage(request) => (sparse_image::room(request)?, sparse_image::NAME),
         Experiment::Reproduce(request) => (request.sizes()?.image.saturating_mul(4), reproduce::NAME),
@@ -249,13 +278,18 @@ fn takes(name: &str, option: &str) -> bool {
     let own: &[&str] = match name {
         mapped_copy::NAME => &["size", "buffers", "states"],
         in_kernel::NAME => &["sizes", "cold"],
+        mapped_write::NAME => &["rounds", "files", "space", "time"],
         async_tree::NAME => &["totals", "files", "variants"],
         sparse_image::NAME => &["size", "image"],
         compare::NAME => &["source", "dest", "with", "cold", "archive"],
         reproduce::NAME => &["budget", "space"],
         _ => &[],
     };
-    let common: &[&str] = if name == reproduce::NAME { &["timeout"] } else { &["runs", "timeout", "time"] };
+    let common: &[&str] = match name {
+        reproduce::NAME => &["timeout"],
+        mapped_write::NAME => &[],
+        _ => &["runs", "timeout", "time"],
+    };
     own.contains(&option) || common.contains(&option)
 }
 
@@ -277,6 +311,7 @@ impl Experiment {
         match name {
             mapped_copy::NAME => Experiment::MappedCopy(mapped_copy::Request::default()),
             in_kernel::NAME => Experiment::InKernel(in_kernel::Request::default()),
+            mapped_write::NAME => Experiment::MappedWrite(MappedWrite::default()),
             async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
             sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
             compare::NAME => Experiment::Compare(compare::Request::default()),
@@ -301,6 +336,9 @@ impl Experiment {
             (Experiment::MappedCopy(request), "states") => request.states = values::list(value, state)?,
             (Experiment::InKernel(request), "sizes") => request.sizes = values::list(value, values::size)?,
             (Experiment::InKernel(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::MappedWrite(request), "rounds") => request.rounds = Some(small(value)?),
+            (Experiment::MappedWrite(request), "files") => request.files = Some(small(value)?),
+            (Experiment::MappedWrite(request), "space") => request.space = Some(values::size(value)?),
             (Experiment::AsyncTree(request), "totals") => request.totals = values::list(value, values::size)?,
             (Experiment::AsyncTree(request), "files") => request.files = values::list(value, values::number)?,
             (Experiment::AsyncTree(request), "variants") => request.variants = values::list(value, variant)?,
@@ -319,6 +357,10 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+fn small(text: &str) -> Result<u32, String> {
+    u32::try_from(values::number(text)?).map_err(|_| format!("{text:?} is too many"))
 }
 
 fn state(text: &str) -> Result<Wanted, String> {
