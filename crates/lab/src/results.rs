@@ -179,7 +179,7 @@ pub enum Warning {
     CacheUnknown,
     /// The copies were not compared.
     NotVerified,
-    /// Other programs, or other virtual machines, used more than 5 % of a core during a run.
+    /// Other programs in user mode, or other virtual machines, used more than 5 % of a core during a run.
     OtherLoad,
 }
 
@@ -204,7 +204,7 @@ pub struct Run {
     pub device_read: Option<u64>,
     /// Bytes that the destination's device wrote.
     pub device_written: Option<u64>,
-    /// Seconds of processor time of others, and of other virtual machines.
+    /// Seconds of processor time of others in user mode, and of other virtual machines.
     pub other_load: f64,
     /// Figures that the program told of itself: seconds of phases (`seconds.data`), bytes (`bytes.written`).
     pub told: BTreeMap<String, f64>,
@@ -320,11 +320,16 @@ impl Results {
     /// Those of writing.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let meantime = path.with_extension("json.new");
-        let mut file = File::create(&meantime)?;
-        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_data()?;
-        std::fs::rename(&meantime, path)
+        let write = || {
+            let mut file = File::create(&meantime)?;
+            file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
+            file.write_all(b"\n")?;
+            file.sync_data()?;
+            std::fs::rename(&meantime, path)
+        };
+        write().inspect_err(|_| {
+            std::fs::remove_file(&meantime).ok(); // the error that matters is the first
+        })
     }
 
     /// The section of this name.

@@ -29,6 +29,13 @@ pub fn bytes(count: u64) -> String {
     format!("{} {}", short(value), units[unit])
 }
 
+/// A number of bytes that no other number is written as: in the largest unit that it is a whole number of.
+pub fn exactly(count: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let found = units.into_iter().find(|(shift, _)| count > 0 && count % (1 << shift) == 0);
+    found.map_or_else(|| format!("{count} B"), |(shift, unit)| format!("{} {unit}", count >> shift))
+}
+
 /// Seconds in the unit that suits them: `1.23 s`, `45.6 ms`, `7.89 us`.
 pub fn seconds(time: f64) -> String {
     match time {
@@ -72,6 +79,11 @@ mod tests {
             ["0 B", "77 B", "1023 B", "1 KiB", "8 MiB", "1.5 GiB"]
         );
         assert_eq!([0.0, 1.234, 99.96, 0.0456, 7.89e-6].map(seconds), ["0 s", "1.23 s", "100 s", "45.6 ms", "7.89 us"]);
+    }
+
+    #[test]
+    fn two_sizes_never_have_one_name() {
+        assert_eq!([8 << 20, 1_000_001, 3 << 29].map(exactly), ["8 MiB", "1000001 B", "1536 MiB"]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! `haul-lab compare`: is tool X faster than haul here, and is its copy right?
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::measure::cache::Wanted;
 use crate::measure::one_copy;
 use crate::measure::stop::Stop;
-use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session};
+use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, entries_below};
 use crate::words::{self, quoted};
 
 /// The section's name.
@@ -16,8 +16,8 @@ pub const NAME: &str = "compare";
 pub struct Request {
     /// The user's file or tree.
     pub source: PathBuf,
-    /// Lines for a shell.
-    pub commands: Vec<String>,
+    /// Of the user, in words or as lines for a shell.
+    pub commands: Vec<How>,
     /// Programs that are known here, by name.
     pub known: Vec<String>,
     /// Of the source.
@@ -33,20 +33,21 @@ impl Default for Request {
 }
 
 /// Programs with the words for names and contents alone, and for all metadata.
+/// All are words of a command, but for those with a pipe, which are lines. No words: it cannot do that.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("cp", "cp -r {source} {dest}", "cp -a {source} {dest}"),
-    ("rsync", "rsync -r --links --whole-file {source}/ {dest}", "rsync -aHAX --whole-file {source}/ {dest}"),
-    ("dd", "dd if={source} of={dest} bs=8M status=none", "dd if={source} of={dest} bs=8M status=none"),
+    ("rsync", "rsync -rlD --whole-file {source}/ {dest}", "rsync -aHAX --whole-file {source}/ {dest}"),
+    ("dd", "dd if={source} of={dest} bs=8M status=none", ""),
     (
         "tar",
         "mkdir {dest} && tar -C {source} -cf - . | tar -C {dest} -xf -",
-        "mkdir {dest} && tar -C {source} -cf - . | tar -C {dest} -xpf -",
+        "mkdir {dest} && tar -C {source} --format=posix --xattrs --acls -cf - . | tar -C {dest} --xattrs --acls -xpf -",
     ),
     ("xcp", "xcp -r --no-progress {source} {dest}", "xcp -r --no-progress {source} {dest}"),
     ("cpz", "cpz -r {source} {dest}", "cpz -a {source} {dest}"),
     ("fcp", "fcp {source} {dest}", "fcp {source} {dest}"),
-    ("rclone", "rclone copyto {source} {dest}", "rclone copyto --metadata {source} {dest}"),
-    ("qemu-img", "qemu-img convert -O raw {source} {dest}", "qemu-img convert -O raw {source} {dest}"),
+    ("rclone", "rclone copyto --links --create-empty-src-dirs {source} {dest}", ""),
+    ("qemu-img", "qemu-img convert -O raw {source} {dest}", ""),
 ];
 
 /// Programs that copy single files only, and those that copy trees only, by their names above.
@@ -76,8 +77,17 @@ impl Request {
             }
         }
         for command in &self.commands {
-            if !command.contains(PLACE_OF_DEST) || !command.contains(PLACE_OF_SOURCE) {
-                return Err(format!("the command {command:?} lacks {PLACE_OF_SOURCE} or {PLACE_OF_DEST}"));
+            let name = command.name();
+            if !name.contains(PLACE_OF_DEST) || !name.contains(PLACE_OF_SOURCE) {
+                return Err(format!("the command {name:?} lacks {PLACE_OF_SOURCE} or {PLACE_OF_DEST}"));
+            }
+            if let How::Line(line) = command
+                && place_in_quotes(line)
+            {
+                return Err(format!(
+                    "the line {name:?} has {PLACE_OF_SOURCE} or {PLACE_OF_DEST} in quotes or behind a backslash; the names come \
+                     with quotes of their own"
+                ));
             }
         }
         if self.known.is_empty() && self.commands.is_empty() {
@@ -90,68 +100,113 @@ impl Request {
     }
 }
 
-/// Runs what of it was not run yet.
+/// Whether a shell would see a place within quotes, where names with quotes of their own would be other names.
+fn place_in_quotes(line: &str) -> bool {
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, letter) in line.char_indices() {
+        let here = line[at..].starts_with(PLACE_OF_SOURCE) || line[at..].starts_with(PLACE_OF_DEST);
+        if here && (quote.is_some() || escaped) {
+            return true;
+        }
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if quote != Some('\'') => escaped = true,
+            '\'' | '"' if quote == Some(letter) => quote = None,
+            '\'' | '"' if quote.is_none() => quote = Some(letter),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The room that copies need, in bytes and so many files: what `du` would say, and not what `ls` does.
 ///
 /// # Errors
-/// As [`Session::compete`].
+/// When the source cannot be read.
+pub fn room(request: &Request, stop: &Stop) -> Result<u64, String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
+    let (entries, bytes) = entries_below(&request.source, stop).map_err(failed)?;
+    Ok(bytes.saturating_add(entries.saturating_mul(BLOCK)).saturating_mul(2))
+}
+
+/// Runs what of it was not run yet. The source is named by its real path.
+///
+/// # Errors
+/// As [`Session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
-    let bytes = bytes_below(&request.source, session.stop()).map_err(failed)?;
+    let entries = entries_below(&request.source, session.stop()).map_err(failed)?;
     if session.stop().is_stopped() {
         return Err(Halt::Stopped);
     }
-    session.section(
-        NAME,
-        &[("source", request.source.to_string_lossy().into_owned()), ("state", request.state.as_str().to_owned())],
-    )?;
-    session.needs_room(2 * bytes, NAME)?;
-    let source = request.source.canonicalize().map_err(failed)?;
-    let name = source.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
-    let is_tree = source.is_dir();
+    let settings = [
+        ("source", request.source.to_string_lossy().into_owned()),
+        ("entries", entries.0.to_string()),
+        ("bytes", entries.1.to_string()),
+        ("state", request.state.as_str().to_owned()),
+    ];
+    let section = session.section(NAME, &settings)?;
+    if settings.iter().any(|(name, value)| section.settings.get(*name) != Some(value)) {
+        return Err(Halt::Failed(format!(
+            "{} has changed since the results were begun; name another folder with --output",
+            quoted(&request.source)
+        )));
+    }
+    session.source_is(&request.source)?;
+    let (competitors, left_out) = competitors(request, request.source.is_dir());
+    for what in left_out {
+        session.leave_out(NAME, what)?;
+    }
+    if competitors.len() < 2 {
+        let why = "nobody is left to compete with haul: some copy only files or only trees, or not all metadata";
+        return Err(Halt::Failed(why.to_owned()));
+    }
+    let name = request.source.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
     let group = Group {
         name,
-        source,
+        source: request.source.clone(),
         make: None,
-        bytes,
+        bytes: entries.1,
+        entries: Some(entries),
         judge: None,
         metadata: request.archive,
-        competitors: competitors(request, is_tree),
+        competitors,
     };
     session.compete_all(NAME, &[group])
 }
 
-fn competitors(request: &Request, is_tree: bool) -> Vec<Competitor> {
+/// Who competes, and why others do not.
+fn competitors(request: &Request, is_tree: bool) -> (Vec<Competitor>, Vec<String>) {
     let settings = one_copy::Settings { archive: request.archive, reflink: true, ..one_copy::Settings::default() };
     let mut all = vec![Competitor::new("haul", request.state, How::Own(settings)).as_base()];
+    let mut left_out = Vec::new();
     for (name, plain, archive) in KNOWN.iter().filter(|(name, ..)| request.known.iter().any(|wanted| wanted == name)) {
-        let fits = if is_tree { !FILES_ONLY.contains(name) } else { !TREES_ONLY.contains(name) };
-        if fits {
-            let line = if request.archive { archive } else { plain };
-            // A slash behind a file's name would ask for a directory.
-            let line = if is_tree { (*line).to_owned() } else { line.replace("{source}/", PLACE_OF_SOURCE) };
-            all.push(Competitor::new(*name, request.state, How::Line(line)));
+        let line = if request.archive { *archive } else { *plain };
+        let why = match is_tree {
+            true if FILES_ONLY.contains(name) => Some("copies files only"),
+            false if TREES_ONLY.contains(name) => Some("copies trees only"),
+            _ if line.is_empty() => Some("does not keep all metadata"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            left_out.push(format!("{name} {why}"));
+            continue;
         }
+        // A slash behind a file's name would ask for a directory.
+        let line = if is_tree { line.to_owned() } else { line.replace("{source}/", PLACE_OF_SOURCE) };
+        let how = match line.contains('|') {
+            true => How::Line(line),
+            false => How::Words(line.split(' ').map(str::to_owned).collect()),
+        };
+        all.push(Competitor::new(*name, request.state, how));
     }
-    let lines = request.commands.iter();
-    all.extend(lines.map(|line| Competitor::new(line.clone(), request.state, How::Line(line.clone()))));
-    all
+    all.extend(request.commands.iter().map(|how| Competitor::new(how.name(), request.state, how.clone())));
+    (all, left_out)
 }
 
-/// Bytes of the files below a path that a copy would have.
-fn bytes_below(path: &Path, stop: &Stop) -> std::io::Result<u64> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    if !metadata.is_dir() {
-        return Ok(metadata.len());
-    }
-    let mut sum = 0;
-    for entry in std::fs::read_dir(path)? {
-        if stop.is_stopped() {
-            break;
-        }
-        sum += bytes_below(&entry?.path(), stop)?;
-    }
-    Ok(sum)
-}
+/// What an entry takes at least, in bytes.
+const BLOCK: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -161,7 +216,7 @@ mod tests {
         let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         Request {
             source: std::env::temp_dir(),
-            commands: strings(commands),
+            commands: commands.iter().map(|line| How::Line((*line).to_owned())).collect(),
             known: strings(known),
             state: Wanted::Warm,
             archive: false,
@@ -182,9 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn a_place_within_quotes_is_refused() {
+        for line in
+            ["cp '{source}' {dest}", "cp {source} \"{dest}\"", "cp {source} \"x {dest}\"", "cp {source} \\{dest}"]
+        {
+            assert!(request(&[], &[line]).check().is_err(), "{line}");
+        }
+        assert!(request(&[], &["x='a\"b' cp \"it's\" {source} {dest}"]).check().is_ok());
+    }
+
+    #[test]
     fn programs_compete_only_where_they_can() {
         let names = |is_tree| {
-            let all = competitors(&request(&["cp", "dd", "tar"], &[]), is_tree);
+            let (all, left_out) = competitors(&request(&["cp", "dd", "tar"], &[]), is_tree);
+            assert_eq!(left_out.len(), 1);
             all.into_iter().map(|one| one.name).collect::<Vec<_>>()
         };
         assert_eq!(names(true), ["haul", "cp", "tar"]);

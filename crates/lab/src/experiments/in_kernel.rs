@@ -39,7 +39,7 @@ const ENGINES: [&str; 4] = ["read-write", "copy-range", "splice", "clone"];
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("state", request.state.as_str().to_owned())])?;
     let largest = request.sizes.iter().copied().max().unwrap_or(0);
-    session.needs_room(3 * largest, NAME)?;
+    session.needs_room(largest.saturating_mul(3), NAME)?;
     let source = session.workspace().join("in-kernel-source");
     let makers: Vec<Box<Making<'_>>> = request.sizes.iter().map(|size| making(*size)).collect();
     let groups = request.sizes.iter().zip(&makers).map(|(size, make)| Group {
@@ -47,6 +47,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         source: source.clone(),
         make: Some(&**make),
         bytes: *size,
+        entries: None,
         judge: None,
         metadata: false,
         competitors: competitors(*size, request.state),

@@ -40,7 +40,7 @@ const BIG: u64 = 8 * MIB;
 /// As [`Session::compete`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("size", request.size.to_string())])?;
-    session.needs_room(3 * request.size, NAME)?;
+    session.needs_room(request.size.saturating_mul(3), NAME)?;
     let source = session.workspace().join("mapped-copy-source");
     let size = request.size;
     let make = |path: &Path, stop: &Stop| sources::file(path, size, 1, stop);
@@ -49,6 +49,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         source: source.clone(),
         make: Some(&make),
         bytes: size,
+        entries: None,
         judge: None,
         metadata: false,
         competitors: competitors(request, *state),
@@ -72,10 +73,11 @@ fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
             .with("size", request.size)
     };
     let buffered = |engine: &str, buffer: u64| {
-        own(engine, format!("{engine} {}", crate::words::bytes(buffer)), buffer, "buffered")
+        own(engine, format!("{engine} {}", crate::words::exactly(buffer)), buffer, "buffered")
     };
-    let direct =
-        |engine: &str, words: &str| own(engine, format!("{words} {}, direct", crate::words::bytes(BIG)), BIG, "direct");
+    let direct = |engine: &str, words: &str| {
+        own(engine, format!("{words} {}, direct", crate::words::exactly(BIG)), BIG, "direct")
+    };
     let plain = Competitor::new("cp", state, cp(&[]))
         .with("engine", "cp")
         .with("io", "buffered")

@@ -21,6 +21,7 @@ pub mod async_tree;
 pub mod compare;
 pub mod in_kernel;
 pub mod mapped_copy;
+pub mod mapped_write;
 pub mod reproduce;
 pub mod sparse_image;
 
@@ -39,6 +40,6 @@ pub(crate) fn cp(options: &[&str]) -> How {
 pub(crate) fn mib(bytes: u64) -> String {
     match bytes % MIB {
         0 => format!("{} MiB", bytes / MIB),
-        _ => crate::words::bytes(bytes),
+        _ => crate::words::exactly(bytes),
     }
 }

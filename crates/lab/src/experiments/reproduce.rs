@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{MIB, async_tree, in_kernel, mapped_copy, sparse_image};
+use super::{MIB, async_tree, in_kernel, mapped_copy, mapped_write, sparse_image};
 use crate::session::{Halt, Session};
 use crate::words;
 
@@ -32,7 +32,7 @@ const LEAST_SPACE: u64 = 512 * MIB;
 const SHARES: [(&str, u32); 5] = [
     (mapped_copy::NAME, 18),
     (in_kernel::NAME, 17),
-    ("mapped-write", 17),
+    (mapped_write::NAME, 17),
     (async_tree::NAME, 28),
     (sparse_image::NAME, 15),
 ];
@@ -114,6 +114,10 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
             in_kernel::NAME => {
                 let request = in_kernel::Request { sizes: sizes.files.clone(), ..in_kernel::Request::default() };
                 in_kernel::run(session, &request)?;
+            }
+            mapped_write::NAME => {
+                let time = session.time_left().unwrap_or(mapped_write::USUAL_TIME).min(mapped_write::USUAL_TIME);
+                mapped_write::run_in(session, &mapped_write::Request::within(time, request.space / 4))?;
             }
             async_tree::NAME => {
                 let request = async_tree::Request {

@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use haul_guest::ReadAt;
 use haul_guest::image::ImageFile;
+use haul_guest::{ExtentSet, ReadAt};
 
 use super::cp;
 use crate::map::scan;
@@ -61,6 +61,8 @@ const LIVE: u64 = 488;
 const ZEROS: u64 = 233;
 /// Begins each block that is to become zeros.
 const MARK: [u8; 16] = *b"haul-lab zeros!\n";
+/// Begins each block of live data.
+const LIVE_MARK: [u8; 16] = *b"live in haul-lab";
 
 /// Runs what of it was not run yet.
 ///
@@ -73,7 +75,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     };
     session.section(NAME, &[("size", size.to_string())])?;
     // The source, its makings, two copies.
-    session.needs_room(if request.image.is_some() { 2 * size } else { 4 * size }, NAME)?;
+    session.needs_room(room(request)?, NAME)?;
     if request.image.is_none() && !makes_filesystems() {
         session.leave_out(
             NAME,
@@ -83,16 +85,24 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     }
     let made = session.workspace().join("image");
     let make = |path: &Path, stop: &Stop| make_image(path, size, stop);
-    let judge = |source: &Path, copy: &Path, stop: &Stop| verify_image(source, copy, stop);
+    let judge = |source: &Path, copy: &Path, who: &Competitor, stop: &Stop| {
+        let smart = who.parameters.get("smart").is_some_and(|smart| smart == "yes");
+        verify_image(source, copy, smart, stop)
+    };
     let group = Group {
         name: format!("image of {}", words::bytes(size)),
         source: request.image.clone().unwrap_or(made),
         make: if request.image.is_none() { Some(&make) } else { None },
         bytes: size,
+        entries: request.image.is_some().then_some((1, size)),
         judge: Some(&judge),
         metadata: false,
         competitors: competitors(size),
     };
+    session.check_time(std::slice::from_ref(&group))?;
+    if let Some(image) = &request.image {
+        session.source_is(image)?;
+    }
     if session.results().section(NAME).is_none_or(|section| section.detail("strip").is_none()) {
         if request.image.is_none() {
             let made = make_image(&group.source, size, session.stop());
@@ -101,10 +111,24 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
             }
             made?;
         }
-        let details = look_at(&group.source)?;
+        let details = look_at(&group.source, session.stop())?;
+        if session.stop().is_stopped() {
+            return Err(Halt::Stopped);
+        }
         session.add_details(NAME, details)?;
     }
     session.compete_all(NAME, &[group])
+}
+
+/// Bytes that it needs: the source and what that is made of, and two copies.
+///
+/// # Errors
+/// When the user's image cannot be used.
+pub fn room(request: &Request) -> Result<u64, String> {
+    match &request.image {
+        Some(image) => Ok(raw_size(image)?.saturating_mul(2)),
+        None => Ok(request.size.saturating_mul(4)),
+    }
 }
 
 fn competitors(size: u64) -> Vec<Competitor> {
@@ -168,8 +192,8 @@ fn make_image(path: &Path, size: u64, stop: &Stop) -> Result<(), String> {
     let inside = size - PARTITION;
     // Tables and the journal take a part of small filesystems.
     let usable = inside.saturating_sub(inside / 16 + (16 << 20));
-    sources::file(&live.join("live"), usable / 1000 * LIVE, 8, stop)?;
-    marked_file(&live.join("zeros"), usable / 1000 * ZEROS).map_err(failed)?;
+    marked_file(&live.join("live"), usable / 1000 * LIVE, &LIVE_MARK, stop).map_err(failed)?;
+    marked_file(&live.join("zeros"), usable / 1000 * ZEROS, &MARK, stop).map_err(failed)?;
     let blocks = inside / BLOCK as u64;
     let output = mkfs()
         .args(["-q", "-F", "-b", "4096", "-m", "0", "-E"])
@@ -187,8 +211,16 @@ fn make_image(path: &Path, size: u64, stop: &Stop) -> Result<(), String> {
     }
     let file = File::options().read(true).write(true).open(path).map_err(failed)?;
     partition(&file, inside).map_err(failed)?;
-    zero_marked(&file, size, stop).map_err(failed)?;
-    file.sync_all().map_err(failed)
+    let used = zero_marked(&file, size, stop).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    // What is in files was not asked of the map, so it proves that the map leaves nothing of them out.
+    let map = haul_guest::map(&ImageFile::new(file, size), &haul_guest::fs::Options::default());
+    match used.iter().find(|extent| map.free.touches(extent.start..extent.end())) {
+        Some(extent) => {
+            Err(format!("haul's map calls bytes free that a file of the image has, from {} on", extent.start))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A partition table with one Linux partition, in the first sector.
@@ -204,17 +236,17 @@ fn partition(file: &File, len: u64) -> io::Result<()> {
 }
 
 /// mkfs makes holes of zeros, so they are put in afterwards: this file's blocks can be found in the image.
-fn marked_file(path: &Path, size: u64) -> io::Result<()> {
+fn marked_file(path: &Path, size: u64, mark: &[u8; 16], stop: &Stop) -> io::Result<()> {
     let file = File::create_new(path)?;
-    let mut noise = Noise::new(9);
+    let mut noise = Noise::new(u64::from(mark[0]));
     let mut buffer = vec![0; BUFFER];
     let mut at = 0;
-    while at < size {
+    while at < size && !stop.is_stopped() {
         let count = usize::try_from(size - at).unwrap_or(BUFFER).min(BUFFER);
         noise.fill(&mut buffer[..count]);
         for block in buffer[..count].chunks_mut(BLOCK) {
-            let len = block.len().min(MARK.len());
-            block[..len].copy_from_slice(&MARK[..len]);
+            let len = block.len().min(mark.len());
+            block[..len].copy_from_slice(&mark[..len]);
         }
         file.write_all_at(&buffer[..count], at)?;
         at += count as u64;
@@ -222,7 +254,9 @@ fn marked_file(path: &Path, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn zero_marked(file: &File, size: u64, stop: &Stop) -> io::Result<()> {
+/// Gives the blocks of both files.
+fn zero_marked(file: &File, size: u64, stop: &Stop) -> io::Result<ExtentSet> {
+    let mut used = ExtentSet::new();
     let mut buffer = vec![0; BUFFER];
     let mut at = PARTITION;
     while at < size {
@@ -233,20 +267,27 @@ fn zero_marked(file: &File, size: u64, stop: &Stop) -> io::Result<()> {
         let piece = &mut buffer[..count];
         file.read_exact_at(piece, at)?;
         let mut changed = false;
-        for block in piece.chunks_mut(BLOCK).filter(|block| block.starts_with(&MARK)) {
-            block.fill(0);
-            changed = true;
+        for (number, block) in piece.chunks_mut(BLOCK).enumerate() {
+            let zeros = block.starts_with(&MARK);
+            if zeros || block.starts_with(&LIVE_MARK) {
+                let start = at + (number * BLOCK) as u64;
+                used.push(start..start + block.len() as u64);
+            }
+            if zeros {
+                block.fill(0);
+                changed = true;
+            }
         }
         if changed {
             file.write_all_at(piece, at)?;
         }
         at += count as u64;
     }
-    Ok(())
+    Ok(used)
 }
 
 /// What is where in the image, and how much of it.
-fn look_at(path: &Path) -> Result<Vec<Detail>, String> {
+fn look_at(path: &Path, stop: &Stop) -> Result<Vec<Detail>, String> {
     let failed = |error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
     let file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
@@ -254,7 +295,10 @@ fn look_at(path: &Path) -> Result<Vec<Detail>, String> {
     let image = ImageFile::new(file, size);
     let map = haul_guest::map(&image, &haul_guest::fs::Options::default());
     let used = map.free.union(&holes).complement(0..image.size());
-    let zeros = scan::zeros(&image, &used).map_err(failed)?;
+    let mut zeros = ExtentSet::new();
+    for part in used.iter().take_while(|_| !stop.is_stopped()) {
+        zeros = zeros.union(&scan::zeros(&image, &ExtentSet::of(part.start..part.end())).map_err(failed)?);
+    }
     let picture = Picture::new(&map, &holes, &zeros);
     let Some(strip) = picture.strips.first() else { return Ok(Vec::new()) };
     let rows = Kind::ALL

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::sync;
+use haul_sys::rustix::param::page_size;
 
 use crate::results::Cache;
 use crate::words::{self, quoted};
@@ -47,17 +48,45 @@ pub fn prepare(source: &Path, wanted: Wanted) -> Result<Cache, String> {
             for path in &files {
                 read_through(path, &mut buffer).map_err(|error| failed(path, error))?;
             }
-            Ok(Cache::Warm)
+            Ok(if is_warm(&files) { Cache::Warm } else { Cache::Unknown })
         }
-        Wanted::Cold if drop_all() => Ok(Cache::Dropped),
         Wanted::Cold => {
-            let mut gone = true;
-            for path in &files {
-                gone &= evict(path).map_err(|error| failed(path, error))?;
+            let dropped = drop_all();
+            if !dropped {
+                for path in &files {
+                    evict(path).map_err(|error| failed(path, error))?;
+                }
             }
-            Ok(if gone { Cache::Evicted } else { Cache::Unknown })
+            let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
+            Ok(match (cold, dropped) {
+                (true, true) => Cache::Dropped,
+                (true, false) => Cache::Evicted,
+                (false, _) => Cache::Unknown,
+            })
         }
     }
+}
+
+/// A part of the pages that is as good as all of them.
+const NEARLY_ALL: f64 = 0.99;
+
+fn is_warm(files: &[PathBuf]) -> bool {
+    let is_empty = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    files.iter().all(is_empty) || cached_share(files).is_some_and(|share| share >= NEARLY_ALL)
+}
+
+/// How much of the files is in the page cache, from 0 to 1; `None` where the kernel does not say. Files without contents are as warm
+/// or as cold as anybody wants.
+fn cached_share(files: &[PathBuf]) -> Option<f64> {
+    let page = page_size() as u64;
+    let (mut all, mut cached) = (0, 0);
+    for path in files {
+        let file = File::open(path).ok()?;
+        let size = file.metadata().ok()?.len();
+        all += size.div_ceil(page);
+        cached += page_cache::cached_pages(file.as_fd(), 0, size).ok()?;
+    }
+    Some(if all == 0 { 0.0 } else { cached as f64 / all as f64 })
 }
 
 /// Lets the page cache forget what it can of these files; for copies that were looked at and would only fill the memory.
@@ -103,13 +132,11 @@ fn drop_all() -> bool {
     file.write_all(b"3\n").is_ok()
 }
 
-/// Whether nothing of the file is in the page cache afterwards.
-fn evict(path: &Path) -> io::Result<bool> {
+fn evict(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     file.sync_data().ok(); // a file that cannot be synced has nothing dirty, or says so below
-    page_cache::forget(file.as_fd(), 0, size)?;
-    Ok(page_cache::cached_pages(file.as_fd(), 0, size).is_ok_and(|pages| pages == 0))
+    Ok(page_cache::forget(file.as_fd(), 0, size)?)
 }
 
 #[cfg(test)]

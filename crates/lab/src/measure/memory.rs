@@ -1,5 +1,6 @@
 //! Touching memory before a timed run.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use super::Own;
@@ -11,19 +12,17 @@ const PAGE: usize = 4096;
 pub const PART: &str = "touch-memory";
 
 /// Touches `bytes` of memory in a process of its own, so that the pages are free and present afterwards. Never more than 60 % of
-/// what is available, since this must not push a warm source out of the page cache.
+/// what is available, since this must not push a warm source out of the page cache. `false` if that was not possible, as under
+/// a limit that nobody tells; the run is as right as any other, and perhaps slower.
 ///
 /// # Errors
-/// When the process cannot be started or fails.
-pub fn warm(own: &Own, bytes: u64) -> Result<(), String> {
+/// When /proc cannot be read, or the process cannot be started.
+pub fn warm(own: &Own, bytes: u64) -> Result<bool, String> {
     let bytes = bytes.min(available()? / 5 * 3);
     let mut command = own.part(PART);
-    command.arg(bytes.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("cannot touch {} of memory: {status}", words::bytes(bytes))),
-        Err(error) => Err(format!("cannot start this program again: {}", words::of(&error))),
-    }
+    command.arg(bytes.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.status().map_err(|error| format!("cannot start this program again: {}", words::of(&error)))?;
+    Ok(status.success())
 }
 
 /// The process: touches so many bytes and ends.
@@ -40,12 +39,29 @@ pub fn touch(argument: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of memory that new work may take.
+/// Bytes of memory that new work may take, on this machine and in this control group.
 ///
 /// # Errors
 /// When /proc cannot be read.
 pub fn available() -> Result<u64, String> {
-    figure("MemAvailable:")
+    let machine = figure("MemAvailable:")?;
+    Ok(left_in_group().map_or(machine, |left| left.min(machine)))
+}
+
+/// What the control group (version 2) and those above it leave. Page cache counts to what is used, and is given up when memory is
+/// needed, so this is less than there is.
+fn left_in_group() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let root = Path::new("/sys/fs/cgroup");
+    let number = |folder: &Path, name: &str| -> Option<u64> {
+        std::fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok() // "max" is no number
+    };
+    let above = root.join(own);
+    let folders = above.ancestors().take_while(|folder| folder.starts_with(root));
+    folders
+        .filter_map(|folder| Some(number(folder, "memory.max")?.saturating_sub(number(folder, "memory.current")?)))
+        .min()
 }
 
 /// A figure of /proc/meminfo in bytes.

@@ -94,6 +94,14 @@ fn mount_of(path: &Path, device: &str, table: &str) -> Option<Mount> {
     same.or_else(|| mounts.iter().filter(above).max_by_key(depth)).cloned()
 }
 
+/// A mount below this path, if there is one.
+pub fn mounted_below(path: &Path) -> Option<PathBuf> {
+    // Mounts may be a thread's own.
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+    let real = path.canonicalize().ok()?;
+    table.lines().filter_map(parse_mount).map(|mount| mount.point).find(|point| point.starts_with(&real))
+}
+
 /// A place, and the folder of its device in /sys.
 ///
 /// # Errors
@@ -104,7 +112,7 @@ pub fn describe(directory: &Path) -> Result<(Place, Option<PathBuf>), String> {
     let number = fs::metadata(&real).map_err(failed)?.dev();
     let space = statvfs(&real).map_err(|errno| failed(errno.into()))?;
     let (major, minor) = (major(number), minor(number));
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
     let mount = mount_of(&real, &format!("{major}:{minor}"), &table);
     let source = mount.as_ref().map_or("", |mount| &mount.source);
     let folder = device::below(major, minor, source);

@@ -6,12 +6,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_sys::child;
 use haul_sys::process_state::Usage;
 use haul_sys::rustix::fs::syncfs;
-use haul_sys::rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use haul_sys::rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group, set_child_subreaper,
+    waitid, waitpid,
+};
 
 use super::device::Traffic;
 use super::load::Load;
@@ -24,6 +28,10 @@ use crate::words;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// What is kept of each output.
 const KEPT: usize = 1 << 20;
+/// How long outputs may stay open when their program has ended: somebody whom nobody can end may hold them.
+const DRAIN: Duration = Duration::from_millis(500);
+/// Rounds of ending what is left; each may bring up children of what it ended.
+const ROUNDS: usize = 100;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -66,15 +74,20 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
     let Job { mut command, place, devices, timeout } = job;
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let traffic = || devices.0.map(Traffic::now).zip(Some(devices.1.map(Traffic::now)));
+    let traffic = || [devices.0.and_then(Traffic::now), devices.1.and_then(Traffic::now)];
+    // What leaves its group and loses its parent becomes a child of this process, and can be ended.
+    set_child_subreaper(Some(getpid())).ok();
     let before = (Load::now(), traffic());
     let start = Instant::now();
     let process = match command.spawn() {
         Ok(process) => process,
         Err(error) => return Ok(Ended::Badly(None, format!("cannot run {name}: {}", words::of(&error)))),
     };
-    workspace.watch(Some(process.id()))?;
-    let one = attend(process, timeout, stop, start).map_err(|error| format!("{name}: {}", words::of(&error)))?;
+    let watched = workspace.watch(Some(process.id()));
+    let timeout_now = if watched.is_ok() { timeout } else { Duration::ZERO };
+    let one = attend(process, timeout_now, stop, start).map_err(|error| format!("{name}: {}", words::of(&error)))?;
+    end_orphans(workspace.guard_id());
+    watched?;
     workspace.watch(None)?;
     if one.watched.stopped || stop.is_stopped() {
         return Ok(Ended::Stopped);
@@ -90,13 +103,8 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
     }
     syncfs(place).map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
     let durable = start.elapsed();
-    let moved = |of: fn(&Traffic) -> u64, dest: bool| {
-        let side =
-            |pair: Option<(Option<Traffic>, Option<Option<Traffic>>)>| pair.map(|pair| (pair.0, pair.1.flatten()));
-        let (now, then) = (side(traffic()), side(before.1));
-        let pick = |pair: (Option<Traffic>, Option<Traffic>)| if dest { pair.1 } else { pair.0 };
-        Some(of(&now.and_then(pick)?.since(then.and_then(pick)?)))
-    };
+    let now = traffic();
+    let moved = |of: fn(&Traffic) -> u64, side: usize| Some(of(&now[side]?.since(before.1[side]?)));
     // Linux counts the memory of this process in until exec, so what was seen later is better if it is less.
     let floor = Usage::of_process().peak_memory;
     let counted = one.ended.max_rss_kib << 10;
@@ -108,8 +116,8 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
         peak_memory: if counted > floor || one.watched.peak == 0 { counted } else { one.watched.peak },
         minor_faults: one.ended.minor_faults,
         major_faults: one.ended.major_faults,
-        device_read: moved(|traffic| traffic.read, false),
-        device_written: moved(|traffic| traffic.written, true),
+        device_read: moved(|traffic| traffic.read, 0),
+        device_written: moved(|traffic| traffic.written, 1),
         other_load: Load::now().of_others(before.0, one.ended.user),
         ..Run::default()
     };
@@ -128,12 +136,11 @@ struct One {
 fn attend(mut process: Child, timeout: Duration, stop: &Stop, start: Instant) -> io::Result<One> {
     let id = process.id();
     let group = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
-    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+    let said = process.stdout.take().map(|pipe| Output::of(pipe, false));
+    let complaint = process.stderr.take().map(|pipe| Output::of(pipe, true));
     let (told, wait) = channel();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || watch(id, group, &wait, timeout, stop));
-        let said = stdout.map(|pipe| scope.spawn(move || beginning(pipe)));
-        let complaint = stderr.map(|pipe| scope.spawn(move || end(pipe)));
         // It stays a zombie, so that its number stays its own, until its group is ended.
         let waited = loop {
             match waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -146,46 +153,72 @@ fn attend(mut process: Child, timeout: Duration, stop: &Stop, start: Instant) ->
         let ended = child::wait(process)?;
         waited?;
         drop(told);
-        let text = |reader: Option<std::thread::ScopedJoinHandle<'_, io::Result<String>>>| match reader {
-            Some(reader) => reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader panicked"))),
-            None => Ok(String::new()),
-        };
-        let (said, complaint) = (text(said)?, text(complaint)?);
         let watched = watcher.join().unwrap_or_default();
-        Ok(One { ended, returned, watched, said, complaint })
+        let text = |output: Option<Output>| output.map(Output::text).unwrap_or_default();
+        Ok(One { ended, returned, watched, said: text(said), complaint: text(complaint) })
     })
 }
 
-/// Everything that comes out of a pipe; the beginning of it is kept.
-fn beginning(mut pipe: impl Read) -> io::Result<String> {
-    let mut kept = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match pipe.read(&mut buffer) {
-            Ok(0) => return Ok(String::from_utf8_lossy(&kept).into_owned()),
-            Ok(count) => kept.extend_from_slice(&buffer[..count.min(KEPT.saturating_sub(kept.len()))]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+/// Ends what a program has started and left behind, as far as it came to this process. Nobody else has children here but for the
+/// guard.
+fn end_orphans(guard: u32) {
+    for _ in 0..ROUNDS {
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let all: Vec<String> = lists.collect();
+        let ids = all.iter().flat_map(|list| list.split_whitespace()).filter_map(|id| id.parse::<i32>().ok());
+        let orphans: Vec<Pid> = ids.filter(|id| u32::try_from(*id) != Ok(guard)).filter_map(Pid::from_raw).collect();
+        if orphans.is_empty() {
+            return;
+        }
+        for orphan in orphans {
+            kill_process(orphan, Signal::KILL).ok();
+            waitpid(Some(orphan), WaitOptions::empty()).ok(); // it was killed, so this is short
         }
     }
 }
 
-/// Everything that comes out of a pipe; the end of it is kept.
-fn end(mut pipe: impl Read) -> io::Result<String> {
-    let mut kept = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match pipe.read(&mut buffer) {
-            Ok(0) => return Ok(String::from_utf8_lossy(&kept).into_owned()),
-            Ok(count) => {
-                kept.extend_from_slice(&buffer[..count]);
-                if kept.len() > 2 * KEPT {
-                    kept.drain(..kept.len() - KEPT);
+/// What a program writes, read by a thread that nobody has to wait for: whoever holds the other end may outlive the program.
+struct Output {
+    kept: Arc<Mutex<Vec<u8>>>,
+    over: Receiver<()>,
+}
+
+impl Output {
+    /// Keeps the beginning, or the end if `last`.
+    fn of(mut pipe: impl Read + Send + 'static, last: bool) -> Output {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let (done, over) = channel::<()>();
+        let mine = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            let _until_the_end = done;
+            let mut buffer = vec![0; 64 << 10];
+            loop {
+                match pipe.read(&mut buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => keep(&mut mine.lock().unwrap_or_else(PoisonError::into_inner), &buffer[..count], last),
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+        });
+        Output { kept, over }
+    }
+
+    fn text(self) -> String {
+        // Disconnected means that everything was read.
+        self.over.recv_timeout(DRAIN).ok();
+        String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+fn keep(kept: &mut Vec<u8>, more: &[u8], last: bool) {
+    if !last {
+        kept.extend_from_slice(&more[..more.len().min(KEPT.saturating_sub(kept.len()))]);
+        return;
+    }
+    kept.extend_from_slice(more);
+    if kept.len() > 2 * KEPT {
+        kept.drain(..kept.len() - KEPT);
     }
 }
 

@@ -1,15 +1,15 @@
 //! Whether a copy is right.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
 
 use haul_copy::compare::{Difference, Found, Observer, Session, compare};
 use haul_copy::error::Error;
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
+use haul_copy::plan::{Dereference, Destination, ModeRule, Plan, Preserve, Wish};
 
 use haul_guest::image::ImageFile;
 
@@ -46,6 +46,7 @@ pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Verdic
         ownership: metadata,
         timestamps: metadata,
         links: metadata,
+        xattr: if metadata { Wish::Try } else { Wish::No },
         ..Preserve::default()
     };
     let heard = Heard::default();
@@ -55,20 +56,34 @@ pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Verdic
     let (number, told) = heard.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let more = number.saturating_sub(told.len());
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let wrong = (number > 0).then(|| format!("{}{rest}", told.join("; ")));
+    let wrong = (number > 0).then(|| format!("{}{rest}", told.join("; "))).or_else(|| same_file(source, copy));
     Verdict { entries: summary.entries, wrong, stopped: summary.stopped }
 }
 
-/// Compares a raw disk image with a copy that may lack what the guests do not use: free bytes are those of the source or zeros,
-/// all others are those of the source.
-pub fn verify_image(source: &Path, copy: &Path, stop: &Stop) -> Verdict {
-    match compare_images(source, copy, stop) {
+/// Names a file of the copy that is no copy but the source itself: a hard link, or a mount of it.
+fn same_file(source: &Path, copy: &Path) -> Option<String> {
+    let (one, two) = (fs::symlink_metadata(source).ok()?, fs::symlink_metadata(copy).ok()?);
+    if two.is_dir() {
+        let mut entries = fs::read_dir(copy).ok()?.flatten();
+        return entries.find_map(|entry| same_file(&source.join(entry.file_name()), &entry.path()));
+    }
+    let same = two.is_file() && (one.dev(), one.ino()) == (two.dev(), two.ino());
+    same.then(|| format!("{} is no copy, but the same file", copy.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// Compares a raw disk image with a copy that, if `smart`, may lack what the guests do not use: free bytes are those of the source
+/// or zeros, all others are those of the source.
+pub fn verify_image(source: &Path, copy: &Path, smart: bool, stop: &Stop) -> Verdict {
+    if let Some(wrong) = same_file(source, copy) {
+        return Verdict { entries: 1, wrong: Some(wrong), stopped: false };
+    }
+    match compare_images(source, copy, smart, stop) {
         Ok(wrong) => Verdict { entries: 1, wrong, stopped: stop.is_stopped() },
         Err(error) => Verdict { entries: 1, wrong: Some(words::of(&error)), stopped: false },
     }
 }
 
-fn compare_images(source: &Path, copy: &Path, stop: &Stop) -> io::Result<Option<String>> {
+fn compare_images(source: &Path, copy: &Path, smart: bool, stop: &Stop) -> io::Result<Option<String>> {
     let open = |path: &Path| File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let ((size, original), (copied, copy)) = (open(source)?, open(copy)?);
     if size != copied {
@@ -84,7 +99,7 @@ fn compare_images(source: &Path, copy: &Path, stop: &Stop) -> io::Result<Option<
             let count = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
             original.read_exact_at(&mut left[..count], at)?;
             copy.read_exact_at(&mut right[..count], at)?;
-            let zeros = || free && right[..count].iter().all(|byte| *byte == 0);
+            let zeros = || smart && free && right[..count].iter().all(|byte| *byte == 0);
             if left[..count] != right[..count] && !zeros() {
                 return Ok(Some(format!("other contents in the {count} bytes from {at} on")));
             }
@@ -133,8 +148,6 @@ impl Observer for Heard {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -154,6 +167,20 @@ mod tests {
         assert_eq!(wrong("other").as_deref(), Some("a has other contents from byte 4999 on"));
         assert!(wrong("none").is_some());
         assert_eq!(verify(&at("source/a"), &at("right/a"), false, &Stop::default()).wrong, None);
+    }
+
+    #[test]
+    fn a_hard_link_is_no_copy() {
+        let dir = haul_testbed::temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        for tree in ["source", "copy"] {
+            fs::create_dir(at(tree)).unwrap();
+        }
+        fs::write(at("source/a"), b"x").unwrap();
+        fs::hard_link(at("source/a"), at("copy/a")).unwrap();
+        let verdict = verify(&at("source"), &at("copy"), false, &Stop::default());
+        assert_eq!(verdict.wrong.as_deref(), Some("a is no copy, but the same file"));
+        assert!(verify_image(&at("source/a"), &at("copy/a"), true, &Stop::default()).wrong.is_some());
     }
 
     #[test]

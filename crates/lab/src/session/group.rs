@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::progress::{OVERHEAD, in_words};
-use super::{DIRECTORY, Halt, Session};
+use super::{DIRECTORY, Halt, SOURCE, Session};
 use crate::measure::cache::{self, Wanted};
 use crate::measure::process::{self, Ended, Job};
 use crate::measure::stop::Stop;
@@ -26,6 +26,8 @@ pub const PLACE_OF_DEST: &str = "{dest}";
 
 /// A competitor that takes so many times as long as the base in its first run is not run again.
 const FAR_TOO_SLOW: f64 = 20.0;
+/// What a run may take beyond the session's time.
+const LENIENCE: Duration = Duration::from_secs(10);
 /// How the names of folders for copies begin.
 const RUN: &str = "run-";
 /// Seconds for each byte of a run, with making the source ready and comparing the copy, on a machine that is faster than most.
@@ -43,6 +45,8 @@ pub struct Group<'a> {
     pub make: Option<&'a Making<'a>>,
     /// Bytes of it.
     pub bytes: u64,
+    /// How many entries and bytes the user's source has; nobody may take any away.
+    pub entries: Option<(u64, u64)>,
     /// Says why a copy is wrong; without it names, contents and link targets must be the same.
     pub judge: Option<&'a Judging<'a>>,
     /// And metadata, too.
@@ -54,8 +58,8 @@ pub struct Group<'a> {
 /// Makes a source under a name.
 pub type Making<'a> = dyn Fn(&Path, &Stop) -> Result<(), String> + 'a;
 
-/// Looks at a source and its copy.
-pub type Judging<'a> = dyn Fn(&Path, &Path, &Stop) -> Verdict + 'a;
+/// Looks at a source and its copy by somebody.
+pub type Judging<'a> = dyn Fn(&Path, &Path, &Competitor, &Stop) -> Verdict + 'a;
 
 /// Somebody who copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +115,15 @@ impl Competitor {
 }
 
 impl How {
+    /// The words as a user would write them.
+    pub fn name(&self) -> String {
+        match self {
+            How::Own(_) => "haul".to_owned(),
+            How::Words(words) => words.join(" "),
+            How::Line(line) => line.clone(),
+        }
+    }
+
     fn command(&self, session: &Session, source: &Path, dest: &Path) -> Command {
         match self {
             How::Own(settings) => {
@@ -216,7 +229,10 @@ impl Session {
     }
 
     /// Whether there is time for each competitor to run once, even on a fast machine.
-    fn check_time(&self, groups: &[Group<'_>]) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check_time(&self, groups: &[Group<'_>]) -> Result<(), String> {
         let Some(left) = self.time_left().filter(|_| self.settings.time_is_the_users) else { return Ok(()) };
         let least: f64 = groups.iter().map(Group::work).sum::<f64>() * QUICKEST;
         if least <= left.as_secs_f64() {
@@ -234,6 +250,7 @@ impl Session {
         for competitor in &group.competitors {
             self.begin_case(section, group, competitor)?;
         }
+        self.warm_up(section, group)?;
         let count = group.competitors.len();
         for round in 0..self.settings.runs {
             for turn in 0..count {
@@ -257,6 +274,20 @@ impl Session {
         }
         self.end_group(section, group)?;
         Ok(())
+    }
+
+    /// A run of the base that does not count: the first pays for much that later ones find done.
+    fn warm_up(&mut self, section: &str, group: &Group<'_>) -> Result<(), Halt> {
+        let cases = &self.section_mut(section)?.cases;
+        let begun = cases.iter().any(|case| case.group == group.name && !case.runs.is_empty());
+        let Some(base) = group.competitors.iter().find(|one| one.base).filter(|_| !begun && !self.is_late()) else {
+            return Ok(());
+        };
+        self.progress.say(&format!("{section}, {}", group.name), "warming up");
+        let (folder, ended, _) = self.timed(group, base)?;
+        self.halt_if_stopped()?;
+        drop(ended);
+        Ok(workspace::remove(&folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?)
     }
 
     fn begin_case(&mut self, section: &str, group: &Group<'_>, competitor: &Competitor) -> Result<(), Halt> {
@@ -300,8 +331,8 @@ impl Session {
         Ok(own.zip(base).is_some_and(|(own, base)| own > 1.0 && own > base * FAR_TOO_SLOW))
     }
 
-    /// One timed run and its judgement.
-    fn one_run(&mut self, section: &str, group: &Group<'_>, competitor: &Competitor) -> Result<(), Halt> {
+    /// One timed run: the folder with the copy, how it ended, and in which state the source was.
+    fn timed(&mut self, group: &Group<'_>, competitor: &Competitor) -> Result<(PathBuf, Ended, Cache), Halt> {
         if let Some(make) = group.make
             && !group.source.exists()
         {
@@ -314,25 +345,55 @@ impl Session {
         // In a folder of its own: who knows what else a competitor leaves beside its copy.
         let folder = self.workspace.path().join(format!("{RUN}{}", self.copies));
         fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {}", words::of(&error)))?;
-        let dest = folder.join("copy");
         let place = self.opened_workspace()?;
         haul_sys::rustix::fs::syncfs(&place)
             .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
-        memory::warm(&self.own, group.bytes.saturating_mul(2))?;
-        let state = cache::prepare(&group.source, competitor.cache)?;
-        self.read_program(&competitor.how);
+        let touched = memory::warm(&self.own, group.bytes.saturating_mul(2));
         self.halt_if_stopped()?;
-        let device = self.devices.get(DIRECTORY).map(PathBuf::as_path);
+        touched?;
+        let state = cache::prepare(&group.source, competitor.cache)?;
+        self.load_program(&competitor.how);
+        self.halt_if_stopped()?;
+        let device = |name: &str| self.devices.get(name).map(PathBuf::as_path);
+        let from = if self.results.environment.places.contains_key(SOURCE) { SOURCE } else { DIRECTORY };
+        // Some seconds more than there are, so that a run can still end.
+        let left = self.time_left().map_or(self.settings.timeout, |left| left + LENIENCE);
         let job = Job {
-            command: competitor.how.command(self, &group.source, &dest),
+            command: competitor.how.command(self, &group.source, &folder.join("copy")),
             place: &place,
-            devices: (device, device),
-            timeout: self.settings.timeout,
+            devices: (device(from), device(DIRECTORY)),
+            timeout: self.settings.timeout.min(left),
         };
         let ended = process::run(job, &self.workspace, &self.stop)?;
+        self.source_is_there(group)?;
+        Ok((folder, ended, state))
+    }
+
+    /// A competitor that moves, and does not copy, has the user's only copy.
+    fn source_is_there(&self, group: &Group<'_>) -> Result<(), Halt> {
+        let Some(before) = group.entries else { return Ok(()) };
+        if super::entries_below(&group.source, &self.stop).is_ok_and(|now| now == before) || self.stop.is_stopped() {
+            return Ok(());
+        }
+        self.workspace.keep()?;
+        Err(Halt::Failed(format!(
+            "{} is not what it was before the last run; whatever is missing is in {}, which is not removed",
+            words::quoted(&group.source),
+            words::quoted(self.workspace.path())
+        )))
+    }
+
+    /// One timed run and its judgement.
+    fn one_run(&mut self, section: &str, group: &Group<'_>, competitor: &Competitor) -> Result<(), Halt> {
+        let (folder, ended, state) = self.timed(group, competitor)?;
         let outcome = match ended {
             Ended::Stopped => return Err(Halt::Stopped),
-            Ended::Well(run, said) => return self.judge(section, group, competitor, &dest, (*run, said, state)),
+            Ended::Well(run, said) => return self.judge(section, group, competitor, &folder, (*run, said, state)),
+            // It was the session's time that was over.
+            Ended::TooLong(_) if self.is_late() => {
+                return Ok(workspace::remove(&folder)
+                    .map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?);
+            }
             Ended::TooLong(why) => Outcome::TooLong(why),
             Ended::Badly(code, why) => match &competitor.how {
                 How::Own(_) if code == Some(i32::from(one_copy::REFUSED)) => {
@@ -358,20 +419,28 @@ impl Session {
         section: &str,
         group: &Group<'_>,
         competitor: &Competitor,
-        dest: &Path,
+        folder: &Path,
         (mut run, said, state): (Run, String, Cache),
     ) -> Result<(), Halt> {
         if let How::Own(_) = competitor.how {
             run.told = serde_json::from_str(&said).map_err(|error| format!("a copy told no figures: {error}"))?;
         }
+        let dest = folder.join("copy");
         let verdict = match group.judge {
-            Some(judge) => judge(&group.source, dest, &self.stop),
-            None => verify(&group.source, dest, group.metadata, &self.stop),
+            Some(judge) => judge(&group.source, &dest, competitor, &self.stop),
+            None => verify(&group.source, &dest, group.metadata, &self.stop),
         };
         self.halt_if_stopped()?;
-        cache::forget(dest);
+        if verdict.wrong.is_some() {
+            // It may have filled the disk that the results go to.
+            workspace::remove(folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+        } else {
+            cache::forget(&dest);
+        }
+        let wanted = self.settings.runs;
         let case = self.case(section, group, competitor)?;
-        case.cache = state;
+        // Runs in two states are in none.
+        case.cache = if case.runs.is_empty() || case.cache == state { state } else { Cache::Unknown };
         if let Some(why) = verdict.wrong {
             case.outcome = Outcome::Wrong(why);
             case.runs.clear();
@@ -379,6 +448,7 @@ impl Session {
             case.outcome = Outcome::Right;
             case.runs.push(run);
         }
+        case.warnings = warnings(case, wanted);
         Ok(self.save()?)
     }
 
@@ -390,10 +460,18 @@ impl Session {
     /// was just removed.
     fn make_room(&mut self, group: &Group<'_>) -> Result<(), Halt> {
         let needed = group.bytes.saturating_add(MORE);
-        if room::free(self.workspace.path())? < needed.saturating_mul(2) {
+        let old = self.copies_there().saturating_mul(group.bytes);
+        let full = old.saturating_add(needed) > self.settings.space;
+        if full || room::free(self.workspace.path())? < needed.saturating_mul(2) {
             self.remove_copies()?;
         }
         Ok(room::check(self.workspace.path(), needed, &group.name)?)
+    }
+
+    /// Copies that were not removed yet.
+    fn copies_there(&self) -> u64 {
+        let entries = fs::read_dir(self.workspace.path()).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().as_bytes().starts_with(RUN.as_bytes())).count() as u64
     }
 
     fn remove_copies(&mut self) -> Result<(), String> {
@@ -436,10 +514,16 @@ impl Session {
         Ok(())
     }
 
-    /// Brings a program's file into memory without starting it: who knows what it would do.
-    fn read_program(&self, how: &How) {
-        if let Some(path) = how.program(self).and_then(|name| found_in_path(&name)) {
-            cache::prepare(&path, Wanted::Warm).ok(); // it is no worse than any other cold program then
+    /// Brings a program into memory. Where nobody knows what it would do if it were started, that is only its file.
+    fn load_program(&self, how: &How) {
+        if self.version_of(how).is_some() {
+            return;
+        }
+        let shell = matches!(how, How::Line(_)).then(|| OsString::from("sh"));
+        for name in how.program(self).into_iter().chain(shell) {
+            if let Some(path) = found_in_path(&name).and_then(|path| path.canonicalize().ok()) {
+                cache::prepare(&path, Wanted::Warm).ok(); // it is no worse than any other cold program then
+            }
         }
     }
 

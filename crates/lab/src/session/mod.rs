@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::measure::stop::Stop;
 use crate::measure::workspace::Workspace;
 use crate::measure::{Own, place, room};
-use crate::results::{Detail, Results, Section};
+use crate::results::{Detail, Place, Results, Section};
 use crate::words::{self, quoted};
 
 pub use group::{Competitor, Group, How, Judging, Making, PLACE_OF_DEST, PLACE_OF_SOURCE};
@@ -44,13 +44,15 @@ pub struct Settings {
     pub runs: usize,
     /// After so long a competitor is killed.
     pub timeout: Duration,
+    /// Bytes that copies may take together before the old ones are removed.
+    pub space: u64,
     /// The deadline is one that the user has set, and too short is an error; else what is to be run was made to fit.
     pub time_is_the_users: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), time_is_the_users: false }
+        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), space: 8 << 30, time_is_the_users: false }
     }
 }
 
@@ -85,18 +87,19 @@ impl Session {
     ) -> Result<Session, String> {
         // The cheap questions first: nothing is made if one of them has the wrong answer.
         let (here, device) = place::describe(directory)?;
-        let output = settings.output.clone().map_or_else(|| new_output(&command), Ok)?;
-        let earlier = earlier(&output, &command)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let fresh = Results::new(command, now, place::machine());
+        let earlier = settings.output.as_deref().map(|output| earlier(output, &fresh, &here)).transpose()?.flatten();
         let workspace = Workspace::make(&own, directory)?;
-        fs::create_dir_all(&output)
-            .map_err(|error| format!("cannot make the folder {}: {}", quoted(&output), words::of(&error)))?;
-        let mut results = match earlier {
-            Some(results) => results,
-            None => {
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-                Results::new(command, now, place::machine())
+        let output = match &settings.output {
+            Some(output) => {
+                let failed = |error| format!("cannot make the folder {}: {}", quoted(output), words::of(&error));
+                fs::create_dir_all(output).map_err(failed)?;
+                output.clone()
             }
+            None => new_output(&fresh.command)?,
         };
+        let mut results = earlier.unwrap_or(fresh);
         results.environment.places.insert(DIRECTORY.to_owned(), here);
         if results.environment.manners.is_empty() {
             results.environment.manners = manners();
@@ -250,6 +253,28 @@ impl Session {
         Ok(self.results)
     }
 
+    /// The source is the user's, and on another place perhaps.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn source_is(&mut self, source: &Path) -> Result<(), String> {
+        let folder = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
+        let (place, device) = place::describe(folder)?;
+        self.results.environment.places.insert(SOURCE.to_owned(), place);
+        self.devices.extend(device.map(|device| (SOURCE.to_owned(), device)));
+        Ok(())
+    }
+
+    /// Removes the folder of the results if nothing was measured: a refused command leaves nothing.
+    pub fn forget_empty_output(&self) {
+        let empty =
+            |section: &Section| section.details.is_empty() && section.cases.iter().all(|case| case.runs.is_empty());
+        if self.results.sections.iter().all(empty) {
+            fs::remove_file(self.output.join(RESULTS)).ok();
+            fs::remove_dir(&self.output).ok(); // unless there is something else in it
+        }
+    }
+
     fn save(&self) -> Result<(), String> {
         let path = self.output.join(RESULTS);
         self.results.save(&path).map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))
@@ -263,13 +288,16 @@ impl Session {
 
 /// The name of the user's directory among the places.
 pub const DIRECTORY: &str = "directory";
+/// The name of the source's, if it is the user's own.
+pub const SOURCE: &str = "source";
 
 /// What is the same for all runs, for the reader.
 fn manners() -> Vec<String> {
     [
-        "competitors take turns, in an order that rotates with each round",
+        "competitors take turns, in an order that rotates with each round, after a run of the base that does not count",
         "before each run twice the size of the source is touched in memory, at most 60 % of what is available",
-        "warm: the source was read just before; cold: all caches were dropped where that is allowed, else the files evicted",
+        "warm: the source was read just before; cold: all caches were dropped where that is allowed, else the files evicted; \
+         the kernel was asked whether that is so",
         "durable is the time to return and then that of a sync of the destination's filesystem",
         "every copy is a new file or tree, and is compared with its source after the run",
     ]
@@ -277,21 +305,35 @@ fn manners() -> Vec<String> {
     .to_vec()
 }
 
-/// Results of an earlier run of the same command in that folder.
-fn earlier(output: &Path, command: &[String]) -> Result<Option<Results>, String> {
+/// Results of an earlier run of the same command in that folder, on the same machine and place: figures of two are not mixed.
+fn earlier(output: &Path, fresh: &Results, here: &Place) -> Result<Option<Results>, String> {
     let path = output.join(RESULTS);
     if !path.exists() {
         return Ok(None);
     }
-    let results = Results::load(&path)?;
-    if results.command == command {
-        return Ok(Some(results));
-    }
-    Err(format!(
-        "{} holds the results of another command ({}); name another folder with --output",
-        quoted(&path),
-        results.command.join(" ")
-    ))
+    let mut results = Results::load(&path)?;
+    let (then, now) = (&results.environment, &fresh.environment);
+    let there = then.places.get(DIRECTORY);
+    let same_place = there.is_some_and(|there| {
+        let facts = |place: &Place| (place.directory.clone(), place.filesystem.clone(), place.source.clone());
+        facts(there) == facts(here)
+    });
+    let other = match () {
+        () if results.command != fresh.command => format!("another command ({})", results.command.join(" ")),
+        () if results.program != fresh.program => format!("haul-lab {}", results.program),
+        () if (&then.kernel, &then.processor) != (&now.kernel, &now.processor) => {
+            "another machine or kernel".to_owned()
+        }
+        () if !same_place => "another filesystem".to_owned(),
+        () => {
+            // What there was no time for may be run now.
+            for section in results.sections.iter_mut().filter(|section| !section.complete) {
+                section.left_out.clear();
+            }
+            return Ok(Some(results));
+        }
+    };
+    Err(format!("{} holds the results of {other}; name another folder with --output", quoted(&path)))
 }
 
 /// A folder in the current directory that is not there yet.
@@ -299,9 +341,31 @@ fn new_output(command: &[String]) -> Result<PathBuf, String> {
     let name = command.first().map_or("results", String::as_str);
     for number in 1..10_000 {
         let path = PathBuf::from(format!("haul-lab-{name}-{number}"));
-        if !path.exists() {
-            return Ok(path);
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("cannot make the folder {}: {}", quoted(&path), words::of(&error))),
         }
     }
     Err("name a folder for the results with --output".to_owned())
+}
+
+/// Entries below a path and bytes of its files.
+///
+/// # Errors
+/// When something cannot be looked at.
+pub fn entries_below(path: &Path, stop: &Stop) -> std::io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok((1, metadata.len()));
+    }
+    let mut sum = (1, 0);
+    for entry in fs::read_dir(path)? {
+        if stop.is_stopped() {
+            break;
+        }
+        let below = entries_below(&entry?.path(), stop)?;
+        sum = (sum.0 + below.0, sum.1 + below.1);
+    }
+    Ok(sum)
 }

@@ -73,6 +73,25 @@ beside the system's cp.
     common!()
 );
 
+const MAPPED_WRITE: &str = "\
+Usage: haul-lab mapped-write [OPTION]... DIR
+Does writing through mmap stall here? Syncs small mapped files page by page,
+writes and reads mapped files of many sizes, stores to pages that are being
+written back, and lets many mapped files grow until somebody has to wait; says
+who waited for what, and what that means.
+
+      --rounds=N        rounds of page by page (default: 100)
+      --files=N         files that grow side by side (default: 50)
+      --space=SIZE      that files take at most (default: 2G; never over half of
+                        what is free)
+      --time=TIME       for everything (default: 75s)
+      --output=FOLDER   for results and report (default: a new folder in the
+                        current directory)
+      --help            show this help and exit
+
+Sizes may end in K, M, G or T (units of 1024), times in s, m or h.
+";
+
 const ASYNC_TREE: &str = concat!(
     "\
 Usage: haul-lab async-tree [OPTION]... DIR
@@ -158,6 +177,7 @@ pub fn of(task: &str) -> Option<&'static str> {
     Some(match task {
         "mapped-copy" => MAPPED_COPY,
         "in-kernel" => IN_KERNEL,
+        "mapped-write" => MAPPED_WRITE,
         "async-tree" => ASYNC_TREE,
         "sparse-image" => SPARSE_IMAGE,
         "compare" => COMPARE,

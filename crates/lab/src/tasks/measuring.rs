@@ -1,20 +1,21 @@
 //! The commands that measure.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::map::Screen;
 use super::{Answer, Complaint, usage, values};
-use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, reproduce, sparse_image};
+use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image};
 use crate::map::terminal::Screen as _;
 use crate::measure::Own;
 use crate::measure::cache::Wanted;
 use crate::measure::stop::Stop;
+use crate::measure::{room, workspace};
 use crate::report;
 use crate::results::{Outcome, Results};
-use crate::session::{Halt, Session, Settings};
+use crate::session::{Halt, How, Session, Settings};
 use crate::words::quoted;
 
 /// What a measuring command was told.
@@ -36,16 +37,42 @@ pub struct Measuring {
 enum Experiment {
     MappedCopy(mapped_copy::Request),
     InKernel(in_kernel::Request),
+    MappedWrite(MappedWrite),
     AsyncTree(async_tree::Request),
     SparseImage(sparse_image::Request),
     Compare(compare::Request),
     Reproduce(reproduce::Request),
 }
 
+/// What `mapped-write` is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct MappedWrite {
+    rounds: Option<u32>,
+    files: Option<u32>,
+    space: Option<u64>,
+}
+
+impl MappedWrite {
+    fn request(&self, time: Option<Duration>) -> mapped_write::Request {
+        let time = time.unwrap_or(mapped_write::USUAL_TIME);
+        let mut request = mapped_write::Request::within(time, self.space.unwrap_or(u64::MAX));
+        request.msync.rounds = self.rounds.unwrap_or(request.msync.rounds);
+        request.stall.files = self.files.unwrap_or(request.stall.files);
+        request
+    }
+}
+
 impl Measuring {
     /// All of them.
-    pub const NAMES: &'static [&'static str] =
-        &[mapped_copy::NAME, in_kernel::NAME, async_tree::NAME, sparse_image::NAME, compare::NAME, reproduce::NAME];
+    pub const NAMES: &'static [&'static str] = &[
+        mapped_copy::NAME,
+        in_kernel::NAME,
+        mapped_write::NAME,
+        async_tree::NAME,
+        sparse_image::NAME,
+        compare::NAME,
+        reproduce::NAME,
+    ];
 }
 
 /// Measures, and shows what was found.
@@ -57,15 +84,21 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
 }
 
 fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint> {
-    if let Experiment::Compare(request) = &wanted.experiment {
-        request.check()?;
+    check(&wanted, &stop)?;
+    if stop.is_stopped() {
+        return Err(Complaint::Stopped);
     }
     let deadline = wanted.time.map(|time| Instant::now() + time);
-    let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, wanted.settings)?;
+    let mut settings = wanted.settings;
+    if let Experiment::Reproduce(request) = &wanted.experiment {
+        settings.space = request.space;
+    }
+    let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, settings)?;
     session.set_deadline(deadline);
     let ended = match &wanted.experiment {
         Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
         Experiment::InKernel(request) => in_kernel::run(&mut session, request),
+        Experiment::MappedWrite(request) => mapped_write::run_in(&mut session, &request.request(wanted.time)),
         Experiment::AsyncTree(request) => async_tree::run(&mut session, request),
         Experiment::SparseImage(request) => sparse_image::run(&mut session, request),
         Experiment::Compare(request) => compare::run(&mut session, request),
@@ -73,7 +106,13 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
     };
     let output = session.output().to_path_buf();
     let saved = if ended.is_ok() { session.all_done() } else { Ok(()) };
+    if matches!(ended, Err(Halt::Failed(_))) {
+        session.forget_empty_output();
+    }
     let results = session.finish();
+    if let (Err(_), Err(why)) = (&ended, &results) {
+        eprintln!("haul-lab: {why}");
+    }
     match ended {
         Ok(()) => {}
         Err(Halt::Stopped) => {
@@ -84,7 +123,9 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
             return Err(Complaint::Stopped);
         }
         Err(Halt::Failed(why)) => {
-            eprintln!("haul-lab: what was measured until now is in {}", quoted(&output));
+            if output.exists() {
+                eprintln!("haul-lab: what was measured until now is in {}", quoted(&output));
+            }
             return Err(Complaint::Failed(why));
         }
     }
@@ -92,6 +133,35 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
     let results = results?;
     let text = write_report(&results, &output)?;
     Ok(Answer { text, done: all_right(&results) })
+}
+
+/// What can be known to fail before anything is made.
+fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
+    workspace::usable(&wanted.directory)?;
+    let largest = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0).saturating_mul(3);
+    let (needed, what) = match &wanted.experiment {
+        Experiment::MappedCopy(request) => (request.size.saturating_mul(3), mapped_copy::NAME),
+        Experiment::InKernel(request) => (largest(&request.sizes), in_kernel::NAME),
+        // It takes half of what is free at most, and says what there was no room for.
+        Experiment::MappedWrite(_) => (0, mapped_write::NAME),
+        Experiment::AsyncTree(request) => (largest(&request.totals), async_tree::NAME),
+        Experiment::SparseImage(request) => (sparse_image::room(request)?, sparse_image::NAME),
+        Experiment::Reproduce(request) => (request.sizes()?.image.saturating_mul(4), reproduce::NAME),
+        Experiment::Compare(request) => {
+            request.check()?;
+            let results = wanted.settings.output.clone().or_else(|| std::env::current_dir().ok());
+            for folder in [Some(wanted.directory.clone()), results].into_iter().flatten() {
+                if folder.canonicalize().is_ok_and(|folder| folder.starts_with(&request.source)) {
+                    return Err(format!(
+                        "{} is in the source, which would grow while it is copied; choose another directory, or --output",
+                        quoted(&folder)
+                    ));
+                }
+            }
+            (compare::room(request, stop)?, compare::NAME)
+        }
+    };
+    room::check(&wanted.directory, needed, what)
 }
 
 /// Writes the report into the folder of the results, and gives what is printed of it.
@@ -133,7 +203,7 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
     let mut directory = None;
     let mut settings = Settings::default();
     let mut time = None;
-    let mut options: Vec<(String, String)> = Vec::new();
+    let mut options: Vec<(String, OsString)> = Vec::new();
     let mut parser = lexopt::Parser::from_args(words);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
@@ -145,7 +215,7 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
                     return Err(format!("invalid option '--{long}'"));
                 }
                 let flag = FLAGS.contains(&long.as_str());
-                let value = if flag { Ok(String::new()) } else { parser.value().and_then(|value| value.string()) };
+                let value = if flag { Ok(OsString::new()) } else { parser.value() };
                 options.push((long, value.map_err(|error| error.to_string())?));
             }
             other => return Err(other.unexpected().to_string()),
@@ -153,9 +223,14 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
     }
     let mut said: Vec<String> = vec![name.to_owned()];
     let mut experiment = Experiment::of(name);
-    for (option, value) in &options {
-        said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
+    for (option, path) in &options {
         let told = |error: String| format!("{error} for '--{option}'");
+        let value = match PATHS.contains(&option.as_str()) {
+            // Two paths of one place are the same measurement, and one path from two places is not.
+            true => &real(path).to_string_lossy().into_owned(),
+            false => path.to_str().ok_or_else(|| told(format!("invalid argument {path:?}")))?,
+        };
+        said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
         match option.as_str() {
             "runs" => settings.runs = usize::try_from(values::number(value).map_err(told)?).unwrap_or(usize::MAX),
             "timeout" => settings.timeout = values::time(value).map_err(told)?,
@@ -163,13 +238,14 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
                 time = Some(values::time(value).map_err(told)?);
                 settings.time_is_the_users = true;
             }
-            "dest" => directory = Some(PathBuf::from(value)),
+            "dest" => directory = Some(PathBuf::from(path)),
+            "image" | "source" => experiment.set_path(real(path)),
             _ => experiment.set(option, value).map_err(told)?,
         }
     }
     if let Experiment::Compare(request) = &mut experiment {
         request.commands = command_lines(after)?;
-        said.extend(request.commands.iter().cloned());
+        said.extend(request.commands.iter().map(How::name));
         if request.source.as_os_str().is_empty() {
             return Err("missing option: --source, what is to be copied".to_owned());
         }
@@ -180,9 +256,19 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
         "missing operand: the directory to measure in"
     };
     let directory = directory.ok_or(missing)?;
-    said.push(directory.to_string_lossy().into_owned());
+    if name != compare::NAME {
+        said.push(real(directory.as_os_str()).to_string_lossy().into_owned());
+    }
     Ok(Measuring { directory, settings, time, experiment, words: said })
 }
+
+/// A path without links and dots, or as it is if there is nothing yet.
+fn real(path: &OsStr) -> PathBuf {
+    Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path))
+}
+
+/// Options that name files.
+const PATHS: &[&str] = &["source", "dest", "image"];
 
 /// Options without values.
 const FLAGS: &[&str] = &["cold", "archive"];
@@ -192,39 +278,32 @@ fn takes(name: &str, option: &str) -> bool {
     let own: &[&str] = match name {
         mapped_copy::NAME => &["size", "buffers", "states"],
         in_kernel::NAME => &["sizes", "cold"],
+        mapped_write::NAME => &["rounds", "files", "space", "time"],
         async_tree::NAME => &["totals", "files", "variants"],
         sparse_image::NAME => &["size", "image"],
         compare::NAME => &["source", "dest", "with", "cold", "archive"],
         reproduce::NAME => &["budget", "space"],
         _ => &[],
     };
-    let common: &[&str] = if name == reproduce::NAME { &["timeout"] } else { &["runs", "timeout", "time"] };
+    let common: &[&str] = match name {
+        reproduce::NAME => &["timeout"],
+        mapped_write::NAME => &[],
+        _ => &["runs", "timeout", "time"],
+    };
     own.contains(&option) || common.contains(&option)
 }
 
 /// What comes after `--`: one command in words, or command lines if the first of them has both places in it.
-fn command_lines(words: Vec<OsString>) -> Result<Vec<String>, String> {
+fn command_lines(words: Vec<OsString>) -> Result<Vec<How>, String> {
     let words: Result<Vec<String>, OsString> = words.into_iter().map(OsString::into_string).collect();
     let words = words.map_err(|word| format!("{word:?} is not UTF-8"))?;
     let is_line =
         |word: &String| word.contains(crate::session::PLACE_OF_SOURCE) && word.contains(crate::session::PLACE_OF_DEST);
     match words.first() {
         None => Ok(Vec::new()),
-        Some(first) if is_line(first) => Ok(words),
-        Some(_) => {
-            let quoted = words.iter().map(|word| shell_word(word));
-            Ok(vec![quoted.collect::<Vec<_>>().join(" ")])
-        }
+        Some(first) if is_line(first) => Ok(words.into_iter().map(How::Line).collect()),
+        Some(_) => Ok(vec![How::Words(words)]),
     }
-}
-
-/// A word for a shell, in which the places stay what they are.
-fn shell_word(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+=./,:@%{}".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 impl Experiment {
@@ -232,10 +311,20 @@ impl Experiment {
         match name {
             mapped_copy::NAME => Experiment::MappedCopy(mapped_copy::Request::default()),
             in_kernel::NAME => Experiment::InKernel(in_kernel::Request::default()),
+            mapped_write::NAME => Experiment::MappedWrite(MappedWrite::default()),
             async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
             sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
             compare::NAME => Experiment::Compare(compare::Request::default()),
             _ => Experiment::Reproduce(reproduce::Request::default()),
+        }
+    }
+
+    /// What is copied.
+    fn set_path(&mut self, path: PathBuf) {
+        match self {
+            Experiment::SparseImage(request) => request.image = Some(path),
+            Experiment::Compare(request) => request.source = path,
+            _ => {}
         }
     }
 
@@ -247,6 +336,9 @@ impl Experiment {
             (Experiment::MappedCopy(request), "states") => request.states = values::list(value, state)?,
             (Experiment::InKernel(request), "sizes") => request.sizes = values::list(value, values::size)?,
             (Experiment::InKernel(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::MappedWrite(request), "rounds") => request.rounds = Some(small(value)?),
+            (Experiment::MappedWrite(request), "files") => request.files = Some(small(value)?),
+            (Experiment::MappedWrite(request), "space") => request.space = Some(values::size(value)?),
             (Experiment::AsyncTree(request), "totals") => request.totals = values::list(value, values::size)?,
             (Experiment::AsyncTree(request), "files") => request.files = values::list(value, values::number)?,
             (Experiment::AsyncTree(request), "variants") => request.variants = values::list(value, variant)?,
@@ -256,8 +348,6 @@ impl Experiment {
                     return Err(format!("{value:?} is less than {}", crate::words::bytes(sparse_image::SMALLEST)));
                 }
             }
-            (Experiment::SparseImage(request), "image") => request.image = Some(value.into()),
-            (Experiment::Compare(request), "source") => request.source = value.into(),
             (Experiment::Compare(request), "with") => request.known = value.split(',').map(str::to_owned).collect(),
             (Experiment::Compare(request), "cold") => request.state = Wanted::Cold,
             (Experiment::Compare(request), "archive") => request.archive = true,
@@ -267,6 +357,10 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+fn small(text: &str) -> Result<u32, String> {
+    u32::try_from(values::number(text)?).map_err(|_| format!("{text:?} is too many"))
 }
 
 fn state(text: &str) -> Result<Wanted, String> {
@@ -302,9 +396,10 @@ mod tests {
     #[test]
     fn a_command_in_words_keeps_its_words() {
         let lines = |words: &[&str]| command_lines(words.iter().map(OsString::from).collect()).unwrap();
-        assert_eq!(lines(&["cp", "-r", "{source}", "{dest}"]), ["cp -r {source} {dest}"]);
-        assert_eq!(lines(&["my cp", "a'b", "{source}", "{dest}"]), ["'my cp' 'a'\\''b' {source} {dest}"]);
-        assert_eq!(lines(&["cp {source} {dest}", "tar {source} | x {dest}"]).len(), 2);
+        let words = ["my cp", "a'b", "{source}", "{dest}"];
+        assert_eq!(lines(&words), [How::Words(words.map(str::to_owned).to_vec())]);
+        let two = ["cp {source} {dest}", "tar {source} | x {dest}"];
+        assert_eq!(lines(&two), two.map(|line| How::Line(line.to_owned())));
     }
 
     #[test]
