@@ -45,8 +45,8 @@ pub struct Page {
 /// The report of these results.
 pub fn page(results: &Results) -> Page {
     let views = views(results);
-    let title = match &results.sections[..] {
-        [only] => format!("{} on this machine", sections::title(&only.name)),
+    let title = match &views[..] {
+        [only] => format!("{} on this machine", only.title),
         _ => "Copies, measured on this machine".to_owned(),
     };
     // Nothing is more important than that a copy is not what it should be.

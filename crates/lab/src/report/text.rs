@@ -52,6 +52,12 @@ impl Digits {
         Digits((2.0 - before(least)).min(3.0 - before(most)).clamp(0.0, 6.0) as usize)
     }
 
+    /// The same, but not more than this many.
+    #[must_use]
+    pub fn at_most(self, digits: usize) -> Digits {
+        Digits(self.0.min(digits))
+    }
+
     /// A figure with them.
     pub fn say(self, value: f64) -> String {
         format!("{value:.*}", self.0)

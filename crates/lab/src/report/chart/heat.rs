@@ -20,22 +20,24 @@ struct Plan<'v> {
     /// Height of the names of columns.
     head: i32,
     values: &'v [Vec<Option<f64>>],
+    unit: &'v str,
     level: Option<f64>,
     digits: Digits,
     /// Least and most of the values.
     reach: (f64, f64),
 }
 
-/// The field as an `<svg>`. It is wider than the form where its figures need the room.
+/// The field as an `<svg>`. It is wider than the form where its figures need the room. `scale` is the unit of the values, and the
+/// value around which colours turn.
 pub fn draw(
     rows: &(String, Vec<String>),
     columns: &(String, Vec<String>),
     values: &[Vec<Option<f64>>],
-    level: Option<f64>,
+    scale: (&str, Option<f64>),
     label: &str,
     form: Form,
 ) -> String {
-    let plan = Plan::new(rows, columns, values, level, form);
+    let plan = Plan::new(rows, columns, values, scale, form);
     let top = LINE + 6 + plan.head + 4;
     let fields: i32 = plan.rows.iter().map(|row| row_height(row)).sum();
     let legend = plan.legend();
@@ -78,7 +80,7 @@ impl<'v> Plan<'v> {
         rows: &(String, Vec<String>),
         columns: &(String, Vec<String>),
         values: &'v [Vec<Option<f64>>],
-        level: Option<f64>,
+        (unit, level): (&'v str, Option<f64>),
         form: Form,
     ) -> Plan<'v> {
         let widest = |texts: &mut dyn Iterator<Item = String>| {
@@ -88,7 +90,8 @@ impl<'v> Plan<'v> {
         let names = widest(&mut rows.1.iter().chain([&rows.0]).map(|text| name(text)));
         let left = names.min(room) + 10;
         let known = || values.iter().flatten().flatten().copied().filter(|value| value.is_finite());
-        let digits = Digits::of(known());
+        // Of ratios nobody wants to know more.
+        let digits = Digits::of(known()).at_most(if level.is_some() { 2 } else { 6 });
         let figure = widest(&mut known().map(|value| compact(value, digits))) + 10;
         // A name of a column may take several lines, but no word of it should be broken.
         let words = columns.1.iter().flat_map(|name| name.split(' ').map(super::name).collect::<Vec<_>>());
@@ -109,6 +112,7 @@ impl<'v> Plan<'v> {
             field,
             head,
             values,
+            unit,
             level,
             digits,
             reach,
@@ -155,7 +159,7 @@ impl<'v> Plan<'v> {
                 "Blue: less than {0}; orange: more; grey: within 5 % of it. The strongest colours: under half, or over twice.",
                 short(level)
             ),
-            None => "The stronger the colour, the more.".to_owned(),
+            None => format!("In {}. The stronger the colour, the more.", name(self.unit)),
         };
         fit::wrap(&text, SMALL, f64::from(self.width))
     }

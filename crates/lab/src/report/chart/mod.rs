@@ -47,8 +47,8 @@ pub(crate) const LINE: i32 = 17;
 pub fn draw(chart: &Chart, form: Form) -> String {
     match chart {
         Chart::Bars { unit, groups, .. } => bars::draw(unit, groups, &label(chart), form),
-        Chart::Heat { rows, columns, values, level, .. } => {
-            heat::draw(rows, columns, values, *level, &label(chart), form)
+        Chart::Heat { rows, columns, values, level, unit, .. } => {
+            heat::draw(rows, columns, values, (unit.as_str(), *level), &label(chart), form)
         }
         Chart::Latency { series, threshold, .. } => latency::draw(series, threshold.as_ref(), &label(chart), form),
         Chart::Parts { unit, parts, rows, .. } => parts::draw(unit, parts, rows, &label(chart), form),

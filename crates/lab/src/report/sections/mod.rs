@@ -76,7 +76,7 @@ pub fn title(name: &str) -> &str {
         "probe" => "What haul knows of this place",
         "mapped-copy" => "Mapped copies and big buffers",
         "in-kernel" => "Copies inside the kernel",
-        "mapped-write" => "Writes to mapped files",
+        "mapped-write" => "Writing through mapped files",
         "async-tree" => "Trees, copied asynchronously",
         "sparse-image" => "Disk images",
         "compare" => "Copiers compared",
