@@ -26,6 +26,7 @@ pub mod process_state;
 pub mod queue;
 #[cfg(feature = "namespaces")]
 pub mod sandbox;
+pub mod shared_map;
 mod xattr_at;
 
 pub use close::close;
