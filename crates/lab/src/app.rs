@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use haul_sys::process_state;
 
+use crate::experiments::mapped_write;
 use crate::measure::one_copy;
 use crate::tasks::{self, Complaint};
 use crate::words;
@@ -16,6 +17,10 @@ const INTERRUPTED: u8 = 130;
 /// Runs the command with the arguments of this process. The status is 0; 1 if something could not be done or a copy was wrong; 130 if
 /// the user stopped it.
 pub fn main() -> ExitCode {
+    // Before anything else: a part of it must outlive its reader, to remove its files.
+    if let Some(status) = mapped_write::command::main(env::args_os().skip(1)) {
+        return status;
+    }
     process_state::restore_sigpipe();
     match tasks::run(env::args_os().skip(1)) {
         Ok(answer) => {

@@ -21,6 +21,7 @@ pub mod async_tree;
 pub mod compare;
 pub mod in_kernel;
 pub mod mapped_copy;
+pub mod mapped_write;
 pub mod reproduce;
 pub mod sparse_image;
 
