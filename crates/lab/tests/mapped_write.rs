@@ -166,7 +166,7 @@ fn a_file_that_somebody_cuts_is_a_clear_error() {
         scope.spawn(|| {
             while !cut.load(std::sync::atomic::Ordering::Relaxed) {
                 // Whatever there is of it at this moment.
-                for name in ["under", "stall.0", "stall.1"] {
+                for name in ["mapped-write.under", "mapped-write.stall.0", "mapped-write.stall.1"] {
                     let file = File::options().write(true).open(place.join(name));
                     file.and_then(|file| file.set_len(0)).unwrap_or_default();
                 }

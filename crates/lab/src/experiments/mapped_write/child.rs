@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A child that was told to stop gets so long to remove its files; then it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Does a task in a process of `program`, which is haul-lab. Nothing is left below `place` when it returns.
+/// Does a task in a process of `program`, which is haul-lab. None of its files are left below `place` when it returns.
 ///
 /// # Errors
 /// A message: it could not be started, it failed, a signal ended it, or `stop` said so.
@@ -46,6 +46,8 @@ pub fn run(
         Some(Message::Done(answer)) => Ok(*answer),
         Some(Message::Failed(why)) => Err(why),
         Some(_) => Err("stopped".to_owned()),
+        // Ctrl-C reaches every process of the terminal, and this one's handler has heard of it as well.
+        None if stop() || interrupted(status) => Err("stopped".to_owned()),
         None => Err(why_it_ended(status, place)),
     };
     answer.and_then(|answer| emptied.map(|()| answer))
@@ -102,6 +104,12 @@ fn next(messages: &Receiver<Message>, most: Duration) -> Result<Message, RecvTim
 fn end(mut child: Child) -> Option<ExitStatus> {
     drop(child.stdin.take());
     child.wait().ok()
+}
+
+/// Whether the user ended it.
+fn interrupted(status: Option<ExitStatus>) -> bool {
+    let signal = status.and_then(|status| status.signal());
+    [Signal::INT, Signal::TERM, Signal::HUP].iter().any(|by| signal == Some(by.as_raw()))
 }
 
 /// Why it said nothing at its end.

@@ -232,7 +232,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         let shuffled = Chance::new(records).shuffled(records);
         for manner in Manner::ALL {
             scene.room_for(place, size)?;
-            let path = place.join(format!("grid.{}", manner.name()));
+            let path = super::part::file(place, &format!("grid.{}", manner.name()));
             let file = super::part::open_dsync(&path)?;
             let field = Field { manner, path, file, size: records * record, record, shuffled: &shuffled, scene };
             for test in Test::ALL {

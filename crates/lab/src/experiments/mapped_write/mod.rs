@@ -165,7 +165,7 @@ impl Request {
 /// a second; once `stop` says yes, what runs is ended and its files are removed.
 ///
 /// # Errors
-/// A message: the place is no empty directory, something failed, the space ran out, or it was stopped.
+/// A message: the place is no empty directory, something failed, the space ran out; `stopped` if it was.
 pub fn run(
     request: &Request,
     place: &Path,

@@ -16,7 +16,7 @@ use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::latency::{Latency, Times};
-use super::part::{Failed, Scene};
+use super::part::{Failed, Scene, file};
 
 /// A synchronous page over this is counted, in seconds of its own.
 const THRESHOLD: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let page = page_size() as u64;
     let size = settings.size.next_multiple_of(page).max(page);
     scene.room_for(place, 2 * size)?;
-    let (mut mapped, mut written) = (Side::new(place.join("msync.mapped")), Side::new(place.join("msync.written")));
+    let (mut mapped, mut written) = (Side::new(file(place, "msync.mapped")), Side::new(file(place, "msync.written")));
     let end = Instant::now() + settings.time;
     for round in 0..settings.rounds {
         scene.tell(f64::from(round) / f64::from(settings.rounds));

@@ -24,6 +24,9 @@ const OFTEN: Duration = Duration::from_millis(200);
 /// Bytes that stay free beyond what a part is about to use: room for what the filesystem has to write about it.
 const RESERVE: u64 = 1 << 20;
 
+/// All files begin with it.
+const PREFIX: &str = "mapped-write.";
+
 /// What a child is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -176,7 +179,7 @@ fn work(task: &Task, place: &Path, scene: &Scene) -> Result<Answer, Failed> {
     }
 }
 
-/// Does a task in this process, and removes everything below `place`. It says what it says to `say`, and its end last.
+/// Does a task in this process, and removes its files below `place`. It says what it says to `say`, and its end last.
 pub fn play(task: &Task, place: &Path, stop: Arc<AtomicBool>, say: impl Fn(&Message) + Clone + 'static) {
     let worked = work(task, place, &Scene::new(stop, say.clone()));
     let removed = empty(place).map_err(|error| Failed::of("remove the files below", place, &error));
@@ -187,15 +190,23 @@ pub fn play(task: &Task, place: &Path, stop: Arc<AtomicBool>, say: impl Fn(&Mess
     });
 }
 
-/// Removes all files of a directory, which has no others.
+/// Removes all files that parts make in a directory, and no others.
 ///
 /// # Errors
 /// Those of reading and removing.
 pub fn empty(place: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(place)? {
-        std::fs::remove_file(entry?.path())?;
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            std::fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
+}
+
+/// A file of a part.
+pub(super) fn file(place: &Path, name: &str) -> PathBuf {
+    place.join(format!("{PREFIX}{name}"))
 }
 
 /// The process of a part, `haul-lab mapped-write-part TASK PLACE`.
@@ -225,4 +236,31 @@ pub fn main(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_parts_are_removed() {
+        let place = std::env::temp_dir().join(format!("haul-lab-part-{}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        for name in ["precious", "mapped-write", "mapped-write.under"] {
+            std::fs::write(place.join(name), name).unwrap();
+        }
+        std::fs::write(file(&place, "stall.0"), "x").unwrap();
+        empty(&place).unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["mapped-write", "precious"]);
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn who_rests_hears_that_it_is_to_stop() {
+        let scene = Scene::new(Arc::new(AtomicBool::new(true)), |_| {});
+        assert_eq!(scene.rest(Duration::from_secs(86_400)), Err(Failed::Stopped));
+        assert!(scene.room_for(&std::env::temp_dir(), u64::MAX).is_err_and(|failed| failed != Failed::Stopped));
+    }
 }

@@ -151,7 +151,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let settings = fitting(settings)?;
     let mut files = Vec::new();
     for number in 0..settings.files {
-        let path = place.join(format!("stall.{number}"));
+        let path = super::part::file(place, &format!("stall.{number}"));
         files.push(Growing { file: super::part::open(&path)?, path, segments: Vec::new() });
     }
     let pushed = files.iter().map(|growing| growing.file.try_clone()).collect::<Result<Vec<_>, _>>();

@@ -65,7 +65,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let page = page_size();
     let size = usize::try_from(settings.size).unwrap_or(64 << 10).next_multiple_of(page).max(64 << 10);
     scene.room_for(place, size as u64)?;
-    let path = place.join("under");
+    let path = super::part::file(place, "under");
     let failed = |errno: haul_sys::Errno| Failed::of("write through a mapping to", &path, &errno.into());
     let file = super::part::open(&path)?;
     file.set_len(size as u64).map_err(|error| Failed::of("set the size of", &path, &error))?;

@@ -7,7 +7,7 @@
 //! | `no-device` | the filesystem is in memory alone |
 //! | `not-measured` | there are no figures |
 //! | `waits-for-stable-pages` | stores to pages under write-back take [`STALL`] and more in the middle, and [`SHARE`] of the write-back, and nothing else was seen to hold them up |
-//! | `waits-for-stable-pages`, `throttled-writers`, `waits-for-memory`, `waits-for-filesystem`, `stalls` | at least [`STALLS`] fills stood still for [`STALL`] and more, or one for [`BETWEEN`]: by what took most of that time; `stalls` if nobody saw what |
+//! | `waits-for-stable-pages`, `throttled-writers`, `waits-for-memory`, `waits-for-filesystem`, `stalls` | at least [`STALLS`] fills stood still for [`STALL`] and more, or one for [`BETWEEN`]: by what took most of that time; `stalls` if nobody saw what. Waits for others than the device must be longer than who filled was without a processor |
 //! | `waits-for-stable-pages` | stores to pages under write-back take [`FELT`] and more, otherwise as above |
 //! | `slow-msync` | a page by msync takes [`SLOW_MSYNC`] times as long as by a synchronous write, and [`SLOW_MSYNC_LEAST`] longer |
 //! | `slow-device` | a synchronous page takes [`SLOW_DEVICE`] in the middle by write(2) already |
@@ -125,16 +125,31 @@ fn waits_for_write_back(under: &under::Measured) -> bool {
 }
 
 /// What long fills stood still for, if there are enough of them.
+///
+/// Where who filled was without a processor for a while, whoever it waited for may have been as well: then only longer waits
+/// count, but for those for the device.
 fn long_wait(stall: &stall::Measured) -> Option<Wait> {
-    let long = |seconds: &&f64| **seconds >= STALL;
-    let still = stall.waits.iter().filter_map(|(name, times)| Some((Wait::of_name(name)?, times)));
-    let still: Vec<_> = still.filter(|(wait, _)| wait.stands_still()).collect();
-    let times = || still.iter().flat_map(|(_, times)| times.iter());
-    if times().filter(long).count() < STALLS && !times().any(|seconds| *seconds >= BETWEEN) {
+    let busy = without_processor(stall);
+    let long = |wait: Wait, seconds: f64| {
+        let for_device = matches!(wait, Wait::StablePage | Wait::Throttled);
+        wait.stands_still() && seconds >= STALL && (for_device || seconds > busy)
+    };
+    let waits = stall.waits.iter().filter_map(|(name, times)| Some((Wait::of_name(name)?, times)));
+    let long: Vec<(Wait, Vec<f64>)> = waits
+        .map(|(wait, times)| (wait, times.iter().copied().filter(|seconds| long(wait, *seconds)).collect()))
+        .collect();
+    let times = || long.iter().flat_map(|(_, times): &(Wait, Vec<f64>)| times);
+    if times().count() < STALLS && !times().any(|seconds| *seconds >= BETWEEN) {
         return None;
     }
-    let sum = |times: &[f64]| times.iter().filter(long).sum::<f64>();
-    still.into_iter().max_by(|a, b| sum(a.1).total_cmp(&sum(b.1))).map(|(wait, _)| wait)
+    let sum = |times: &[f64]| times.iter().sum::<f64>();
+    long.iter().max_by(|a, b| sum(&a.1).total_cmp(&sum(&b.1))).map(|(wait, _)| *wait)
+}
+
+/// The longest that a fill took which had no processor most of the time, in seconds.
+fn without_processor(stall: &stall::Measured) -> f64 {
+    let times = stall.waits.get(Wait::NotOnProcessor.name()).into_iter().flatten();
+    times.copied().fold(0.0, f64::max)
 }
 
 /// How many times as long a page takes by msync as by write(2).
@@ -215,6 +230,14 @@ fn of_fills(stall: &stall::Measured) -> Vec<String> {
         words::bytes(pending.writeback_most),
         words::bytes(pending.dirty_most)
     ));
+    let busy = without_processor(stall);
+    if busy >= STALL {
+        sentences.push(format!(
+            "The machine is busy: who filled had no processor for up to {}, and so may those that it waited for. Only longer \
+             waits for others count.",
+            words::seconds(busy)
+        ));
+    }
     if stall.counters.stolen > STOLEN * stall.seconds {
         let stolen = words::seconds(stall.counters.stolen);
         sentences

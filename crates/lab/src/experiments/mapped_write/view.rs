@@ -23,7 +23,7 @@ pub fn view(results: &Results, section: &Section) -> View {
     let not_measured = figures.rows("left-out").iter().map(|(part, _, why)| format!("{part}: {why}"));
     View {
         name: section.name.clone(),
-        title: "Writing through mapped files".to_owned(),
+        title: "Writes to mapped files".to_owned(),
         question: "Does writing through mmap stall here, and does msync?".to_owned(),
         summary: summary(figures),
         not_measured: section.left_out.iter().cloned().chain(not_measured).collect(),

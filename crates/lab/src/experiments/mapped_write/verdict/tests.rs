@@ -93,6 +93,20 @@ fn one_very_long_fill_is_enough() {
 }
 
 #[test]
+fn on_a_busy_machine_waits_for_others_count_only_if_they_are_longer() {
+    for (wait, seconds, expected) in [
+        (Wait::Page, 0.04, "no-stalls"),
+        (Wait::Page, 0.3, "waits-for-filesystem"),
+        (Wait::StablePage, 0.04, "waits-for-stable-pages"),
+    ] {
+        let stall = stall(&[(wait, &[seconds; 7]), (Wait::NotOnProcessor, &[0.2; 700])]);
+        let verdict = judge(Evidence { stall: Some(&stall), ..Evidence::default() });
+        assert_eq!(verdict.name, expected, "{wait:?}");
+        assert!(verdict.sentences.iter().any(|sentence| sentence.starts_with("The machine is busy")), "{verdict:?}");
+    }
+}
+
+#[test]
 fn stores_that_wait_for_the_write_back_are_proof_by_themselves() {
     let named = |under: under::Measured, waits: &[(Wait, &[f64])]| {
         let stall = stall(waits);
