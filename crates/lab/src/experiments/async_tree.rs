@@ -50,7 +50,7 @@ impl Default for Request {
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete`].
+/// As [`Session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("variants", request.variants.join(","))])?;
     let mut request = request.clone();

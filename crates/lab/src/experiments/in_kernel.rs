@@ -35,7 +35,7 @@ const ENGINES: [&str; 4] = ["read-write", "copy-range", "splice", "clone"];
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete`].
+/// As [`Session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("state", request.state.as_str().to_owned())])?;
     let largest = request.sizes.iter().copied().max().unwrap_or(0);

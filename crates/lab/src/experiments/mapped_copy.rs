@@ -37,7 +37,7 @@ const BIG: u64 = 8 * MIB;
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete`].
+/// As [`Session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("size", request.size.to_string())])?;
     session.needs_room(request.size.saturating_mul(3), NAME)?;

@@ -13,9 +13,10 @@
 //! | `probe` | no cases: details by place | | |
 //! | `tune` | by size class | settings by name; base `defaults` | `class`, `settings` |
 //!
-//! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, of images also `.read`,
-//! `.write`, `.scan`, `.wait-read` and `.wait-write`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`,
-//! `.read-skipped`, `.write-skipped`, `.zeros`.
+//! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, and of images `.all`,
+//! `.map`, `.data`, `.read`, `.write`, `.scan`, and waits for the queues as `.read-enqueue`, `.read-dequeue`, `.write-enqueue`,
+//! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, and of images `.total`, `.copied`, `.read`,
+//! `.read-skipped`, `.write-skipped`, `.zeros`, `.free`.
 
 pub mod async_tree;
 pub mod compare;

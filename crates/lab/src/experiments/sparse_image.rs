@@ -67,7 +67,7 @@ const LIVE_MARK: [u8; 16] = *b"live in haul-lab";
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete`], and where no image can be made.
+/// As [`Session::compete_all`], and where no image can be made.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let size = match &request.image {
         Some(image) => raw_size(image)?,

@@ -212,7 +212,7 @@ impl Session {
     /// Runs the groups of a section one after another, after which it is complete.
     ///
     /// # Errors
-    /// As [`Session::compete`].
+    /// When the machinery fails, or the user wants no more.
     pub fn compete_all(&mut self, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
         self.check_time(groups)?;
         for group in groups {

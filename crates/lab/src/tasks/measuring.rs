@@ -225,9 +225,11 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
     let mut experiment = Experiment::of(name);
     for (option, path) in &options {
         let told = |error: String| format!("{error} for '--{option}'");
+        // Two paths of one place are the same measurement, and one path from two places is not.
+        let whole = if PATHS.contains(&option.as_str()) { real(path).into_os_string() } else { path.clone() };
+        let lossy = whole.to_string_lossy();
         let value = match PATHS.contains(&option.as_str()) {
-            // Two paths of one place are the same measurement, and one path from two places is not.
-            true => &real(path).to_string_lossy().into_owned(),
+            true => &*lossy,
             false => path.to_str().ok_or_else(|| told(format!("invalid argument {path:?}")))?,
         };
         said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
