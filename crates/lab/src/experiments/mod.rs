@@ -10,7 +10,7 @@
 //! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `auto`, each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
 //! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `cp` | `size`, `smart`, `sparse` (yes, no) |
 //! | `compare` | the source's name | the command, or `haul` (base) | |
-//! | `probe` | no cases: details by place | | |
+//! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
 //! | `tune` | by size class | settings by name; base `defaults` | `class`, `settings` |
 //!
 //! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, of images also `.read`,
@@ -22,6 +22,7 @@ pub mod compare;
 pub mod in_kernel;
 pub mod mapped_copy;
 pub mod mapped_write;
+pub mod probe;
 pub mod reproduce;
 pub mod sparse_image;
 

@@ -151,6 +151,16 @@ All five experiments, unattended, and one report.
 Sizes may end in K, M, G or T (units of 1024), times in s, m or h.
 ";
 
+const PROBE: &str = "\
+Usage: haul-lab probe [OPTION]... DIR
+What can this filesystem and its device do, and what would haul choose there?
+Asks the kernel, tries the rest in a folder in DIR that is removed, and shows
+the engines for files of several sizes, cached and cold, with the reasons.
+
+      --json            the results as JSON
+      --help            show this help and exit
+";
+
 const MAP: &str = "\
 Usage: haul-lab map [OPTION]... IMAGE
 Show what the guests of a disk image use, without copying it.
@@ -183,6 +193,7 @@ pub fn of(task: &str) -> Option<&'static str> {
         "compare" => COMPARE,
         "reproduce" => REPRODUCE,
         "map" => MAP,
+        "probe" => PROBE,
         "report" => crate::report::command::HELP,
         _ => return None,
     })
