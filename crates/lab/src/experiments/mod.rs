@@ -11,11 +11,11 @@
 //! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `cp` | `size`, `smart`, `sparse` (yes, no) |
 //! | `compare` | the source's name | the command, or `haul` (base) | |
 //! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
-//! | `tune` | by size class | settings by name; base `defaults` | `class`, `settings` |
+//! | `tune` | `files of 64 KiB to 4 MiB, cached and cold`, and the same with `, fresh files` | settings by name; base `defaults` | `class`, `settings` |
 //!
 //! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, of images also `.read`,
 //! `.write`, `.scan`, `.wait-read` and `.wait-write`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`,
-//! `.read-skipped`, `.write-skipped`, `.zeros`.
+//! `.read-skipped`, `.write-skipped`, `.zeros`; `files.by-profile`.
 
 pub mod async_tree;
 pub mod compare;
@@ -25,6 +25,7 @@ pub mod mapped_write;
 pub mod probe;
 pub mod reproduce;
 pub mod sparse_image;
+pub mod tune;
 
 use crate::session::How;
 
