@@ -32,7 +32,7 @@ pub fn bytes(count: u64) -> String {
 /// A number of bytes that no other number is written as: in the largest unit that it is a whole number of.
 pub fn exactly(count: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let found = units.into_iter().find(|(shift, _)| count > 0 && count % (1 << shift) == 0);
+    let found = units.into_iter().find(|(shift, _)| count > 0 && count.is_multiple_of(1 << shift));
     found.map_or_else(|| format!("{count} B"), |(shift, unit)| format!("{} {unit}", count >> shift))
 }
 
