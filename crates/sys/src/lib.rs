@@ -8,6 +8,7 @@
 pub mod child;
 mod clone;
 mod close;
+pub mod filesystem;
 pub mod huge;
 pub mod in_use;
 pub mod inode_flags;

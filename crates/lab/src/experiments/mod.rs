@@ -10,12 +10,12 @@
 //! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `auto`, each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
 //! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `cp` | `size`, `smart`, `sparse` (yes, no) |
 //! | `compare` | the source's name | the command, or `haul` (base) | |
-//! | `probe` | no cases: details by place | | |
-//! | `tune` | by size class | settings by name; base `defaults` | `class`, `settings` |
+//! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
+//! | `tune` | `files of 64 KiB to 4 MiB, cached and cold`, and the same with `, fresh files` | settings by name; base `defaults` | `class`, `settings` |
 //!
 //! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, and of images `.all`,
 //! `.map`, `.data`, `.read`, `.write`, `.scan`, and waits for the queues as `.read-enqueue`, `.read-dequeue`, `.write-enqueue`,
-//! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, and of images `.total`, `.copied`, `.read`,
+//! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, `files.by-profile`, and of images `bytes.total`, `.copied`, `.read`,
 //! `.read-skipped`, `.write-skipped`, `.zeros`, `.free`.
 
 pub mod async_tree;
@@ -23,8 +23,10 @@ pub mod compare;
 pub mod in_kernel;
 pub mod mapped_copy;
 pub mod mapped_write;
+pub mod probe;
 pub mod reproduce;
 pub mod sparse_image;
+pub mod tune;
 
 use crate::session::How;
 

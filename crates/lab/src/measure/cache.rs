@@ -89,6 +89,21 @@ fn cached_share(files: &[PathBuf]) -> Option<f64> {
     Some(if all == 0 { 0.0 } else { cached as f64 / all as f64 })
 }
 
+/// Lets the page cache forget a file, or the files below a directory, and looks whether it has.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn evict_all(source: &Path) -> Result<Cache, String> {
+    let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
+    let mut files = Vec::new();
+    regular_files(source, &mut files).map_err(|error| failed(source, error))?;
+    for path in &files {
+        evict(path).map_err(|error| failed(path, error))?;
+    }
+    let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
+    Ok(if cold { Cache::Evicted } else { Cache::Unknown })
+}
+
 /// Lets the page cache forget what it can of these files; for copies that were looked at and would only fill the memory.
 pub fn forget(path: &Path) {
     let mut files = Vec::new();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
 use haul_copy::pace::Pace;
+use haul_copy::plan::profile::Profile;
 use haul_copy::plan::{
     CacheUse, Dereference, Destination, EngineChoice, ModeRule, Plan, Preallocate, Preserve, Reflink, Sparse, Wish,
 };
@@ -46,6 +47,8 @@ pub struct Settings {
     pub archive: bool,
     /// Extents may be shared (`auto` and the engine `clone`); else data is moved.
     pub reflink: bool,
+    /// A profile that haul obeys, in a file.
+    pub profile: Option<String>,
     /// A disk image, by the smart pipeline: whether free space is looked for, and whether the copy is sparse.
     pub image: Option<(bool, bool)>,
 }
@@ -65,6 +68,7 @@ impl Settings {
         option("priority", self.priority.map(|nice| nice.to_string()));
         option("archive", self.archive.then(|| "yes".to_owned()));
         option("reflink", self.reflink.then(|| "yes".to_owned()));
+        option("profile", self.profile.clone());
         option("smart", self.image.map(|(smart, _)| yes(smart)));
         option("sparse", self.image.map(|(_, sparse)| yes(sparse)));
         all
@@ -111,6 +115,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<(Settings, Pat
             "priority" => settings.priority = Some(value.parse().map_err(|_no_number| bad())?),
             "archive" => settings.archive = flag()?,
             "reflink" => settings.reflink = flag()?,
+            "profile" => settings.profile = Some(value),
             "smart" => smart = Some(flag()?),
             "sparse" => sparse = Some(flag()?),
             _ => return Err(format!("unknown option '--{name}'")),
@@ -155,6 +160,11 @@ fn plan(settings: &Settings, source: &Path, dest: &Path) -> Result<Plan, Failure
         Some(name) => name.parse().map_err(|()| Failure::Failed(format!("there is no engine {name:?}")))?,
         None => EngineChoice::Auto,
     };
+    let profile = settings.profile.as_ref().map(|path| {
+        let text = std::fs::read_to_string(path).map_err(|error| words::of(&error));
+        let profile = text.and_then(|text| Profile::parse(&text, path));
+        profile.map(Arc::new).map_err(|why| Failure::Failed(format!("cannot use the profile {path:?}: {why}")))
+    });
     let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Failure::Failed(format!("{bytes} bytes are too many")));
     let preserve = match settings.archive {
         true => Preserve {
@@ -184,6 +194,7 @@ fn plan(settings: &Settings, source: &Path, dest: &Path) -> Result<Plan, Failure
         buffer_size: settings.buffer_size.map(size).transpose()?,
         readahead: settings.readahead,
         jobs: settings.jobs.map(size).transpose()?,
+        profile: profile.transpose()?,
         ..Plan::default()
     })
 }
@@ -230,7 +241,9 @@ fn told(stats: &Stats) -> BTreeMap<String, f64> {
         ("shared", moved.cloned),
         ("offloaded", moved.offloaded),
     ];
-    named(&seconds, &bytes)
+    let mut told = named(&seconds, &bytes);
+    told.insert("files.by-profile".to_owned(), stats.by_profile as f64);
+    told
 }
 
 fn named(seconds: &[(&str, Duration)], bytes: &[(&str, u64)]) -> BTreeMap<String, f64> {
@@ -354,6 +367,7 @@ mod tests {
             priority: Some(-15),
             archive: true,
             reflink: true,
+            profile: Some("a file".to_owned()),
             image: Some((true, false)),
         };
         let mut arguments = settings.arguments();

@@ -452,10 +452,6 @@ impl Session {
         Ok(self.save()?)
     }
 
-    fn halt_if_stopped(&self) -> Result<(), Halt> {
-        if self.stop.is_stopped() { Err(Halt::Stopped) } else { Ok(()) }
-    }
-
     /// Removes older copies if there is no room for another one. They stay as long as they can: ext4 is slow in reusing what
     /// was just removed.
     fn make_room(&mut self, group: &Group<'_>) -> Result<(), Halt> {

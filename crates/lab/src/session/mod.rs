@@ -2,6 +2,7 @@
 
 mod group;
 mod progress;
+mod timed;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,6 +17,7 @@ use crate::words::{self, quoted};
 
 pub use group::{Competitor, Group, How, Judging, Making, PLACE_OF_DEST, PLACE_OF_SOURCE};
 pub use progress::Progress;
+pub use timed::Timed;
 
 /// The name of the results in the folder that they go to.
 pub const RESULTS: &str = "results.json";

@@ -151,6 +151,41 @@ All five experiments, unattended, and one report.
 Sizes may end in K, M, G or T (units of 1024), times in s, m or h.
 ";
 
+const TUNE: &str = "\
+Usage: haul-lab tune [OPTION]... DIR
+Which settings win here? Tries engines, buffers, depths, workers and numbers of
+files at a time against haul's own choice, on files of several sizes in DIR,
+cached and cold. What wins is tried again on fresh files; what wins there, too,
+goes into a profile that haul reads (see --profile of haul).
+
+      --time=TIME       for everything (default: 5m); no run begins afterwards
+      --space=SIZE      of sources and copies at a time (default: 6G)
+      --files=SIZE,...  only files of these sizes: tiny (below 64 KiB), small
+                        (to 4 MiB), medium (to 32 MiB), large (to 2 GiB), huge
+      --profile=FILE    write this one (default: haul/profile in
+                        $XDG_CONFIG_HOME or ~/.config); what it says of other
+                        storages stays
+      --dry-run         write no profile
+      --timeout=TIME    end a copy that takes longer (default: 10m)
+      --output=FOLDER   results and report go there (default: a new folder in
+                        the current directory)
+      --help            show this help and exit
+
+What counts is the time until a copy is on its device, pair by pair with haul's
+own choice. Every copy is compared with its source, and everything that is made
+in DIR is removed. A search that was interrupted begins anew.
+";
+
+const PROBE: &str = "\
+Usage: haul-lab probe [OPTION]... DIR
+What can this filesystem and its device do, and what would haul choose there?
+Asks the kernel, tries the rest in a folder in DIR that is removed, and shows
+the engines for files of several sizes, cached and cold, with the reasons.
+
+      --json            the results as JSON
+      --help            show this help and exit
+";
+
 const MAP: &str = "\
 Usage: haul-lab map [OPTION]... IMAGE
 Show what the guests of a disk image use, without copying it.
@@ -184,6 +219,8 @@ pub fn of(task: &str) -> Option<&'static str> {
         "reproduce" => REPRODUCE,
         "map" => MAP,
         "report" => crate::report::command::HELP,
+        "probe" => PROBE,
+        "tune" => TUNE,
         _ => return None,
     })
 }

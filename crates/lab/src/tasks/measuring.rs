@@ -5,9 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use haul_copy::plan::profile::SizeClass;
+
 use super::map::Screen;
 use super::{Answer, Complaint, usage, values};
-use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image};
+use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
 use crate::map::terminal::Screen as _;
 use crate::measure::Own;
 use crate::measure::cache::Wanted;
@@ -42,6 +44,7 @@ enum Experiment {
     SparseImage(sparse_image::Request),
     Compare(compare::Request),
     Reproduce(reproduce::Request),
+    Tune(tune::Request),
 }
 
 /// What `mapped-write` is told.
@@ -72,6 +75,7 @@ impl Measuring {
         sparse_image::NAME,
         compare::NAME,
         reproduce::NAME,
+        tune::NAME,
     ];
 }
 
@@ -103,6 +107,7 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
         Experiment::SparseImage(request) => sparse_image::run(&mut session, request),
         Experiment::Compare(request) => compare::run(&mut session, request),
         Experiment::Reproduce(request) => reproduce::run(&mut session, request),
+        Experiment::Tune(request) => tune::run(&mut session, request),
     };
     let output = session.output().to_path_buf();
     let saved = if ended.is_ok() { session.all_done() } else { Ok(()) };
@@ -147,6 +152,11 @@ fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
         Experiment::AsyncTree(request) => (largest(&request.totals), async_tree::NAME),
         Experiment::SparseImage(request) => (sparse_image::room(request)?, sparse_image::NAME),
         Experiment::Reproduce(request) => (request.sizes()?.image.saturating_mul(4), reproduce::NAME),
+        Experiment::Tune(request) => {
+            request.check()?;
+            // Each search looks for itself, and makes do with less.
+            (0, tune::NAME)
+        }
         Experiment::Compare(request) => {
             request.check()?;
             let results = wanted.settings.output.clone().or_else(|| std::env::current_dir().ok());
@@ -225,13 +235,12 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
     let mut experiment = Experiment::of(name);
     for (option, path) in &options {
         let told = |error: String| format!("{error} for '--{option}'");
-        // Two paths of one place are the same measurement, and one path from two places is not.
-        let whole = if PATHS.contains(&option.as_str()) { real(path).into_os_string() } else { path.clone() };
-        let lossy = whole.to_string_lossy();
         let value = match PATHS.contains(&option.as_str()) {
-            true => &*lossy,
-            false => path.to_str().ok_or_else(|| told(format!("invalid argument {path:?}")))?,
+            // Two paths of one place are the same measurement, and one path from two places is not.
+            true => real(path).to_string_lossy().into_owned(),
+            false => path.to_str().ok_or_else(|| told(format!("invalid argument {path:?}")))?.to_owned(),
         };
+        let value = value.as_str();
         said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
         match option.as_str() {
             "runs" => settings.runs = usize::try_from(values::number(value).map_err(told)?).unwrap_or(usize::MAX),
@@ -241,7 +250,7 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
                 settings.time_is_the_users = true;
             }
             "dest" => directory = Some(PathBuf::from(path)),
-            "image" | "source" => experiment.set_path(real(path)),
+            "image" | "source" | "profile" => experiment.set_path(real(path)),
             _ => experiment.set(option, value).map_err(told)?,
         }
     }
@@ -270,10 +279,10 @@ fn real(path: &OsStr) -> PathBuf {
 }
 
 /// Options that name files.
-const PATHS: &[&str] = &["source", "dest", "image"];
+const PATHS: &[&str] = &["source", "dest", "image", "profile"];
 
 /// Options without values.
-const FLAGS: &[&str] = &["cold", "archive"];
+const FLAGS: &[&str] = &["cold", "archive", "dry-run"];
 
 /// Whether a command has this option.
 fn takes(name: &str, option: &str) -> bool {
@@ -285,10 +294,11 @@ fn takes(name: &str, option: &str) -> bool {
         sparse_image::NAME => &["size", "image"],
         compare::NAME => &["source", "dest", "with", "cold", "archive"],
         reproduce::NAME => &["budget", "space"],
+        tune::NAME => &["time", "space", "profile", "dry-run", "files"],
         _ => &[],
     };
     let common: &[&str] = match name {
-        reproduce::NAME => &["timeout"],
+        reproduce::NAME | tune::NAME => &["timeout"],
         mapped_write::NAME => &[],
         _ => &["runs", "timeout", "time"],
     };
@@ -317,6 +327,11 @@ impl Experiment {
             async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
             sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
             compare::NAME => Experiment::Compare(compare::Request::default()),
+            tune::NAME => {
+                let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
+                let profile = tune::usual_profile(from("XDG_CONFIG_HOME"), from("HOME"));
+                Experiment::Tune(tune::Request { profile, ..tune::Request::default() })
+            }
             _ => Experiment::Reproduce(reproduce::Request::default()),
         }
     }
@@ -326,6 +341,7 @@ impl Experiment {
         match self {
             Experiment::SparseImage(request) => request.image = Some(path),
             Experiment::Compare(request) => request.source = path,
+            Experiment::Tune(request) => request.profile = Some(path),
             _ => {}
         }
     }
@@ -355,6 +371,9 @@ impl Experiment {
             (Experiment::Compare(request), "archive") => request.archive = true,
             (Experiment::Reproduce(request), "budget") => request.budget = values::time(value)?,
             (Experiment::Reproduce(request), "space") => request.space = values::size(value)?,
+            (Experiment::Tune(request), "space") => request.space = values::size(value)?,
+            (Experiment::Tune(request), "dry-run") => request.dry_run = true,
+            (Experiment::Tune(request), "files") => request.classes = values::list(value, class)?,
             _ => return Err("it has no meaning here".to_owned()),
         }
         Ok(())
@@ -370,6 +389,10 @@ fn state(text: &str) -> Result<Wanted, String> {
         .into_iter()
         .find(|state| state.as_str() == text)
         .ok_or(format!("{text:?} is neither cold nor warm"))
+}
+
+fn class(text: &str) -> Result<SizeClass, String> {
+    text.parse().map_err(|()| format!("{text:?} is none of {}", SizeClass::ALL.map(SizeClass::as_str).join(", ")))
 }
 
 fn variant(text: &str) -> Result<String, String> {

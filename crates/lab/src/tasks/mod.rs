@@ -3,6 +3,7 @@
 mod help;
 mod map;
 mod measuring;
+mod probe;
 mod values;
 
 use std::ffi::OsString;
@@ -77,6 +78,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
     }
     match name.as_str() {
         "map" => map::run(rest),
+        "probe" => probe::run(rest),
         "report" => {
             use crate::map::terminal::Screen as _;
             report::command::run(rest, map::Screen.columns()).map(Answer::done).map_err(Complaint::Failed)
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_task_has_a_help_of_its_own_which_the_first_help_names() {
-        for name in Measuring::NAMES.iter().chain(&["map"]) {
+        for name in Measuring::NAMES.iter().chain(&["map", "probe"]) {
             let help = said(&[name, "--help"]).unwrap().text;
             assert!(help.starts_with(&format!("Usage: haul-lab {name} ")), "{help}");
             assert!(help::ALL.contains(&format!("  {name} ")), "{name}");

@@ -50,8 +50,8 @@ fn view(results: &Results, section: &Section) -> View {
         "sparse-image" => sparse_image::view(results, section),
         "compare" => compare::view(results, section),
         "mapped-write" => crate::experiments::mapped_write::view(results, section),
-        // "probe" => crate::experiments::probe::view::view(results, section),
-        // "tune" => crate::experiments::tune::view::view(results, section),
+        "probe" => crate::experiments::probe::view::view(results, section),
+        "tune" => crate::experiments::tune::view::view(results, section),
         _ => generic::view(results, section),
     }
 }
