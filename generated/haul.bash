@@ -38,6 +38,8 @@ _haul_value() {
             mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$value") ;;
         --jobs)
             COMPREPLY=() ;;
+        --profile)
+            compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --readahead)
             COMPREPLY=() ;;
         --limit)
@@ -75,11 +77,11 @@ _haul_options=(
     --preserve= --no-preserve= --attributes-only -Z --context --context=
     --reflink --reflink= --sparse= --smart --smart= --punch
     --snapshot --engine= --buffer-size= --cache= --preallocate --preallocate=
-    --jobs= --readahead --readahead= --limit= --yield --control=
-    --priority= --durable --durable= --atomic --verify --verify=
-    --checksum= --manifest= --if-changed= --resume -v --verbose
-    --debug --explain --progress --progress= --stats --stats=
-    --compare --fail-fast --keep-going --help --version
+    --jobs= --profile= --readahead --readahead= --limit= --yield
+    --control= --priority= --durable --durable= --atomic --verify
+    --verify= --checksum= --manifest= --if-changed= --resume -v
+    --verbose --debug --explain --progress --progress= --stats
+    --stats= --compare --fail-fast --keep-going --help --version
 )
 
 _haul() {

@@ -41,6 +41,7 @@ complete -c haul -l buffer-size -r -f -d 'size of a read or write buffer in byte
 complete -c haul -l cache -r -f -a 'auto\t"large copies go to the device, others stay in memory" keep\t"every copy stays in memory, as with cp" drop\t"every copy goes to the device and leaves the memory"' -d 'whether copies stay in the page cache; auto by default'
 complete -c haul -l preallocate -f -a 'auto\t"where it lets several writes go on at the same time" always\t"for every file without holes" never\t"for no file"' -d 'when to allocate a file\'s space before writing it'
 complete -c haul -l jobs -r -f -d 'copy at most N files at the same time'
+complete -c haul -l profile -r -F -d 'take measured settings from FILE; none takes them from nowhere'
 complete -c haul -l readahead -f -d 'have the source read this far ahead of the copy'
 complete -c haul -l limit -r -f -d 'move at most RATE bytes, in at most IOPS operations, a second'
 complete -c haul -l yield -d 'go slower while other programs have to wait'

@@ -48,6 +48,7 @@ const PACKAGES: &[Package] = &[
     package("fish", "fish", "loads its completion file"),
     package("bsdutils", "script", "gives the progress bar a terminal"),
     package("mandoc", "mandoc", "a second opinion on the man page"),
+    package("chromium", "chromium", "opens the reports of haul-lab, on screens of several widths"),
     package("man-db", "man", "renders the man page and warns of its faults"),
 ];
 

@@ -23,6 +23,7 @@ use crate::help;
 use crate::manifest::Manifest;
 use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use crate::profile;
 use crate::punch;
 use crate::record::Record;
 use crate::report::Report;
@@ -86,6 +87,14 @@ pub fn main() -> ExitCode {
             }
         }
     }
+    let mut plan = plan;
+    plan.profile = match profile::load(&manners.profile, persona, &report) {
+        Ok(profile) => profile,
+        Err(message) => {
+            report.complain(&message);
+            return ExitCode::FAILURE;
+        }
+    };
     let report = Arc::new(report);
     if !behave(&report, &manners) {
         return ExitCode::FAILURE;
@@ -194,8 +203,8 @@ impl Command {
     fn print_stats(&self, show: Show, name: &OsString, summary: &Summary, started: Instant, status: u8) {
         let Some(format) = show.stats else { return };
         let name = name.to_string_lossy().into_owned();
-        let record =
-            Record::new(name, summary, self.report.pace(), Usage::of_process(), started.elapsed(), i32::from(status));
+        let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.profile.as_deref());
+        let record = Record::new(name, summary, pace, usage, started.elapsed(), i32::from(status)).with(profile);
         let text = match format {
             StatsFormat::Text => record.text(summary),
             StatsFormat::Json => match record.json() {

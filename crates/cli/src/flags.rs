@@ -1,5 +1,6 @@
 //! Every option as data: the parser, `--help`, the man page and the completions of the shells all read this table.
 
+use crate::data_flags;
 use crate::image_flags;
 use crate::output_flags;
 use crate::safety_flags;
@@ -52,6 +53,7 @@ pub enum Id {
     Preallocate,
     Preserve,
     Priority,
+    Profile,
     Progress,
     Punch,
     ReadOnly,
@@ -259,38 +261,6 @@ pub const UPDATES: &[Choice] = &[
     choice("none", "replace no existing file"),
     choice("none-fail", "replace no existing file, and fail if there is one"),
     choice("older", "replace existing files that are older than their source"),
-];
-
-/// The arguments of `--engine`.
-pub const ENGINES: &[Choice] = &[
-    own("auto", "the one that fits the files and filesystems best"),
-    own("reference", "one small buffer, nothing clever: the one that the others are compared with"),
-    own("read-write", "read and write with a buffer of any size"),
-    own("copy-range", "copy_file_range, inside the kernel or the file server"),
-    own("clone", "share extents with FICLONE and FICLONERANGE"),
-    own("splice", "splice through a pipe"),
-    own("mapped", "write straight from 8 MiB mappings of the source"),
-    own("mapped-direct", "O_DIRECT writes straight from mappings of the source"),
-    own("direct", "O_DIRECT, past the page cache, where the sides allow it"),
-    own("io-uring", "io_uring: many requests at a time, O_DIRECT where the sides allow it"),
-    own("linux-aio", "io_submit: the same with O_DIRECT only, also where io_uring is forbidden"),
-    own("posix-aio", "aio_read and aio_write: the same by threads of the C library"),
-    own("dontcache", "read and write that leave nothing in the page cache (RWF_DONTCACHE, Linux 6.14)"),
-    own("null", "move nothing: measures the overhead of the rest"),
-];
-
-/// The arguments of `--cache`.
-pub const CACHES: &[Choice] = &[
-    own("auto", "large copies go to the device, others stay in memory"),
-    own("keep", "every copy stays in memory, as with cp"),
-    own("drop", "every copy goes to the device and leaves the memory"),
-];
-
-/// The arguments of `--preallocate`.
-pub const PREALLOCATIONS: &[Choice] = &[
-    own("auto", "where it lets several writes go on at the same time"),
-    own("always", "for every file without holes"),
-    own("never", "for no file"),
 ];
 
 /// The long names of GNU cp 9.1 in the order in which its messages list them. `path` is an old name of `parents` that
@@ -564,16 +534,7 @@ pub const FLAGS: &[Flag] = &[
     image_flags::SMART,
     image_flags::PUNCH,
     image_flags::SNAPSHOT,
-    Flag {
-        long: "engine",
-        argument: Required("NAME"),
-        values: Values::One(ENGINES),
-        origin: Origin::Haul,
-        help: "move bytes this way wherever it is possible",
-        details: "What the engine refuses (a clone on a filesystem that cannot, a pipe by offsets) goes on with read-write \
-                  from the byte where it stopped; --explain says so. To share extents or fail, use --reflink=always.",
-        ..Flag::new(Id::Engine, Data)
-    },
+    data_flags::ENGINE,
     Flag {
         long: "buffer-size",
         argument: Required("SIZE"),
@@ -583,33 +544,8 @@ pub const FLAGS: &[Flag] = &[
                   powers of 1000. At most 1G.",
         ..Flag::new(Id::BufferSize, Data)
     },
-    Flag {
-        long: "cache",
-        argument: Required("WHEN"),
-        values: Values::One(CACHES),
-        origin: Origin::Haul,
-        help: "whether copies stay in the page cache; auto by default",
-        details: "A copy that stays in memory is quick to read next, is written to the device later by the kernel, and \
-                  pushes other files out of memory. A copy that goes to the device (by direct I/O, where the filesystem has \
-                  it) is there when haul ends, costs little processor time and leaves the memory to others; reading it \
-                  next means reading the device. With auto, a file goes to the device if it has at least 2 GiB without \
-                  holes, or more than an eighth of the memory that is available (a control group's limit counts), or if \
-                  the copies of this run fill half of that memory; never one below 32 MiB. On disks with heads it is a \
-                  quarter of the memory and no fixed size, and a fifth for files in memory that go to XFS. What such a \
-                  copy reads that was not in memory does not stay there; what was, stays. With drop, files below 4 MiB \
-                  are left in memory all the same, and of disk images (--smart) runs of less than 256 KiB. None of this makes a copy durable: that takes a sync.",
-        ..Flag::new(Id::Cache, Data)
-    },
-    Flag {
-        long: "preallocate",
-        argument: Optional("WHEN"),
-        values: Values::One(PREALLOCATIONS),
-        origin: Origin::Haul,
-        help: "when to allocate a file's space before writing it",
-        details: "Without this option auto is meant, without WHEN, always. Where the filesystem cannot, or has too little \
-                  space, the file is copied without.",
-        ..Flag::new(Id::Preallocate, Data)
-    },
+    data_flags::CACHE,
+    data_flags::PREALLOCATE,
     Flag {
         long: "jobs",
         argument: Required("N"),
@@ -620,6 +556,7 @@ pub const FLAGS: &[Flag] = &[
                   What stands at the destination already, and trees copied with -L, are dealt with by one thread.",
         ..Flag::new(Id::Jobs, Data)
     },
+    data_flags::PROFILE,
     Flag {
         long: "readahead",
         argument: Optional("SIZE"),

@@ -1,6 +1,7 @@
 //! The table is whole, and no name is taken twice.
 
 use super::*;
+use crate::data_flags::ENGINES;
 use haul_copy::plan::EngineName;
 use std::collections::HashSet;
 

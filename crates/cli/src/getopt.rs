@@ -191,7 +191,7 @@ mod tests {
             ("--bu=1", Id::BufferSize),
             ("--pa", Id::Parents),
             ("--path", Id::Parents),
-            ("--pro", Id::Progress),
+            ("--prog", Id::Progress),
             ("--sta", Id::Stats),
             ("--ex", Id::Explain),
         ] {

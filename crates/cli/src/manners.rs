@@ -7,6 +7,7 @@ use haul_copy::pace::{Limit, Pace};
 use haul_sys::Errno;
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 
+use crate::profile::Profiles;
 use crate::size::{human_size, parse_decimal_size};
 
 /// What the command line says about it.
@@ -22,6 +23,8 @@ pub struct Manners {
     pub priority: Option<Priority>,
     /// `--manifest`.
     pub manifest: Option<PathBuf>,
+    /// `--profile`.
+    pub profile: Profiles,
 }
 
 /// How urgent the copy is.

@@ -18,6 +18,7 @@ use crate::flags::{self, Choice, Flag, Id};
 use crate::getopt::{Found, Parser};
 use crate::goes_with::{goes_with_compare, goes_with_punch};
 use crate::manners::{Manners, Priority, parse_limit};
+use crate::profile::Profiles;
 use crate::quote::Quoter;
 use crate::size::parse_size;
 
@@ -335,6 +336,7 @@ impl<'a> Draft<'a> {
             Id::Limit | Id::Priority => self.manners(flag, value.unwrap_or_default())?,
             Id::Yield => self.manners.yields = true,
             Id::Control => self.manners.control = value.map(PathBuf::from),
+            Id::Profile => self.manners.profile = Profiles::of_argument(value.unwrap_or_default()),
             Id::Smart => self.smart(flag, value)?,
             Id::Snapshot => plan.snapshot = true,
             Id::Punch => self.punch = true,

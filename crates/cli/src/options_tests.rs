@@ -342,6 +342,22 @@ fn manners_are_what_the_options_say() {
 }
 
 #[test]
+fn the_last_word_on_profiles_counts_and_none_is_no_file() {
+    for (options, expected) in [
+        ("", Profiles::Usual),
+        ("--profile=none", Profiles::None),
+        ("--profile none --profile=p", Profiles::Named("p".into())),
+        ("--profile=./none", Profiles::Named("./none".into())),
+    ] {
+        assert_eq!(manners(options).profile, expected, "{options}");
+    }
+    assert!(plan("--profile=p").profile.is_none(), "it is read later");
+    for line in ["--compare --profile=p a b", "--punch --smart --profile=p a"] {
+        assert!(refused(line).contains("combined with"), "{line}");
+    }
+}
+
+#[test]
 fn manners_that_mean_nothing_are_refused() {
     for (line, message) in [
         ("--limit=fast a b", "invalid --limit argument 'fast'"),

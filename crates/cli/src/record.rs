@@ -8,6 +8,7 @@ use haul_copy::error::Error;
 use haul_copy::images::{ImageReport, RegionReport};
 use haul_copy::moved::Moved;
 use haul_copy::pace::Pace;
+use haul_copy::plan::profile::Profile;
 use haul_copy::run::Summary;
 use haul_copy::stats::{EngineStats, Stats};
 use haul_sys::process_state::Usage;
@@ -46,6 +47,7 @@ pub struct Record {
     engines: BTreeMap<&'static str, Engine>,
     images: Vec<Image>,
     images_left_out: u64,
+    profile: Profiled,
     limit: Limit,
     /// The limit for people, if there is any.
     #[serde(skip)]
@@ -171,6 +173,12 @@ struct Limit {
 }
 
 #[derive(Debug, Serialize)]
+struct Profiled {
+    read: Vec<String>,
+    files: u64,
+}
+
+#[derive(Debug, Serialize)]
 struct Bytes {
     total: u64,
     shared: u64,
@@ -239,6 +247,7 @@ impl Record {
             images: stats.images.iter().map(Image::from).collect(),
             images_left_out: stats.images_left_out,
             resumed_bytes: stats.resumed_bytes,
+            profile: Profiled { read: Vec::new(), files: stats.by_profile },
             limit: Limit {
                 bytes_per_second: limit.bytes,
                 operations_per_second: limit.operations,
@@ -247,6 +256,15 @@ impl Record {
             },
             pace: pace_words(pace),
         }
+    }
+
+    /// The same, with the profile that the run had.
+    #[must_use]
+    pub fn with(mut self, profile: Option<&Profile>) -> Record {
+        let places = profile.map_or(&[][..], |profile| &profile.places);
+        self.profile.read.extend(places.iter().map(|place| place.origin.clone()));
+        self.profile.read.dedup();
+        self
     }
 
     /// One line.
@@ -271,6 +289,9 @@ impl Record {
             let refusals = if engine.refusals > 0 { format!(", {} refusals", engine.refusals) } else { String::new() };
             let files = format!("{} files", engine.files);
             line(&format!("  {name}"), format!("{files}{}{refusals}", parted(&engine.moved)));
+        }
+        if self.profile.files > 0 {
+            line("profile", format!("{} files by {}", self.profile.files, self.profile.read.join(", ")));
         }
         let images = stats.images.len() as u64 + stats.images_left_out;
         if images > 0 {
@@ -402,6 +423,8 @@ mod tests {
             ("/bytes/holes", "1024"),
             ("/engines/read-write/refusals", "1"),
             ("/engines/read-write/bytes/written", "4096"),
+            ("/profile/files", "0"),
+            ("/profile/read", "[]"),
             ("/limit/bytes_per_second", "1048576"),
             ("/limit/operations_per_second", "null"),
             ("/limit/yield", "false"),

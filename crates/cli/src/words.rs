@@ -129,6 +129,10 @@ pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
     for tried in report.tried {
         text.extend(format!("  {}: {}\n", tried.engine, tried_words(tried)).as_bytes());
     }
+    if let Some((setting, origin)) = report.profile {
+        let origin = quoter.always(origin.as_bytes());
+        text.extend([b"  profile ", &origin[..], format!(": {setting}\n").as_bytes()].concat());
+    }
     if report.workers > 1 {
         text.extend(format!("  workers: up to {}\n", report.workers).as_bytes());
     }

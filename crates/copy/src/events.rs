@@ -8,6 +8,7 @@ use crate::facts::Inode;
 use crate::images::ImageReport;
 use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
+use crate::plan::profile::Setting;
 
 /// Hears everything that happens in a run. Called from the threads that do the work.
 pub trait Observer: Send + Sync {
@@ -85,6 +86,8 @@ pub struct DataReport<'a> {
     pub dest: &'a Path,
     /// Why this order of engines.
     pub reasons: &'a [&'static str],
+    /// What a profile has decided, and the name under which it was read.
+    pub profile: Option<(Setting, &'a str)>,
     /// Every engine that was tried, in order, after those that are known from other files to refuse.
     pub tried: &'a [Tried],
     /// How holes were looked for.

@@ -15,7 +15,7 @@ pub mod meta;
 pub mod moved;
 pub mod pace;
 pub mod plan;
-mod probe;
+pub mod probe;
 pub mod ranges;
 pub mod run;
 pub mod smart;

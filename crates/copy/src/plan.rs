@@ -1,8 +1,13 @@
 //! What the user wants: plain data, filled by a front end, validated once, never changed afterwards.
 
+pub mod profile;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use self::profile::Profile;
 
 /// One copy as the user asked for it.
 ///
@@ -86,6 +91,9 @@ pub struct Plan {
     /// What is done is written down, and what an earlier run of the same plan has done is not done again. Every file is on its
     /// device before it gets its name, as with [`Durable::File`].
     pub resume: bool,
+    /// What was measured to be faster on some storages. It changes only how bytes are moved, and what is set here otherwise
+    /// comes first.
+    pub profile: Option<Arc<Profile>>,
 }
 
 impl Plan {
@@ -146,6 +154,7 @@ impl Default for Plan {
             verify: Verify::Off,
             checksum: None,
             resume: false,
+            profile: None,
         }
     }
 }

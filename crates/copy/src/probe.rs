@@ -1,6 +1,8 @@
 //! Facts about device, memory and page cache, as cheap as they come: /sys and /proc are read once for each device, and
 //! the memory again only after so many bytes.
 
+mod place;
+
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,6 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
+
+pub use self::place::{Mount, mount, place, place_of};
 
 use crate::facts::{DeviceNumber, Inode, Kind, Surroundings};
 
@@ -29,10 +33,23 @@ pub(crate) struct Probe {
 
 /// A whole disk, whatever partition a filesystem is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Disk {
-    path: PathBuf,
-    /// `None`: it does not say, or says nothing that can be believed.
-    rotational: Option<bool>,
+pub struct Disk {
+    /// Its directory below `/sys`, with what the kernel tells of it.
+    pub path: PathBuf,
+    /// It has moving heads. `None`: it does not say, or says nothing that can be believed.
+    pub rotational: Option<bool>,
+}
+
+/// The disk below a filesystem, partition or disk. `None` for the numbers of filesystems without one device (btrfs, tmpfs,
+/// network).
+pub fn disk(device: DeviceNumber) -> Option<Disk> {
+    find_disk(Path::new("/sys"), device)
+}
+
+/// Bytes of memory that can be had without swapping, in the machine and in this process's control group; `None` where the kernel
+/// does not tell.
+pub fn memory() -> Option<u64> {
+    available_memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
 }
 
 impl Probe {
@@ -85,9 +102,9 @@ impl Probe {
         match *known {
             Some((then, memory)) if moved.saturating_sub(then) < MEMORY_AGE => memory,
             _ => {
-                let memory = available_memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
-                *known = Some((moved, memory));
-                memory
+                let available = memory();
+                *known = Some((moved, available));
+                available
             }
         }
     }
@@ -100,7 +117,7 @@ impl Probe {
 
     fn disk(&self, device: DeviceNumber) -> Option<Disk> {
         let mut known = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(device).or_insert_with(|| find_disk(Path::new("/sys"), device)).clone()
+        known.entry(device).or_insert_with(|| disk(device)).clone()
     }
 }
 

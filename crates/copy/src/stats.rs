@@ -30,6 +30,8 @@ pub struct Stats {
     pub resumed_files: u64,
     /// Bytes that were not copied since an earlier run had: of those files, and of the beginnings of others.
     pub resumed_bytes: u64,
+    /// Files that a profile has decided something about.
+    pub by_profile: u64,
     /// Errors reported.
     pub errors: u64,
     /// Warnings reported.
@@ -91,6 +93,7 @@ impl AddAssign<&Stats> for Stats {
         self.skipped += other.skipped;
         self.resumed_files += other.resumed_files;
         self.resumed_bytes += other.resumed_bytes;
+        self.by_profile += other.by_profile;
         self.errors += other.errors;
         self.warnings += other.warnings;
         self.moved += other.moved;

@@ -1,8 +1,11 @@
 //! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or globals.
 
-use crate::engine::DIRECT_BUFFER;
+mod prefer;
+
+use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::events::HoleSearch;
 use crate::facts::{Kind, Surroundings};
+use crate::plan::profile::{Preference, Setting, SizeClass};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
 
 /// What is known about the two open files.
@@ -35,6 +38,8 @@ pub struct DataFacts {
     pub local_disk: bool,
     /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
     pub around: Option<Surroundings>,
+    /// What the user's profile says of files of this size, if it knows the storage.
+    pub preferred: Preference,
 }
 
 /// Which bytes to ask for.
@@ -63,6 +68,10 @@ pub struct Steps {
     pub find_zeros: bool,
     /// How many work at the file.
     pub workers: Workers,
+    /// What the engines are made with.
+    pub tuning: Tuning,
+    /// What a profile has changed of all this.
+    pub profile: Option<Setting>,
     /// The space is allocated before it is written.
     pub preallocate: bool,
     /// The source is read ahead in whole pieces: window by window, as the kernel does it for whom reads in order, a cold file
@@ -103,14 +112,14 @@ impl Workers {
 }
 
 /// Files below this size are copied before the questions about them are answered.
-pub const WORTH_ASKING: u64 = 4 << 20;
+pub const WORTH_ASKING: u64 = SizeClass::Medium.least();
 
 /// Files of at least this size are read ahead: smaller ones come with the first window of the kernel's own.
 const READ_AHEAD: u64 = 128 << 10;
 
 /// Below this size one read and one write are quicker than setting up an in-kernel copy (measured: 100,000 files of
 /// 1 to 16 KiB took 1.2 times as long with copy_file_range).
-pub(crate) const SMALL: u64 = 64 << 10;
+pub(crate) const SMALL: u64 = SizeClass::Small.least();
 
 impl DataFacts {
     /// Facts that lead to the same choice and are the same for most small files, for which it is made only once.
@@ -130,6 +139,8 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
         ranges: Ranges::Whole,
         find_zeros: false,
         workers: Workers::ONE,
+        tuning: Tuning { buffer_size: plan.buffer_size, depth: None },
+        profile: None,
         preallocate: false,
         read_ahead: false,
         forget_source: false,
@@ -145,7 +156,10 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
     }
     match plan.engine {
         EngineChoice::Only(name) => choose_forced(name, plan, &mut steps),
-        EngineChoice::Auto => choose_freely(facts, plan, &mut steps),
+        EngineChoice::Auto => {
+            choose_freely(facts, plan, &mut steps);
+            prefer::engine(facts, plan, &mut steps);
+        }
     }
     if steps.ranges != Ranges::Stream && !steps.strict {
         choose_around(facts, plan, &mut steps);
@@ -269,9 +283,9 @@ fn is_half_cold(around: &Surroundings, amount: u64) -> bool {
 
 /// A dense file from here on goes to the device, whatever memory there is: what memory takes at once (2 GiB: 0.9 to 2.4 s, to
 /// the device 1.4 s, and 0.06 s of processor time instead of 1.5) has to be written in any case.
-const ALWAYS_LARGE: u64 = 2 << 30;
+const ALWAYS_LARGE: u64 = SizeClass::Huge.least();
 /// Below this a file stays in the page cache, unless the user says otherwise.
-const NEVER_LARGE: u64 = 32 << 20;
+const NEVER_LARGE: u64 = SizeClass::Large.least();
 /// `--cache=drop` leaves smaller files alone.
 const NEVER_DROPPED: u64 = WORTH_ASKING;
 
@@ -357,6 +371,7 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     let drop = plan.cache == CacheUse::Drop || (to_device && plan.reads_again());
     steps.send_dest = drop && facts.dest == Kind::Regular;
     steps.workers = workers(facts, around, steps);
+    steps.workers = prefer::workers(facts, around, steps);
     if plan.reads_again() {
         // Who reads behind them takes a processor, too.
         let most = steps.workers.most.min(around.cores.saturating_sub(1).max(1));
@@ -415,6 +430,7 @@ mod tests {
         direct_dest: true,
         local_disk: true,
         around: None,
+        preferred: Preference { cached: None, cold: None },
     };
 
     fn engines(facts: DataFacts, plan: &Plan) -> Vec<EngineName> {

@@ -1,5 +1,14 @@
-//! The laboratory: looks at what haul would do and explains it, without copying anything.
+//! The laboratory: measures copies and what they are made of, looks at what haul would do, and explains it.
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod experiments;
 pub mod map;
+pub mod measure;
+pub mod report;
+pub mod results;
+pub mod session;
+pub mod stats;
+pub mod tasks;
+pub mod view;
+pub mod words;

@@ -17,6 +17,10 @@ pub struct Ended {
     pub system: Duration,
     /// Largest resident set in KiB. Never below that of the parent at the time of exec, which Linux counts in.
     pub max_rss_kib: u64,
+    /// Page faults that were served from memory.
+    pub minor_faults: u64,
+    /// Page faults for which something was read.
+    pub major_faults: u64,
 }
 
 /// Waits for a child and reaps it. Take its pipes out and read them to their ends before: a child that writes into
@@ -42,11 +46,14 @@ pub fn wait(child: Child) -> Result<Ended, Errno> {
     }
     // SAFETY: wait4 succeeded and filled it; it was zeroed before, and all-zero is a valid rusage.
     let usage = unsafe { usage.assume_init() };
+    let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
     Ok(Ended {
         status,
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
-        max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+        max_rss_kib: count(usage.ru_maxrss),
+        minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
     })
 }
 
@@ -69,6 +76,7 @@ mod tests {
         let ended = wait(child).unwrap();
         assert_eq!(ExitStatus::from_raw(ended.status).code(), Some(7));
         assert!(ended.max_rss_kib > 0);
+        assert!(ended.minor_faults > 0);
     }
 
     #[test]

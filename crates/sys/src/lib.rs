@@ -8,6 +8,7 @@
 pub mod child;
 mod clone;
 mod close;
+pub mod filesystem;
 pub mod huge;
 pub mod in_use;
 pub mod inode_flags;
@@ -26,6 +27,7 @@ pub mod process_state;
 pub mod queue;
 #[cfg(feature = "namespaces")]
 pub mod sandbox;
+pub mod shared_map;
 mod xattr_at;
 
 pub use close::close;

@@ -22,6 +22,7 @@ pub mod logged;
 pub mod misbehaving;
 pub mod power;
 mod skip;
+mod slow;
 pub mod writes;
 
 pub use bed::{Bed, Fs};
@@ -31,6 +32,7 @@ pub use files::{
 };
 pub use fuse::FuseMount;
 pub use skip::skip;
+pub use slow::SlowDisk;
 pub use tempfile::TempDir;
 
 /// A new directory in `dir`, removed when dropped.

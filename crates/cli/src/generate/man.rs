@@ -101,7 +101,14 @@ If set, the first operand ends the options, and a copy may be written through a 
 .TP
 .BR LC_ALL ", " LC_CTYPE ", " LANG
 Which characters of names can be shown as they are.
+.TP
+.BR XDG_CONFIG_HOME ", " HOME
+Where the user's own profile is.
 .SH FILES
+.TP
+.IR $XDG_CONFIG_HOME/haul/profile ", " ~/.config/haul/profile ", " /etc/haul/profile
+Settings that were measured to be faster on some storages; see
+.BR \-\-profile .
 .TP
 .I /etc/xattr.conf
 Which extended attributes are not copied.

@@ -63,7 +63,7 @@ pub fn make_on(kernel: Arc<dyn Kernel>, name: EngineName, tuning: &Tuning) -> Bo
 }
 
 /// What the user may set about an engine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tuning {
     /// Bytes moved by one pair of system calls (buffer, pipe or mapped segment); `None` takes the engine's own.
     /// Engines round it to what they need; 0 counts as 1.

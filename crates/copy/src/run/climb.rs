@@ -13,6 +13,8 @@ const LONGEST_REST: u32 = 64;
 pub(super) struct Climb {
     now: usize,
     most: usize,
+    /// What a level that is fixed later may reach.
+    ceiling: usize,
     /// The level before the last step, and the throughput there.
     from: Option<(usize, f64)>,
     resting: u32,
@@ -30,19 +32,34 @@ impl Climb {
     /// Begins anew from the lowest level, unless the user said which to keep.
     pub fn start_low(&mut self) {
         if !self.fixed {
-            *self = Climb::new(1, self.most);
+            *self = Climb::new(1, self.most).below(self.ceiling);
         }
     }
 
-    /// The highest level.
-    pub fn most(&self) -> usize {
-        self.most
+    /// The same, but that a level that is fixed later may be so high.
+    #[must_use]
+    pub fn below(self, ceiling: usize) -> Climb {
+        Climb { ceiling: ceiling.max(self.most), ..self }
+    }
+
+    /// From now on this level, within the bounds, unless the user said which to keep.
+    pub fn fix(&mut self, level: usize) {
+        if !self.fixed {
+            let ceiling = self.ceiling;
+            *self = Climb { fixed: true, ..Climb::new(level, ceiling) };
+        }
+    }
+
+    /// The highest level that there can ever be.
+    pub fn ceiling(&self) -> usize {
+        self.ceiling
     }
 
     /// Starts at a level, and never goes beyond `most`.
     pub fn new(start: usize, most: usize) -> Climb {
         let most = most.max(1);
-        Climb { now: start.clamp(1, most), most, from: None, resting: 0, rest: FIRST_REST, down: false, fixed: false }
+        let now = start.clamp(1, most);
+        Climb { now, most, ceiling: most, from: None, resting: 0, rest: FIRST_REST, down: false, fixed: false }
     }
 
     /// The level to work at.
@@ -138,6 +155,20 @@ mod tests {
         free.start_low();
         fixed.start_low();
         assert_eq!((free.level(), fixed.level()), (1, 4));
+    }
+
+    #[test]
+    fn a_level_is_fixed_within_the_bounds_and_never_against_the_user() {
+        let (mut free, mut fixed) = (Climb::new(4, 8), Climb::fixed(4));
+        free.fix(16);
+        fixed.fix(2);
+        assert_eq!((free.level(), fixed.level()), (8, 4));
+        let mut higher = Climb::new(4, 8).below(12);
+        assert!(levels(higher.clone(), 100, |level| level as f64).iter().all(|level| *level <= 8));
+        higher.fix(16);
+        assert_eq!(higher.level(), 12);
+        free.start_low();
+        assert_eq!(free.measured(1.0), 8);
     }
 
     #[test]

@@ -63,6 +63,10 @@ struct State<T> {
     hired: usize,
     most: usize,
     climb: Climb,
+    /// As it was in the beginning.
+    given: Climb,
+    /// A profile said how many.
+    fixed: bool,
     measured: Instant,
     closed: bool,
     /// A thread panicked: nobody waits for anything any more.
@@ -98,8 +102,10 @@ impl<T> Crew<T> {
                 running: 1,
                 open: 0,
                 hired: 0,
-                most: climb.most(),
+                most: climb.ceiling(),
+                given: climb.clone(),
                 climb,
+                fixed: false,
                 measured: now,
                 closed: false,
                 abandoned: false,
@@ -120,6 +126,18 @@ impl<T> Crew<T> {
     pub fn start_low(&self) {
         self.lock().climb.start_low();
         drop(self.lock_and_publish());
+    }
+
+    /// So many threads, or as many as there can be, for the user's profile knows the storage. `None`: it does not, and the
+    /// number is found again.
+    pub fn fix(&self, jobs: Option<usize>) {
+        let mut state = self.lock();
+        if jobs.is_some() || state.fixed {
+            state.climb = state.given.clone();
+            jobs.into_iter().for_each(|jobs| state.climb.fix(jobs));
+            state.fixed = jobs.is_some();
+            self.publish(&state);
+        }
     }
 
     /// Whether somebody would take a task now.
@@ -332,6 +350,17 @@ mod tests {
         assert!(matches!(crew.give(2), Given::Back(2)));
         let alone: Crew<u32> = Crew::new(Climb::fixed(1), 8);
         assert!(!alone.wants_work() && alone.is_alone());
+    }
+
+    #[test]
+    fn a_number_that_is_fixed_later_is_the_number_of_threads_within_what_there_can_be() {
+        for (jobs, wants) in [(1, false), (2, true), (100, true)] {
+            let crew: Crew<u32> = Crew::new(Climb::new(2, 4), 8);
+            crew.fix(Some(jobs));
+            assert_eq!((crew.wants_work(), crew.lock().climb.level()), (wants, jobs.min(4)));
+            crew.fix(None);
+            assert_eq!(crew.lock().climb.level(), 2, "elsewhere it is found again");
+        }
     }
 
     #[test]

@@ -13,13 +13,15 @@ use super::made_up::{has_offsets, is_made_up};
 use super::marks::Marks;
 use super::moving::{Moving, Stop};
 use super::open_sides::direct_align;
+use super::tree::Frame;
 use crate::engine::wrap::Tally;
 use crate::engine::{self, Engine, Refusal};
 use crate::error::Error;
 use crate::events::{DataReport, Event, Tried};
-use crate::facts::{DeviceNumber, Inode, Kind};
+use crate::facts::{DeviceNumber, Inode, Kind, Surroundings};
 use crate::images::ImageReport;
 use crate::moved::Moved;
+use crate::plan::profile::{PlaceEntry, Preference, SizeClass};
 use crate::plan::{EngineName, Plan};
 use crate::probe::{self, Probe};
 use crate::stats::Stats;
@@ -39,13 +41,43 @@ pub(super) struct Shared {
 
 /// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
 pub(super) struct Mover {
-    engines: BTreeMap<EngineName, Box<dyn Engine>>,
+    engines: BTreeMap<(EngineName, engine::Tuning), Box<dyn Engine>>,
     /// Requests that the engines make.
     pub tally: Tally,
-    pub tuning: engine::Tuning,
     shared: Arc<Shared>,
     /// What was chosen last without questions, and for what.
     chosen: Option<(DataFacts, Arc<Steps>)>,
+    /// Which place of the profile two devices are.
+    places: Places,
+}
+
+/// Pairs of devices, and which place of a profile both of them are.
+#[derive(Default)]
+pub(super) struct Places(BTreeMap<(DeviceNumber, DeviceNumber), Option<usize>>);
+
+impl Places {
+    /// What a profile says of the storage that both sides are on. It was measured from a storage to itself, and says nothing of
+    /// copies from one to another.
+    pub fn find<'p, 'f>(
+        &mut self,
+        plan: &'p Plan,
+        devices: (DeviceNumber, DeviceNumber),
+        sides: impl FnOnce() -> Option<[BorrowedFd<'f>; 2]>,
+    ) -> Option<&'p PlaceEntry> {
+        let profile = plan.profile.as_deref().filter(|profile| !profile.places.is_empty())?;
+        let index = match self.0.get(&devices) {
+            Some(known) => *known,
+            None => {
+                // Without them it is not known, and may be asked again.
+                let [source, dest] = sides()?.map(probe::place);
+                let place = source.filter(|source| dest.as_ref() == Some(source));
+                let index = place.and_then(|place| profile.places.iter().position(|entry| entry.place == place));
+                self.0.insert(devices, index);
+                index
+            }
+        };
+        index.and_then(|index| profile.places.get(index))
+    }
 }
 
 /// Two open files.
@@ -76,9 +108,26 @@ pub(super) struct Broken {
 }
 
 impl Mover {
-    pub fn new(plan: &Plan, shared: Arc<Shared>) -> Mover {
-        let tuning = engine::Tuning { buffer_size: plan.buffer_size, ..engine::Tuning::default() };
-        Mover { engines: BTreeMap::new(), tally: Tally::default(), tuning, shared, chosen: None }
+    pub fn new(shared: Arc<Shared>) -> Mover {
+        Mover { engines: BTreeMap::new(), tally: Tally::default(), shared, chosen: None, places: Places::default() }
+    }
+
+    /// How many files the profile wants copied at the same time in such a tree.
+    pub fn jobs_of_profile(&mut self, plan: &Plan, frame: &Frame) -> Option<usize> {
+        plan.profile.as_ref()?;
+        let [source, dest] = frame.devices();
+        self.places.find(plan, (source, dest), || frame.sides())?.jobs()
+    }
+
+    /// What the profile says of a file.
+    fn preferred(&mut self, job: &DataJob<'_>, plan: &Plan) -> Preference {
+        if plan.profile.is_none() || job.source_inode.kind != Kind::Regular || job.dest_inode.kind != Kind::Regular {
+            return Preference::default();
+        }
+        let devices = (job.source_inode.id.device(), job.dest_inode.id.device());
+        let sides = || Some([job.source.as_fd(), job.dest.as_fd()]);
+        let place = self.places.find(plan, devices, sides);
+        place.map(|place| place.preference(SizeClass::of(job.source_inode.size))).unwrap_or_default()
     }
 
     /// [`strategy::choose`] by what needs no questions, which is the same for most files of a tree.
@@ -108,7 +157,8 @@ impl Mover {
         if large {
             self.shared.probe.begin();
         }
-        let quick = self.facts(job, false);
+        let preferred = self.preferred(job, plan);
+        let quick = DataFacts { preferred, ..self.facts(job, false) };
         let steps = self.choose_quickly(&quick, plan);
         let mut refused = Vec::new();
         if large && steps.engines.first() == Some(&EngineName::Clone) {
@@ -120,8 +170,8 @@ impl Mover {
             });
             match cloned {
                 Ok(None) => refused = std::mem::take(&mut attempt.tried),
-                Ok(Some(())) => return self.conclude(attempt, Ok(()), large, started, stats),
-                Err(stop) => return self.conclude(attempt, Err(stop), large, started, stats),
+                Ok(Some(())) => return self.conclude(attempt, plan, Ok(()), large, started, stats),
+                Err(stop) => return self.conclude(attempt, plan, Err(stop), large, started, stats),
             }
         }
         for tried in &refused {
@@ -130,21 +180,22 @@ impl Mover {
         if !large {
             let mut moving = Moving::new(job, session, &quick, &steps, plan);
             let result = moving.run(self);
-            return self.conclude(moving, result, large, started, stats);
+            return self.conclude(moving, plan, result, large, started, stats);
         }
-        let facts = self.facts(job, large);
+        let facts = DataFacts { preferred, ..self.facts(job, large) };
         let steps = strategy::choose(&facts, plan);
         let mut moving = Moving::new(job, session, &facts, &steps, plan);
         moving.useless.extend(refused.iter().map(|tried| tried.engine));
         moving.tried = refused;
         let result = moving.run(self);
-        self.conclude(moving, result, large, started, stats)
+        self.conclude(moving, plan, result, large, started, stats)
     }
 
     /// Closes what the file was moved with, counts, and tells the observer.
     fn conclude(
         &mut self,
         mut moving: Moving<'_>,
+        plan: &Plan,
         result: Result<(), Stop>,
         large: bool,
         started: Instant,
@@ -159,6 +210,7 @@ impl Mover {
             self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
         }
         stats.moved += moving.moved;
+        stats.by_profile += u64::from(steps.profile.is_some());
         for tried in &moving.tried {
             let entry = stats.engines.entry(tried.engine).or_default();
             entry.files += u64::from(tried.moved.total() > 0);
@@ -172,10 +224,13 @@ impl Mover {
             known.retain(|known| tried.iter().all(|tried| tried.engine != known.engine));
             tried.splice(..0, known);
         }
+        let devices = (job.source_inode.id.device(), job.dest_inode.id.device());
+        let place = if steps.profile.is_some() { self.places.find(plan, devices, || None) } else { None };
         session.observer.event(&Event::DataDone(&DataReport {
             source: job.source_path,
             dest: job.dest_path,
             reasons: &steps.reasons,
+            profile: steps.profile.zip(place.map(|place| place.origin.as_str())),
             tried: &tried,
             holes: steps.hole_search(),
             moved: moving.moved,
@@ -197,24 +252,12 @@ impl Mover {
             let known = self.shared.cannot.read().unwrap_or_else(PoisonError::into_inner);
             [EngineName::Clone, EngineName::CopyRange].map(|engine| known.contains_key(&(engine, pair.0, pair.1)))
         };
-        DataFacts {
-            source: source.kind,
-            dest: dest.kind,
-            size: source.size,
-            allocated: source.allocated,
-            seekable: has_offsets(&job.source, source) && has_offsets(&job.dest, dest),
-            made_up: source.kind == Kind::Regular && is_made_up(&job.source, source),
-            clone_is_known_to_fail: cannot[0],
-            copy_range_is_known_to_fail: cannot[1],
-            dest_block: dest.block_size,
-            direct_source: direct_align(source).is_some(),
-            direct_dest: direct_align(dest).is_some(),
-            local_disk: source.id.device().major != 0,
-            around: large.then(|| {
-                let probe = &self.shared.probe;
-                probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
-            }),
-        }
+        let sides = ((&*job.source, source), (&*job.dest, dest));
+        let around = large.then(|| {
+            let probe = &self.shared.probe;
+            probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
+        });
+        facts_of_sides(sides, cannot, around)
     }
 
     /// What engines would have said that were not asked again. Each thread learns for itself when it needs not ask, and
@@ -241,13 +284,48 @@ impl Mover {
         }
     }
 
-    pub fn engine(&mut self, name: EngineName) -> &mut dyn Engine {
-        let (mut tuning, tally) = (self.tuning, &self.tally);
+    pub fn engine(&mut self, name: EngineName, mut tuning: engine::Tuning) -> &mut dyn Engine {
+        let tally = &self.tally;
         if name == EngineName::Direct {
             // Kept as long as the thread, and there may be many of them.
             tuning.buffer_size = tuning.buffer_size.or(Some(KEPT_BUFFER));
         }
         let make = || engine::make_on(Arc::new(tally.clone()), name, &tuning);
-        self.engines.entry(name).or_insert_with(make).as_mut()
+        self.engines.entry((name, tuning)).or_insert_with(make).as_mut()
+    }
+}
+
+/// What a copy between two open files would be chosen by, if nothing is known of the two filesystems yet. `dest` is as a copy
+/// opens it; the plan's profile is left out.
+///
+/// # Errors
+/// Whatever statx(2) says.
+pub fn facts_of(source: &OwnedFd, dest: &OwnedFd) -> Result<DataFacts, Errno> {
+    let inodes = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
+    let around = Probe::default().look((source.as_fd(), &inodes.0), (dest.as_fd(), &inodes.1));
+    Ok(facts_of_sides(((source, &inodes.0), (dest, &inodes.1)), [false, false], Some(around)))
+}
+
+/// `cannot`: the filesystems are known not to clone, and not to copy inside the kernel.
+fn facts_of_sides(
+    ((source_fd, source), (dest_fd, dest)): ((&OwnedFd, &Inode), (&OwnedFd, &Inode)),
+    cannot: [bool; 2],
+    around: Option<Surroundings>,
+) -> DataFacts {
+    DataFacts {
+        source: source.kind,
+        dest: dest.kind,
+        size: source.size,
+        allocated: source.allocated,
+        seekable: has_offsets(source_fd, source) && has_offsets(dest_fd, dest),
+        made_up: source.kind == Kind::Regular && is_made_up(source_fd, source),
+        clone_is_known_to_fail: cannot[0],
+        copy_range_is_known_to_fail: cannot[1],
+        dest_block: dest.block_size,
+        direct_source: direct_align(source).is_some(),
+        direct_dest: direct_align(dest).is_some(),
+        local_disk: source.id.device().major != 0,
+        around,
+        preferred: Preference::default(),
     }
 }

@@ -121,10 +121,11 @@ impl Run<'_> {
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
         let crew = std::mem::replace(&mut self.crew, crew);
-        if let Some(crew) = self.crew
-            && self.shared.data.probe.has_heads(frame.devices())
-        {
-            crew.start_low();
+        if let Some(crew) = self.crew {
+            crew.fix(self.mover.jobs_of_profile(self.plan, &frame));
+            if self.shared.data.probe.has_heads(frame.devices()) {
+                crew.start_low();
+            }
         }
         self.walk_tree(*frame, &mut top);
         self.drain();

@@ -149,6 +149,7 @@ impl Run<'_> {
                 CacheUse::Drop => &[NOT_READ, AS_TOLD],
                 _ => &[NOT_READ, TO_DEVICE],
             },
+            profile: None,
             tried: &[],
             holes: if self.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
             moved,

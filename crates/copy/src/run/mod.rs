@@ -59,6 +59,7 @@ use crate::verify::{Checked, Trouble};
 use crate::walk::Spot;
 
 use crew::Crew;
+pub use data::facts_of;
 use keep::Keep;
 pub use partial::Partials;
 use share::Task;
@@ -250,7 +251,7 @@ impl<'a> Run<'a> {
             writes_to: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
-            mover: data::Mover::new(plan, Arc::clone(&shared.data)),
+            mover: data::Mover::new(Arc::clone(&shared.data)),
             unsealed: Vec::new(),
             open_levels: open_levels(1),
         }

@@ -187,7 +187,7 @@ impl<'a> Moving<'a> {
             if self.useless.contains(&name) {
                 continue;
             }
-            let ran = self.team(mover, name, at)?;
+            let ran = self.team(name, at)?;
             at = ran.at;
             match ran.stopped {
                 Stopped::Forbidden => return Err(self.forbidden()),
@@ -209,10 +209,10 @@ impl<'a> Moving<'a> {
     }
 
     /// Lets several workers move the file from `at` on, each with such an engine.
-    fn team(&mut self, mover: &mut Mover, name: EngineName, at: u64) -> Result<Ran, Stop> {
+    fn team(&mut self, name: EngineName, at: u64) -> Result<Ran, Stop> {
         let size = self.job.source_inode.size;
         let workers = if self.may_be_several(name) { self.steps.workers } else { strategy::Workers::ONE };
-        let tuning = mover.tuning;
+        let tuning = self.steps.tuning;
         let (pace, cancel) = (&self.session.pace, &self.session.cancel);
         let make = || -> Box<dyn Engine> { Box::new(Paced::new(name, &tuning, pace, cancel)) };
         let piece = piece_of(name, size - size.min(at), workers.most);
@@ -338,7 +338,7 @@ impl<'a> Moving<'a> {
             if self.useless.contains(&name) {
                 continue;
             }
-            let max_job = mover.engine(name).caps().max_job;
+            let max_job = mover.engine(name, steps.tuning).caps().max_job;
             loop {
                 if left == 0 {
                     return Ok(Reached::End);
@@ -390,7 +390,7 @@ impl<'a> Moving<'a> {
         let bytes = if name == EngineName::Clone { 0 } else { len.min(size.saturating_sub(offset)) };
         let turn = session.pace.turn(Work { bytes, operations: 1 }, &|| session.cancel.is_cancelled());
         let turn = turn.ok_or(Stop::Cancelled)?;
-        let engine = mover.engine(name);
+        let engine = mover.engine(name, self.steps.tuning);
         let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
         let outcome = complete(engine, job).map_err(|errno| self.failed(Failure { on: FailedOn::Copy, errno }));
         let moved = outcome.as_ref().map(|outcome| outcome.moved).unwrap_or_default();

@@ -286,6 +286,7 @@ fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
         cache: CacheUse::Auto,
         preallocate: Preallocate::Auto,
         jobs: None,
+        profile: None,
         fail_fast: false,
         if_changed: IfChanged::Ignore,
         ..plan.clone()

@@ -37,7 +37,7 @@ struct Team<'a> {
 /// Copies what the plan says, with as many threads as are useful and allowed.
 pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
     let climb = threads(plan);
-    let most = climb.most();
+    let most = climb.ceiling();
     let (transcript, first) = Transcript::new();
     let open_levels = open_levels(most + 1);
     let team = Team {
@@ -169,7 +169,8 @@ fn threads(plan: &Plan) -> Climb {
         Some(jobs) => Climb::fixed(jobs.min(affordable)),
         None => {
             let cores = facts::cores();
-            Climb::new(cores, (4 * cores).clamp(4, 32).min(affordable))
+            let measured = plan.profile.as_ref().map_or(0, |profile| profile.most_jobs());
+            Climb::new(cores, (4 * cores).clamp(4, 32).min(affordable)).below(measured.min(affordable))
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::events::{DataReport, Event, HoleSearch, Observer, Tried};
 use crate::images::ImageReport;
 use crate::moved::Moved;
+use crate::plan::profile::Setting;
 
 /// Bytes held back (about) from which on writers of later passages wait for the first one.
 const ENOUGH: usize = 4 << 20;
@@ -245,6 +246,7 @@ struct Report {
     source: PathBuf,
     dest: PathBuf,
     reasons: Vec<&'static str>,
+    profile: Option<(Setting, String)>,
     tried: Vec<Tried>,
     holes: HoleSearch,
     moved: Moved,
@@ -269,6 +271,7 @@ impl Held {
                 source: owned(report.source),
                 dest: owned(report.dest),
                 reasons: report.reasons.to_vec(),
+                profile: report.profile.map(|(setting, origin)| (setting, origin.to_owned())),
                 tried: report.tried.to_vec(),
                 holes: report.holes,
                 moved: report.moved,
@@ -296,6 +299,7 @@ impl Held {
                 source: &report.source,
                 dest: &report.dest,
                 reasons: &report.reasons,
+                profile: report.profile.as_ref().map(|(setting, origin)| (*setting, origin.as_str())),
                 tried: &report.tried,
                 holes: report.holes,
                 moved: report.moved,

@@ -102,6 +102,11 @@ impl Frame {
         [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
     }
 
+    /// Both directories, as long as they are held open.
+    pub(super) fn sides(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        self.sides.as_ref().map(|sides| [sides.source.as_fd(), sides.dest.as_fd()])
+    }
+
     /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
     pub(super) fn has_names_to_share(&self, busy: bool) -> bool {
         self.place.fresh && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)

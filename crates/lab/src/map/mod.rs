@@ -8,7 +8,7 @@ pub mod terminal;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::kernel::{Kernel, Linux};
 
+use crate::words::{self, quoted};
 use strip::{Picture, printable};
 use terminal::Screen;
 
@@ -56,7 +57,7 @@ pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -
     }
     let disk = image.disk();
     let map = haul_guest::map(disk, &haul_guest::fs::Options::default());
-    let failed = |error| format!("cannot read {}: {}", quoted(&request.image), words_of(&error));
+    let failed = |error| format!("cannot read {}: {}", quoted(&request.image), words::of(&error));
     let holes = image.holes(&source).map_err(failed)?;
     let zeros = match request.scan {
         true => {
@@ -74,7 +75,7 @@ pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -
         let inodes = files().map(|file| Inode::of(file.file())).collect::<Result<Vec<_>, _>>();
         let inodes = inodes.map_err(|errno| format!("{}: {errno}", quoted(&request.image)))?;
         save(path, &svg::draw(&picture, &printable(&name)), &inodes)
-            .map_err(|error| format!("cannot write {}: {}", quoted(path), words_of(&error)))?;
+            .map_err(|error| format!("cannot write {}: {}", quoted(path), words::of(&error)))?;
     }
     Ok(report(request, &map, &picture, image.format(), screen))
 }
@@ -96,7 +97,7 @@ struct Image {
 
 impl Image {
     fn open(source: &Source, warn: &mut dyn FnMut(&str)) -> Result<Image, String> {
-        let failed = |error| format!("cannot open {}: {}", quoted(source.path()), words_of(&error));
+        let failed = |error| format!("cannot open {}: {}", quoted(source.path()), words::of(&error));
         let file = |fd: OwnedFd| ImageFile::new(File::from(fd), source.file_size());
         let shared: Arc<dyn ReadAt> = Arc::new(file(source.duplicate().map_err(failed)?));
         let name = source.path().file_name().unwrap_or(OsStr::new("image"));
@@ -146,8 +147,16 @@ impl Image {
 }
 
 fn holes_of(file: &Source) -> io::Result<ExtentSet> {
+    holes_in(file.file(), file.file_size())
+}
+
+/// The holes of a plain file of `size` bytes.
+///
+/// # Errors
+/// If the filesystem cannot tell.
+pub fn holes_in(file: BorrowedFd<'_>, size: u64) -> io::Result<ExtentSet> {
     let mut holes = ExtentSet::new();
-    for extent in Extents::new(&Linux, file.file(), 0, file.file_size()) {
+    for extent in Extents::new(&Linux, file, 0, size) {
         if let Extent::Hole { offset, len } = extent? {
             holes.push(offset..offset + len);
         }
@@ -188,17 +197,4 @@ fn save(path: &Path, drawing: &str, image: &[Inode]) -> io::Result<()> {
     file.write_all(drawing.as_bytes())?;
     haul_sys::close(OwnedFd::from(file))?;
     Ok(())
-}
-
-/// What the kernel said, without its number.
-pub fn words_of(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned(),
-        None => text,
-    }
-}
-
-fn quoted(path: &Path) -> String {
-    format!("{path:?}")
 }

@@ -1,0 +1,210 @@
+//! Profiles: which are read, and which are not obeyed.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_copy::plan::profile::{LONGEST, Profile};
+use haul_sys::Errno;
+use haul_sys::rustix::fs::OFlags;
+use haul_sys::rustix::process::geteuid;
+
+use crate::options::Persona;
+use crate::report::Report;
+use crate::words;
+
+/// For all users of the machine.
+const OF_SYSTEM: &str = "/etc/haul/profile";
+
+/// Which profiles the user wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Profiles {
+    /// His own, and the system's.
+    #[default]
+    Usual,
+    /// None.
+    None,
+    /// This one.
+    Named(PathBuf),
+}
+
+impl Profiles {
+    /// What the argument of `--profile` means.
+    pub fn of_argument(argument: &OsStr) -> Profiles {
+        if argument == "none" { Profiles::None } else { Profiles::Named(PathBuf::from(argument)) }
+    }
+}
+
+/// Reads what is wanted. Scripts that call it as `cp` expect a command that does the same for every user, so that reads only
+/// what it is told to.
+///
+/// # Errors
+/// The message, if a profile that was named cannot be obeyed.
+pub fn load(wanted: &Profiles, persona: Persona, report: &Report) -> Result<Option<Arc<Profile>>, Vec<u8>> {
+    let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
+    match wanted {
+        Profiles::Named(path) => match read(path, geteuid().is_root()) {
+            Ok(profile) => Ok(Some(Arc::new(profile))),
+            Err(why) => Err([b"cannot use the profile ", &quoted(path)[..], b": ", why.words().as_bytes()].concat()),
+        },
+        Profiles::Usual if persona == Persona::Haul => {
+            let mut whole = Profile::default();
+            for path in usual(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME")) {
+                match read(&path, true) {
+                    Ok(profile) => whole = whole.before(profile),
+                    Err(Unusable::Missing(_)) => {}
+                    Err(why) => {
+                        let why = why.words();
+                        let path = quoted(&path);
+                        report
+                            .complain(&[b"warning: ignoring the profile ", &path[..], b": ", why.as_bytes()].concat());
+                    }
+                }
+            }
+            Ok(Some(whole).filter(|whole| !whole.places.is_empty()).map(Arc::new))
+        }
+        Profiles::Usual | Profiles::None => Ok(None),
+    }
+}
+
+/// Where profiles are looked for. A relative XDG_CONFIG_HOME counts as none, as its specification demands.
+fn usual(config: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
+    let absolute = |dir: Option<OsString>| dir.map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let config = absolute(config).or_else(|| absolute(home).map(|home| home.join(".config")));
+    config.map(|config| config.join("haul/profile")).into_iter().chain([PathBuf::from(OF_SYSTEM)]).collect()
+}
+
+/// Why a profile is not obeyed.
+#[derive(Debug)]
+enum Unusable {
+    Missing(io::Error),
+    Unreadable(io::Error),
+    Because(String),
+}
+
+impl Unusable {
+    fn words(&self) -> String {
+        match self {
+            Unusable::Missing(error) | Unusable::Unreadable(error) => match error.raw_os_error() {
+                Some(number) => words::strerror(Errno::from_raw_os_error(number)),
+                None => error.to_string(),
+            },
+            Unusable::Because(why) => why.clone(),
+        }
+    }
+}
+
+/// Reads one. `guarded`: not if others could have written it.
+fn read(path: &Path, guarded: bool) -> Result<Profile, Unusable> {
+    let because = |why: &str| Unusable::Because(why.to_owned());
+    // A FIFO must not keep it waiting.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.kind() {
+        // With the home directory of somebody else, a user may not even look.
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+            Unusable::Missing(error)
+        }
+        _ => Unusable::Unreadable(error),
+    })?;
+    let meta = file.metadata().map_err(Unusable::Unreadable)?;
+    if !meta.is_file() {
+        return Err(because("it is no regular file"));
+    }
+    if guarded {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dir = fs::metadata(dir).map_err(Unusable::Unreadable)?;
+        if let Some(why) = danger(&meta, &dir, geteuid().as_raw()) {
+            return Err(because(why));
+        }
+    }
+    let text = text_of(&file).map_err(Unusable::Unreadable)?;
+    let text = String::from_utf8(text).map_err(|_| because("it is not UTF-8"))?;
+    Profile::parse(&text, &path.to_string_lossy()).map_err(Unusable::Because)
+}
+
+/// One byte more than a profile can have, at most.
+fn text_of(file: &File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.take(LONGEST as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Who but `user` and root could have written a file in a directory. A directory with the sticky bit lets others make files,
+/// but not replace these.
+fn danger(file: &Metadata, dir: &Metadata, user: u32) -> Option<&'static str> {
+    let foreign = |meta: &Metadata| meta.uid() != 0 && meta.uid() != user;
+    let open_to_others = |meta: &Metadata| meta.mode() & 0o022 != 0;
+    if foreign(file) {
+        Some("it belongs to neither root nor this user")
+    } else if open_to_others(file) {
+        Some("others may write to it")
+    } else if foreign(dir) {
+        Some("its directory belongs to neither root nor this user")
+    } else if open_to_others(dir) && dir.mode() & 0o1000 == 0 {
+        Some("others may write to its directory")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_users_own_profile_comes_before_the_systems() {
+        let usual = |config: &str, home: &str| {
+            let given = |text: &str| Some(OsString::from(text)).filter(|text| !text.is_empty());
+            super::usual(given(config), given(home))
+        };
+        let system = PathBuf::from(OF_SYSTEM);
+        assert_eq!(usual("/x", "/home/u"), [PathBuf::from("/x/haul/profile"), system.clone()]);
+        assert_eq!(usual("", "/home/u"), [PathBuf::from("/home/u/.config/haul/profile"), system.clone()]);
+        assert_eq!(usual("relative", "/h"), [PathBuf::from("/h/.config/haul/profile"), system.clone()]);
+        assert_eq!(usual("", ""), [system]);
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_obeyed() {
+        let dir = haul_testbed::temp_dir();
+        let path = dir.path().join("profile");
+        fs::write(&path, Profile::default().to_text()).expect("it can be written");
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        for (file, place, fine) in [
+            (0o644, 0o755, true),
+            (0o600, 0o700, true),
+            (0o600, 0o1777, true),
+            (0o664, 0o755, false),
+            (0o646, 0o755, false),
+            (0o644, 0o775, false),
+            (0o644, 0o757, false),
+        ] {
+            mode(&path, file);
+            mode(dir.path(), place);
+            assert_eq!(read(&path, true).is_ok(), fine, "{file:o} in {place:o}");
+            assert!(read(&path, false).is_ok());
+        }
+        mode(&path, 0o644);
+        mode(dir.path(), 0o755);
+        let (file, place) = (fs::metadata(&path).expect("it is there"), fs::metadata(dir.path()).expect("it is there"));
+        let stranger = file.uid().wrapping_add(1);
+        assert_eq!(danger(&file, &place, stranger).is_none(), file.uid() == 0, "the owner counts, and root");
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_nothing_waits_for_a_fifo() {
+        let dir = haul_testbed::temp_dir();
+        let fifo = dir.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be run");
+        assert!(made.success());
+        for path in [&fifo, Path::new("/dev/zero"), dir.path()] {
+            assert!(matches!(read(path, false), Err(Unusable::Because(_))), "{path:?}");
+        }
+    }
+}

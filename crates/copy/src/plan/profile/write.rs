@@ -1,0 +1,85 @@
+//! A profile as its text.
+
+use std::fmt::Write as _;
+
+use super::{Entry, FORMAT, PlaceEntry, Profile, VERSION};
+
+const HEAD: &str = "\
+# Settings that were faster on these storages than haul's own choice; see --profile in haul(1).
+# `haul-lab tune` writes this file anew: comments go, what is known of other storages stays.
+";
+
+impl Profile {
+    /// The text that [`Profile::parse`] reads.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{HEAD}\nformat = {FORMAT:?}\nversion = {VERSION}\n");
+        for place in &self.places {
+            push_place(&mut text, place);
+        }
+        text
+    }
+}
+
+fn push_place(text: &mut String, place: &PlaceEntry) {
+    text.push_str("\n[[place]]\n");
+    let words = [
+        ("directory", &place.directory),
+        ("filesystem", &place.place.filesystem),
+        ("id", &place.place.id),
+        ("device", &place.place.device),
+    ];
+    for (key, value) in words {
+        push(text, key, Some(quoted(value)));
+    }
+    for entry in &place.entries {
+        push_entry(text, entry);
+    }
+}
+
+fn push_entry(text: &mut String, entry: &Entry) {
+    text.push_str("\n[[place.files]]\n");
+    let words = |word: &str| Some(word).filter(|word| !word.is_empty()).map(quoted);
+    // Writing to a String cannot fail.
+    writeln!(text, "size = {} # {}", quoted(entry.class.as_str()), entry.class.range_words()).unwrap_or_default();
+    push(text, "source", entry.source.and_then(|source| words(source.as_str())));
+    push(text, "engine", entry.setting.engine.and_then(|engine| words(engine.as_str())));
+    push(text, "buffer", entry.setting.buffer_size.map(|bytes| quoted(&size(bytes, "", ""))));
+    push(text, "depth", entry.setting.depth);
+    push(text, "workers", entry.setting.workers);
+    push(text, "jobs", entry.jobs);
+    push(text, "date", words(&entry.measured.date));
+    push(text, "on", words(&entry.measured.on));
+    push(text, "gain", entry.measured.gain.filter(|gain| gain.is_finite()).map(|gain| format!("{gain:?}")));
+    push(text, "runs", entry.measured.runs.filter(|runs| *runs > 0));
+}
+
+fn push(text: &mut String, key: &str, value: Option<impl std::fmt::Display>) {
+    if let Some(value) = value {
+        writeln!(text, "{key} = {value}").unwrap_or_default();
+    }
+}
+
+/// A number of bytes in the largest unit that it is a multiple of.
+pub(super) fn size(bytes: usize, space: &str, unit: &str) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}{space}M{unit}", bytes >> 20),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{}{space}K{unit}", bytes >> 10),
+        bytes if unit.is_empty() => bytes.to_string(),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+/// A string of TOML. Control characters, which no reader of profiles takes, become question marks.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() => quoted.push('?'),
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,80 @@
+//! What a profile prefers, as far as it may: it changes how bytes are moved, and nothing else.
+
+use super::{DataFacts, Ranges, Steps, Workers, is_cold};
+use crate::engine::{DIRECT_BUFFER, Tuning};
+use crate::facts::{Kind, Surroundings};
+use crate::plan::profile::{Setting, Source};
+use crate::plan::{EngineChoice, EngineName, Plan, Reflink, Sparse};
+
+/// Puts the preferred engine in front of the others, and takes its buffer and depth. They were measured together, so they are
+/// taken together, or not at all.
+pub(super) fn engine(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
+    let Some(setting) = setting(facts, plan, steps) else { return };
+    if let Some(engine) = setting.engine {
+        if let Some(why) = objection(engine, facts, plan, steps) {
+            steps.reasons.push(why);
+            return;
+        }
+        steps.engines.retain(|other| *other != engine);
+        // Whether extents are shared is not for a profile to say.
+        let at = usize::from(steps.engines.first() == Some(&EngineName::Clone));
+        steps.engines.insert(at, engine);
+    }
+    steps.tuning = Tuning { buffer_size: plan.buffer_size.or(setting.buffer_size), depth: setting.depth };
+    steps.profile = Some(setting);
+    steps.reasons.push("the profile has measured that this is faster for such files here");
+}
+
+/// The preferred number of workers, as far as memory, the size of the file and the other files allow.
+pub(super) fn workers(facts: &DataFacts, around: &Surroundings, steps: &Steps) -> Workers {
+    let Some(setting) = steps.profile else { return steps.workers };
+    let wanted = match setting.workers {
+        Some(count) => {
+            let enough = usize::try_from(facts.size / super::WORTH_ASKING).unwrap_or(usize::MAX).max(1);
+            let share = (count / around.at_once.max(1)).max(1).min(enough);
+            Workers { start: share, most: share }
+        }
+        None => steps.workers,
+    };
+    let Some(memory) = around.memory else { return wanted };
+    let buffer = steps.tuning.buffer_size.unwrap_or(DIRECT_BUFFER) as u64;
+    let fit = usize::try_from(memory / 8 / buffer.max(1)).unwrap_or(usize::MAX).max(1);
+    Workers { start: wanted.start.min(fit), most: wanted.most.min(fit) }
+}
+
+/// What is preferred for this file, if it is one of those that profiles are about: whole files on filesystems.
+fn setting(facts: &DataFacts, plan: &Plan, steps: &Steps) -> Option<Setting> {
+    let plain = facts.source == Kind::Regular && facts.dest == Kind::Regular && facts.size > 0;
+    if !plain || steps.ranges != Ranges::Whole || steps.find_zeros || plan.engine != EngineChoice::Auto {
+        return None;
+    }
+    let cached = facts.around.and_then(|around| around.cached);
+    let source = cached.map(|_| if is_cold(facts) { Source::Cold } else { Source::Cached });
+    facts.preferred.setting(source)
+}
+
+/// Why an engine must not be first here, if it must not.
+fn objection(engine: EngineName, facts: &DataFacts, plan: &Plan, steps: &Steps) -> Option<&'static str> {
+    let past =
+        |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect | EngineName::Dontcache);
+    let goes_past = steps.engines.iter().any(past);
+    match engine {
+        EngineName::Clone | EngineName::Null | EngineName::Reference => Some("a profile cannot ask for this engine"),
+        EngineName::CopyRange if plan.sparse == Sparse::Never || plan.reflink == Reflink::Never => {
+            Some("the engine of the profile could share extents or keep holes, which another option forbids")
+        }
+        EngineName::CopyRange if facts.copy_range_is_known_to_fail => {
+            Some("the engine of the profile is known to refuse")
+        }
+        EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice | EngineName::Mapped if goes_past => {
+            Some("the engine of the profile would leave the copy in the page cache, where it is not to stay")
+        }
+        EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice | EngineName::Mapped => None,
+        _ if goes_past => None,
+        _ => Some("the engine of the profile would not leave the copy in the page cache, where it is to stay"),
+    }
+}
+
+#[cfg(test)]
+#[path = "prefer_tests.rs"]
+mod tests;

@@ -1,0 +1,141 @@
+//! The parent's side of a part: starts the process, hears it, ends it.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use haul_sys::rustix::process::Signal;
+
+use super::part::{Answer, Message, Task, empty, free_bytes};
+use crate::words;
+
+/// How often the wish to stop is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// A child that was told to stop gets so long to remove its files; then it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Does a task in a process of `program`, which is haul-lab. None of its files are left below `place` when it returns.
+///
+/// # Errors
+/// A message: it could not be started, it failed, a signal ended it, or `stop` said so.
+pub fn run(
+    program: &Path,
+    task: &Task,
+    place: &Path,
+    tell: &mut dyn FnMut(f64),
+    stop: &dyn Fn() -> bool,
+) -> Result<Answer, String> {
+    let task = serde_json::to_string(task).map_err(|error| format!("cannot say what is to be done: {error}"))?;
+    let mut child = Command::new(program)
+        .arg(super::PART)
+        .arg(task)
+        .arg(place)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start {}: {}", words::quoted(program), words::of(&error)))?;
+    let heard = hear(&mut child, tell, stop);
+    let status = end(child);
+    // After its end, whatever it was: it removes them itself only if it can.
+    let emptied = empty(place)
+        .map_err(|error| format!("cannot remove the files below {}: {}", words::quoted(place), words::of(&error)));
+    let answer = match heard {
+        Some(Message::Done(answer)) => Ok(*answer),
+        Some(Message::Failed(why)) => Err(why),
+        Some(_) => Err("stopped".to_owned()),
+        // Ctrl-C reaches every process of the terminal, and this one's handler has heard of it as well.
+        None if stop() || interrupted(status) => Err("stopped".to_owned()),
+        None => Err(why_it_ended(status, place)),
+    };
+    answer.and_then(|answer| emptied.map(|()| answer))
+}
+
+/// The last thing that it said, if it came so far.
+fn hear(child: &mut Child, tell: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool) -> Option<Message> {
+    let (say, messages) = channel();
+    let out = child.stdout.take()?;
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let message = serde_json::from_str::<Message>(&line);
+            if message.is_ok_and(|message| say.send(message).is_err()) {
+                return;
+            }
+        }
+    });
+    loop {
+        match next(&messages, LOOK) {
+            Ok(Message::Progress(done)) => tell(done),
+            Ok(last) => return Some(last),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop() {
+            return Some(stopped(child, &messages));
+        }
+    }
+}
+
+/// Tells it to stop, and hears until it has.
+fn stopped(child: &mut Child, messages: &Receiver<Message>) -> Message {
+    drop(child.stdin.take());
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match next(messages, left) {
+            Ok(Message::Progress(_)) => {}
+            // Also if it is done by now: nobody wants it any more.
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Message::Stopped,
+            Err(RecvTimeoutError::Timeout) => {
+                // It may have ended this moment.
+                child.kill().unwrap_or_default();
+                return Message::Stopped;
+            }
+        }
+    }
+}
+
+fn next(messages: &Receiver<Message>, most: Duration) -> Result<Message, RecvTimeoutError> {
+    messages.recv_timeout(most)
+}
+
+fn end(mut child: Child) -> Option<ExitStatus> {
+    drop(child.stdin.take());
+    child.wait().ok()
+}
+
+/// Whether the user ended it.
+fn interrupted(status: Option<ExitStatus>) -> bool {
+    let signal = status.and_then(|status| status.signal());
+    [Signal::INT, Signal::TERM, Signal::HUP].iter().any(|by| signal == Some(by.as_raw()))
+}
+
+/// Why it said nothing at its end.
+fn why_it_ended(status: Option<ExitStatus>, place: &Path) -> String {
+    let signal = status.and_then(|status| status.signal());
+    if signal != Some(Signal::BUS.as_raw()) {
+        let how = status.map_or_else(|| "nobody knows how".to_owned(), |status| status.to_string());
+        return format!("a part of the experiment ended without a result ({how})");
+    }
+    let free = free_bytes(place).map_or_else(|_| "an unknown amount".to_owned(), words::bytes);
+    format!(
+        "SIGBUS: below {} a store to a mapped page could not be carried out. The filesystem had no room for the page \
+         ({free} are free now), somebody else cut the file, or the device failed",
+        words::quoted(place)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_could_not_be_carried_out_is_told_from_other_ends() {
+        let here = Path::new("/proc");
+        assert!(why_it_ended(Some(ExitStatus::from_raw(7)), here).starts_with("SIGBUS: below \"/proc\""));
+        assert!(why_it_ended(Some(ExitStatus::from_raw(9)), here).contains("signal: 9"));
+        assert!(why_it_ended(Some(ExitStatus::from_raw(256)), here).contains("exit status: 1"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Page by page: store integers into a small mapped file and write each page to the device, and the same by write(2).
+//!
+//! The mapped file is opened with O_DSYNC, which says nothing of stores, and each page is written by msync(MS_SYNC |
+//! MS_INVALIDATE) when the first integer behind it has been stored. The other file gets the same bytes a page at a time, by
+//! pwrite(2) to a descriptor with O_DSYNC. Both ask the filesystem for the same: this page on the device, and what is needed
+//! to find it. So what the mapped pages take longer is not the device's doing.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use haul_sys::rustix::param::page_size;
+use haul_sys::shared_map::SharedMap;
+use serde::{Deserialize, Serialize};
+
+use super::latency::{Latency, Times};
+use super::part::{Failed, Scene, file};
+
+/// A synchronous page over this is counted, in seconds of its own.
+const THRESHOLD: Duration = Duration::from_millis(100);
+/// Stores between two page boundaries are four bytes each.
+const NUMBER: usize = size_of::<u32>();
+
+/// How much is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Rounds of each kind.
+    pub rounds: u32,
+    /// Bytes of the file.
+    pub size: u64,
+    /// No page is begun after this.
+    pub time: Duration,
+}
+
+impl Default for Settings {
+    /// The published ones, within 20 s.
+    fn default() -> Settings {
+        Settings { rounds: 100, size: 512 << 10, time: Duration::from_secs(20) }
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Seconds of each whole round of stores and msync.
+    pub mapped_rounds: Vec<f64>,
+    /// Seconds of each whole round of pwrite.
+    pub written_rounds: Vec<f64>,
+    /// Each msync, those of rounds that were cut short as well.
+    pub mapped: Latency,
+    /// Each synchronous pwrite of a page.
+    pub written: Latency,
+    /// The time was over before all rounds were done.
+    pub cut_short: bool,
+}
+
+/// One kind of rounds.
+struct Side {
+    file: std::path::PathBuf,
+    rounds: Vec<f64>,
+    times: Times,
+}
+
+impl Side {
+    fn new(file: std::path::PathBuf) -> Side {
+        Side { file, rounds: Vec::new(), times: Times::new(THRESHOLD) }
+    }
+}
+
+/// Runs the rounds, a mapped one and a written one in turn, so that whatever else the device does meets both.
+///
+/// # Errors
+/// Those of the files, and the wish to stop.
+pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
+    let page = page_size() as u64;
+    let size = settings.size.next_multiple_of(page).max(page);
+    scene.room_for(place, 2 * size)?;
+    let (mut mapped, mut written) = (Side::new(file(place, "msync.mapped")), Side::new(file(place, "msync.written")));
+    let end = Instant::now() + settings.time;
+    for round in 0..settings.rounds {
+        scene.tell(f64::from(round) / f64::from(settings.rounds));
+        // Half of what is left for each, so that both are measured where a round takes longer than there is time for.
+        let now = Instant::now();
+        let whole = mapped_round(&mut mapped, size, now + end.saturating_duration_since(now) / 2, scene)?;
+        if !(written_round(&mut written, size, end, scene)? && whole) {
+            break;
+        }
+    }
+    let cut_short = written.rounds.len() < settings.rounds as usize;
+    let (mapped_rounds, written_rounds) = (mapped.rounds, written.rounds);
+    Ok(Measured {
+        size,
+        mapped_rounds,
+        written_rounds,
+        mapped: mapped.times.summary(),
+        written: written.times.summary(),
+        cut_short,
+    })
+}
+
+/// The file is the same in all rounds, so only the first one allocates.
+fn open(path: &Path, size: u64) -> Result<File, Failed> {
+    let file = super::part::open_dsync(path)?;
+    file.set_len(size).map_err(|error| Failed::of("set the size of", path, &error))?;
+    Ok(file)
+}
+
+/// Whether there was time for all of it.
+fn mapped_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Result<bool, Failed> {
+    let begin = Instant::now();
+    let failed = |errno: haul_sys::Errno| Failed::of("write through a mapping to", &side.file, &errno.into());
+    let file = open(&side.file, size)?;
+    // It fits into memory.
+    let (size, page) = (size as usize, page_size());
+    let mut map = SharedMap::new(file.as_fd(), 0, size).map_err(failed)?;
+    map.expect_sequential().map_err(failed)?;
+    for at in (0..size).step_by(NUMBER) {
+        if at.is_multiple_of(page) && at > 0 {
+            scene.go_on()?;
+            sync_page(&map, at - page, &mut side.times).map_err(failed)?;
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+        }
+        // Any number will do, but it is another one in each round.
+        map.store(at, (at + side.rounds.len()) as u32).map_err(failed)?;
+    }
+    sync_page(&map, size - page, &mut side.times).map_err(failed)?;
+    side.rounds.push(begin.elapsed().as_secs_f64());
+    Ok(true)
+}
+
+fn sync_page(map: &SharedMap, at: usize, times: &mut Times) -> Result<(), haul_sys::Errno> {
+    let begin = Instant::now();
+    map.sync(at, page_size(), true)?;
+    times.add(begin.elapsed());
+    Ok(())
+}
+
+/// Whether there was time for all of it.
+fn written_round(side: &mut Side, size: u64, end: Instant, scene: &Scene) -> Result<bool, Failed> {
+    let begin = Instant::now();
+    let file = open(&side.file, size)?;
+    let page = page_size();
+    let mut bytes = vec![0; page];
+    for at in (0..size).step_by(page) {
+        for (number, bytes) in bytes.chunks_exact_mut(NUMBER).enumerate() {
+            bytes.copy_from_slice(&((at as usize + number * NUMBER + side.rounds.len()) as u32).to_ne_bytes());
+        }
+        scene.go_on()?;
+        let begin = Instant::now();
+        file.write_all_at(&bytes, at).map_err(|error| Failed::of("write", &side.file, &error))?;
+        side.times.add(begin.elapsed());
+        if Instant::now() >= end && at + (page as u64) < size {
+            return Ok(false);
+        }
+    }
+    side.rounds.push(begin.elapsed().as_secs_f64());
+    Ok(true)
+}

@@ -1,0 +1,90 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::grid::{self, Cell as Measure};
+use super::super::latency::Times;
+use super::super::{Measured, msync, stall, under};
+use super::*;
+use crate::results::Environment;
+
+/// A place where everything takes so many seconds.
+fn measured(seconds: f64) -> Measured {
+    let latency = |count: u64| {
+        let mut times = Times::new(Duration::from_millis(1));
+        (0..count).for_each(|_| times.add(Duration::from_secs_f64(seconds)));
+        times.summary()
+    };
+    let cell = |manner, test: Test| {
+        let slower = if manner == Manner::Mapped { seconds * 1000.0 } else { 1.0 };
+        Measure { test, manner, file: 512 << 10, record: 4096, bytes: 512 << 10, seconds: slower }
+    };
+    let cells = Manner::ALL.into_iter().flat_map(|manner| Test::ALL.map(|test| cell(manner, test)));
+    Measured {
+        msync: Some(msync::Measured {
+            mapped_rounds: vec![seconds; 5],
+            written_rounds: vec![1e-3; 5],
+            mapped: latency(640),
+            written: msync::Measured::default().written,
+            ..msync::Measured::default()
+        }),
+        grid: Some(grid::Measured {
+            files: vec![512 << 10],
+            records: vec![4096],
+            cells: cells.collect(),
+            left_out: vec!["files of 1 GiB: more than half of the space".to_owned()],
+        }),
+        under: Some(under::Measured { stores: vec![seconds; 3], rests: vec![1000.0; 3], ..under::Measured::default() }),
+        stall: Some(stall::Measured {
+            fills: latency(100),
+            worst: vec![seconds; 5],
+            waits: BTreeMap::from([("throttled".to_owned(), vec![seconds; 9])]),
+            ..stall::Measured::default()
+        }),
+        left_out: vec![("grid".to_owned(), "files of 1 GiB: more than half of the space".to_owned())],
+        ..Measured::default()
+    }
+}
+
+fn viewed(measured: &Measured) -> View {
+    let results = Results::new(Vec::new(), 0, Environment::default());
+    view(&results, &Section { details: measured.details(), ..Section::new("mapped-write", "here") })
+}
+
+#[test]
+fn everything_that_was_measured_is_shown() {
+    let view = viewed(&measured(2.0));
+    assert!(view.summary[0].ends_with("(throttled-writers)"), "{:?}", view.summary);
+    assert_eq!(view.not_measured, ["grid: files of 1 GiB: more than half of the space"]);
+    let titles: Vec<&str> = view.tables.iter().map(|table| table.title.as_str()).collect();
+    for title in ["Times", "Why fills took longer than the threshold", "Mapped, KiB/s", "While files grew"] {
+        assert!(titles.contains(&title), "{titles:?}");
+    }
+    assert!(view.tables.iter().all(|table| table.rows.iter().all(|row| row.len() == table.columns.len())));
+    let heats = view.charts.iter().filter(|chart| matches!(chart, Chart::Heat { .. })).count();
+    assert_eq!((heats, view.charts.len()), (8, 11));
+    let ratio = view.charts.iter().find_map(|chart| match chart {
+        Chart::Heat { values, level: Some(level), rows, .. } => Some((values.clone(), *level, rows.1.clone())),
+        _ => None,
+    });
+    assert_eq!(ratio, Some((vec![vec![Some(0.0005)]], 1.0, vec!["512 KiB".to_owned()])));
+}
+
+#[test]
+fn the_side_of_the_published_figures_is_told() {
+    let agrees = |seconds: f64| {
+        let published = viewed(&measured(seconds)).published.unwrap();
+        assert!(published.table.rows.iter().all(|row| row.len() == published.table.columns.len()));
+        published.claims.iter().map(|claim| claim.agrees).collect::<Vec<_>>()
+    };
+    // No latency of plain writes was measured, so msync is not compared.
+    assert_eq!(agrees(2.0), [None, Some(false), Some(false), Some(false)]);
+    assert_eq!(agrees(1e-3), [None, Some(true), Some(true), Some(true)]);
+}
+
+#[test]
+fn a_section_without_figures_is_shown_without_them() {
+    let results = Results::new(Vec::new(), 0, Environment::default());
+    let view = view(&results, &Section::new("mapped-write", "here"));
+    assert_eq!((view.charts.len(), view.tables.len(), view.published), (0, 0, None));
+    assert_eq!(view.summary.len(), 1);
+}

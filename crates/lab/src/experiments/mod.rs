@@ -1,0 +1,48 @@
+//! The experiments, one room each: what is measured, and how it is shown.
+//!
+//! Conventions that the rooms and their views share. Sizes in parameters are bytes, written as decimal numbers.
+//!
+//! | section | group of cases | competitors | parameters |
+//! |---|---|---|---|
+//! | `mapped-copy` | `1000 MiB, cold` | `cp`; `mapped`, `read-write` at a buffer size, and buffered or direct: `mapped 8 MiB`, `read-write 8 MiB, direct`; base `mapped 8 MiB` | `size`, `engine`, `buffer`, `io` (buffered, direct), `state` (cold, warm) |
+//! | `in-kernel` | `512 MiB` | `cp` (base), `read-write`, `copy-range`, `splice`, `clone` | `size`, `engine` |
+//! | `mapped-write` | no cases: details `msync`, `grid`, `stall`, `facts`, `verdict` | | |
+//! | `async-tree` | `500 MiB in 64 files` | `cp` (base), `cp, priority`; `posix-aio`, `linux-aio`, `io-uring`, `auto`, each also `, readahead`, `, preallocate`, `, priority` | `size`, `files`, `engine`, `variant` (plain, readahead, preallocate, priority) |
+//! | `sparse-image` | `image of 8 GiB` | `smart read, sparse output`, `smart read, plain output`, `full read, sparse output`, `full read, plain output` (base), `cp` | `size`, `smart`, `sparse` (yes, no) |
+//! | `compare` | the source's name | the command, or `haul` (base) | |
+//! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
+//! | `tune` | `files of 64 KiB to 4 MiB, cached and cold`, and the same with `, fresh files` | settings by name; base `defaults` | `class`, `settings` |
+//!
+//! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, and of images `.all`,
+//! `.map`, `.data`, `.read`, `.write`, `.scan`, and waits for the queues as `.read-enqueue`, `.read-dequeue`, `.write-enqueue`,
+//! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, `files.by-profile`, and of images `bytes.total`, `.copied`, `.read`,
+//! `.read-skipped`, `.write-skipped`, `.zeros`, `.free`.
+
+pub mod async_tree;
+pub mod compare;
+pub mod in_kernel;
+pub mod mapped_copy;
+pub mod mapped_write;
+pub mod probe;
+pub mod reproduce;
+pub mod sparse_image;
+pub mod tune;
+
+use crate::session::How;
+
+/// Bytes of a MiB, the unit of the sizes in names.
+pub const MIB: u64 = 1 << 20;
+
+/// The system's cp, with these options.
+pub(crate) fn cp(options: &[&str]) -> How {
+    let words = std::iter::once("cp").chain(options.iter().copied()).chain(["{source}", "{dest}"]);
+    How::Words(words.map(str::to_owned).collect())
+}
+
+/// A size in a name: in MiB, so that names sort and compare as the published ones do.
+pub(crate) fn mib(bytes: u64) -> String {
+    match bytes % MIB {
+        0 => format!("{} MiB", bytes / MIB),
+        _ => crate::words::exactly(bytes),
+    }
+}

@@ -1,0 +1,148 @@
+//! What the kernel tells of a filesystem, its device and the machine.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use haul_copy::facts::{Inode, cores};
+use haul_copy::probe;
+use haul_sys::rustix::fs::{fstatfs, statvfs};
+use haul_sys::rustix::param::page_size;
+
+use super::{Row, row};
+use crate::measure::{device as disks, place};
+use crate::words::{self, quoted};
+
+fn yes(value: Option<bool>) -> &'static str {
+    match value {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "not known",
+    }
+}
+
+pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
+    let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(folder), words::of(&error));
+    let path = folder.join("file");
+    fs::write(&path, vec![1; 8192]).map_err(failed)?;
+    let file = File::open(&path).map_err(failed)?;
+    let inode = Inode::of(file.as_fd()).map_err(|errno| failed(errno.into()))?;
+    let (whole, own) = (statvfs(folder), fstatfs(&file));
+    let whole = whole.map_err(|errno| failed(errno.into()))?;
+    let own = own.map_err(|errno| failed(errno.into()))?;
+    fs::remove_file(&path).map_err(failed)?;
+    let mount = probe::mount(file.as_fd());
+    let told = |of: fn(&probe::Mount) -> String| mount.as_ref().map_or_else(|| "not known".to_owned(), of);
+    let share = |blocks: u64| words::bytes(blocks.saturating_mul(whole.f_frsize));
+    let place = probe::place(file.as_fd());
+    let id = place.as_ref().map_or("cannot be told from others", |place| &place.id);
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // its type depends on the architecture
+    let magic = own.f_type as u32;
+    let alignment = match inode.direct {
+        (0, 0) => "not told".to_owned(),
+        (memory, offset) => format!("memory {memory}, offset {offset} bytes"),
+    };
+    Ok(vec![
+        row("type", told(|mount| mount.filesystem.clone()), format!("0x{magic:x} by statfs")),
+        row("mounted", told(|mount| mount.source.clone()), told(|mount| format!("on {}", mount.point.display()))),
+        row("options", told(|mount| mount.options.clone()), "/proc/self/mountinfo"),
+        row("identity", id, "what a profile knows this storage by, with its type and disk"),
+        row(
+            "size",
+            share(whole.f_blocks),
+            format!("{} free, {} for this user", share(whole.f_bfree), share(whole.f_bavail)),
+        ),
+        row("inodes", whole.f_files.to_string(), format!("{} free; 0 where there is no limit", whole.f_ffree)),
+        row(
+            "block",
+            words::bytes(whole.f_frsize),
+            format!("preferred request {}", words::bytes(inode.block_size.into())),
+        ),
+        row("longest name", format!("{} bytes", whole.f_namemax), "statfs"),
+        row("alignment of direct I/O", alignment, "statx(STATX_DIOALIGN), Linux 6.1"),
+        row(
+            "device number",
+            format!("{}:{}", inode.id.device().major, inode.id.device().minor),
+            "major 0: no device of its own",
+        ),
+    ])
+}
+
+pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
+    let (_, below) = place::describe(folder)?;
+    let Some(below) = below else {
+        return Ok(vec![row("device", "none", "the filesystem is in memory, on the network, or is a program")]);
+    };
+    let device = disks::describe(&below);
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not told".to_owned());
+    let read = |name: &str| {
+        let own = fs::read_to_string(below.join(name));
+        let value = own.or_else(|_| fs::read_to_string(below.join("..").join(name))).ok()?;
+        Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+    };
+    let known = fs::read_to_string(below.join("dev")).ok().and_then(|number| {
+        let (major, minor) = number.trim().split_once(':')?;
+        let number = haul_copy::facts::DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
+        probe::disk(number)
+    });
+    let heads = known.as_ref().and_then(|disk| disk.rotational);
+    let disk = known.map_or_else(String::new, |disk| format!("whole disk {}", disk.path.display()));
+    let sectors: Option<u64> = read("size").and_then(|sectors| sectors.parse().ok());
+    Ok(vec![
+        row("name", &device.name, disk),
+        row("model", text(&device.model), "/sys"),
+        row("size", sectors.map_or("not told".to_owned(), |count| words::bytes(count.saturating_mul(512))), "/sys"),
+        row("rotational", yes(device.rotational), "what the kernel says; virtual disks say it of any store"),
+        row("moving heads", yes(heads), "what haul believes of that"),
+        row("scheduler", text(&device.scheduler), "queue/scheduler"),
+        row("write cache", text(&device.write_cache), "queue/write_cache"),
+        row("stable pages", yes(device.stable_pages), "who writes to a page under write-back waits for it"),
+        row(
+            "largest request",
+            read("queue/max_sectors_kb").map_or("not told".to_owned(), |kib| format!("{kib} KiB")),
+            "queue/max_sectors_kb",
+        ),
+        row(
+            "requests in flight",
+            read("queue/nr_requests").unwrap_or_else(|| "not told".to_owned()),
+            "queue/nr_requests",
+        ),
+        row(
+            "readahead",
+            read("queue/read_ahead_kb").map_or("not told".to_owned(), |kib| format!("{kib} KiB")),
+            "queue/read_ahead_kb",
+        ),
+    ])
+}
+
+pub fn machine() -> Vec<Row> {
+    let machine = place::machine();
+    let memory = probe::memory().map_or("not told".to_owned(), words::bytes);
+    let limit = cgroup_limit().map_or_else(|| "none".to_owned(), words::bytes);
+    vec![
+        row(
+            "kernel",
+            machine.kernel,
+            machine
+                .virtual_machine
+                .map_or("no hypervisor seen".to_owned(), |name| format!("a virtual machine: {name}")),
+        ),
+        row("processors", cores().to_string(), format!("that this process may use; {}", machine.processor)),
+        row("memory", words::bytes(machine.memory), format!("{memory} available, within the limits of control groups")),
+        row("limit of the control group", limit, "memory.max of this process's group, or one above it"),
+        row("page", words::bytes(page_size() as u64), "huge pages beside them, where the kernel has them"),
+    ]
+}
+
+/// The least memory.max of this process's group and those above it.
+fn cgroup_limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let root = Path::new("/sys/fs/cgroup");
+    let path = root.join(own);
+    let limits = path
+        .ancestors()
+        .take_while(|dir| dir.starts_with(root))
+        .filter_map(|dir| fs::read_to_string(dir.join("memory.max")).ok()?.trim().parse::<u64>().ok());
+    limits.min()
+}

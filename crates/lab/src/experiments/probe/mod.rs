@@ -1,0 +1,72 @@
+//! `haul-lab probe`: what a filesystem and its device can do, and what haul would choose there.
+//!
+//! What the kernel tells is asked; what it does not tell is tried, in a folder that is removed, however this ends.
+
+mod choices;
+mod facts;
+mod tries;
+pub mod view;
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::measure::stop::Stop;
+use crate::measure::workspace::Workspace;
+use crate::measure::{Own, place};
+use crate::results::{Body, Detail, Results, Section};
+
+/// The section's name.
+pub const NAME: &str = "probe";
+
+/// A fact: a name, a value, and where it is from or what it means.
+pub(crate) type Row = (String, String, String);
+
+fn row(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Row {
+    (name.to_owned(), value.into(), meaning.into())
+}
+
+/// Everything that is to be said of a directory's storage: details `filesystem`, `device`, `machine`, `works` and `choices`.
+///
+/// # Errors
+/// When the directory cannot be written to, something is left in it, or the user wants no more.
+pub fn run(own: &Own, stop: &Stop, directory: &Path) -> Result<Vec<Detail>, String> {
+    let workspace = Workspace::make(own, directory)?;
+    let found = look(stop, workspace.path());
+    // Whatever was found: nothing may be left.
+    workspace.finish()?;
+    found
+}
+
+fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
+    let go_on = || if stop.is_stopped() { Err("interrupted".to_owned()) } else { Ok(()) };
+    let detail = |name: &str, rows| Detail { name: name.to_owned(), body: Body::Facts { rows } };
+    let mut details = vec![
+        detail("filesystem", facts::filesystem(folder)?),
+        detail("device", facts::device(folder)?),
+        detail("machine", facts::machine()),
+    ];
+    go_on()?;
+    let (works, cannot) = tries::all(folder, stop)?;
+    details.push(detail("works", works));
+    go_on()?;
+    details.push(detail("choices", choices::all(folder, cannot)?));
+    Ok(details)
+}
+
+/// The same as results that can be saved and shown.
+///
+/// # Errors
+/// As [`run`].
+pub fn results(own: &Own, stop: &Stop, directory: &Path) -> Result<Results, String> {
+    let (here, _) = place::describe(directory)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let command = vec![NAME.to_owned(), directory.to_string_lossy().into_owned()];
+    let mut results = Results::new(command, now, place::machine());
+    let mut section = Section::new(NAME, crate::session::DIRECTORY);
+    section.details = run(own, stop, directory)?;
+    section.complete = true;
+    results.environment.places.insert(crate::session::DIRECTORY.to_owned(), here);
+    results.sections.push(section);
+    results.complete = true;
+    Ok(results)
+}

@@ -1,0 +1,80 @@
+//! What people see of a probe.
+
+use haul_copy::plan::profile::SizeClass;
+
+use crate::results::{Body, Results, Section};
+use crate::view::{Cell, Column, Mark, Table, View};
+
+/// Details in their order, and their titles.
+const TITLES: [(&str, &str); 5] = [
+    ("filesystem", "The filesystem"),
+    ("device", "The device"),
+    ("machine", "The machine"),
+    ("works", "What works when it is tried"),
+    ("choices", "What haul would choose for a copy within this filesystem"),
+];
+
+/// A section as it is shown.
+pub fn view(results: &Results, section: &Section) -> View {
+    let place = results.environment.places.get(&section.place);
+    let of = place.map_or_else(String::new, |place| format!(" of {} ({})", place.directory, place.filesystem));
+    let tables: Vec<Table> = TITLES.iter().filter_map(|(name, title)| table(section, name, title)).collect();
+    View {
+        name: section.name.clone(),
+        title: format!("What haul knows{of}"),
+        question: "What can this storage do, and what would haul choose on it?".to_owned(),
+        summary: summary(section),
+        not_measured: section.left_out.clone(),
+        tables,
+        ..View::default()
+    }
+}
+
+fn facts<'a>(section: &'a Section, name: &str) -> &'a [(String, String, String)] {
+    match section.detail(name) {
+        Some(Body::Facts { rows }) => rows,
+        _ => &[],
+    }
+}
+
+fn summary(section: &Section) -> Vec<String> {
+    let works = facts(section, "works");
+    let has = |name: &str| works.iter().any(|(title, value, _)| title == name && value == "yes");
+    if works.is_empty() {
+        return Vec::new();
+    }
+    let sharing = match has("reflink") {
+        true => "Copies within it share extents, and take no time, unless --reflink=never is given.",
+        false => "It does not share extents: the bytes of a copy are moved.",
+    };
+    let past = match has("O_DIRECT") {
+        true => "Large copies can go to the device past the page cache.",
+        false => "Copies go through the page cache, since direct I/O is not possible or its alignment is not known.",
+    };
+    vec![sharing.to_owned(), past.to_owned()]
+}
+
+fn table(section: &Section, name: &str, title: &str) -> Option<Table> {
+    let rows = facts(section, name);
+    let row = |(name, value, meaning): &(String, String, String)| {
+        let mark = match value.as_str() {
+            "no" | "not told" | "not known" => Mark::Faint,
+            _ if meaning.contains("WRONG") => Mark::Bad,
+            _ => Mark::None,
+        };
+        vec![Cell::text(name), Cell::text(value).marked(mark), Cell::text(meaning)]
+    };
+    let columns = if name == "choices" {
+        ["file", "engines in their order", "because"]
+    } else {
+        ["what", "", "from, or meaning"]
+    };
+    let classes = || SizeClass::ALL.map(|class| format!("{class} ({})", class.range_words())).join(", ");
+    let note = (name == "choices").then(|| format!("A profile can say something about files by size: {}.", classes()));
+    (!rows.is_empty()).then(|| Table {
+        title: title.to_owned(),
+        columns: columns.map(Column::words).into(),
+        rows: rows.iter().map(row).collect(),
+        note,
+    })
+}

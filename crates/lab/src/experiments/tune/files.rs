@@ -1,0 +1,107 @@
+//! The files that are copied: of one size, and as many as there is time and space for.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use haul_copy::plan::profile::SizeClass;
+use haul_sys::page_cache;
+use haul_sys::rustix::fs::syncfs;
+
+use crate::measure::sources::Noise;
+use crate::measure::stop::Stop;
+use crate::words::{self, quoted};
+
+const BUFFER: usize = 1 << 20;
+/// Files of one directory, as far as there are enough: threads that copy wait for each other's directories.
+const TOGETHER: u64 = 64;
+
+/// A tree of files of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of each.
+    pub each: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Shape {
+    /// All bytes.
+    pub fn bytes(self) -> u64 {
+        self.each.saturating_mul(self.count)
+    }
+
+    /// Bytes that it takes on a filesystem, about.
+    pub fn room(self) -> u64 {
+        self.each.next_multiple_of(4096).saturating_add(1024).saturating_mul(self.count)
+    }
+}
+
+/// The size of the files that stand for a class, and the least and most of them that are copied together.
+pub fn extent(class: SizeClass) -> (u64, u64, u64) {
+    match class {
+        SizeClass::Tiny => (8 << 10, 64, 4096),
+        SizeClass::Small => (1 << 20, 4, 128),
+        SizeClass::Medium => (8 << 20, 1, 16),
+        SizeClass::Large => (64 << 20, 1, 4),
+        SizeClass::Huge => (2 << 30, 1, 1),
+    }
+}
+
+/// Makes it, of random bytes by this seed; then it is on the device and not in the page cache.
+///
+/// # Errors
+/// A message that says what failed; also when it was stopped.
+pub fn make(path: &Path, shape: Shape, seed: u64, stop: &Stop) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot make {}: {}", quoted(path), words::of(&error));
+    fs::create_dir(path).map_err(failed)?;
+    let mut noise = Noise::new(seed);
+    let mut buffer = vec![0; BUFFER];
+    for number in 0..shape.count {
+        let folder = path.join(format!("d{}", number / TOGETHER));
+        if number % TOGETHER == 0 {
+            fs::create_dir(&folder).map_err(failed)?;
+        }
+        let mut file = File::create_new(folder.join(format!("f{number}"))).map_err(failed)?;
+        let mut left = shape.each;
+        while left > 0 {
+            if stop.is_stopped() {
+                return Err("interrupted".to_owned());
+            }
+            let part = usize::try_from(left).unwrap_or(BUFFER).min(BUFFER);
+            noise.fill(&mut buffer[..part]);
+            file.write_all(&buffer[..part]).map_err(failed)?;
+            left -= part as u64;
+        }
+        if shape.each >= SizeClass::Medium.least() {
+            // So that they do not all wait for one sync, and fill the memory until then.
+            file.sync_data().map_err(failed)?;
+            page_cache::forget(file.as_fd(), 0, shape.each).map_err(|errno| failed(errno.into()))?;
+        }
+    }
+    let folder = File::open(path).map_err(failed)?;
+    syncfs(folder).map_err(|errno| failed(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_class_are_of_that_class_and_two_seeds_give_other_bytes() {
+        for class in SizeClass::ALL {
+            let (each, least, most) = extent(class);
+            assert_eq!(SizeClass::of(each), class);
+            assert!(least > 0 && least <= most);
+        }
+        let dir = haul_testbed::temp_dir();
+        let shape = Shape { each: 5000, count: 130 };
+        for seed in [1, 2] {
+            make(&dir.path().join(seed.to_string()), shape, seed, &Stop::default()).unwrap();
+        }
+        let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
+        assert!(read("1/d2/f129").len() == 5000 && read("1/d0/f0") != read("2/d0/f0"));
+        assert_eq!(fs::read_dir(dir.path().join("1/d1")).unwrap().count(), 64);
+    }
+}

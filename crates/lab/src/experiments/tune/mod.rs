@@ -1,0 +1,178 @@
+//! `haul-lab tune`: which settings win here? Writes a profile for haul.
+//!
+//! * Settings run against haul's own choice (the defaults), by turns and in the same rounds, so that what slows the machine down
+//!   slows both. Most are left out after a few runs ([`search`]).
+//! * What counts is the durable time. A setting that only leaves more in memory returns sooner, and whoever syncs, unmounts or
+//!   needs the memory pays for it; the time to return is kept in the results.
+//! * Each copy is compared with its source. A wrong one takes its setting out and fails the command.
+//! * What won is tried again on files that it was not chosen on ([`judge`]): the gain that is told is that one. What does not win
+//!   there, too, is not written.
+//! * The settings are tried as haul will use them: by a profile that it obeys.
+
+mod bench;
+mod candidates;
+mod files;
+pub mod judge;
+pub mod search;
+mod store;
+mod unit;
+pub mod view;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, SizeClass};
+use haul_copy::probe;
+
+use crate::report::text;
+use crate::results::{Body, Detail};
+use crate::session::{Halt, Session};
+use crate::words::{self, quoted};
+
+use unit::{Fate, Unit};
+
+pub use store::usual as usual_profile;
+
+/// The section's name.
+pub const NAME: &str = "tune";
+/// What is compared with all settings.
+pub const DEFAULTS: &str = "defaults";
+/// The end of the name of a group of fresh files.
+pub const CONFIRMATION: &str = ", fresh files";
+
+/// What is tuned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes that sources and copies may take.
+    pub space: u64,
+    /// The profile that is written; `None` where there is no usual one.
+    pub profile: Option<PathBuf>,
+    /// Nothing is written.
+    pub dry_run: bool,
+    /// For files of which sizes.
+    pub classes: Vec<SizeClass>,
+}
+
+impl Request {
+    /// Without the user's word, so long.
+    pub const TIME: Duration = Duration::from_secs(300);
+    /// The default of [`Request::space`].
+    pub const SPACE: u64 = 6 << 30;
+
+    /// Whether what is found can be written, which is to be known before it is looked for.
+    ///
+    /// # Errors
+    /// If there is no usual profile, or the one that there is cannot be added to.
+    pub fn check(&self) -> Result<(), String> {
+        self.destination()?.map_or(Ok(()), |path| store::load(&path).map(drop))
+    }
+
+    /// The profile that is written, if one is.
+    fn destination(&self) -> Result<Option<PathBuf>, String> {
+        match (&self.profile, self.dry_run) {
+            (_, true) => Ok(None),
+            (Some(path), false) => Ok(Some(path.clone())),
+            (None, false) => Err("name the profile with --profile, or use --dry-run".to_owned()),
+        }
+    }
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request { space: Request::SPACE, profile: None, dry_run: false, classes: SizeClass::ALL.to_vec() }
+    }
+}
+
+/// Searches, confirms, and writes what won.
+///
+/// # Errors
+/// When the machinery fails, or the user wants no more.
+pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
+    let path = request.destination()?;
+    if session.time_left().is_none() {
+        session.set_deadline(Some(Instant::now() + Request::TIME));
+    }
+    let place = place_of(session)?;
+    let space = words::bytes(request.space);
+    let section = session.section(NAME, &[("space", space), ("place", place.id.clone())])?;
+    // A search that was interrupted begins anew: half of its rounds say nothing.
+    (section.cases, section.details, section.left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let units = Unit::all(&request.classes, unit::can_be_cold(session)?);
+    let mut entries = Vec::new();
+    let mut rows = Vec::new();
+    for (number, unit) in units.iter().enumerate() {
+        let left = u32::try_from(units.len() - number).unwrap_or(1);
+        let share = session.time_left().unwrap_or_default() / left;
+        let fate = unit::tune(session, unit, &place, request.space, share)?;
+        rows.push((unit.words(), fate.chosen(), fate.why()));
+        match fate {
+            Fate::LeftOut(why) => session.leave_out(NAME, format!("{}: {why}", unit.words()))?,
+            Fate::Won { candidate, gain, pairs, .. } => {
+                let measured = Measured {
+                    date: today(),
+                    on: machine(session),
+                    gain: Some((gain * 1000.0).round() / 1000.0),
+                    runs: u32::try_from(pairs).ok(),
+                };
+                let (setting, jobs) = (candidate.setting, candidate.jobs);
+                entries.push(Entry { class: unit.class, source: unit.source(), setting, jobs, measured });
+            }
+            Fate::Nothing { .. } => {}
+        }
+    }
+    let verdict = conclude(session, path, place, entries)?;
+    session.add_details(NAME, vec![Detail { name: "chosen".to_owned(), body: Body::Facts { rows } }, verdict])?;
+    Ok(session.section_done(NAME)?)
+}
+
+fn place_of(session: &Session) -> Result<Place, String> {
+    let failed = |error: std::io::Error| format!("cannot open {}: {}", quoted(session.workspace()), words::of(&error));
+    let place = probe::place_of(session.workspace()).map_err(failed)?;
+    place.ok_or_else(|| "this storage cannot be told from others, so a profile could not name it".to_owned())
+}
+
+/// Writes the profile, or says why not.
+fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec<Entry>) -> Result<Detail, String> {
+    let won = entries.len();
+    let what = match won {
+        0 => "Nothing beat haul's own choice by more than the noise; haul keeps it.".to_owned(),
+        1 => "For files of one size a setting beat haul's own choice, and did so again on fresh files.".to_owned(),
+        won => format!("For files of {won} kinds a setting beat haul's own choice, and did so again on fresh files."),
+    };
+    let (name, then) = match path {
+        None => ("not-written", "Nothing was written, as wished.".to_owned()),
+        Some(path) => {
+            let places = &session.results().environment.places;
+            let directory = places.get(crate::session::DIRECTORY).map(|place| place.directory.clone());
+            let directory = directory.unwrap_or_default();
+            let known = store::load(&path)?.of(&place).is_some();
+            if won > 0 || known {
+                store::add(&path, PlaceEntry { origin: String::new(), directory, place, entries })?;
+            }
+            match (won, known) {
+                (0, false) => ("nothing-won", "The profile is as it was.".to_owned()),
+                (0, true) => ("nothing-won", format!("What {} said of this storage was taken out.", quoted(&path))),
+                _ => (
+                    "written",
+                    format!("It is in {}, which haul reads where --profile says or by itself.", quoted(&path)),
+                ),
+            }
+        }
+    };
+    Ok(Detail {
+        name: "verdict".to_owned(),
+        body: Body::Verdict { name: name.to_owned(), sentences: vec![what, then] },
+    })
+}
+
+/// What was measured on, for the profile.
+fn machine(session: &Session) -> String {
+    let machine = &session.results().environment;
+    let haul = env!("CARGO_PKG_VERSION");
+    format!("{}, {} cores, Linux {}, haul {haul}", machine.processor, machine.cores, machine.kernel)
+}
+
+fn today() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    text::date(now.as_secs()).split(' ').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,115 @@
+//! The profile's file: read before anything is measured, and written at the end.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use haul_copy::plan::profile::{PlaceEntry, Profile};
+
+use crate::words::{self, quoted};
+
+/// The user's own profile, by the values of XDG_CONFIG_HOME and HOME.
+pub fn usual(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |dir: &PathBuf| dir.is_absolute();
+    let config = config.filter(absolute).or_else(|| home.filter(absolute).map(|home| home.join(".config")));
+    config.map(|config| config.join("haul/profile"))
+}
+
+/// What is there; nothing if there is no file.
+///
+/// # Errors
+/// If it cannot be read, or is no profile of this version: then it is not written over.
+pub fn load(path: &Path) -> Result<Profile, String> {
+    let name = quoted(path);
+    match fs::read_to_string(path) {
+        Ok(text) => Profile::parse(&text, &path.to_string_lossy())
+            .map_err(|why| format!("cannot add to the profile {name}: {why}")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Profile::default()),
+        Err(error) => Err(format!("cannot read the profile {name}: {}", words::of(&error))),
+    }
+}
+
+/// Puts the entry of a place into the file, beside those of other places that are there by now. At every instant the file is
+/// the old or the new one.
+///
+/// # Errors
+/// Those of [`load`], and of writing.
+pub fn add(path: &Path, entry: PlaceEntry) -> Result<(), String> {
+    let mut profile = load(path)?;
+    profile.replace(entry);
+    // A link stays one: what it leads to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
+    write(&path, &profile.to_text())
+        .map_err(|error| format!("cannot write the profile {}: {}", quoted(&path), words::of(&error)))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Nobody else may write to it, whatever the umask: haul would not obey it.
+    DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+    let meantime = dir.join(format!(".haul-profile-{}", std::process::id()));
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&meantime).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&meantime, path)
+    });
+    if written.is_err() {
+        // It may not even have been made; the first error is the one to tell.
+        fs::remove_file(&meantime).ok();
+    }
+    written?;
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_copy::plan::EngineName;
+    use haul_copy::plan::profile::{Entry, Measured, Place, Setting, SizeClass};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn found(id: &str, engine: EngineName) -> PlaceEntry {
+        let setting = Setting { engine: Some(engine), ..Setting::default() };
+        let entry = Entry { class: SizeClass::Small, source: None, setting, jobs: None, measured: Measured::default() };
+        let place = Place { filesystem: "x".to_owned(), id: id.to_owned(), device: String::new() };
+        PlaceEntry { origin: String::new(), directory: "/d".to_owned(), place, entries: vec![entry] }
+    }
+
+    #[test]
+    fn what_is_known_of_other_places_stays_and_the_file_is_the_users_alone() {
+        let dir = haul_testbed::temp_dir();
+        let path = dir.path().join("new/profile");
+        add(&path, found("a", EngineName::Mapped)).unwrap();
+        add(&path, found("b", EngineName::Splice)).unwrap();
+        add(&path, found("a", EngineName::Direct)).unwrap();
+        let profile = load(&path).unwrap();
+        let ids: Vec<&str> = profile.places.iter().map(|place| place.place.id.as_str()).collect();
+        assert_eq!(ids, ["b", "a"]);
+        assert_eq!(profile.places[1].entries[0].setting.engine, Some(EngineName::Direct));
+        add(&path, PlaceEntry { entries: Vec::new(), ..found("b", EngineName::Mapped) }).unwrap();
+        assert_eq!(load(&path).unwrap().places.len(), 1, "what does not win any more is forgotten");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o022, 0);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_no_profile_is_not_written_over() {
+        let dir = haul_testbed::temp_dir();
+        let path = dir.path().join("mine");
+        fs::write(&path, "precious").unwrap();
+        assert!(add(&path, found("a", EngineName::Mapped)).unwrap_err().contains("cannot add to the profile"));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn the_usual_place_is_where_haul_looks() {
+        let path = |config: &str, home: &str| {
+            let given = |text: &str| Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty());
+            usual(given(config), given(home)).map(|path| path.to_string_lossy().into_owned())
+        };
+        assert_eq!(path("/c", "/h").as_deref(), Some("/c/haul/profile"));
+        assert_eq!(path("c", "/h").as_deref(), Some("/h/.config/haul/profile"));
+        assert_eq!(path("", ""), None);
+    }
+}

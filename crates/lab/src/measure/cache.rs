@@ -1,0 +1,181 @@
+//! What the page cache holds of a source when the clock starts.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use haul_sys::page_cache;
+use haul_sys::rustix::fs::sync;
+use haul_sys::rustix::param::page_size;
+
+use crate::results::Cache;
+use crate::words::{self, quoted};
+
+const BUFFER: usize = 1 << 20;
+const DROP: &str = "/proc/sys/vm/drop_caches";
+
+/// A state that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wanted {
+    /// Everything is in memory.
+    Warm,
+    /// Nothing is.
+    Cold,
+}
+
+impl Wanted {
+    /// The word in names and parameters.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Wanted::Warm => "warm",
+            Wanted::Cold => "cold",
+        }
+    }
+}
+
+/// Brings the contents of a file, or of the files below a directory, into that state, and says which it is in then.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn prepare(source: &Path, wanted: Wanted) -> Result<Cache, String> {
+    let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
+    let mut files = Vec::new();
+    regular_files(source, &mut files).map_err(|error| failed(source, error))?;
+    match wanted {
+        Wanted::Warm => {
+            let mut buffer = vec![0; BUFFER];
+            for path in &files {
+                read_through(path, &mut buffer).map_err(|error| failed(path, error))?;
+            }
+            Ok(if is_warm(&files) { Cache::Warm } else { Cache::Unknown })
+        }
+        Wanted::Cold => {
+            let dropped = drop_all();
+            if !dropped {
+                for path in &files {
+                    evict(path).map_err(|error| failed(path, error))?;
+                }
+            }
+            let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
+            Ok(match (cold, dropped) {
+                (true, true) => Cache::Dropped,
+                (true, false) => Cache::Evicted,
+                (false, _) => Cache::Unknown,
+            })
+        }
+    }
+}
+
+/// A part of the pages that is as good as all of them.
+const NEARLY_ALL: f64 = 0.99;
+
+fn is_warm(files: &[PathBuf]) -> bool {
+    let is_empty = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    files.iter().all(is_empty) || cached_share(files).is_some_and(|share| share >= NEARLY_ALL)
+}
+
+/// How much of the files is in the page cache, from 0 to 1; `None` where the kernel does not say. Files without contents are as warm
+/// or as cold as anybody wants.
+fn cached_share(files: &[PathBuf]) -> Option<f64> {
+    let page = page_size() as u64;
+    let (mut all, mut cached) = (0, 0);
+    for path in files {
+        let file = File::open(path).ok()?;
+        let size = file.metadata().ok()?.len();
+        all += size.div_ceil(page);
+        cached += page_cache::cached_pages(file.as_fd(), 0, size).ok()?;
+    }
+    Some(if all == 0 { 0.0 } else { cached as f64 / all as f64 })
+}
+
+/// Lets the page cache forget a file, or the files below a directory, and looks whether it has.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn evict_all(source: &Path) -> Result<Cache, String> {
+    let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
+    let mut files = Vec::new();
+    regular_files(source, &mut files).map_err(|error| failed(source, error))?;
+    for path in &files {
+        evict(path).map_err(|error| failed(path, error))?;
+    }
+    let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
+    Ok(if cold { Cache::Evicted } else { Cache::Unknown })
+}
+
+/// Lets the page cache forget what it can of these files; for copies that were looked at and would only fill the memory.
+pub fn forget(path: &Path) {
+    let mut files = Vec::new();
+    // What cannot be forgotten is pushed out by others in the end.
+    if regular_files(path, &mut files).is_ok() {
+        for path in files {
+            evict(&path).ok();
+        }
+    }
+}
+
+fn regular_files(path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if kind.is_file() {
+        into.push(path.to_path_buf());
+    } else if kind.is_dir() {
+        for entry in fs::read_dir(path)? {
+            regular_files(&entry?.path(), into)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_through(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    loop {
+        match file.read(buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Drops all clean caches of the machine, names and inodes as well, if this process may.
+fn drop_all() -> bool {
+    let Ok(mut file) = fs::OpenOptions::new().write(true).open(DROP) else { return false };
+    // What is dirty stays.
+    sync();
+    file.write_all(b"3\n").is_ok()
+}
+
+fn evict(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    file.sync_data().ok(); // a file that cannot be synced has nothing dirty, or says so below
+    Ok(page_cache::forget(file.as_fd(), 0, size)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cached(path: &Path) -> u64 {
+        let file = File::open(path).unwrap();
+        page_cache::cached_pages(file.as_fd(), 0, file.metadata().unwrap().len()).unwrap()
+    }
+
+    #[test]
+    fn a_tree_is_in_memory_when_it_is_warm_and_not_when_it_is_cold() {
+        let dir = haul_testbed::temp_dir();
+        fs::create_dir(dir.path().join("below")).unwrap();
+        let file = dir.path().join("below/file");
+        fs::write(&file, vec![7; 300 << 10]).unwrap();
+        if prepare(dir.path(), Wanted::Cold).unwrap() == Cache::Unknown {
+            return haul_testbed::skip("the temporary directory is on a filesystem that is memory itself");
+        }
+        assert_eq!(cached(&file), 0);
+        assert_eq!(prepare(dir.path(), Wanted::Warm).unwrap(), Cache::Warm);
+        assert_eq!(cached(&file), 75);
+        forget(dir.path());
+        assert_eq!(cached(&file), 0);
+    }
+}

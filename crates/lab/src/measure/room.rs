@@ -1,0 +1,51 @@
+//! Space, which is asked for before anything is written.
+
+use std::path::Path;
+
+use haul_sys::rustix::fs::statvfs;
+
+use crate::words::{self, quoted};
+
+/// Left free besides: a filesystem that is filled to the last block is slow, and others want to write, too.
+const SPARE: u64 = 64 << 20;
+
+/// Bytes that can be written in a directory.
+///
+/// # Errors
+/// When it cannot be asked.
+pub fn free(directory: &Path) -> Result<u64, String> {
+    let space = statvfs(directory)
+        .map_err(|errno| format!("cannot look at {}: {}", quoted(directory), words::of(&errno.into())))?;
+    Ok(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+/// Whether so many bytes can be written in a directory, with some to spare.
+///
+/// # Errors
+/// A message that says how many are missing.
+pub fn check(directory: &Path, needed: u64, for_what: &str) -> Result<(), String> {
+    let free = free(directory)?;
+    let wanted = needed.saturating_add(SPARE);
+    if free >= wanted {
+        return Ok(());
+    }
+    Err(format!(
+        "{for_what} needs {} in {}, and {} are free; choose smaller sizes or another directory",
+        words::bytes(wanted),
+        quoted(directory),
+        words::bytes(free)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_room_is_told_with_both_figures() {
+        let dir = haul_testbed::temp_dir();
+        assert_eq!(check(dir.path(), 0, "this"), Ok(()));
+        let message = check(dir.path(), 1 << 60, "this").unwrap_err();
+        assert!(message.starts_with("this needs 1 EiB in ") && message.contains(" are free"), "{message}");
+    }
+}

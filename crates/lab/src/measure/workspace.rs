@@ -1,0 +1,268 @@
+//! The one folder below which everything is made, and the process that removes it however this one ends.
+//!
+//! The guard waits for the end of a pipe. That ends when the measuring does: by itself, by Ctrl-C, by a failure or by SIGKILL.
+//! The guard has a process group of its own, so what a terminal sends does not end it as well.
+
+use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_sys::rustix::fs::{Access, access, syncfs};
+use haul_sys::rustix::process::{Pid, Signal, kill_process_group};
+
+use super::{Own, place};
+use crate::words::{self, quoted};
+
+/// The name of the part of this program that is the guard.
+pub const PART: &str = "tidy-up";
+
+/// How long programs that lost their measurer may go on writing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Least tries of the guard, however long one takes.
+const TRIES: u32 = 3;
+
+/// How names of workspaces begin.
+const PREFIX: &str = ".haul-lab-";
+
+/// What the guard is told if the folder is to stay.
+const KEEP: &str = "keep\n";
+
+/// A folder of our own.
+pub struct Workspace {
+    path: PathBuf,
+    process: Child,
+    pipe: Mutex<ChildStdin>,
+}
+
+impl Workspace {
+    /// Makes a new folder in `directory`, and starts its guard.
+    ///
+    /// # Errors
+    /// When it is no directory, cannot be written to, or the guard cannot be started.
+    pub fn make(own: &Own, directory: &Path) -> Result<Workspace, String> {
+        let failed =
+            |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
+        let real = usable(directory)?;
+        // Nobody else has this name, also not in another container or on another machine that shares the directory.
+        let name = RandomState::new().hash_one(std::process::id());
+        let path = real.join(format!("{PREFIX}{name:016x}"));
+        // The guard first: what is made before it would stay if this process were killed now.
+        let mut command = own.part(PART);
+        command.arg(&path).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut process =
+            command.spawn().map_err(|error| format!("cannot start this program again: {}", words::of(&error)))?;
+        let pipe = process.stdin.take().ok_or("the guard has no pipe")?;
+        let workspace = Workspace { path, process, pipe: Mutex::new(pipe) };
+        if let Err(error) = DirBuilder::new().mode(0o700).create(&workspace.path) {
+            // Whatever has this name is not ours.
+            workspace.tell(KEEP)?;
+            return Err(failed(error));
+        }
+        Ok(workspace)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tells the guard of a process group that must not outlive the measuring, or with `None` that it has ended.
+    ///
+    /// # Errors
+    /// When the guard is gone.
+    pub fn watch(&self, group: Option<u32>) -> Result<(), String> {
+        self.tell(&group.map_or_else(|| "ended\n".to_owned(), |id| format!("{id}\n")))
+    }
+
+    /// The folder is to stay, since there is something in it that somebody may miss.
+    ///
+    /// # Errors
+    /// When the guard is gone; then it stays in any case.
+    pub fn keep(&self) -> Result<(), String> {
+        self.tell(KEEP)
+    }
+
+    /// The process that is the guard.
+    pub fn guard_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn tell(&self, line: &str) -> Result<(), String> {
+        // A thread that panicked here has at worst left half a line, which the guard takes for an end.
+        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        pipe.write_all(line.as_bytes()).map_err(|error| format!("the guard is gone: {}", words::of(&error)))
+    }
+
+    /// Removes what is in it, and waits until that is on the device.
+    ///
+    /// # Errors
+    /// When something resists.
+    pub fn clear(&self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("cannot empty {}: {}", quoted(&self.path), words::of(&error));
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            remove(&entry.map_err(failed)?.path()).map_err(failed)?;
+        }
+        let folder = File::open(&self.path).map_err(failed)?;
+        syncfs(folder).map_err(|errno| failed(errno.into()))
+    }
+
+    /// Removes it, and waits for that.
+    ///
+    /// # Errors
+    /// When something is left.
+    pub fn finish(self) -> Result<(), String> {
+        let Workspace { mut process, pipe, path } = self;
+        drop(pipe);
+        match process.wait() {
+            Ok(status) if status.success() => Ok(()),
+            // It was killed, or something resisted for a while.
+            Ok(_) => {
+                remove(&path).map_err(|error| format!("{} is left, remove it: {}", quoted(&path), words::of(&error)))
+            }
+            Err(error) => Err(format!("cannot wait for the guard of {}: {}", quoted(&path), words::of(&error))),
+        }
+    }
+}
+
+/// The real path of a directory in which a workspace can be made.
+///
+/// # Errors
+/// When it is none, or may not be written to.
+pub fn usable(directory: &Path) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
+    let real = directory.canonicalize().map_err(failed)?;
+    if !real.is_dir() {
+        return Err(format!("{} is not a directory", quoted(directory)));
+    }
+    access(&real, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| failed(errno.into()))?;
+    Ok(real)
+}
+
+/// Removes a file or a tree, also directories that nobody may write to.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn remove(path: &Path) -> std::io::Result<()> {
+    if let Some(mounted) = place::mounted_below(path) {
+        // Removing would reach into another filesystem, perhaps that of the source.
+        return Err(std::io::Error::other(format!("{} is mounted there; unmount it first", quoted(&mounted))));
+    }
+    let kind = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !kind.is_dir() {
+        return fs::remove_file(path);
+    }
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            fs::remove_dir_all(path)
+        }
+        result => result,
+    }
+}
+
+fn open_up(directory: &Path) -> std::io::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The guard.
+///
+/// # Errors
+/// When the folder cannot be removed.
+pub fn guard(mut pipe: impl BufRead, folder: &Path) -> Result<(), String> {
+    let ours = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    if !ours {
+        return Err(format!("{} is no folder of haul-lab", quoted(folder)));
+    }
+    let (mut watched, mut keep) = (None, false);
+    let mut line = String::new();
+    // An unreadable pipe is as good as an ended one, and half a line is none.
+    while pipe.read_line(&mut line).is_ok_and(|count| count > 0) && line.ends_with('\n') {
+        keep |= line == KEEP;
+        watched = line.trim_end().parse().ok().filter(|id| *id > 1).and_then(Pid::from_raw);
+        line.clear();
+    }
+    if let Some(group) = watched {
+        // It may have ended by itself.
+        kill_process_group(group, Signal::KILL).ok();
+    }
+    if keep {
+        return Ok(());
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let mut tries = 0;
+    loop {
+        // What was killed may still be in the middle of a call that makes files.
+        let removed = remove(folder);
+        tries += 1;
+        let late = tries >= TRIES && Instant::now() > deadline;
+        match removed {
+            Ok(()) if !folder.exists() => return Ok(()),
+            Ok(()) if late => return Err(format!("{} comes back again and again", quoted(folder))),
+            Err(error) if late => return Err(format!("cannot remove {}: {}", quoted(folder), words::of(&error))),
+            _ => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_program_and_its_files_go_when_the_pipe_ends() {
+        let dir = haul_testbed::temp_dir();
+        let folder = dir.path().join(".haul-lab-test");
+        fs::create_dir_all(folder.join("deep/er")).unwrap();
+        fs::set_permissions(folder.join("deep"), fs::Permissions::from_mode(0o500)).unwrap();
+        let mut program = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        guard(format!("1 no number\n{}\n", program.id()).as_bytes(), &folder).unwrap();
+        assert_eq!(program.wait().unwrap().signal(), Some(9));
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_to_stay_stays() {
+        let dir = haul_testbed::temp_dir();
+        let folder = dir.path().join(".haul-lab-test");
+        fs::create_dir(&folder).unwrap();
+        guard(KEEP.as_bytes(), &folder).unwrap();
+        assert!(folder.exists());
+    }
+
+    #[test]
+    fn what_is_mounted_below_is_not_removed() {
+        let Some(bed) = haul_testbed::Bed::new() else { return };
+        let inside = bed.mount(haul_testbed::Fs::Tmpfs).expect("tmpfs is everywhere");
+        fs::write(inside.join("file"), b"x").unwrap();
+        assert!(remove(bed.path()).is_err());
+        assert!(inside.join("file").exists());
+    }
+
+    #[test]
+    fn no_folder_of_others_is_ever_removed() {
+        let dir = haul_testbed::temp_dir();
+        assert!(guard(&b""[..], dir.path()).is_err());
+        assert!(dir.path().exists());
+    }
+}

@@ -1,0 +1,183 @@
+//! What was measured, shown: as a page, as Markdown, as CSV and on a terminal.
+//!
+//! [`page`] makes one [`Page`] of saved results; the four ways to show it know nothing of results.
+
+pub mod baseline;
+pub mod chart;
+pub mod command;
+pub mod csv;
+pub mod html;
+pub mod join;
+mod layout;
+pub mod markdown;
+pub mod sections;
+pub mod tabular;
+pub mod terminal;
+pub mod text;
+
+use crate::results::{Case, Environment, Outcome, Place, Results};
+use crate::view::{Cell, Column, Table, View};
+use crate::words;
+
+pub use sections::views;
+
+/// A report, before it is known how it is shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// Its head.
+    pub title: String,
+    /// When, and by what.
+    pub subtitle: String,
+    /// How much was measured, and how it came out, in a sentence or two.
+    pub scope: String,
+    /// What was measured, in plain words, one sentence or two for each section: its name and the words.
+    pub summary: Vec<(String, String)>,
+    /// What was not measured: by what, and why.
+    pub not_measured: Vec<(String, String)>,
+    /// What a reader should know before anything else: results that were joined, a run that was ended.
+    pub notes: Vec<String>,
+    /// The machine, the places, the competitors.
+    pub environment: Vec<Table>,
+    /// The sections.
+    pub views: Vec<View>,
+}
+
+/// The report of these results.
+pub fn page(results: &Results) -> Page {
+    let views = views(results);
+    let title = match &views[..] {
+        [only] => format!("{} on this machine", only.title),
+        _ => "Copies, measured on this machine".to_owned(),
+    };
+    // Nothing is more important than that a copy is not what it should be.
+    let wrong = views.iter().flat_map(|view| &view.warnings).filter(|words| words.starts_with(text::WRONG));
+    let mut notes: Vec<String> = wrong.cloned().collect();
+    if !results.complete {
+        notes.push(
+            "The measurement was ended before it was complete; what it did not reach is missing here.".to_owned(),
+        );
+    }
+    Page {
+        title,
+        subtitle: format!(
+            "Measured on {} by haul-lab {}: {}",
+            text::date(results.started),
+            results.program,
+            results.command.join(" ")
+        ),
+        scope: scope(results),
+        summary: views.iter().map(|view| (view.name.clone(), in_short(view))).collect(),
+        not_measured: not_measured(results, &views),
+        notes,
+        environment: environment(&results.environment),
+        views,
+    }
+}
+
+fn scope(results: &Results) -> String {
+    let cases = || results.sections.iter().flat_map(|section| &section.cases);
+    let number = |wanted: &dyn Fn(&Case) -> bool| cases().filter(|case| wanted(case)).count();
+    let runs: usize = cases().map(|case| case.runs.len()).sum();
+    let ranked = number(&|case| case.is_ranked());
+    let mut words = vec![text::count(results.sections.len(), "section")];
+    if ranked > 0 {
+        words.push(format!("{} in {}", text::count(ranked, "copier setting"), text::count(runs, "timed run")));
+        words.push(match number(&|case| case.outcome == Outcome::Unverified && case.is_ranked()) {
+            0 => "every ranked copy was compared with its source, and is right".to_owned(),
+            open => format!("the copies of {open} of them were compared with nothing, all others are right"),
+        });
+    }
+    let (mut wrong, mut failed, mut long, mut refused) = (0, 0, 0, 0);
+    for case in cases() {
+        match case.outcome {
+            Outcome::Wrong(_) => wrong += 1,
+            Outcome::Failed(_) => failed += 1,
+            Outcome::TooLong(_) => long += 1,
+            Outcome::Refused(_) => refused += 1,
+            Outcome::Right | Outcome::Unverified => {}
+        }
+    }
+    for (count, one, several) in [
+        (wrong, "made a wrong copy and has no rank", "made wrong copies and have no rank"),
+        (failed, "failed", "failed"),
+        (long, "took too long", "took too long"),
+        (refused, "was refused", "were refused"),
+    ] {
+        match count {
+            0 => {}
+            1 => words.push(format!("1 {one}")),
+            count => words.push(format!("{count} {several}")),
+        }
+    }
+    words.join("; ") + "."
+}
+
+/// What a section found, in its first sentences.
+fn in_short(view: &View) -> String {
+    match view.summary.first() {
+        Some(first) => first.clone(),
+        None => "It was measured; see there.".to_owned(),
+    }
+}
+
+fn not_measured(results: &Results, views: &[View]) -> Vec<(String, String)> {
+    let absent = sections::EXPERIMENTS.iter().filter(|name| results.section(name).is_none());
+    let absent = absent
+        .map(|name| (sections::title(name).to_owned(), format!("not measured at all; `haul-lab {name}` does it")));
+    let parts = views.iter().flat_map(|view| {
+        view.not_measured.iter().map(|reason| (view.title.clone(), reason.clone())).collect::<Vec<_>>()
+    });
+    parts.chain(absent).collect()
+}
+
+/// What it was measured on, in tables of words.
+pub fn environment(environment: &Environment) -> Vec<Table> {
+    let row = |name: &str, value: String| vec![Cell::text(name), Cell::text(value)];
+    let mut rows = vec![
+        row("kernel", environment.kernel.clone()),
+        row("processor", environment.processor.clone()),
+        row("processors", environment.cores.to_string()),
+        row("memory", words::bytes(environment.memory)),
+    ];
+    rows.push(match &environment.virtual_machine {
+        Some(name) => row("virtual machine", format!("{name}: its memory and its disks may be shared with others")),
+        None => row("virtual machine", "no".to_owned()),
+    });
+    rows.extend(environment.manners.iter().map(|manner| row("manner", manner.clone())));
+    let columns = || vec![Column::words(""), Column::words("")];
+    let mut tables = vec![Table { title: "The machine".to_owned(), columns: columns(), rows, note: None }];
+    for (name, place) in &environment.places {
+        let rows = place_rows(place).into_iter().map(|(name, value)| row(name, value)).collect();
+        tables.push(Table { title: format!("The place: {name}"), columns: columns(), rows, note: None });
+    }
+    if !environment.competitors.is_empty() {
+        let rows = environment.competitors.iter().map(|(name, version)| row(name, version.clone())).collect();
+        tables.push(Table { title: "Who was measured".to_owned(), columns: columns(), rows, note: None });
+    }
+    tables
+}
+
+fn place_rows(place: &Place) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("directory", place.directory.clone()),
+        ("filesystem", format!("{} on {}", place.filesystem, place.source)),
+        ("mounted", place.mount_options.clone()),
+        ("room", words::bytes(place.free)),
+    ];
+    let Some(device) = &place.device else {
+        rows.push(("device", "none that the kernel tells of".to_owned()));
+        return rows;
+    };
+    let model = device.model.as_ref().map(|model| format!(", {}", model.trim())).unwrap_or_default();
+    rows.push(("device", format!("{}{model}", device.name)));
+    let told = |known: Option<bool>, yes: &str, no: &str| match known {
+        Some(true) => yes.to_owned(),
+        Some(false) => no.to_owned(),
+        None => "unknown".to_owned(),
+    };
+    rows.push(("moving heads", told(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")));
+    rows.push(("stable pages", told(device.stable_pages, "demanded: writers wait for write-back", "not demanded")));
+    rows.push(("scheduler", device.scheduler.clone().unwrap_or_else(|| "unknown".to_owned())));
+    rows.push(("write cache", device.write_cache.clone().unwrap_or_else(|| "unknown".to_owned())));
+    rows
+}

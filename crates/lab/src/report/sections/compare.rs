@@ -1,0 +1,41 @@
+//! Copiers against each other on a source of the user.
+
+use super::{begun, copies};
+use crate::results::{Results, Section};
+use crate::stats;
+use crate::view::View;
+use crate::words;
+
+/// The section as it is shown.
+pub fn view(results: &Results, section: &Section) -> View {
+    let mut view = begun(section, "Who copies this source how fast, and at what cost?");
+    for (name, cases) in copies::groups(section) {
+        view.summary.extend(copies::quickest(name, &cases));
+        if let Some(base) = copies::base(&cases) {
+            view.summary.extend(against(base, &cases));
+        }
+    }
+    view.summary.push(copies::measured(results, section));
+    view.charts.extend(copies::bars(section, "Time until the copier returned"));
+    copies::fill(&mut view, section);
+    view
+}
+
+/// Who is quicker, slower, or neither for certain, than the base.
+fn against(base: &crate::results::Case, cases: &[&crate::results::Case]) -> Option<String> {
+    let others = || cases.iter().copied().filter(|case| case.is_ranked() && !std::ptr::eq(*case, base));
+    let side =
+        |case| copies::ratio(Some(case), Some(base), copies::returned).and_then(|ratio: stats::Ratio| ratio.side(1.0));
+    let names = |wanted: Option<std::cmp::Ordering>| {
+        others().filter(|case| side(*case) == wanted).map(|case| case.competitor.clone()).collect::<Vec<_>>()
+    };
+    let (slower, quicker, open) =
+        (names(Some(std::cmp::Ordering::Greater)), names(Some(std::cmp::Ordering::Less)), names(None));
+    let mut parts = Vec::new();
+    for (names, words) in [(slower, "slower"), (quicker, "quicker"), (open, "not told apart for certain")] {
+        if !names.is_empty() {
+            parts.push(format!("{}: {}", words, words::list(&names)));
+        }
+    }
+    (!parts.is_empty()).then(|| format!("Against {} are {}.", base.competitor, parts.join("; ")))
+}

@@ -1,0 +1,96 @@
+//! What each section shows.
+
+mod async_tree;
+mod claims;
+mod compare;
+pub mod copies;
+mod generic;
+mod in_kernel;
+mod mapped_copy;
+mod sparse_image;
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+
+use crate::report::text::clipped;
+use crate::results::{Results, Section};
+use crate::view::View;
+
+/// The five experiments, in the order in which they are run.
+pub const EXPERIMENTS: [&str; 5] = ["mapped-copy", "in-kernel", "mapped-write", "async-tree", "sparse-image"];
+
+/// The sections in their order, each as it is shown.
+pub fn views(results: &Results) -> Vec<View> {
+    let results = &tamed(results);
+    results.sections.iter().map(|section| completed(view(results, section), section)).collect()
+}
+
+/// The most letters of a name.
+const LONGEST: usize = 160;
+
+/// The same with names that are not longer than a sentence can bear. They are cut before anything is made of them, so that
+/// all of a report calls one thing by one name.
+fn tamed(results: &Results) -> Results {
+    let mut results = results.clone();
+    for section in &mut results.sections {
+        for case in &mut section.cases {
+            case.group = clipped(&case.group, LONGEST);
+            case.competitor = clipped(&case.competitor, LONGEST);
+        }
+    }
+    results
+}
+
+/// Each section has a room of its own here; what has none is shown by [`generic`].
+fn view(results: &Results, section: &Section) -> View {
+    match section.name.as_str() {
+        "mapped-copy" => mapped_copy::view(results, section),
+        "in-kernel" => in_kernel::view(results, section),
+        "async-tree" => async_tree::view(results, section),
+        "sparse-image" => sparse_image::view(results, section),
+        "compare" => compare::view(results, section),
+        "mapped-write" => crate::experiments::mapped_write::view(results, section),
+        "probe" => crate::experiments::probe::view::view(results, section),
+        "tune" => crate::experiments::tune::view::view(results, section),
+        _ => generic::view(results, section),
+    }
+}
+
+/// What holds for all sections, whoever made the view.
+fn completed(mut view: View, section: &Section) -> View {
+    for reason in &section.left_out {
+        if !view.not_measured.contains(reason) {
+            view.not_measured.push(reason.clone());
+        }
+    }
+    if !section.complete {
+        view.warnings
+            .insert(0, "This section is not complete: it was ended before everything was measured.".to_owned());
+    }
+    view
+}
+
+/// The name of a section for people.
+pub fn title(name: &str) -> &str {
+    match name {
+        "probe" => "What haul knows of this place",
+        "mapped-copy" => "Mapped copies and big buffers",
+        "in-kernel" => "Copies inside the kernel",
+        "mapped-write" => "Writing through mapped files",
+        "async-tree" => "Trees, copied asynchronously",
+        "sparse-image" => "Disk images",
+        "compare" => "Copiers compared",
+        "tune" => "Settings for this machine",
+        other => other,
+    }
+}
+
+/// A view with what every section has.
+fn begun(section: &Section, question: &str) -> View {
+    View {
+        name: section.name.clone(),
+        title: title(&section.name).to_owned(),
+        question: question.to_owned(),
+        ..View::default()
+    }
+}

@@ -1,0 +1,304 @@
+//! A report on a terminal: plain letters, in the width that there is.
+
+use std::fmt::Write as _;
+
+use super::layout::{self, Layout};
+use super::text::{Digits, clipped, shown};
+use super::{Page, tabular};
+use crate::view::{BarGroup, Cell, Chart, Mark, Published, Table, View};
+
+/// The narrowest and the widest that is used.
+pub const NARROWEST: usize = 40;
+/// The widest.
+pub const WIDEST: usize = 10_000;
+/// The most letters of a name of a row.
+const NAME: usize = 40;
+
+/// The report in lines of at most `width` letters, but for words that are longer.
+pub fn page(page: &Page, width: usize) -> String {
+    let width = width.clamp(NARROWEST, WIDEST);
+    let mut text = format!("{}\n", shown(&page.title));
+    paragraph(&mut text, &page.subtitle, "", width);
+    text.push('\n');
+    for note in &page.notes {
+        paragraph(&mut text, note, "! ", width);
+    }
+    head(&mut text, "What was measured", '=');
+    paragraph(&mut text, &page.scope, "", width);
+    for (view, (_, words)) in page.views.iter().zip(&page.summary) {
+        paragraph(&mut text, &format!("{}: {words}", view.title), "- ", width);
+    }
+    if !page.not_measured.is_empty() {
+        head(&mut text, "What was not measured", '-');
+        for (what, why) in &page.not_measured {
+            paragraph(&mut text, &format!("{what}: {why}"), "- ", width);
+        }
+    }
+    for view in &page.views {
+        section(&mut text, view, width);
+    }
+    head(&mut text, "What it was measured on", '=');
+    for shown in &page.environment {
+        table(&mut text, shown, width);
+    }
+    text.push_str("\n* the best of its group   ! a wrong copy or a failure   (least to most)\n");
+    text
+}
+
+fn head(text: &mut String, title: &str, line: char) {
+    let title = shown(title);
+    let line: String = std::iter::repeat_n(line, letters(&title)).collect();
+    write!(text, "\n{title}\n{line}\n").unwrap_or_default();
+}
+
+/// How many columns a text takes: letters of East Asia take two.
+fn letters(text: &str) -> usize {
+    text.chars().map(|letter| if (letter as u32) < 0x1100 { 1 } else { 2 }).sum()
+}
+
+/// Words in lines, the first behind `mark`, the others as far in.
+fn paragraph(text: &mut String, words: &str, mark: &str, width: usize) {
+    let mut line = mark.to_owned();
+    let indent = " ".repeat(mark.len());
+    let mut used = mark.len();
+    let mut first = true;
+    for word in shown(words).split(' ') {
+        if !first && used + 1 + letters(word) > width {
+            writeln!(text, "{line}").unwrap_or_default();
+            (line, used, first) = (indent.clone(), indent.len(), true);
+        }
+        if !first {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += letters(word);
+        first = false;
+    }
+    writeln!(text, "{line}").unwrap_or_default();
+}
+
+fn section(text: &mut String, view: &View, width: usize) {
+    head(text, &view.title, '=');
+    if !view.question.is_empty() {
+        paragraph(text, &view.question, "", width);
+        text.push('\n');
+    }
+    for sentence in &view.summary {
+        paragraph(text, sentence, "", width);
+    }
+    for warning in &view.warnings {
+        paragraph(text, warning, "! ", width);
+    }
+    for chart in &view.charts {
+        match (chart, tabular::of(chart)) {
+            (Chart::Bars { title, unit, groups }, _) => bars(text, title, unit, groups, width),
+            (_, Some(drawn)) => table(text, &drawn, width),
+            (_, None) => {}
+        }
+    }
+    if let Some(shown) = &view.published {
+        published(text, shown, width);
+    }
+    for shown in &view.tables {
+        table(text, shown, width);
+    }
+    if !view.not_measured.is_empty() {
+        head(text, "Not measured here", '-');
+        for reason in &view.not_measured {
+            paragraph(text, reason, "- ", width);
+        }
+    }
+}
+
+fn published(text: &mut String, published: &Published, width: usize) {
+    head(text, "What others have published", '-');
+    paragraph(text, &published.by, "", width);
+    table(text, &published.table, width);
+    text.push('\n');
+    for claim in &published.claims {
+        let verdict = match claim.agrees {
+            Some(true) => "[agrees]        ",
+            Some(false) => "[does not agree]",
+            None => "[cannot say]    ",
+        };
+        paragraph(text, &format!("{}. {}", claim.says, claim.here), &format!("{verdict} "), width.max(60));
+    }
+}
+
+fn bars(text: &mut String, title: &str, unit: &str, groups: &[BarGroup], width: usize) {
+    write!(text, "\n{}\n", shown(title)).unwrap_or_default();
+    let all = || groups.iter().flat_map(|group| &group.bars);
+    let names = all().map(|bar| letters(&name(&bar.name))).max().unwrap_or(0);
+    let room = width.saturating_sub(names + 16 + letters(unit)).clamp(4, 60);
+    for group in groups {
+        if !group.name.is_empty() {
+            writeln!(text, "{}", shown(&group.name)).unwrap_or_default();
+        }
+        let digits = Digits::of(group.bars.iter().map(|bar| bar.value));
+        let most = group.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        for bar in &group.bars {
+            let length = (bar.value / most * room as f64).round().clamp(1.0, room as f64) as usize;
+            let sign = if bar.base { "=" } else { "#" };
+            let label = padded(&name(&bar.name), names, false);
+            let drawn = sign.repeat(length);
+            writeln!(text, "  {label} {drawn} {} {unit}", digits.say(bar.value)).unwrap_or_default();
+        }
+    }
+}
+
+fn name(text: &str) -> String {
+    clipped(&shown(text), NAME)
+}
+
+fn padded(text: &str, width: usize, right: bool) -> String {
+    let space = " ".repeat(width.saturating_sub(letters(text)));
+    if right { space + text } else { text.to_owned() + &space }
+}
+
+fn cell_text(cell: &Cell) -> String {
+    match cell.mark {
+        Mark::Best => format!("*{}", shown(&cell.text)),
+        Mark::Bad => format!("!{}", shown(&cell.text)),
+        _ => shown(&cell.text),
+    }
+}
+
+/// A table; if it is too wide, its columns come in several pieces, each with the names of the rows.
+fn table(text: &mut String, table: &Table, width: usize) {
+    if table.rows.is_empty() {
+        return;
+    }
+    if !table.title.is_empty() {
+        write!(text, "\n{}\n", shown(&table.title)).unwrap_or_default();
+    }
+    let layout = Layout::of(table);
+    let wide = Wide { table, layout, widths: widths(table, layout) };
+    let mut columns: Vec<usize> = (layout.first..layout.end).collect();
+    let sum: usize = columns.iter().map(|column| 2 + wide.width(*column)).sum();
+    // Words at the end that do not fit stand below.
+    let words = |column: &usize| table.columns.get(*column).is_some_and(|head| !head.figures);
+    let below = columns.last().copied().filter(|column| sum > width && columns.len() > 2 && words(column));
+    if below.is_some() {
+        columns.pop();
+    }
+    for (number, piece) in wide.pieces(&columns, width).iter().enumerate() {
+        wide.piece(text, piece, number == 0);
+    }
+    for row in &table.rows {
+        let remark = below.and_then(|column| row.get(column)).filter(|cell| !cell.text.is_empty());
+        if let Some(remark) = remark.filter(|_| layout::only_a_reason(row).is_none()) {
+            let words = format!("{}: {}", wide.field(row, layout.first), shown(&remark.text));
+            paragraph(text, &words, "  - ", width);
+        }
+    }
+    if let Some(note) = &table.note {
+        paragraph(text, note, "  ", width);
+    }
+}
+
+/// How wide each column is: as its widest field.
+fn widths(table: &Table, layout: Layout) -> Vec<usize> {
+    let wide = Wide { table, layout, widths: Vec::new() };
+    let width = |column: usize| {
+        // A reason stands across its row and makes no column wide.
+        let counts = |row: &&Vec<Cell>| column == layout.first || layout::only_a_reason(row).is_none();
+        let cells = table.rows.iter().filter(counts).map(|row| letters(&wide.field(row, column)));
+        let head = table.columns.get(column).map_or(0, |head| letters(&shown(&head.name)));
+        cells.max().unwrap_or(0).max(head)
+    };
+    (0..table.columns.len()).map(width).collect()
+}
+
+/// A table with the widths of its columns.
+struct Wide<'t> {
+    table: &'t Table,
+    layout: Layout,
+    widths: Vec<usize>,
+}
+
+impl Wide<'_> {
+    fn width(&self, column: usize) -> usize {
+        self.widths.get(column).copied().unwrap_or(0)
+    }
+
+    fn field(&self, row: &[Cell], column: usize) -> String {
+        let text = row.get(column).map(cell_text).unwrap_or_default();
+        if column == self.layout.first { clipped(&text, NAME) } else { text }
+    }
+
+    /// Which columns stand beside each other.
+    fn pieces(&self, columns: &[usize], width: usize) -> Vec<Vec<usize>> {
+        let Some((first, others)) = columns.split_first() else { return Vec::new() };
+        let mut pieces = Vec::new();
+        let mut piece = vec![*first];
+        let mut used = 2 + self.width(*first);
+        for column in others {
+            if piece.len() > 1 && used + 2 + self.width(*column) > width {
+                pieces.push(std::mem::replace(&mut piece, vec![*first]));
+                used = 2 + self.width(*first);
+            }
+            piece.push(*column);
+            used += 2 + self.width(*column);
+        }
+        pieces.push(piece);
+        pieces
+    }
+
+    /// Some columns of all rows; reasons stand in the first piece only.
+    fn piece(&self, text: &mut String, columns: &[usize], with_reasons: bool) {
+        let head = |column: &usize| self.table.columns.get(*column).map(|head| (*column, shown(&head.name)));
+        text.push_str(&self.line(columns.iter().filter_map(head)));
+        let mut before: Option<&[Cell]> = None;
+        for row in &self.table.rows {
+            if let Some(group) = self.layout.new_group(row, before) {
+                writeln!(text, " {}", clipped(&shown(group), 2 * NAME)).unwrap_or_default();
+            }
+            before = Some(row);
+            match layout::only_a_reason(row) {
+                Some(reason) if with_reasons => {
+                    let name = padded(&self.field(row, self.layout.first), self.width(self.layout.first), false);
+                    writeln!(text, "  {name}  {}", cell_text(reason)).unwrap_or_default();
+                }
+                Some(_) => {}
+                None => text.push_str(&self.line(columns.iter().map(|column| (*column, self.field(row, *column))))),
+            }
+        }
+    }
+
+    fn line(&self, fields: impl Iterator<Item = (usize, String)>) -> String {
+        let figures = |column: usize| self.table.columns.get(column).is_some_and(|head| head.figures);
+        let fields: Vec<String> =
+            fields.map(|(column, text)| padded(&text, self.width(column), figures(column))).collect();
+        format!("  {}\n", fields.join("  ").trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Column;
+
+    #[test]
+    fn a_table_that_is_too_wide_comes_in_pieces_with_its_names() {
+        let mut text = String::new();
+        let wide = Table {
+            title: "t".to_owned(),
+            columns: vec![Column::words("who"), Column::figures("first figure"), Column::figures("second figure")],
+            rows: vec![vec![Cell::text("cp"), Cell::text("1"), Cell::text("2").marked(Mark::Best)]],
+            note: None,
+        };
+        table(&mut text, &wide, 26);
+        assert_eq!(text, "\nt\n  who  first figure\n  cp              1\n  who  second figure\n  cp              *2\n");
+        text.clear();
+        table(&mut text, &wide, 80);
+        assert_eq!(text, "\nt\n  who  first figure  second figure\n  cp              1             *2\n");
+    }
+
+    #[test]
+    fn words_are_broken_at_the_width_and_nothing_a_terminal_obeys_is_printed() {
+        let mut text = String::new();
+        paragraph(&mut text, "one two three \u{1b}[31mfour", "- ", 12);
+        assert_eq!(text, "- one two\n  three\n  ?[31mfour\n");
+    }
+}

@@ -1,0 +1,371 @@
+//! What was measured, as it is saved: `results.json`, versioned, written anew after each case.
+//!
+//! Only what was seen is in it. Medians, intervals, drawings and words are made of it by [`crate::report`], so that an old file
+//! can be shown anew.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What [`Results::format`] says.
+pub const FORMAT: &str = "haul-lab-results";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// Everything of one run of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The version of haul-lab.
+    pub program: String,
+    /// The command with its operands and options, but for those that say where results go.
+    pub command: Vec<String>,
+    /// Seconds since 1970 when it began.
+    pub started: u64,
+    /// What it was measured on.
+    pub environment: Environment,
+    /// One for each experiment, in the order in which they are run.
+    pub sections: Vec<Section>,
+    /// Nothing is left to be measured.
+    pub complete: bool,
+}
+
+/// The machine, the place and the competitors.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Model of the processor.
+    pub processor: String,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// The hypervisor's name if there is one: a virtual machine's memory and device are shared.
+    pub virtual_machine: Option<String>,
+    /// Places that were measured: by the name that sections use for them.
+    pub places: BTreeMap<String, Place>,
+    /// First line of what each competitor says of its version.
+    pub competitors: BTreeMap<String, String>,
+    /// How the memory is kept warm and the cache cold, in words.
+    pub manners: Vec<String>,
+}
+
+/// Where files were.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory that the user named.
+    pub directory: String,
+    /// Type of the filesystem.
+    pub filesystem: String,
+    /// What is mounted.
+    pub source: String,
+    /// How.
+    pub mount_options: String,
+    /// The disk, if it has one: its name, and what it says of itself.
+    pub device: Option<Device>,
+    /// Bytes that can be written.
+    pub free: u64,
+}
+
+/// A block device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name below `/sys/class/block`.
+    pub name: String,
+    /// Model, where the device tells it.
+    pub model: Option<String>,
+    /// Moving heads, as the kernel believes.
+    pub rotational: Option<bool>,
+    /// Pages under write-back must not change (`stable_pages_required`): who writes to them waits.
+    pub stable_pages: Option<bool>,
+    /// The queue's scheduler.
+    pub scheduler: Option<String>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+}
+
+/// One experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// The command that makes it: `mapped-copy`, `in-kernel` ...
+    pub name: String,
+    /// Which of [`Environment::places`].
+    pub place: String,
+    /// Sizes and numbers that it was run with.
+    pub settings: BTreeMap<String, String>,
+    /// What is timed as a copy, in the order of the plan.
+    pub cases: Vec<Case>,
+    /// What is measured in another way: histograms, grids, facts.
+    pub details: Vec<Detail>,
+    /// Parts of the plan that were not run, and why.
+    pub left_out: Vec<String>,
+    /// All of the plan is there, or in `left_out`.
+    pub complete: bool,
+}
+
+/// One competitor under one set of conditions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// What is compared with each other has the same group: `1024 MB, cold`.
+    pub group: String,
+    /// Who: `cp`, `read-write 8 MiB`.
+    pub competitor: String,
+    /// The others of the group are compared with this one.
+    pub base: bool,
+    /// Conditions by name, for tables with an axis: `size` 1048576000, `files` 32, `variant` readahead.
+    pub parameters: BTreeMap<String, String>,
+    /// Whether the source was in the page cache.
+    pub cache: Cache,
+    /// Bytes that a right copy has.
+    pub bytes: u64,
+    /// Each timed run.
+    pub runs: Vec<Run>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What a reader should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// What is in the page cache of the source when the clock starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cache {
+    /// All of it.
+    Warm,
+    /// Nothing: all caches of the machine were dropped.
+    Dropped,
+    /// Nothing: the files were evicted one by one, and the kernel says that they are gone. Names and inodes may be in memory.
+    Evicted,
+    /// It could not be found out.
+    Unknown,
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "what", content = "why")]
+pub enum Outcome {
+    /// Every run was timed, and every copy is right.
+    Right,
+    /// A copy was looked at and is not: it has no times, and no rank.
+    Wrong(String),
+    /// It said that it cannot (no such engine here, no such program).
+    Refused(String),
+    /// It failed, or a signal killed it.
+    Failed(String),
+    /// It was ended after its time.
+    TooLong(String),
+    /// Measured, but nobody has compared the copies.
+    Unverified,
+}
+
+/// Types of doubt about a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Warning {
+    /// The runs differ by more than a quarter of their median.
+    Noisy,
+    /// Under 50 ms: the clock's and the kernel's grain shows.
+    TooShort,
+    /// Fewer runs than asked for.
+    FewRuns,
+    /// Nobody knows whether the source was cached.
+    CacheUnknown,
+    /// The copies were not compared.
+    NotVerified,
+    /// Other programs in user mode, or other virtual machines, used more than 5 % of a core during a run.
+    OtherLoad,
+}
+
+/// One timed run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Seconds from before the program is started until it has ended.
+    pub returned: f64,
+    /// And until a sync of the destination's filesystem has ended.
+    pub durable: f64,
+    /// Seconds of processor time in user mode, of the program and its children.
+    pub user: f64,
+    /// The same in the kernel on their behalf.
+    pub system: f64,
+    /// Largest resident memory in bytes, with mapped files.
+    pub peak_memory: u64,
+    /// Page faults that needed no reading.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+    /// Bytes that the source's device read until the copy was durable, if there is a device: of everybody.
+    pub device_read: Option<u64>,
+    /// Bytes that the destination's device wrote.
+    pub device_written: Option<u64>,
+    /// Seconds of processor time of others in user mode, and of other virtual machines.
+    pub other_load: f64,
+    /// Figures that the program told of itself: seconds of phases (`seconds.data`), bytes (`bytes.written`).
+    pub told: BTreeMap<String, f64>,
+}
+
+/// Something measured that is no timed copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// Within the section: `msync`, `grid`, `stall` ...
+    pub name: String,
+    /// What.
+    pub body: Body,
+}
+
+/// What a detail is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Body {
+    /// Seconds or rates by name, each with all its samples.
+    Samples {
+        /// `s`, `KiB/s` ...
+        unit: String,
+        /// By what was measured.
+        series: BTreeMap<String, Vec<f64>>,
+    },
+    /// A value by row and column.
+    Grid {
+        /// Of the values.
+        unit: String,
+        /// What rows are, and their names.
+        rows: (String, Vec<String>),
+        /// What columns are, and their names.
+        columns: (String, Vec<String>),
+        /// By row, then column. `None` was not measured.
+        values: Vec<Vec<Option<f64>>>,
+    },
+    /// How long something took, many times.
+    Latency {
+        /// Number of values.
+        count: u64,
+        /// How many were over the threshold.
+        over: u64,
+        /// The threshold in seconds.
+        threshold: f64,
+        /// Percentile (0 to 100) and seconds, rising.
+        percentiles: Vec<(f64, f64)>,
+        /// The longest, in seconds.
+        longest: f64,
+    },
+    /// Facts: a name, a value, and where it is from or what it means.
+    Facts {
+        /// In the order in which they are shown.
+        rows: Vec<(String, String, String)>,
+    },
+    /// The kinds of bytes of an image, from its beginning to its end: kind and bytes.
+    Strip {
+        /// Neighbours differ in kind.
+        spans: Vec<(String, u64)>,
+    },
+    /// What the figures mean, in words: a verdict by a name that does not change, and its sentences.
+    Verdict {
+        /// `no-stalls`, `waits-in-write-back` ...
+        name: String,
+        /// For people.
+        sentences: Vec<String>,
+    },
+}
+
+impl Results {
+    /// Nothing measured yet.
+    pub fn new(command: Vec<String>, started: u64, environment: Environment) -> Results {
+        Results {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            command,
+            started,
+            environment,
+            sections: Vec::new(),
+            complete: false,
+        }
+    }
+
+    /// Reads a file that [`Results::save`] has written.
+    ///
+    /// # Errors
+    /// A message that names the file: it cannot be read, is of another version, or is no such file.
+    pub fn load(path: &Path) -> Result<Results, String> {
+        let quoted = crate::words::quoted(path);
+        let text =
+            std::fs::read(path).map_err(|error| format!("cannot read {quoted}: {}", crate::words::of(&error)))?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&text).map_err(|error| format!("{quoted} is no results file: {error}"))?;
+        if value["format"] != FORMAT {
+            return Err(format!("{quoted} is no results file of haul-lab"));
+        }
+        match value["version"].as_u64() {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                return Err(format!(
+                    "{quoted} has version {version} of the format, and this haul-lab reads version {VERSION}; \
+                     show it with the haul-lab that wrote it, or measure again"
+                ));
+            }
+            None => return Err(format!("{quoted} says no version")),
+        }
+        serde_json::from_value(value).map_err(|error| format!("{quoted} is damaged: {error}"))
+    }
+
+    /// Writes the file anew, so that it holds the old or the new results at any instant.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let meantime = path.with_extension("json.new");
+        let write = || {
+            let mut file = File::create(&meantime)?;
+            file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
+            file.write_all(b"\n")?;
+            file.sync_data()?;
+            std::fs::rename(&meantime, path)
+        };
+        write().inspect_err(|_| {
+            std::fs::remove_file(&meantime).ok(); // the error that matters is the first
+        })
+    }
+
+    /// The section of this name.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| section.name == name)
+    }
+}
+
+impl Section {
+    /// Nothing measured yet.
+    pub fn new(name: &str, place: &str) -> Section {
+        Section {
+            name: name.to_owned(),
+            place: place.to_owned(),
+            settings: BTreeMap::new(),
+            cases: Vec::new(),
+            details: Vec::new(),
+            left_out: Vec::new(),
+            complete: false,
+        }
+    }
+
+    /// The detail of this name.
+    pub fn detail(&self, name: &str) -> Option<&Body> {
+        self.details.iter().find(|detail| detail.name == name).map(|detail| &detail.body)
+    }
+}
+
+impl Case {
+    /// Whether it has times that mean something.
+    pub fn is_ranked(&self) -> bool {
+        matches!(self.outcome, Outcome::Right | Outcome::Unverified) && !self.runs.is_empty()
+    }
+
+    /// One figure of every run.
+    pub fn figures(&self, of: impl Fn(&Run) -> f64) -> Vec<f64> {
+        self.runs.iter().map(of).collect()
+    }
+}

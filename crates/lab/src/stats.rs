@@ -1,0 +1,285 @@
+//! What follows from several runs of the same: medians, ratios with intervals, and doubts.
+//!
+//! Everything here gives the same answer for the same data: the random numbers of the intervals have a fixed seed.
+
+use std::cmp::Ordering;
+
+use crate::results::{Run, Warning};
+
+/// Under this many runs nothing is said about an interval.
+pub const FEWEST: usize = 3;
+/// Seconds under which a median is [`Warning::TooShort`].
+pub const SHORT: f64 = 0.05;
+/// Share of the median by which the runs of a [`Warning::Noisy`] case differ.
+pub const NOISE: f64 = 0.25;
+/// Share of a run's time that others may use before it is [`Warning::OtherLoad`].
+pub const OTHERS: f64 = 0.05;
+
+/// How often the runs are drawn anew for an interval.
+const RESAMPLES: usize = 2000;
+/// What an interval leaves out on either side: it holds 95 % of what was drawn.
+const TAIL: f64 = 0.025;
+
+/// What several runs come to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Number of values.
+    pub count: usize,
+    /// The one in the middle, or the mean of the two there.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// How far the values lie apart, as a share of the median. 0 where the median is 0.
+    pub fn noise(&self) -> f64 {
+        if self.median > 0.0 { (self.most - self.least) / self.median } else { 0.0 }
+    }
+}
+
+/// The values that can be ordered, in their order.
+fn ordered(values: &[f64]) -> Vec<f64> {
+    let mut values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The middle of values in their order; 0 of nothing.
+fn middle(ordered: &[f64]) -> f64 {
+    let half = ordered.len() / 2;
+    let at = |place: usize| ordered.get(place).copied().unwrap_or_default();
+    if ordered.len() % 2 == 1 { at(half) } else { f64::midpoint(at(half.saturating_sub(1)), at(half)) }
+}
+
+/// The median, or `None` if there is no finite value.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let values = ordered(values);
+    (!values.is_empty()).then(|| middle(&values))
+}
+
+/// Median, least and most, or `None` if there is no finite value.
+pub fn spread(values: &[f64]) -> Option<Spread> {
+    let values = ordered(values);
+    let (least, most) = (*values.first()?, *values.last()?);
+    Some(Spread { count: values.len(), median: middle(&values), least, most })
+}
+
+/// How many times one median is another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// Of the medians.
+    pub value: f64,
+    /// Where it lies with 95 % confidence; `None` if a side has fewer than [`FEWEST`] runs.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// On which side of `level` the whole interval lies. `None` if there is no interval, or if the level is in it.
+    pub fn side(&self, level: f64) -> Option<Ordering> {
+        match self.interval? {
+            (_, most) if most < level => Some(Ordering::Less),
+            (least, _) if least > level => Some(Ordering::Greater),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the same as 1 but for `tolerance`: `Some(true)` if the whole interval is that near, `Some(false)` if none of
+    /// it is, `None` if there is no interval or a part of it is.
+    pub fn is_same(&self, tolerance: f64) -> Option<bool> {
+        let (least, most) = self.interval?;
+        let (low, high) = (1.0 / (1.0 + tolerance), 1.0 + tolerance);
+        if least >= low && most <= high {
+            Some(true)
+        } else if most < low || least > high {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}
+
+/// The ratio of two medians: how many times `base` is `of`. `None` if a side is empty, or if the base's median is not
+/// above 0.
+pub fn ratio(of: &[f64], base: &[f64]) -> Option<Ratio> {
+    pooled(&[(of.to_vec(), base.to_vec())])
+}
+
+/// The geometric mean of the ratios of several pairs, `(of, base)`, with one interval for all of them: what holds on the
+/// whole, where each pair was measured under its own conditions. Pairs without a ratio are left out; `None` if none is left.
+pub fn pooled(pairs: &[(Vec<f64>, Vec<f64>)]) -> Option<Ratio> {
+    let pairs: Vec<(Vec<f64>, Vec<f64>)> = pairs.iter().map(|(of, base)| (ordered(of), ordered(base))).collect();
+    let usable = |pair: &&(Vec<f64>, Vec<f64>)| middle(&pair.0) > 0.0 && middle(&pair.1) > 0.0;
+    let pairs: Vec<&(Vec<f64>, Vec<f64>)> = pairs.iter().filter(usable).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let mean = |logarithms: f64| (logarithms / pairs.len() as f64).exp();
+    let value = mean(pairs.iter().map(|(of, base)| (middle(of) / middle(base)).ln()).sum());
+    let enough = pairs.iter().all(|(of, base)| of.len().min(base.len()) >= FEWEST);
+    let interval = enough.then(|| {
+        let mut dice = Dice::new();
+        let mut drawn: Vec<f64> = Vec::with_capacity(RESAMPLES);
+        for _ in 0..RESAMPLES {
+            let logarithms = pairs.iter().map(|(of, base)| (dice.median_of(of) / dice.median_of(base)).ln());
+            drawn.push(mean(logarithms.sum()));
+        }
+        let drawn = ordered(&drawn);
+        let at = |share: f64| drawn.get((share * (drawn.len() - 1) as f64).round() as usize).copied().unwrap_or(value);
+        (at(TAIL), at(1.0 - TAIL))
+    });
+    Some(Ratio { value, interval })
+}
+
+/// Numbers that look random: an additive sequence, scrambled.
+struct Dice {
+    at: u64,
+    /// How often each value was drawn; kept, so that a draw needs no memory.
+    drawn: Vec<u32>,
+}
+
+impl Dice {
+    fn new() -> Dice {
+        Dice { at: 0x6861_756c, drawn: Vec::new() }
+    }
+
+    /// A number under `count`.
+    fn roll(&mut self, count: usize) -> usize {
+        // The step is the golden ratio of 64 bits, so the sequence visits everything evenly.
+        self.at = self.at.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let wide = u128::from(self.at) * u128::from(self.at.rotate_left(29) | 1);
+        let mixed = (wide >> 64) as u64 ^ wide as u64;
+        ((u128::from(mixed) * count as u128) >> 64) as usize
+    }
+
+    /// The median of as many values as there are, drawn with putting back. They are in their order, so nothing is sorted.
+    fn median_of(&mut self, values: &[f64]) -> f64 {
+        let count = values.len();
+        self.drawn.clear();
+        self.drawn.resize(count, 0);
+        for _ in 0..count {
+            let place = self.roll(count);
+            if let Some(times) = self.drawn.get_mut(place) {
+                *times += 1;
+            }
+        }
+        // The ranks of the middle, from 0: two, or one twice.
+        let (low, high) = ((count.max(1) - 1) / 2, count / 2);
+        let mut passed = 0;
+        let mut first = None;
+        for (value, times) in values.iter().zip(&self.drawn) {
+            passed += *times as usize;
+            if first.is_none() && passed > low {
+                first = Some(*value);
+            }
+            if passed > high {
+                return f64::midpoint(first.unwrap_or(*value), *value);
+            }
+        }
+        first.unwrap_or_default()
+    }
+}
+
+/// The doubts that follow from the runs of a case alone: [`Warning::Noisy`], [`Warning::TooShort`],
+/// [`Warning::FewRuns`] if there are fewer than `asked`, and [`Warning::OtherLoad`]. Nothing follows from no runs but the
+/// last but one.
+pub fn warnings(runs: &[Run], asked: usize) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let times: Vec<f64> = runs.iter().map(|run| run.returned).collect();
+    if let Some(spread) = spread(&times) {
+        if spread.noise() > NOISE {
+            found.push(Warning::Noisy);
+        }
+        if spread.median < SHORT {
+            found.push(Warning::TooShort);
+        }
+    }
+    if runs.len() < asked {
+        found.push(Warning::FewRuns);
+    }
+    if runs.iter().any(|run| run.other_load > OTHERS * run.returned.max(run.durable)) {
+        found.push(Warning::OtherLoad);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(returned: f64, other_load: f64) -> Run {
+        Run { returned, durable: returned, other_load, ..Run::default() }
+    }
+
+    #[test]
+    fn medians_are_of_the_middle_and_of_finite_values() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[f64::NAN, 7.0, f64::INFINITY]), Some(7.0));
+        assert_eq!((median(&[]), spread(&[])), (None, None));
+        assert_eq!(spread(&[5.0, 2.0, 9.0]), Some(Spread { count: 3, median: 5.0, least: 2.0, most: 9.0 }));
+    }
+
+    #[test]
+    fn few_runs_have_a_ratio_and_no_interval() {
+        assert_eq!(ratio(&[2.0, 2.0], &[1.0, 1.0, 1.0]), Some(Ratio { value: 2.0, interval: None }));
+        assert_eq!(ratio(&[], &[1.0]), None);
+        assert_eq!(ratio(&[1.0], &[0.0]), None);
+    }
+
+    #[test]
+    fn an_interval_holds_the_ratio_and_says_which_is_less() {
+        let (slow, quick) = ([2.0, 2.1, 1.9, 2.05, 2.0], [1.0, 1.02, 0.99, 1.01, 1.0]);
+        let ratio = ratio(&slow, &quick).unwrap();
+        let (least, most) = ratio.interval.unwrap();
+        assert!(least <= ratio.value && ratio.value <= most, "{ratio:?}");
+        assert!(least > 1.8 && most < 2.2, "{ratio:?}");
+        assert_eq!(
+            (ratio.side(1.0), ratio.side(2.0), ratio.side(3.0)),
+            (Some(Ordering::Greater), None, Some(Ordering::Less))
+        );
+    }
+
+    #[test]
+    fn what_overlaps_has_no_side() {
+        let ratio = ratio(&[1.0, 2.0, 3.0, 2.0, 1.5], &[1.8, 1.2, 2.4, 2.0, 1.6]).unwrap();
+        assert_eq!(ratio.side(1.0), None, "{ratio:?}");
+        assert_eq!(ratio.is_same(0.1), None, "{ratio:?}");
+    }
+
+    #[test]
+    fn the_same_data_gives_the_same_interval() {
+        let (a, b) = ([1.0, 1.3, 1.1, 0.9], [1.0, 1.05, 1.2]);
+        assert_eq!(ratio(&a, &b), ratio(&a, &b));
+    }
+
+    #[test]
+    fn sameness_is_said_only_of_whole_intervals() {
+        let of = |least: f64, most: f64| Ratio { value: least, interval: Some((least, most)) }.is_same(0.1);
+        assert_eq!(
+            [of(0.95, 1.05), of(0.95, 1.2), of(1.2, 1.3), of(0.5, 0.8)],
+            [Some(true), None, Some(false), Some(false)]
+        );
+        assert_eq!(Ratio { value: 1.0, interval: None }.is_same(0.1), None);
+    }
+
+    #[test]
+    fn a_pooled_ratio_is_the_geometric_mean() {
+        let pair = |of: f64, base: f64| (vec![of; 3], vec![base; 3]);
+        let pooled = pooled(&[pair(4.0, 1.0), pair(1.0, 1.0), (Vec::new(), vec![1.0])]).unwrap();
+        assert!((pooled.value - 2.0).abs() < 1e-9, "{pooled:?}");
+        let (least, most) = pooled.interval.unwrap();
+        assert!((least - 2.0).abs() < 1e-9 && (most - 2.0).abs() < 1e-9, "{pooled:?}");
+    }
+
+    #[test]
+    fn doubts_follow_from_the_runs() {
+        assert_eq!(warnings(&[run(1.0, 0.0), run(1.1, 0.0), run(1.2, 0.0)], 3), []);
+        assert_eq!(warnings(&[run(1.0, 0.0), run(1.1, 0.0), run(1.4, 0.0)], 3), [Warning::Noisy]);
+        assert_eq!(warnings(&[run(0.049, 0.0)], 0), [Warning::TooShort]);
+        assert_eq!(warnings(&[run(1.0, 0.06), run(1.0, 0.0)], 3), [Warning::FewRuns, Warning::OtherLoad]);
+        assert_eq!(warnings(&[], 3), [Warning::FewRuns]);
+    }
+}

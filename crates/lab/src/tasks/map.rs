@@ -1,0 +1,89 @@
+//! `haul-lab map`.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use super::{Answer, Complaint, usage};
+use crate::map::{self, Request, terminal};
+
+/// Looks at an image.
+pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
+    let request = parse(words).map_err(usage)?;
+    let text = map::run(&request, &Screen, &mut |warning| eprintln!("haul-lab: warning: {warning}"))?;
+    Ok(Answer::done(text))
+}
+
+fn parse(words: Vec<OsString>) -> Result<Request, String> {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut image = None;
+    let mut request = Request::default();
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Value(path) if image.is_none() => image = Some(PathBuf::from(path)),
+            Long("json") => request.json = true,
+            Long("scan") => request.scan = true,
+            Long("snapshot") => request.snapshot = true,
+            Long("svg") => request.svg = Some(PathBuf::from(parser.value().map_err(|error| error.to_string())?)),
+            Long("width") => {
+                let value = parser.value().map_err(|error| error.to_string())?;
+                let width = value.to_str().and_then(|text| text.parse().ok());
+                let width = width.filter(|width| (1..=terminal::WIDEST).contains(width));
+                let width = width.ok_or_else(|| format!("invalid argument {value:?} for '--width'"))?;
+                request.width = Some(width);
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    let image = image.ok_or("missing operand: the image")?;
+    Ok(Request { image, ..request })
+}
+
+/// The terminal of this process.
+pub struct Screen;
+
+impl terminal::Screen for Screen {
+    fn columns(&self) -> Option<usize> {
+        let size = haul_sys::rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    }
+
+    fn has_colours(&self) -> bool {
+        let wished = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        wished && env::var_os("TERM").is_none_or(|term| term != "dumb") && std::io::stdout().is_terminal()
+    }
+
+    fn is_utf8(&self) -> bool {
+        haul_sys::locale::Locale::from_environment().is_some_and(|locale| locale.is_utf8())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Request, String> {
+        parse(words.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn options_may_stand_anywhere() {
+        let wanted =
+            Request { image: "a.img".into(), svg: Some("b".into()), width: Some(7), scan: true, ..Request::default() };
+        assert_eq!(parsed(&["--scan", "--svg=b", "a.img", "--width", "7"]), Ok(wanted));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for (words, expected) in [
+            (&[][..], "missing operand: the image"),
+            (&["a", "b"], "unexpected argument \"b\""),
+            (&["--width=0", "a"], "invalid argument \"0\" for '--width'"),
+            (&["--widht=1", "a"], "invalid option '--widht'"),
+        ] {
+            assert_eq!(parsed(words), Err(expected.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The commands that measure.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haul_copy::plan::profile::SizeClass;
+
+use super::map::Screen;
+use super::{Answer, Complaint, usage, values};
+use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
+use crate::map::terminal::Screen as _;
+use crate::measure::Own;
+use crate::measure::cache::Wanted;
+use crate::measure::stop::Stop;
+use crate::measure::{room, workspace};
+use crate::report;
+use crate::results::{Outcome, Results};
+use crate::session::{Halt, How, Session, Settings};
+use crate::words::quoted;
+
+/// What a measuring command was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measuring {
+    /// The directory to measure in.
+    directory: PathBuf,
+    /// Where results go, how often and how long.
+    settings: Settings,
+    /// No run begins afterwards.
+    time: Option<Duration>,
+    /// What is measured.
+    experiment: Experiment,
+    /// The words that make it another measurement.
+    words: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Experiment {
+    MappedCopy(mapped_copy::Request),
+    InKernel(in_kernel::Request),
+    MappedWrite(MappedWrite),
+    AsyncTree(async_tree::Request),
+    SparseImage(sparse_image::Request),
+    Compare(compare::Request),
+    Reproduce(reproduce::Request),
+    Tune(tune::Request),
+}
+
+/// What `mapped-write` is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct MappedWrite {
+    rounds: Option<u32>,
+    files: Option<u32>,
+    space: Option<u64>,
+}
+
+impl MappedWrite {
+    fn request(&self, time: Option<Duration>) -> mapped_write::Request {
+        let time = time.unwrap_or(mapped_write::USUAL_TIME);
+        let mut request = mapped_write::Request::within(time, self.space.unwrap_or(u64::MAX));
+        request.msync.rounds = self.rounds.unwrap_or(request.msync.rounds);
+        request.stall.files = self.files.unwrap_or(request.stall.files);
+        request
+    }
+}
+
+impl Measuring {
+    /// All of them.
+    pub const NAMES: &'static [&'static str] = &[
+        mapped_copy::NAME,
+        in_kernel::NAME,
+        mapped_write::NAME,
+        async_tree::NAME,
+        sparse_image::NAME,
+        compare::NAME,
+        reproduce::NAME,
+        tune::NAME,
+    ];
+}
+
+/// Measures, and shows what was found.
+pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
+    let wanted = parse(name, words).map_err(usage)?;
+    let own = Own::running()?;
+    let stop = Stop::on_signals().map_err(|error| crate::words::of(&error))?;
+    measure(wanted, own, stop)
+}
+
+fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint> {
+    check(&wanted, &stop)?;
+    if stop.is_stopped() {
+        return Err(Complaint::Stopped);
+    }
+    let deadline = wanted.time.map(|time| Instant::now() + time);
+    let mut settings = wanted.settings;
+    if let Experiment::Reproduce(request) = &wanted.experiment {
+        settings.space = request.space;
+    }
+    let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, settings)?;
+    session.set_deadline(deadline);
+    let ended = match &wanted.experiment {
+        Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
+        Experiment::InKernel(request) => in_kernel::run(&mut session, request),
+        Experiment::MappedWrite(request) => mapped_write::run_in(&mut session, &request.request(wanted.time)),
+        Experiment::AsyncTree(request) => async_tree::run(&mut session, request),
+        Experiment::SparseImage(request) => sparse_image::run(&mut session, request),
+        Experiment::Compare(request) => compare::run(&mut session, request),
+        Experiment::Reproduce(request) => reproduce::run(&mut session, request),
+        Experiment::Tune(request) => tune::run(&mut session, request),
+    };
+    let output = session.output().to_path_buf();
+    let saved = if ended.is_ok() { session.all_done() } else { Ok(()) };
+    if matches!(ended, Err(Halt::Failed(_))) {
+        session.forget_empty_output();
+    }
+    let results = session.finish();
+    if let (Err(_), Err(why)) = (&ended, &results) {
+        eprintln!("haul-lab: {why}");
+    }
+    match ended {
+        Ok(()) => {}
+        Err(Halt::Stopped) => {
+            eprintln!(
+                "haul-lab: stopped; the same command with --output={} goes on with what is there",
+                output.display()
+            );
+            return Err(Complaint::Stopped);
+        }
+        Err(Halt::Failed(why)) => {
+            if output.exists() {
+                eprintln!("haul-lab: what was measured until now is in {}", quoted(&output));
+            }
+            return Err(Complaint::Failed(why));
+        }
+    }
+    saved?;
+    let results = results?;
+    let text = write_report(&results, &output)?;
+    Ok(Answer { text, done: all_right(&results) })
+}
+
+/// What can be known to fail before anything is made.
+fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
+    workspace::usable(&wanted.directory)?;
+    let largest = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0).saturating_mul(3);
+    let (needed, what) = match &wanted.experiment {
+        Experiment::MappedCopy(request) => (request.size.saturating_mul(3), mapped_copy::NAME),
+        Experiment::InKernel(request) => (largest(&request.sizes), in_kernel::NAME),
+        // It takes half of what is free at most, and says what there was no room for.
+        Experiment::MappedWrite(_) => (0, mapped_write::NAME),
+        Experiment::AsyncTree(request) => (largest(&request.totals), async_tree::NAME),
+        Experiment::SparseImage(request) => (sparse_image::room(request)?, sparse_image::NAME),
+        Experiment::Reproduce(request) => (request.sizes()?.image.saturating_mul(4), reproduce::NAME),
+        Experiment::Tune(request) => {
+            request.check()?;
+            // Each search looks for itself, and makes do with less.
+            (0, tune::NAME)
+        }
+        Experiment::Compare(request) => {
+            request.check()?;
+            let results = wanted.settings.output.clone().or_else(|| std::env::current_dir().ok());
+            for folder in [Some(wanted.directory.clone()), results].into_iter().flatten() {
+                if folder.canonicalize().is_ok_and(|folder| folder.starts_with(&request.source)) {
+                    return Err(format!(
+                        "{} is in the source, which would grow while it is copied; choose another directory, or --output",
+                        quoted(&folder)
+                    ));
+                }
+            }
+            (compare::room(request, stop)?, compare::NAME)
+        }
+    };
+    room::check(&wanted.directory, needed, what)
+}
+
+/// Writes the report into the folder of the results, and gives what is printed of it.
+fn write_report(results: &Results, output: &Path) -> Result<String, String> {
+    let page = report::page(results);
+    for (name, text) in [
+        ("report.html", report::html::page(&page)),
+        ("report.md", report::markdown::page(&page)),
+        ("report.csv", report::csv::page(&page.views, results)),
+    ] {
+        let path = output.join(name);
+        fs::write(&path, text)
+            .map_err(|error| format!("cannot write {}: {}", quoted(&path), crate::words::of(&error)))?;
+    }
+    let columns = Screen.columns().unwrap_or(COLUMNS);
+    let text = report::terminal::page(&page, columns);
+    Ok(format!("{text}\nThe report is {}\n", output.join("report.html").display()))
+}
+
+/// Of a report that goes to no terminal.
+const COLUMNS: usize = 100;
+
+/// Whether every copy is right, and everybody whom the user has named has made one.
+fn all_right(results: &Results) -> bool {
+    let mut cases = results.sections.iter().flat_map(|section| section.cases.iter().map(move |case| (section, case)));
+    cases.all(|(section, case)| match case.outcome {
+        Outcome::Right | Outcome::Unverified => true,
+        Outcome::Wrong(_) => false,
+        Outcome::Refused(_) | Outcome::Failed(_) | Outcome::TooLong(_) => section.name != compare::NAME,
+    })
+}
+
+fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
+    use lexopt::prelude::*;
+    let (words, after) = match words.iter().position(|word| word == "--") {
+        Some(at) if name == compare::NAME => (words[..at].to_vec(), words[at + 1..].to_vec()),
+        _ => (words, Vec::new()),
+    };
+    let mut directory = None;
+    let mut settings = Settings::default();
+    let mut time = None;
+    let mut options: Vec<(String, OsString)> = Vec::new();
+    let mut parser = lexopt::Parser::from_args(words);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Value(path) if directory.is_none() && name != compare::NAME => directory = Some(PathBuf::from(path)),
+            Long("output") => settings.output = Some(parser.value().map_err(|error| error.to_string())?.into()),
+            Long(long) => {
+                let long = long.to_owned();
+                if !takes(name, &long) {
+                    return Err(format!("invalid option '--{long}'"));
+                }
+                let flag = FLAGS.contains(&long.as_str());
+                let value = if flag { Ok(OsString::new()) } else { parser.value() };
+                options.push((long, value.map_err(|error| error.to_string())?));
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    let mut said: Vec<String> = vec![name.to_owned()];
+    let mut experiment = Experiment::of(name);
+    for (option, path) in &options {
+        let told = |error: String| format!("{error} for '--{option}'");
+        let value = match PATHS.contains(&option.as_str()) {
+            // Two paths of one place are the same measurement, and one path from two places is not.
+            true => real(path).to_string_lossy().into_owned(),
+            false => path.to_str().ok_or_else(|| told(format!("invalid argument {path:?}")))?.to_owned(),
+        };
+        let value = value.as_str();
+        said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
+        match option.as_str() {
+            "runs" => settings.runs = usize::try_from(values::number(value).map_err(told)?).unwrap_or(usize::MAX),
+            "timeout" => settings.timeout = values::time(value).map_err(told)?,
+            "time" => {
+                time = Some(values::time(value).map_err(told)?);
+                settings.time_is_the_users = true;
+            }
+            "dest" => directory = Some(PathBuf::from(path)),
+            "image" | "source" | "profile" => experiment.set_path(real(path)),
+            _ => experiment.set(option, value).map_err(told)?,
+        }
+    }
+    if let Experiment::Compare(request) = &mut experiment {
+        request.commands = command_lines(after)?;
+        said.extend(request.commands.iter().map(How::name));
+        if request.source.as_os_str().is_empty() {
+            return Err("missing option: --source, what is to be copied".to_owned());
+        }
+    }
+    let missing = if name == compare::NAME {
+        "missing option: --dest, where copies go"
+    } else {
+        "missing operand: the directory to measure in"
+    };
+    let directory = directory.ok_or(missing)?;
+    if name != compare::NAME {
+        said.push(real(directory.as_os_str()).to_string_lossy().into_owned());
+    }
+    Ok(Measuring { directory, settings, time, experiment, words: said })
+}
+
+/// A path without links and dots, or as it is if there is nothing yet.
+fn real(path: &OsStr) -> PathBuf {
+    Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path))
+}
+
+/// Options that name files.
+const PATHS: &[&str] = &["source", "dest", "image", "profile"];
+
+/// Options without values.
+const FLAGS: &[&str] = &["cold", "archive", "dry-run"];
+
+/// Whether a command has this option.
+fn takes(name: &str, option: &str) -> bool {
+    let own: &[&str] = match name {
+        mapped_copy::NAME => &["size", "buffers", "states"],
+        in_kernel::NAME => &["sizes", "cold"],
+        mapped_write::NAME => &["rounds", "files", "space", "time"],
+        async_tree::NAME => &["totals", "files", "variants"],
+        sparse_image::NAME => &["size", "image"],
+        compare::NAME => &["source", "dest", "with", "cold", "archive"],
+        reproduce::NAME => &["budget", "space"],
+        tune::NAME => &["time", "space", "profile", "dry-run", "files"],
+        _ => &[],
+    };
+    let common: &[&str] = match name {
+        reproduce::NAME | tune::NAME => &["timeout"],
+        mapped_write::NAME => &[],
+        _ => &["runs", "timeout", "time"],
+    };
+    own.contains(&option) || common.contains(&option)
+}
+
+/// What comes after `--`: one command in words, or command lines if the first of them has both places in it.
+fn command_lines(words: Vec<OsString>) -> Result<Vec<How>, String> {
+    let words: Result<Vec<String>, OsString> = words.into_iter().map(OsString::into_string).collect();
+    let words = words.map_err(|word| format!("{word:?} is not UTF-8"))?;
+    let is_line =
+        |word: &String| word.contains(crate::session::PLACE_OF_SOURCE) && word.contains(crate::session::PLACE_OF_DEST);
+    match words.first() {
+        None => Ok(Vec::new()),
+        Some(first) if is_line(first) => Ok(words.into_iter().map(How::Line).collect()),
+        Some(_) => Ok(vec![How::Words(words)]),
+    }
+}
+
+impl Experiment {
+    fn of(name: &str) -> Experiment {
+        match name {
+            mapped_copy::NAME => Experiment::MappedCopy(mapped_copy::Request::default()),
+            in_kernel::NAME => Experiment::InKernel(in_kernel::Request::default()),
+            mapped_write::NAME => Experiment::MappedWrite(MappedWrite::default()),
+            async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
+            sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
+            compare::NAME => Experiment::Compare(compare::Request::default()),
+            tune::NAME => {
+                let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
+                let profile = tune::usual_profile(from("XDG_CONFIG_HOME"), from("HOME"));
+                Experiment::Tune(tune::Request { profile, ..tune::Request::default() })
+            }
+            _ => Experiment::Reproduce(reproduce::Request::default()),
+        }
+    }
+
+    /// What is copied.
+    fn set_path(&mut self, path: PathBuf) {
+        match self {
+            Experiment::SparseImage(request) => request.image = Some(path),
+            Experiment::Compare(request) => request.source = path,
+            Experiment::Tune(request) => request.profile = Some(path),
+            _ => {}
+        }
+    }
+
+    /// Obeys an option that this experiment has, by [`takes`].
+    fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
+        match (self, option) {
+            (Experiment::MappedCopy(request), "size") => request.size = values::size(value)?,
+            (Experiment::MappedCopy(request), "buffers") => request.buffers = values::list(value, values::size)?,
+            (Experiment::MappedCopy(request), "states") => request.states = values::list(value, state)?,
+            (Experiment::InKernel(request), "sizes") => request.sizes = values::list(value, values::size)?,
+            (Experiment::InKernel(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::MappedWrite(request), "rounds") => request.rounds = Some(small(value)?),
+            (Experiment::MappedWrite(request), "files") => request.files = Some(small(value)?),
+            (Experiment::MappedWrite(request), "space") => request.space = Some(values::size(value)?),
+            (Experiment::AsyncTree(request), "totals") => request.totals = values::list(value, values::size)?,
+            (Experiment::AsyncTree(request), "files") => request.files = values::list(value, values::number)?,
+            (Experiment::AsyncTree(request), "variants") => request.variants = values::list(value, variant)?,
+            (Experiment::SparseImage(request), "size") => {
+                request.size = values::size(value)? / sparse_image::UNIT * sparse_image::UNIT;
+                if request.size < sparse_image::SMALLEST {
+                    return Err(format!("{value:?} is less than {}", crate::words::bytes(sparse_image::SMALLEST)));
+                }
+            }
+            (Experiment::Compare(request), "with") => request.known = value.split(',').map(str::to_owned).collect(),
+            (Experiment::Compare(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::Compare(request), "archive") => request.archive = true,
+            (Experiment::Reproduce(request), "budget") => request.budget = values::time(value)?,
+            (Experiment::Reproduce(request), "space") => request.space = values::size(value)?,
+            (Experiment::Tune(request), "space") => request.space = values::size(value)?,
+            (Experiment::Tune(request), "dry-run") => request.dry_run = true,
+            (Experiment::Tune(request), "files") => request.classes = values::list(value, class)?,
+            _ => return Err("it has no meaning here".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn small(text: &str) -> Result<u32, String> {
+    u32::try_from(values::number(text)?).map_err(|_| format!("{text:?} is too many"))
+}
+
+fn state(text: &str) -> Result<Wanted, String> {
+    [Wanted::Cold, Wanted::Warm]
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or(format!("{text:?} is neither cold nor warm"))
+}
+
+fn class(text: &str) -> Result<SizeClass, String> {
+    text.parse().map_err(|()| format!("{text:?} is none of {}", SizeClass::ALL.map(SizeClass::as_str).join(", ")))
+}
+
+fn variant(text: &str) -> Result<String, String> {
+    let known = async_tree::VARIANTS.contains(&text);
+    known.then(|| text.to_owned()).ok_or(format!("{text:?} is none of {}", async_tree::VARIANTS.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(name: &str, words: &[&str]) -> Result<Measuring, String> {
+        parse(name, words.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn where_results_go_does_not_make_it_another_measurement() {
+        let one = parsed("in-kernel", &["--output=a", "--sizes=1M,2M", "dir"]).unwrap();
+        let two = parsed("in-kernel", &["dir", "--sizes", "1M,2M", "--output", "b"]).unwrap();
+        assert_eq!(one.words, two.words);
+        let Experiment::InKernel(request) = &one.experiment else { panic!("{one:?}") };
+        assert_eq!(request.sizes, [1 << 20, 2 << 20]);
+        assert_ne!(one.words, parsed("in-kernel", &["--sizes=1M", "dir"]).unwrap().words);
+    }
+
+    #[test]
+    fn a_command_in_words_keeps_its_words() {
+        let lines = |words: &[&str]| command_lines(words.iter().map(OsString::from).collect()).unwrap();
+        let words = ["my cp", "a'b", "{source}", "{dest}"];
+        assert_eq!(lines(&words), [How::Words(words.map(str::to_owned).to_vec())]);
+        let two = ["cp {source} {dest}", "tar {source} | x {dest}"];
+        assert_eq!(lines(&two), two.map(|line| How::Line(line.to_owned())));
+    }
+
+    #[test]
+    fn the_options_of_one_experiment_are_none_of_another() {
+        assert_eq!(parsed("in-kernel", &["--variants=plain", "x"]), Err("invalid option '--variants'".to_owned()));
+        assert!(parsed("async-tree", &["--variants=plain,odd", "x"]).unwrap_err().starts_with("\"odd\" is none of"));
+        assert!(parsed("compare", &["--dest=x", "--", "cp"]).unwrap_err().contains("--source"));
+    }
+}

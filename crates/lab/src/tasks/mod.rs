@@ -1,0 +1,152 @@
+//! The commands: what each takes, and what it does with it.
+
+mod help;
+mod map;
+mod measuring;
+mod probe;
+mod values;
+
+use std::ffi::OsString;
+
+use crate::experiments::mapped_write;
+use crate::measure::stop::Stop;
+use crate::measure::{memory, one_copy, workspace};
+use crate::report;
+
+pub use measuring::Measuring;
+
+/// What a task has to say at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// For standard output.
+    pub text: String,
+    /// Everything that was asked for was done.
+    pub done: bool,
+}
+
+impl Answer {
+    fn done(text: String) -> Answer {
+        Answer { text, done: true }
+    }
+}
+
+/// How a command line is wrong, or what went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Complaint {
+    /// A hint at `--help` helps.
+    Usage(String),
+    /// It does not.
+    Failed(String),
+    /// The user stopped it.
+    Stopped,
+    /// An engine refused, for the process that started this one.
+    Refused(String),
+}
+
+impl From<String> for Complaint {
+    fn from(why: String) -> Complaint {
+        Complaint::Failed(why)
+    }
+}
+
+/// Does what the words after the program's name say.
+///
+/// # Errors
+/// See [`Complaint`].
+pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complaint> {
+    let Some(task) = words.next() else { return Err(usage("missing operand: what to do")) };
+    let name = task.to_string_lossy().into_owned();
+    let rest: Vec<OsString> = words.collect();
+    match name.as_str() {
+        "--help" => return Ok(Answer::done(help::ALL.to_owned())),
+        "--version" => return Ok(Answer::done(version())),
+        memory::PART => return part(rest.first().and_then(|word| word.to_str()).map(memory::touch)),
+        workspace::PART => {
+            Stop::never_on_signals().map_err(|error| crate::words::of(&error))?;
+            return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref())));
+        }
+        one_copy::PART => return copy_once(rest),
+        mapped_write::PART => {
+            // It ends with the pipe that it reads, and must outlive its reader to remove its files.
+            Stop::never_on_signals().map_err(|error| crate::words::of(&error))?;
+            return part(Some(mapped_write::part::main(rest.into_iter())));
+        }
+        _ => {}
+    }
+    if rest.iter().any(|word| word == "--help") && !rest.iter().any(|word| word == "--") {
+        return help::of(&name).map(|text| Answer::done(text.to_owned())).ok_or_else(|| unknown(&name));
+    }
+    match name.as_str() {
+        "map" => map::run(rest),
+        "probe" => probe::run(rest),
+        "report" => {
+            use crate::map::terminal::Screen as _;
+            report::command::run(rest, map::Screen.columns()).map(Answer::done).map_err(Complaint::Failed)
+        }
+        name if Measuring::NAMES.contains(&name) => measuring::run(name, rest),
+        _ => Err(unknown(&name)),
+    }
+}
+
+fn unknown(task: &str) -> Complaint {
+    usage(format!("unknown task {task:?}"))
+}
+
+fn usage(why: impl Into<String>) -> Complaint {
+    Complaint::Usage(why.into())
+}
+
+fn version() -> String {
+    format!("haul-lab (haul) {}\nLicense: MIT OR Apache-2.0\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// One of the parts that are processes of their own.
+fn part(done: Option<Result<(), String>>) -> Result<Answer, Complaint> {
+    done.unwrap_or_else(|| Err("this part is not for people".to_owned()))?;
+    Ok(Answer::done(String::new()))
+}
+
+fn copy_once(words: Vec<OsString>) -> Result<Answer, Complaint> {
+    let (settings, source, dest) = one_copy::parse(words.into_iter()).map_err(Complaint::Usage)?;
+    match one_copy::copy(&settings, &source, &dest) {
+        Ok(told) => {
+            serde_json::to_string(&told).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string()))
+        }
+        Err(one_copy::Failure::Refused(why)) => Err(Complaint::Refused(why)),
+        Err(one_copy::Failure::Failed(why)) => Err(Complaint::Failed(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &[&str]) -> Result<Answer, Complaint> {
+        run(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn every_task_has_a_help_of_its_own_which_the_first_help_names() {
+        for name in Measuring::NAMES.iter().chain(&["map", "probe"]) {
+            let help = said(&[name, "--help"]).unwrap().text;
+            assert!(help.starts_with(&format!("Usage: haul-lab {name} ")), "{help}");
+            assert!(help::ALL.contains(&format!("  {name} ")), "{name}");
+            assert!(help.lines().all(|line| line.len() <= 80), "{help}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for (words, expected) in [
+            (&[][..], "missing operand: what to do"),
+            (&["mop", "x"], "unknown task \"mop\""),
+            (&["mop", "--help"], "unknown task \"mop\""),
+            (&["in-kernel"], "missing operand: the directory to measure in"),
+            (&["in-kernel", "a", "b"], "unexpected argument \"b\""),
+            (&["in-kernel", "--runs=0", "a"], "\"0\" is no number above 0 for '--runs'"),
+            (&["in-kernel", "--bufers=1", "a"], "invalid option '--bufers'"),
+        ] {
+            assert_eq!(said(words), Err(usage(expected)), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Reports in a real browser, on a narrow screen and on a wide one.
+//!
+//! `HAUL_PAGES=DIR` keeps the pages there, and the results that they show, for people to look at.
+
+mod sample;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use haul_lab::report::{html, page};
+use haul_lab::results::Results;
+use haul_testbed::guest::has;
+use haul_testbed::temp_dir;
+use serde_json::Value;
+
+/// Widths of screens in pixels.
+const SCREENS: [u32; 2] = [360, 1200];
+
+/// Notes everything that the page asks for and may not have; stands before anything else.
+const WATCH: &str = "<script>var refused=[];\
+addEventListener('securitypolicyviolation',e=>refused.push(e.violatedDirective+' '+e.blockedURI));\
+addEventListener('error',e=>refused.push('error '+e.message),true);</script>";
+
+/// Measures the page that it is in, and tells the page around it.
+const PROBE: &str = r"<script>addEventListener('load',()=>{
+const faults=[],svgs=[...document.querySelectorAll('svg')],shown=svgs.filter(s=>s.getClientRects().length);
+const apart=(a,b)=>a.x+a.width<=b.x+1.5||b.x+b.width<=a.x+1.5||a.y+a.height<=b.y+3||b.y+b.height<=a.y+3;
+for(const svg of shown){
+  const name=svg.getAttribute('aria-label')||'',box=svg.viewBox.baseVal,rect=svg.getBoundingClientRect();
+  if(!name||svg.getAttribute('role')!='img'||!svg.querySelector('title'))faults.push('no name: '+svg.outerHTML.slice(0,80));
+  if(rect.width<1||rect.height<1)faults.push('no size: '+name);
+  const texts=[...svg.querySelectorAll('text')].map(t=>[t.textContent.trim(),t.getBBox(),t]);
+  for(const [words,b,t] of texts){
+    if(b.x<-1||b.y<-1||b.x+b.width>box.width+1||b.y+b.height>box.height+1)faults.push('cut: '+words+' in '+name);
+    const size=parseFloat(getComputedStyle(t).fontSize)*rect.width/box.width;
+    if(size<10)faults.push('letters of '+size+': '+words+' in '+name);
+  }
+  texts.forEach(([words,b],i)=>texts.slice(i+1).forEach(([others,c])=>{
+    if(!apart(b,c))faults.push('overlap: '+words+' and '+others+' in '+name);}));
+}
+const root=document.documentElement;
+parent.postMessage({width:innerWidth,scroll:root.scrollWidth,faults,refused,drawn:shown.length,all:svgs.length,
+  sections:document.querySelectorAll('section').length,requests:performance.getEntriesByType('resource').length},'*');
+});</script>";
+
+/// Shows the page in frames as wide as the screens, and writes down what they tell.
+fn frames(page: &str) -> String {
+    let frames: Vec<String> = SCREENS
+        .iter()
+        .map(|width| format!("<iframe src=\"{page}\" style=\"width:{width}px;height:800px\"></iframe>"))
+        .collect();
+    format!(
+        "<!DOCTYPE html><meta charset=utf-8><script>var told=[];addEventListener('message',e=>{{told.push(e.data);\
+         document.getElementById('told').textContent=JSON.stringify(told)}})</script><pre id=told></pre>{}",
+        frames.concat()
+    )
+}
+
+/// What chromium says of a page on each screen.
+fn measured(dir: &Path, html: &str) -> Vec<Value> {
+    let policy = "content=\"default-src 'none'; style-src 'unsafe-inline'\">";
+    let allowed =
+        format!("content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">{WATCH}");
+    assert!(html.contains(policy));
+    let probed = html.replacen(policy, &allowed, 1).replacen("</body>", &format!("{PROBE}</body>"), 1);
+    fs::write(dir.join("probed.html"), probed).unwrap();
+    fs::write(dir.join("frames.html"), frames("probed.html")).unwrap();
+    // A browser that hangs is to fail the test, not to hold it up.
+    let mut chromium = Command::new("timeout");
+    chromium.args(["120", "chromium"]);
+    chromium.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+    chromium.args(["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]);
+    chromium.args(["--window-size=1400,1000", "--virtual-time-budget=10000", "--enable-logging=stderr", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", dir.join("profile").display()));
+    chromium.arg(format!("file://{}", dir.join("frames.html").display()));
+    let output = chromium.env("HOME", dir).stdin(Stdio::null()).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "{console:?}");
+    let dom = String::from_utf8(output.stdout).unwrap();
+    let told = dom.split_once("<pre id=\"told\">").and_then(|(_, rest)| rest.split_once("</pre>")).unwrap().0;
+    let told = told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let told: Vec<Value> = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told:?}\n{log}"));
+    assert_eq!(told.len(), SCREENS.len(), "{told:?}");
+    told
+}
+
+fn assert_fine(name: &str, results: &Results) {
+    let dir = temp_dir();
+    let html = html::page(&page(results));
+    if let Some(kept) = std::env::var_os("HAUL_PAGES") {
+        fs::write(Path::new(&kept).join(format!("{name}.html")), &html).unwrap();
+        results.save(&Path::new(&kept).join(format!("{name}.json"))).unwrap();
+    }
+    for screen in measured(dir.path(), &html) {
+        let width = &screen["width"];
+        assert_eq!(screen["faults"], Value::Array(Vec::new()), "{name} at {width}");
+        assert_eq!(screen["refused"], Value::Array(Vec::new()), "{name} at {width}");
+        assert_eq!((&screen["scroll"], &screen["requests"]), (width, &Value::from(0)), "{name} at {width}");
+        // Of the two forms of each drawing one is shown.
+        assert_eq!(screen["drawn"].as_u64().map(|drawn| drawn * 2), screen["all"].as_u64(), "{name} at {width}");
+        assert_eq!(screen["sections"], Value::from(results.sections.len() + 1), "{name} at {width}");
+    }
+}
+
+#[test]
+fn a_report_fits_every_screen_and_nothing_in_it_is_cut_or_overlaps() {
+    if !has("chromium") {
+        return;
+    }
+    assert_fine("full", &sample::results());
+}
+
+#[test]
+fn a_report_of_hostile_names_fits_every_screen() {
+    if !has("chromium") {
+        return;
+    }
+    let mut results = sample::results();
+    results.sections.truncate(2);
+    for section in &mut results.sections {
+        section.place = "n".repeat(3000);
+        for (number, case) in section.cases.iter_mut().enumerate() {
+            case.competitor = match number % 4 {
+                0 => "W".repeat(3000),
+                1 => format!("</svg></table><img src=x onerror=alert({number})>"),
+                2 => sample::LONG.to_owned(),
+                _ => "漢".repeat(70),
+            };
+            case.group = format!("{} {}", case.group, "x".repeat(400));
+        }
+    }
+    results.environment.kernel = "k".repeat(3000);
+    assert_fine("hostile", &results);
+}

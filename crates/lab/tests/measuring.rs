@@ -1,0 +1,402 @@
+//! The commands that measure, as a user runs them.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use haul_lab::results::{Case, Outcome, Results};
+use haul_testbed::{Bed, Fs, create_painted, temp_dir};
+use rustix::process::{Pid, Signal, kill_process};
+
+const LAB: &str = env!("CARGO_BIN_EXE_haul-lab");
+
+/// A folder with a directory to measure in and a source.
+struct Scene {
+    dir: haul_testbed::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let dir = temp_dir();
+        fs::create_dir(dir.path().join("place")).unwrap();
+        create_painted(dir.path().join("source"), 300_000);
+        Scene { dir }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(LAB);
+        command.args(words).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it can be run")
+    }
+
+    /// Compares haul with these commands, once each, and gives what was saved.
+    fn compare(&self, options: &[&str], commands: &[&str]) -> (Output, Results) {
+        let words = ["compare", "--source=source", "--dest=place", "--output=out"];
+        let words = [&words[..], options, &["--"], commands].concat();
+        let output = self.run(&words);
+        let results = Results::load(&self.at("out/results.json"));
+        (output.clone(), results.unwrap_or_else(|error| panic!("{error}: {}", said(&output))))
+    }
+
+    fn assert_nothing_left(&self) {
+        let left: Vec<_> = fs::read_dir(self.at("place")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}: {}{}", output.status, String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout))
+}
+
+fn case<'r>(results: &'r Results, competitor: &str) -> &'r Case {
+    let mut cases = results.sections.iter().flat_map(|section| &section.cases);
+    cases.find(|case| case.competitor == competitor).unwrap_or_else(|| panic!("no {competitor} in {results:#?}"))
+}
+
+#[test]
+fn every_copy_of_an_experiment_is_right_or_refused_and_nothing_is_left() {
+    let scene = Scene::new();
+    for words in [
+        &["in-kernel", "--sizes=1M,2M"][..],
+        &["mapped-copy", "--size=2M", "--buffers=64K"],
+        &["async-tree", "--totals=1M", "--files=3,40", "--variants=plain,readahead,preallocate"],
+    ] {
+        let output = scene.run(&[words, &["--runs=2", "--output=out", "place"]].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        let results = Results::load(&scene.at("out/results.json")).unwrap();
+        assert!(results.complete);
+        let cases = &results.section(words[0]).unwrap().cases;
+        assert!(cases.len() >= 10, "{cases:?}");
+        for case in cases {
+            match &case.outcome {
+                Outcome::Right => assert_eq!(case.runs.len(), 2, "{case:?}"),
+                Outcome::Refused(_) => assert!(case.runs.is_empty() && case.competitor == "clone", "{case:?}"),
+                other => panic!("{}: {other:?}", case.competitor),
+            }
+        }
+        scene.assert_nothing_left();
+        fs::remove_dir_all(scene.at("out")).unwrap();
+    }
+}
+
+#[test]
+fn an_image_copied_in_any_way_is_right_and_what_is_skipped_is_counted() {
+    let scene = Scene::new();
+    let output = scene.run(&["sparse-image", "--size=96M", "--runs=1", "--output=out", "place"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = Results::load(&scene.at("out/results.json")).unwrap();
+    let told = |competitor: &str, name: &str| case(&results, competitor).runs[0].told[name];
+    let smart = "smart read, sparse output";
+    assert!(told(smart, "bytes.read-skipped") > 10e6, "{results:?}");
+    assert!(told(smart, "bytes.write-skipped") > told(smart, "bytes.read-skipped") + 10e6);
+    assert!(told("full read, plain output", "bytes.copied") == f64::from(96 << 20));
+    assert!(told("full read, sparse output", "bytes.read-skipped") == 0.0);
+    assert!(results.sections[0].detail("strip").is_some());
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn a_competitor_of_known_times_has_these_times() {
+    let scene = Scene::new();
+    let slow = "cp {source} {dest}; sleep 0.3";
+    let (output, results) = scene.compare(&["--runs=3", "--with=cp"], &[slow]);
+    assert!(output.status.success(), "{}", said(&output));
+    for run in &case(&results, slow).runs {
+        assert!(run.returned >= 0.3 && run.durable >= run.returned, "{run:?}");
+        // It sleeps and does not work.
+        assert!(run.user + run.system < run.returned, "{run:?}");
+    }
+    assert_eq!(case(&results, "cp").runs.len(), 3);
+    assert_eq!(case(&results, "haul").runs.len(), 3);
+    assert!(results.environment.competitors["cp"].contains("cp (GNU coreutils)"));
+    let report = fs::read_to_string(scene.at("out/report.html")).unwrap();
+    assert!(report.contains("sleep 0.3"));
+}
+
+#[test]
+fn memory_of_a_competitor_is_its_own() {
+    let scene = Scene::new();
+    let large = "head -c 100000000 /dev/zero | tail -c 100000000 > /dev/null; cp {source} {dest}";
+    let (_, results) = scene.compare(&["--runs=1"], &[large]);
+    assert!(case(&results, large).runs[0].peak_memory > 50_000_000, "{results:?}");
+    assert!(case(&results, "haul").runs[0].peak_memory < 50_000_000, "{results:?}");
+}
+
+#[test]
+fn a_wrong_copier_is_caught_and_has_no_times() {
+    let scene = Scene::new();
+    let (short, null) =
+        ("head -c 299999 {source} > {dest}", format!("{LAB} one-copy --engine=null {{source}} {{dest}}"));
+    let (output, results) = scene.compare(&["--runs=2"], &[short, &null, "cp {source} {dest}"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    for wrong in [short, &null] {
+        let case = case(&results, wrong);
+        assert!(matches!(case.outcome, Outcome::Wrong(_)) && case.runs.is_empty(), "{case:?}");
+    }
+    assert_eq!(case(&results, "cp {source} {dest}").outcome, Outcome::Right);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("WRONG"), "{}", said(&output));
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn a_copy_without_its_metadata_is_wrong_where_metadata_was_asked_for() {
+    let scene = Scene::new();
+    fs::File::open(scene.at("source")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let (_, results) = scene.compare(&["--runs=1", "--archive", "--with=cp"], &["cp {source} {dest}"]);
+    assert_eq!(case(&results, "cp").outcome, Outcome::Right);
+    assert!(matches!(case(&results, "cp {source} {dest}").outcome, Outcome::Wrong(_)), "{results:?}");
+}
+
+#[test]
+fn a_competitor_that_hangs_is_ended_with_all_that_it_started() {
+    let scene = Scene::new();
+    let hangs = "sleep 98761 & sleep 98761; cp {source} {dest}";
+    let (output, results) = scene.compare(&["--runs=2", "--timeout=1s"], &[hangs]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(matches!(case(&results, hangs).outcome, Outcome::TooLong(_)), "{results:?}");
+    assert_eq!(case(&results, "haul").outcome, Outcome::Right);
+    assert!(!is_running("98761"));
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn what_a_competitor_left_running_ends_with_it() {
+    let scene = Scene::new();
+    // The second one is in a session of its own, and keeps the outputs.
+    let leaves = "sleep 98762 & setsid sleep 98762 & cp {source} {dest}";
+    let (output, results) = scene.compare(&["--runs=1"], &[leaves]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(case(&results, leaves).outcome, Outcome::Right);
+    assert!(!is_running("98762"));
+}
+
+/// Whether there is a process of ours with this word in its command.
+fn is_running(word: &str) -> bool {
+    let commands =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    commands.into_iter().any(|command| command.split(|byte| *byte == 0).any(|part| part == word.as_bytes()))
+}
+
+#[test]
+fn a_competitor_that_fails_or_is_killed_or_missing_is_told_and_the_others_are_measured() {
+    let scene = Scene::new();
+    let commands = [
+        "echo sorry >&2; exit 3; # {source} {dest}",
+        "kill -9 $$; # {source} {dest}",
+        "no-such-program-anywhere {source} {dest}",
+    ];
+    let (output, results) = scene.compare(&["--runs=1"], &commands);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    for (command, why) in commands.iter().zip(["sorry", "signal: 9", "not found"]) {
+        let Outcome::Failed(told) = &case(&results, command).outcome else { panic!("{results:?}") };
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(case(&results, "haul").outcome, Outcome::Right);
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn a_disk_that_is_full_in_the_middle_fails_who_filled_it_and_nobody_else() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(place) = bed.small(Fs::Tmpfs, 160 << 20) else { return };
+    let scene = Scene::new();
+    let greedy = "cp {source} {dest} && cat /dev/zero > {dest}.more";
+    let dest = format!("--dest={}", place.display());
+    let words = ["compare", "--source=source", &dest, "--output=out", "--runs=2", "--", greedy, "cp {source} {dest}"];
+    let output = scene.run(&words);
+    let results =
+        Results::load(&scene.at("out/results.json")).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    assert!(matches!(case(&results, greedy).outcome, Outcome::Failed(_)), "{}", said(&output));
+    assert_eq!(case(&results, "cp {source} {dest}").outcome, Outcome::Right, "{}", said(&output));
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_before_anything_is_written() {
+    let scene = Scene::new();
+    for (words, why) in [
+        (&["in-kernel", "--sizes=900T", "place"][..], "in-kernel needs "),
+        (&["in-kernel", "nowhere"], "No such file or directory"),
+        (&["in-kernel", "source"], "is not a directory"),
+        (&["compare", "--source=source", "--dest=place", "--with=cq"], "unknown competitor \"cq\""),
+        (&["compare", "--source=nothing", "--dest=place", "--with=cp"], "No such file or directory"),
+        (&["compare", "--source=source", "--dest=place"], "with whom?"),
+        (&["mapped-copy", "--time=1s", "place"], "there is no time to run everybody once"),
+        (&["reproduce", "--budget=5s", "place"], "a budget of 5 s is too short"),
+        (&["compare", "--source=source", "--dest=place", "--with=tar"], "nobody is left to compete"),
+        (&["compare", "--source=source", "--dest=place", "--", "cp '{source}' {dest}"], "in quotes"),
+        (&["sparse-image", "--image=nothing", "place"], "No such file or directory"),
+    ] {
+        let output = scene.run(&[words, &["--output=out"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+        scene.assert_nothing_left();
+        assert!(!scene.at("out").exists(), "{words:?}");
+    }
+}
+
+#[test]
+fn copies_are_not_made_within_what_is_copied() {
+    let scene = Scene::new();
+    fs::create_dir(scene.at("place/deeper")).unwrap();
+    for words in [
+        &["compare", "--source=place", "--dest=place/deeper", "--with=cp", "--output=out"][..],
+        &["compare", "--source=place", "--dest=place", "--with=cp", "--output=out"],
+        &["compare", "--source=.", "--dest=/tmp", "--with=cp"],
+    ] {
+        let output = scene.run(words);
+        assert!(said(&output).contains("is in the source"), "{}", said(&output));
+    }
+    assert_eq!(fs::read_dir(scene.at("place")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_to_a_source_is_the_source() {
+    let scene = Scene::new();
+    std::os::unix::fs::symlink("source", scene.at("link")).unwrap();
+    let output = scene.run(&["compare", "--source=link", "--dest=place", "--output=out", "--runs=1", "--with=cp"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = Results::load(&scene.at("out/results.json")).unwrap();
+    assert_eq!(case(&results, "cp").bytes, 300_000);
+}
+
+#[test]
+fn a_competitor_that_moves_the_source_does_not_lose_it() {
+    let scene = Scene::new();
+    let output =
+        scene.run(&["compare", "--source=source", "--dest=place", "--output=out", "--", "mv", "{source}", "{dest}"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("whatever is missing is in"), "{}", said(&output));
+    let folder = fs::read_dir(scene.at("place")).unwrap().next().expect("it stays").unwrap().path();
+    let kept = fs::read_dir(folder)
+        .unwrap()
+        .map(|run| run.unwrap().path().join("copy"))
+        .find(|copy| fs::metadata(copy).is_ok_and(|copy| copy.len() == 300_000));
+    assert!(kept.is_some());
+}
+
+#[test]
+fn a_source_that_has_changed_is_another_measurement() {
+    let scene = Scene::new();
+    let (_, before) = scene.compare(&["--runs=1"], &["cp {source} {dest}"]);
+    create_painted(scene.at("other"), 5000);
+    fs::rename(scene.at("other"), scene.at("source")).unwrap();
+    let (output, after) = scene.compare(&["--runs=1"], &["cp {source} {dest}"]);
+    assert!(said(&output).contains("has changed since"), "{}", said(&output));
+    assert_eq!(before.sections, after.sections);
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_to_is_refused() {
+    let scene = Scene::new();
+    let output = scene.run(&["in-kernel", "--output=out", "/proc/self"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("cannot make files in"), "{}", said(&output));
+}
+
+#[test]
+fn results_of_another_command_or_version_are_not_written_over() {
+    let scene = Scene::new();
+    let (_, results) = scene.compare(&["--runs=1"], &["cp {source} {dest}"]);
+    let output = scene.run(&["in-kernel", "--sizes=1M", "--output=out", "place"]);
+    assert!(said(&output).contains("holds the results of another command"), "{}", said(&output));
+    let path = scene.at("out/results.json");
+    assert_eq!(Results::load(&path).unwrap(), results);
+    let newer = fs::read_to_string(&path).unwrap().replace("\"version\": 1", "\"version\": 2");
+    fs::write(&path, &newer).unwrap();
+    let (output, message) =
+        (scene.run(&["in-kernel", "--sizes=1M", "--output=out", "place"]), "has version 2 of the format");
+    assert!(said(&output).contains(message), "{}", said(&output));
+    assert_eq!(fs::read_to_string(&path).unwrap(), newer);
+}
+
+/// Starts a comparison whose second competitor never ends, and waits until the first is measured.
+fn in_the_middle(scene: &Scene, words: &[&str]) -> Child {
+    let mut child = scene.command(words).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    loop {
+        let runs = Results::load(&scene.at("out/results.json")).map_or(0, |results| {
+            results.sections.iter().flat_map(|section| &section.cases).map(|case| case.runs.len()).sum()
+        });
+        if runs >= 1 && scene.at("begun").exists() {
+            return child;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const WAITS: &str = "echo > ../../begun; test -e ../../go || sleep 98763; cp {source} {dest}";
+
+#[test]
+fn ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on() {
+    let scene = Scene::new();
+    let waits = format!("cd {}/a/b; {WAITS}", scene.dir.path().display());
+    fs::create_dir_all(scene.at("a/b")).unwrap();
+    let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &waits];
+    let mut child = in_the_middle(&scene, &words);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    scene.assert_nothing_left();
+    assert!(!is_running("98763"));
+    let before = Results::load(&scene.at("out/results.json")).unwrap();
+    assert!(!before.complete);
+    fs::write(scene.at("go"), b"").unwrap();
+    let output = scene.run(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    let after = Results::load(&scene.at("out/results.json")).unwrap();
+    assert_eq!(case(&after, "haul").runs, case(&before, "haul").runs);
+    assert_eq!(case(&after, &waits).outcome, Outcome::Right);
+    assert!(after.complete);
+}
+
+#[test]
+fn a_kill_leaves_nothing_behind_either() {
+    let scene = Scene::new();
+    let waits = format!("cd {}/a/b; {}", scene.dir.path().display(), WAITS.replace("98763", "98764"));
+    fs::create_dir_all(scene.at("a/b")).unwrap();
+    let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &waits];
+    let mut child = in_the_middle(&scene, &words);
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    // The guard tidies up on its own; nobody can wait for it.
+    while fs::read_dir(scene.at("place")).unwrap().count() > 0 || is_running("98764") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_for_all_processes_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let waits = format!("cd {}/a/b; {}", scene.dir.path().display(), WAITS.replace("98763", "98765"));
+    fs::create_dir_all(scene.at("a/b")).unwrap();
+    let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &waits];
+    let mut child = in_the_middle(&scene, &words);
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    for id in children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().unwrap())) {
+        kill_process(id, Signal::TERM).unwrap();
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn nobody_writes_to_the_users_source() {
+    let scene = Scene::new();
+    let before = fs::metadata(scene.at("source")).unwrap();
+    scene.compare(&["--runs=1", "--cold"], &["cp {source} {dest}"]);
+    let after = fs::metadata(scene.at("source")).unwrap();
+    assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    assert_eq!(fs::read(scene.at("source")).unwrap(), haul_testbed::painted(300_000));
+}
