@@ -162,7 +162,7 @@ fn a_copy_without_its_metadata_is_wrong_where_metadata_was_asked_for() {
 fn a_competitor_that_hangs_is_ended_with_all_that_it_started() {
     let scene = Scene::new();
     let hangs = "sleep 98761 & sleep 98761; cp {source} {dest}";
-    let (output, results) = scene.compare(&["--runs=2", "--timeout=1s"], &[hangs]);
+    let (output, results) = scene.compare(&["--runs=2", "--timeout=4s"], &[hangs]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(matches!(case(&results, hangs).outcome, Outcome::TooLong(_)), "{results:?}");
     assert_eq!(case(&results, "haul").outcome, Outcome::Right);
