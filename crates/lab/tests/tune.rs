@@ -4,12 +4,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use haul_copy::plan::profile::Profile;
 use haul_copy::probe::place_of;
 use haul_lab::results::{Body, Outcome, Results};
-use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use haul_testbed::{Bed, Fs, temp_dir};
 
 const LAB: &str = env!("CARGO_BIN_EXE_haul-lab");
@@ -106,38 +104,4 @@ fn a_profile_that_cannot_be_added_to_is_told_before_anything_is_measured() {
     assert!(output.status.code() == Some(1) && message.contains("cannot add to the profile"), "{message}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     nothing_is_left(dir.path());
-}
-
-/// Tunes and shows what was found, by the program that HAUL_LAB names: one that was built for release is what people use.
-fn show(dir: &Path, options: &[&str]) {
-    let out = temp_dir();
-    let lab = std::env::var("HAUL_LAB").unwrap_or_else(|_| LAB.to_owned());
-    let mut command = Command::new(lab);
-    command.arg("tune").args(options).arg("--output").arg(out.path().join("results")).arg(dir);
-    let output = command.env("XDG_CONFIG_HOME", out.path()).current_dir(out.path()).output().expect("it can be run");
-    println!("{}", String::from_utf8_lossy(&output.stdout));
-    println!("{}", fs::read_to_string(out.path().join("haul/profile")).unwrap_or_default());
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// To be seen: `cargo build --release -p haul-lab && HAUL_LAB=$PWD/target/release/haul-lab cargo test -p haul-lab --test tune --
-/// --ignored --nocapture far`. Each request takes 3 ms, as over a network, and 128 KiB at most go with one.
-#[test]
-#[ignore = "takes minutes, and is to be read"]
-fn on_a_filesystem_far_away_a_setting_is_found() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(far) = Misbehaving::mount(&bed, "far", Manner::default()) else { return };
-    for on in [On::Read, On::Write, On::Create, On::Open] {
-        far.on(Fault::of(on, "").does(What::Delay(Duration::from_millis(3))));
-    }
-    show(far.path(), &["--time=4m", "--files=tiny,small,medium", "--space=400M"]);
-}
-
-/// As above, with `xfs` at the end.
-#[test]
-#[ignore = "takes minutes, and is to be read"]
-fn on_xfs_in_an_image_it_is_told_whether_a_setting_wins() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::XfsNoReflink) else { return };
-    show(&dir, &["--time=4m", "--space=4G"]);
 }
