@@ -287,6 +287,28 @@ fn a_competitor_that_moves_the_source_does_not_lose_it() {
 }
 
 #[test]
+fn a_source_that_was_moved_is_kept_also_when_the_measuring_is_interrupted_or_killed() {
+    for (signal, word) in [(Signal::INT, "98766"), (Signal::KILL, "98767")] {
+        let scene = Scene::new();
+        let moves = format!("mv {{source}} {{dest}}; echo > {}; sleep {word}", scene.at("begun").display());
+        let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &moves];
+        let mut child = in_the_middle(&scene, &words);
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        // The guard too, when it outlives the one that it guards.
+        while children.split_whitespace().any(|id| fs::exists(format!("/proc/{id}")).unwrap()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let folder = fs::read_dir(scene.at("place")).unwrap().next().expect("it stays").unwrap().path();
+        let copies = fs::read_dir(folder).unwrap().map(|run| run.unwrap().path().join("copy"));
+        let kept = copies.filter(|copy| fs::metadata(copy).is_ok_and(|copy| copy.len() == 300_000)).count();
+        assert_eq!(kept, 2, "that of haul, and the source, {signal:?}");
+        assert!(!is_running(word));
+    }
+}
+
+#[test]
 fn a_source_that_has_changed_is_another_measurement() {
     let scene = Scene::new();
     let (_, before) = scene.compare(&["--runs=1"], &["cp {source} {dest}"]);

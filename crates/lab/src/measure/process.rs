@@ -76,6 +76,7 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let traffic = || [devices.0.and_then(Traffic::now), devices.1.and_then(Traffic::now)];
     // What leaves its group and loses its parent becomes a child of this process, and can be ended.
+    // Where that is forbidden it goes on, as with any other program that measures.
     set_child_subreaper(Some(getpid())).ok();
     let before = (Load::now(), traffic());
     let start = Instant::now();
@@ -172,7 +173,7 @@ fn end_orphans(guard: u32) {
             return;
         }
         for orphan in orphans {
-            kill_process(orphan, Signal::KILL).ok();
+            kill_process(orphan, Signal::KILL).ok(); // it may have just ended
             waitpid(Some(orphan), WaitOptions::empty()).ok(); // it was killed, so this is short
         }
     }

@@ -1,9 +1,11 @@
 //! Space, which is asked for before anything is written.
 
+use std::fs;
 use std::path::Path;
 
 use haul_sys::rustix::fs::statvfs;
 
+use super::stop::Stop;
 use crate::words::{self, quoted};
 
 /// Left free besides: a filesystem that is filled to the last block is slow, and others want to write, too.
@@ -35,6 +37,26 @@ pub fn check(directory: &Path, needed: u64, for_what: &str) -> Result<(), String
         quoted(directory),
         words::bytes(free)
     ))
+}
+
+/// Entries below a path and bytes of its files.
+///
+/// # Errors
+/// When something cannot be looked at.
+pub fn entries_below(path: &Path, stop: &Stop) -> std::io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok((1, metadata.len()));
+    }
+    let mut sum = (1, 0);
+    for entry in fs::read_dir(path)? {
+        if stop.is_stopped() {
+            break;
+        }
+        let below = entries_below(&entry?.path(), stop)?;
+        sum = (sum.0 + below.0, sum.1 + below.1);
+    }
+    Ok(sum)
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! The guard waits for the end of a pipe. That ends when the measuring does: by itself, by Ctrl-C, by a failure or by SIGKILL.
 //! The guard has a process group of its own, so what a terminal sends does not end it as well.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 use haul_sys::rustix::fs::{Access, access, syncfs};
 use haul_sys::rustix::process::{Pid, Signal, kill_process_group};
 
+use super::room::entries_below;
+use super::stop::Stop;
 use super::{Own, place};
 use crate::words::{self, quoted};
 
@@ -33,12 +37,44 @@ const PREFIX: &str = ".haul-lab-";
 
 /// What the guard is told if the folder is to stay.
 const KEEP: &str = "keep\n";
+/// How a line begins that names the user's source.
+const SOURCE: &str = "source ";
 
 /// A folder of our own.
 pub struct Workspace {
     path: PathBuf,
     process: Child,
     pipe: Mutex<ChildStdin>,
+    source: Mutex<Option<Whole>>,
+}
+
+/// A source of the user's as it was: its path, its entries and their bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Whole {
+    path: PathBuf,
+    entries: u64,
+    bytes: u64,
+}
+
+impl Whole {
+    /// Whether nothing is missing. Never interrupted: what is at stake is the user's only copy.
+    fn is_there(&self) -> bool {
+        entries_below(&self.path, &Stop::default()).is_ok_and(|now| now == (self.entries, self.bytes))
+    }
+
+    /// A line for the guard; the path in hexadecimal digits, since a name may have any bytes.
+    fn line(&self) -> String {
+        let digits = self.path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        format!("{SOURCE}{digits} {} {}\n", self.entries, self.bytes)
+    }
+
+    fn of_line(line: &str) -> Option<Whole> {
+        let mut words = line.strip_prefix(SOURCE)?.split_whitespace();
+        let (digits, entries, bytes) = (words.next()?, words.next()?, words.next()?);
+        let path = digits.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+        let path = OsString::from_vec(path.collect::<Option<Vec<u8>>>()?);
+        Some(Whole { path: path.into(), entries: entries.parse().ok()?, bytes: bytes.parse().ok()? })
+    }
 }
 
 impl Workspace {
@@ -59,7 +95,7 @@ impl Workspace {
         let mut process =
             command.spawn().map_err(|error| format!("cannot start this program again: {}", words::of(&error)))?;
         let pipe = process.stdin.take().ok_or("the guard has no pipe")?;
-        let workspace = Workspace { path, process, pipe: Mutex::new(pipe) };
+        let workspace = Workspace { path, process, pipe: Mutex::new(pipe), source: Mutex::new(None) };
         if let Err(error) = DirBuilder::new().mode(0o700).create(&workspace.path) {
             // Whatever has this name is not ours.
             workspace.tell(KEEP)?;
@@ -87,6 +123,26 @@ impl Workspace {
     /// When the guard is gone; then it stays in any case.
     pub fn keep(&self) -> Result<(), String> {
         self.tell(KEEP)
+    }
+
+    /// Nothing is removed from now on while this source of the user's has not so many entries and bytes: a competitor that
+    /// moves it, and does not copy, has the only copy.
+    ///
+    /// # Errors
+    /// When the guard is gone.
+    pub fn guard_source(&self, path: &Path, entries: u64, bytes: u64) -> Result<(), String> {
+        let whole = Whole { path: path.to_path_buf(), entries, bytes };
+        let mut known = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref() != Some(&whole) {
+            self.tell(&whole.line())?;
+            *known = Some(whole);
+        }
+        Ok(())
+    }
+
+    /// Whether that source is what it was.
+    pub fn source_is_whole(&self) -> bool {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(Whole::is_there)
     }
 
     /// The process that is the guard.
@@ -118,10 +174,12 @@ impl Workspace {
     /// # Errors
     /// When something is left.
     pub fn finish(self) -> Result<(), String> {
-        let Workspace { mut process, pipe, path } = self;
+        let whole = self.source_is_whole();
+        let Workspace { mut process, pipe, path, .. } = self;
         drop(pipe);
         match process.wait() {
             Ok(status) if status.success() => Ok(()),
+            Ok(_) if !whole => Err(format!("{} stays: the source is not what it was", quoted(&path))),
             // It was killed, or something resisted for a while.
             Ok(_) => {
                 remove(&path).map_err(|error| format!("{} is left, remove it: {}", quoted(&path), words::of(&error)))
@@ -191,11 +249,18 @@ pub fn guard(mut pipe: impl BufRead, folder: &Path) -> Result<(), String> {
     if !ours {
         return Err(format!("{} is no folder of haul-lab", quoted(folder)));
     }
-    let (mut watched, mut keep) = (None, false);
+    let (mut watched, mut keep, mut source) = (None, false, None);
     let mut line = String::new();
     // An unreadable pipe is as good as an ended one, and half a line is none.
     while pipe.read_line(&mut line).is_ok_and(|count| count > 0) && line.ends_with('\n') {
         keep |= line == KEEP;
+        if line.starts_with(SOURCE) {
+            source = Whole::of_line(&line);
+            // One that cannot be read cannot be looked for.
+            keep |= source.is_none();
+            line.clear();
+            continue;
+        }
         watched = line.trim_end().parse().ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         line.clear();
     }
@@ -205,6 +270,9 @@ pub fn guard(mut pipe: impl BufRead, folder: &Path) -> Result<(), String> {
     }
     if keep {
         return Ok(());
+    }
+    if source.is_some_and(|source| !source.is_there()) {
+        return Err(format!("{} is kept: something is missing from the source", quoted(folder)));
     }
     let deadline = Instant::now() + PATIENCE;
     let mut tries = 0;
@@ -239,6 +307,21 @@ mod tests {
         guard(format!("1 no number\n{}\n", program.id()).as_bytes(), &folder).unwrap();
         assert_eq!(program.wait().unwrap().signal(), Some(9));
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn nothing_is_removed_while_the_source_lacks_something_whatever_has_ended_the_measuring() {
+        let dir = haul_testbed::temp_dir();
+        let (folder, source) = (dir.path().join(".haul-lab-test"), dir.path().join("a source\n"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(&source, b"precious").unwrap();
+        let line = Whole { path: source.clone(), entries: 1, bytes: 8 }.line();
+        fs::rename(&source, folder.join("copy")).unwrap();
+        assert!(guard(line.as_bytes(), &folder).is_err());
+        assert_eq!(fs::read(folder.join("copy")).unwrap(), b"precious");
+        fs::rename(folder.join("copy"), &source).unwrap();
+        guard(line.as_bytes(), &folder).unwrap();
+        assert!(!folder.exists() && source.exists());
     }
 
     #[test]

@@ -214,6 +214,9 @@ impl Session {
     /// # Errors
     /// When the machinery fails, or the user wants no more.
     pub fn compete_all(&mut self, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
+        if self.section_mut(section)?.complete {
+            return Ok(()); // what there was no time for stays left out
+        }
         self.check_time(groups)?;
         for group in groups {
             self.progress.expect(self.settings.runs * group.competitors.len(), group.bytes);
@@ -340,6 +343,10 @@ impl Session {
             self.halt_if_stopped()?;
             made?;
         }
+        if let Some((entries, bytes)) = group.entries {
+            // Before anybody can take something away: whatever ends this process then, that is not removed.
+            self.workspace.guard_source(&group.source, entries, bytes)?;
+        }
         self.make_room(group)?;
         self.copies += 1;
         // In a folder of its own: who knows what else a competitor leaves beside its copy.
@@ -371,8 +378,7 @@ impl Session {
 
     /// A competitor that moves, and does not copy, has the user's only copy.
     fn source_is_there(&self, group: &Group<'_>) -> Result<(), Halt> {
-        let Some(before) = group.entries else { return Ok(()) };
-        if super::entries_below(&group.source, &self.stop).is_ok_and(|now| now == before) || self.stop.is_stopped() {
+        if group.entries.is_none() || self.workspace.source_is_whole() {
             return Ok(());
         }
         self.workspace.keep()?;

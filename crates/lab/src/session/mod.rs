@@ -351,23 +351,3 @@ fn new_output(command: &[String]) -> Result<PathBuf, String> {
     }
     Err("name a folder for the results with --output".to_owned())
 }
-
-/// Entries below a path and bytes of its files.
-///
-/// # Errors
-/// When something cannot be looked at.
-pub fn entries_below(path: &Path, stop: &Stop) -> std::io::Result<(u64, u64)> {
-    let metadata = fs::symlink_metadata(path)?;
-    if !metadata.is_dir() {
-        return Ok((1, metadata.len()));
-    }
-    let mut sum = (1, 0);
-    for entry in fs::read_dir(path)? {
-        if stop.is_stopped() {
-            break;
-        }
-        let below = entries_below(&entry?.path(), stop)?;
-        sum = (sum.0 + below.0, sum.1 + below.1);
-    }
-    Ok(sum)
-}
