@@ -64,6 +64,11 @@ impl Screen {
         }
     }
 
+    /// Whether another process shows everything.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
     /// Whether somebody watches standard error.
     pub fn err_is_terminal(&self) -> bool {
         self.err_is_terminal

@@ -261,7 +261,7 @@ fn tell_all(line: &mut Line<'_>, verdict: &Verdict) {
 fn follow(line: &mut Line<'_>, hello: &Hello) -> Result<Agreed, String> {
     line.send(0, &serde_json::to_vec(hello).unwrap_or_default());
     loop {
-        let (_, bytes) = line.wait();
+        let bytes = line.wait_for_rank(0);
         match serde_json::from_slice(&bytes) {
             Ok(Verdict::Go(agreed)) => return Ok(agreed),
             Ok(Verdict::Look(path, secret)) => {

@@ -10,6 +10,9 @@ use haul_copy::run::{Fleet, Hunger};
 
 use crate::talk::Talk;
 
+/// Bytes of text that may wait to be sent.
+const MOST_TEXT: usize = 4 << 20;
+
 /// Everything that passes between the two.
 pub struct Exchange {
     rank: usize,
@@ -19,6 +22,9 @@ pub struct Exchange {
     out: Mutex<VecDeque<(usize, Talk)>>,
     /// There is one.
     something: Condvar,
+    /// Bytes of text among them.
+    text_waiting: Mutex<usize>,
+    text_sent: Condvar,
     /// Messages for the run, and from whom.
     incoming: Mutex<Receiver<(usize, Vec<u8>)>>,
     deliver: Mutex<Option<Sender<(usize, Vec<u8>)>>>,
@@ -42,6 +48,8 @@ impl Exchange {
             machines,
             out: Mutex::default(),
             something: Condvar::new(),
+            text_waiting: Mutex::default(),
+            text_sent: Condvar::new(),
             incoming: Mutex::new(incoming),
             deliver: Mutex::new(Some(deliver)),
             asked: Mutex::default(),
@@ -59,9 +67,27 @@ impl Exchange {
         self.something.notify_one();
     }
 
+    /// Passes text on to rank 0; waits as long as too much of it waits to be sent, since that process may be slow to print.
+    /// Never called by the thread that sends.
+    pub fn say_text(&self, output: bool, text: &[u8]) {
+        let mut waiting = lock(&self.text_waiting);
+        while *waiting > MOST_TEXT {
+            waiting = self.text_sent.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        *waiting += text.len();
+        drop(waiting);
+        self.say(0, Talk::Text(output, text.to_vec()));
+    }
+
     /// The next thing to be said.
     pub fn next_out(&self) -> Option<(usize, Talk)> {
-        lock(&self.out).pop_front()
+        let next = lock(&self.out).pop_front();
+        if let Some((_, Talk::Text(_, text))) = &next {
+            let mut waiting = lock(&self.text_waiting);
+            *waiting = waiting.saturating_sub(text.len());
+            self.text_sent.notify_all();
+        }
+        next
     }
 
     /// Waits until there is something to be said, for so long at most.

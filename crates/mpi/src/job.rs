@@ -24,7 +24,6 @@ use crate::agree::Agreed;
 use crate::exchange::Exchange;
 use crate::figures::{self, Account};
 use crate::line::{Carrier, Host, Line};
-use crate::talk::Talk;
 use crate::{NAME, load_profile, wants_json};
 
 /// The exit status is not known yet.
@@ -104,7 +103,7 @@ impl Job {
             return Report::new(NAME.as_bytes().to_vec());
         }
         let exchange = Arc::clone(exchange);
-        let pass_on = move |output: bool, text: &[u8]| exchange.say(0, Talk::Text(output, text.to_vec()));
+        let pass_on = move |output: bool, text: &[u8]| exchange.say_text(output, text);
         Report::on(Screen::of_other_process(Box::new(pass_on)), NAME.as_bytes().to_vec())
     }
 

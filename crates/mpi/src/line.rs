@@ -93,9 +93,20 @@ impl<'w> Line<'w> {
 
     /// Waits for the next message.
     pub fn wait(&mut self) -> (usize, Vec<u8>) {
+        self.wait_for(|_| true)
+    }
+
+    /// Waits for the next message of this process. What others send meanwhile stays for later: they may have begun already.
+    pub fn wait_for_rank(&mut self, rank: usize) -> Vec<u8> {
+        self.wait_for(|from| from == rank).1
+    }
+
+    fn wait_for(&mut self, wanted: impl Fn(usize) -> bool) -> (usize, Vec<u8>) {
         let mut rest = SHORT_REST;
         loop {
-            if let Some(message) = self.receive() {
+            self.take_in();
+            let found = self.inbox.iter().position(|(from, _)| wanted(*from));
+            if let Some(message) = found.and_then(|at| self.inbox.remove(at)) {
                 return message;
             }
             std::thread::sleep(rest);

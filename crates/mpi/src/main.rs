@@ -91,7 +91,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         When::Auto => report.screen().err_is_terminal(),
     };
     match agree::agree(&mut line, &plan, &said, machine, progress) {
-        Ok(agreed) => Job { agreed, plan: *plan, show, manners: *Box::new(manners), chunk }.run(&mut line),
+        Ok(agreed) => Job { agreed, plan: *plan, show, manners, chunk }.run(&mut line),
         Err(why) => {
             if first {
                 report.complain(why.as_bytes());
@@ -141,7 +141,7 @@ fn compare_all(
         return 1;
     }
     if line.rank() > 0 {
-        let (_, status) = line.wait();
+        let status = line.wait_for_rank(0);
         return status.first().copied().unwrap_or(1);
     }
     report.configure(show, plan.reflink, false, show.verbose);

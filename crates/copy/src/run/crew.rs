@@ -172,17 +172,20 @@ impl<T> Crew<T> {
     /// A task that has come from another process, and that a thread of its own may have to do: whoever waits takes it, else
     /// the caller hires a thread.
     pub fn accept(&self, task: T) -> Given<T> {
-        match self.give(task) {
-            Given::Back(task) => {
-                let mut state = self.lock();
-                state.open += 1;
-                state.hired += 1;
-                state.running += 1;
-                self.publish(&state);
-                Given::ForNewThread(task)
-            }
-            given => given,
+        let mut state = self.lock();
+        state.open += 1;
+        if state.queue.len() < state.waiting {
+            // Also one too many at work: others may be waiting for this very task.
+            state.queue.push_back(task);
+            self.publish(&state);
+            drop(state);
+            self.work.notify_one();
+            return Given::Taken;
         }
+        state.hired += 1;
+        state.running += 1;
+        self.publish(&state);
+        Given::ForNewThread(task)
     }
 
     /// No thread could be hired for a task that was accepted: it waits for one that comes by.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
+use haul_sys::rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::super::Run;
@@ -104,12 +104,14 @@ impl<'a> Given<'a> {
             if party.fleet.give(Message::Chunk(chunk).encode()).is_some() {
                 // Somebody else has served who waited. What comes back last lies before everything that is away, or is
                 // done after all with that.
+                party.answer(token, Message::ChunkDone { token, moved: 0 });
                 let mut rest = lock(&self.rest);
                 if rest.back == offset {
                     rest.back = offset + len;
+                    drop(rest);
+                    party.wait_for(token);
                 } else {
                     rest.away.push_back((token, offset, len));
-                    party.answer(token, Message::ChunkDone { token, moved: 0 });
                 }
                 return;
             }
@@ -210,6 +212,9 @@ impl<'a> Run<'a> {
                 (source, openat(open_holder(&chunk.pair)?, &chunk.dest_name, write, Mode::empty())?)
             }
         };
+        // Only opening must not wait, should there be a FIFO now.
+        fcntl_setfl(&source, OFlags::empty())?;
+        fcntl_setfl(&dest, OFlags::empty())?;
         let (source_inode, dest_inode) = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
         let modified = (source_inode.modified.seconds, source_inode.modified.nanoseconds);
         let meant = [source_inode.id.inode(), dest_inode.id.inode()] == chunk.inodes
