@@ -13,6 +13,9 @@ use crate::talk::Talk;
 /// Bytes of text that may wait to be sent.
 const MOST_TEXT: usize = 4 << 20;
 
+/// A message for the run, and from whom it is.
+type Letter = (usize, Vec<u8>);
+
 /// Everything that passes between the two.
 pub struct Exchange {
     rank: usize,
@@ -26,8 +29,8 @@ pub struct Exchange {
     text_waiting: Mutex<usize>,
     text_sent: Condvar,
     /// Messages for the run, and from whom.
-    incoming: Mutex<Receiver<(usize, Vec<u8>)>>,
-    deliver: Mutex<Option<Sender<(usize, Vec<u8>)>>>,
+    incoming: Mutex<Receiver<Letter>>,
+    deliver: Mutex<Option<Sender<Letter>>>,
     /// Processes that wait for work of this one, and since when.
     asked: Mutex<VecDeque<(usize, Instant)>>,
     how_many_ask: AtomicUsize,
@@ -186,7 +189,7 @@ impl Fleet for Exchange {
         self.say(to, Talk::Run(message));
     }
 
-    fn receive(&self) -> Option<(usize, Vec<u8>)> {
+    fn receive(&self) -> Option<Letter> {
         lock(&self.incoming).recv().ok()
     }
 

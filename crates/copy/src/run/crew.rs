@@ -5,11 +5,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use haul_sys::rustix::time::{ClockId, clock_gettime};
 
 use super::climb::Climb;
 use super::fleet::Hunger;
+use crate::facts;
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
 const SHORT: Duration = Duration::from_millis(25);
@@ -18,6 +21,9 @@ const ENOUGH_WORK: u64 = 400;
 
 /// So many bytes take about as long as an entry of its own.
 const BYTES_LIKE_AN_ENTRY: u64 = 64 << 10;
+
+/// From this share of all processors' time on they count as busy.
+const BUSY: f64 = 0.8;
 
 /// How often a thread that has to wait looks again whether it still has to. What it waits for has no one place at which
 /// it could be told.
@@ -39,6 +45,8 @@ pub(super) struct Crew<T> {
     /// When the next measurement is due, in milliseconds since `began`.
     due: AtomicU64,
     began: Instant,
+    /// Processors that this process may use.
+    cores: OnceLock<f64>,
     /// Directories that may still be held open for parts in other hands.
     parking: Arc<AtomicUsize>,
 }
@@ -69,6 +77,8 @@ struct State<T> {
     /// A profile said how many.
     fixed: bool,
     measured: Instant,
+    /// Processor time of the process until then.
+    worked: Duration,
     closed: bool,
     /// A thread panicked: nobody waits for anything any more.
     abandoned: bool,
@@ -96,6 +106,7 @@ impl<T> Crew<T> {
             done: AtomicU64::new(0),
             due: AtomicU64::new(SHORT.as_millis() as u64),
             began: now,
+            cores: OnceLock::new(),
             parking: Arc::new(AtomicUsize::new(parking)),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
@@ -108,6 +119,7 @@ impl<T> Crew<T> {
                 climb,
                 fixed: false,
                 measured: now,
+                worked: processor_time(),
                 closed: false,
                 abandoned: false,
             }),
@@ -363,11 +375,14 @@ impl<T> Crew<T> {
             return;
         }
         let done = self.done.swap(0, Ordering::Relaxed);
-        state.measured = Instant::now();
+        let worked = processor_time();
+        let cores = self.cores.get_or_init(|| facts::cores() as f64);
+        let busy = worked.saturating_sub(state.worked).as_secs_f64() >= BUSY * cores * elapsed.as_secs_f64();
+        (state.measured, state.worked) = (Instant::now(), worked);
         self.due.store((now + SHORT).as_millis() as u64, Ordering::Relaxed);
         // Fewer at work than allowed says nothing about the level.
         if state.running >= state.climb.level() {
-            state.climb.measured(done as f64 / elapsed.as_secs_f64());
+            state.climb.measured(done as f64 / elapsed.as_secs_f64(), busy);
             self.publish(&state);
         }
     }
@@ -388,6 +403,13 @@ impl<T> Crew<T> {
         self.wanted.store(wanted(state), Ordering::Relaxed);
         self.crowded.store(state.running > state.climb.level(), Ordering::Relaxed);
     }
+}
+
+/// Processor time of all threads of this process so far.
+fn processor_time() -> Duration {
+    // Neither number is negative.
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn wanted<T>(state: &State<T>) -> usize {

@@ -224,6 +224,8 @@ struct Run<'a> {
     unsealed: Vec<keep::Unsealed>,
     /// Directories of one branch kept open on each side.
     open_levels: usize,
+    /// Memory for the two paths of the next entry of a directory.
+    paths: [PathBuf; 2],
 }
 
 /// A directory entry together with the file that it led to: the same name for the same file.
@@ -286,6 +288,7 @@ impl<'a> Run<'a> {
             mover: data::Mover::new(Arc::clone(&shared.data)),
             unsealed: Vec::new(),
             open_levels: open_levels(1),
+            paths: Default::default(),
         }
     }
 

@@ -12,6 +12,7 @@ use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
 use super::fleet::Errand;
 use super::links::DestDir;
+use super::operands::joined_in;
 use super::share::Tally;
 use super::transcript::Passage;
 use super::{Keep, Run};
@@ -429,13 +430,16 @@ impl Run<'_> {
         let parent = stack.last()?;
         let sides = parent.sides.as_ref()?;
         let place = &parent.place;
-        let source_path = super::operands::joined(place.source_path.as_os_str(), &listed.name);
-        let dest_path = super::operands::joined(place.dest_path.as_os_str(), &listed.name);
+        let [source_path, dest_path] = std::mem::take(&mut self.paths);
+        let source_path = joined_in(source_path, place.source_path.as_os_str(), &listed.name);
+        let dest_path = joined_in(dest_path, place.dest_path.as_os_str(), &listed.name);
         let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
         let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
         let is_regular = listed.kind == Some(FileType::RegularFile);
         let level = Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular };
-        match self.visit(source, dest, place.fresh, &level, top) {
+        let step = self.visit(source, dest, place.fresh, &level, top);
+        self.paths = [source_path, dest_path];
+        match step {
             Step::Enter(frame) => Some(frame),
             Step::Done => None,
         }
