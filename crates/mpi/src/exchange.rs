@@ -204,6 +204,10 @@ impl Fleet for Exchange {
             others = self.ended.wait(others).unwrap_or_else(PoisonError::into_inner);
         }
     }
+
+    fn give_up(&self) {
+        self.hang_up();
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

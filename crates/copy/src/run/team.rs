@@ -150,6 +150,7 @@ impl Drop for Alarm<'_> {
             self.0.session.cancel.cancel();
             self.0.shared.links.abandon();
             if let Some(party) = &self.0.party {
+                party.fleet.give_up();
                 party.end();
             }
             self.0.crew.abandon();

@@ -62,6 +62,9 @@ pub trait Fleet: Send + Sync {
     /// For rank 0: everything is copied. Waits until all others have done what is left to do and have ended; false if
     /// something went wrong in one of them. After that nothing is received any more.
     fn finish(&self) -> bool;
+
+    /// A thread of this process has panicked. Nothing more is received, so that the run ends; then the job has to.
+    fn give_up(&self);
 }
 
 /// How many tasks a process would take, at any moment.
