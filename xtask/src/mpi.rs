@@ -75,7 +75,8 @@ impl Mpi {
 
 fn build_with(compiler: &str, target: PathBuf) -> Result {
     let mut command = shell::cargo();
-    command.args(["build", "--locked", "--package", PACKAGE, "--target-dir"]).arg(target).env("MPICC", compiler);
+    command.args(["build", "--locked", "--package", PACKAGE, "--bins", "--examples", "--target-dir"]);
+    command.arg(target).env("MPICC", compiler);
     shell::run(&mut command)
 }
 
