@@ -130,7 +130,7 @@ fn print(report: &Report, text: &[u8]) -> ExitCode {
 }
 
 /// A deep tree keeps two descriptors open for each level: all that the system allows may be used.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A run with fewer descriptors copies the same files, only slower.
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
@@ -217,7 +217,7 @@ impl Command {
 }
 
 /// The rules of the system for extended attributes, read only if they are needed.
-pub(crate) fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
+pub fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
     if plan.preserve.xattr == Wish::No {
         return XattrRules::default();
     }
@@ -237,7 +237,8 @@ fn end_by(signal: i32, persona: Persona) {
     }
 }
 
-fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
+/// Says that the list of digests cannot be written.
+pub fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
     let why = match error.raw_os_error() {
         Some(number) => words::strerror(Errno::from_raw_os_error(number)),
         None => error.to_string(),
@@ -251,11 +252,13 @@ fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<
     .concat()
 }
 
-fn goes_on(report: &Report, journal: &Path) -> Vec<u8> {
+/// Says where what is done is written down.
+pub fn goes_on(report: &Report, journal: &Path) -> Vec<u8> {
     let journal = report.quoter().always(journal.as_os_str().as_bytes());
     [b"the same command goes on from here; what is done is in ", &journal[..]].concat()
 }
 
-fn damaged(report: &Report, path: &Path) -> Vec<u8> {
+/// Says that a file is neither the old nor the new one.
+pub fn damaged(report: &Report, path: &Path) -> Vec<u8> {
     words::message(&Error::new(What::Damaged, path), report.quoter())
 }

@@ -13,7 +13,8 @@ use crate::shell::{self, Result};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("cli", &["copy", "guest", "sys"]),
     ("lab", &["copy", "guest", "sys"]),
-    ("mpi", &["copy", "guest", "sys"]),
+    // It has the options of the command, read by the same code.
+    ("mpi", &["cli", "copy", "guest", "sys"]),
     ("copy", &["guest", "sys"]),
     ("guest", &[]),
     ("sys", &[]),

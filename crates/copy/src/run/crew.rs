@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::climb::Climb;
+use super::fleet::Hunger;
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
 const SHORT: Duration = Duration::from_millis(25);
@@ -30,7 +31,7 @@ pub(super) struct Crew<T> {
     /// A task was finished, or a thread stopped working.
     change: Condvar,
     /// Tasks that could be given away now.
-    wanted: AtomicUsize,
+    wanted: Arc<AtomicUsize>,
     /// More threads are working than should.
     crowded: AtomicBool,
     /// Work done since the last measurement, in entries.
@@ -90,7 +91,7 @@ impl<T> Crew<T> {
     pub fn new(climb: Climb, parking: usize) -> Crew<T> {
         let now = Instant::now();
         let crew = Crew {
-            wanted: AtomicUsize::new(0),
+            wanted: Arc::default(),
             crowded: AtomicBool::new(false),
             done: AtomicU64::new(0),
             due: AtomicU64::new(SHORT.as_millis() as u64),
@@ -138,6 +139,61 @@ impl<T> Crew<T> {
             state.fixed = jobs.is_some();
             self.publish(&state);
         }
+    }
+
+    /// How many tasks could be given to it now, for other processes to see.
+    pub fn hunger(&self) -> Hunger {
+        Hunger(Arc::clone(&self.wanted))
+    }
+
+    /// For the first thread of a process that begins with nothing: it is as one that was hired and has done its task.
+    pub fn stand_by(&self) {
+        let mut state = self.lock();
+        state.running -= 1;
+        self.publish(&state);
+    }
+
+    /// A task is in the hands of another process.
+    pub fn one_more(&self) {
+        self.lock().open += 1;
+    }
+
+    /// It is not any more, and nobody has to do anything about it.
+    pub fn one_fewer(&self) {
+        let mut state = self.lock();
+        state.open -= 1;
+        let all_done = state.open == 0;
+        drop(state);
+        if all_done {
+            self.work.notify_all();
+        }
+    }
+
+    /// A task that has come from another process, and that a thread of its own may have to do: whoever waits takes it, else
+    /// the caller hires a thread.
+    pub fn accept(&self, task: T) -> Given<T> {
+        match self.give(task) {
+            Given::Back(task) => {
+                let mut state = self.lock();
+                state.open += 1;
+                state.hired += 1;
+                state.running += 1;
+                self.publish(&state);
+                Given::ForNewThread(task)
+            }
+            given => given,
+        }
+    }
+
+    /// No thread could be hired for a task that was accepted: it waits for one that comes by.
+    pub fn keep_for_later(&self, task: T) {
+        let mut state = self.lock();
+        state.hired -= 1;
+        state.running -= 1;
+        state.queue.push_back(task);
+        self.publish(&state);
+        drop(state);
+        self.work.notify_one();
     }
 
     /// Whether somebody would take a task now.

@@ -10,7 +10,7 @@ use haul_sys::rustix::fs::AtFlags;
 
 use super::Run;
 use super::existing::{Clear, Way};
-use super::link_table::{Claim, Made};
+use super::link_table::Made;
 use super::links::{self, DestDir};
 use super::operands::renamed;
 use super::regular::open_regular;
@@ -168,6 +168,7 @@ impl Run<'_> {
             return Step::Done;
         }
         self.made = None;
+        self.describe_for_others(&subject, level, top);
         let (met_before, claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
         if let Earlier::Made(earlier) = earlier
             && let Some(done) = self.instead_of_copying(&earlier, &subject, level, top)
@@ -197,6 +198,9 @@ impl Run<'_> {
             if claimed || (!met_before && subject.is_operand) {
                 let forgotten = self.shared.links.forget((&subject.inode).into());
                 self.table(forgotten, source);
+            }
+            if claimed {
+                self.settle_for_all(&subject.inode, false);
             }
             self.put_back(&clear, dest);
         }
@@ -299,11 +303,7 @@ impl Run<'_> {
     pub(super) fn claim(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         let Some(dir) = level.dir else { return Earlier::Nothing };
         let claim = self.shared.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
-        match self.table(claim, subject.source) {
-            None => Earlier::Unknown,
-            Some(Claim::First) => Earlier::Claimed,
-            Some(Claim::Made(made)) => Earlier::Made(made),
-        }
+        self.claim_with_others(claim, subject, level)
     }
 
     /// What was claimed stands at its place.
@@ -315,12 +315,14 @@ impl Run<'_> {
             None if subject.follow => dest.inode_following().map(|inode| inode.id),
             None => dest.inode().map(|inode| inode.id),
         };
+        let stands = made.is_ok();
         let completed = match made {
             Ok(made) => self.shared.links.complete((&subject.inode).into(), made),
             // It went away at once: whoever comes next copies it again.
             Err(_) => self.shared.links.forget((&subject.inode).into()),
         };
         self.table(completed, subject.source);
+        self.settle_for_all(&subject.inode, stands);
     }
 
     /// Reports what the table of links could not do.

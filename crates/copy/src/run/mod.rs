@@ -10,6 +10,7 @@ mod data;
 mod durable;
 mod entry;
 mod existing;
+mod fleet;
 mod images;
 mod keep;
 mod link_table;
@@ -38,6 +39,7 @@ mod tree;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +62,10 @@ use crate::walk::Spot;
 
 use crew::Crew;
 pub use data::facts_of;
+use fleet::Party;
+pub use fleet::{Fleet, Hunger, Part};
 use keep::Keep;
+pub use operands::settle_destination;
 pub use partial::Partials;
 use share::Task;
 use transcript::Voice;
@@ -122,6 +127,16 @@ pub struct Summary {
 /// Errors are told to the observer, one by one, and the run goes on with the next file; the summary says whether
 /// there were any.
 pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
+    run_as(plan, session, None)
+}
+
+/// The same as one of several processes that copy together. All of them have the same plan, with a destination that was
+/// settled by [`settle_destination`] in the first of them. What one of them did is in its summary; they add up.
+pub fn run_together(plan: &Plan, session: &Session<'_>, part: Part<'_>) -> Summary {
+    run_as(plan, session, Some(part))
+}
+
+fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary {
     let durable;
     let plan = if plan.resume && plan.durable != Durable::File {
         durable = Plan { durable: Durable::File, ..plan.clone() };
@@ -129,13 +144,24 @@ pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
     } else {
         plan
     };
-    let outcome = team::run(plan, session);
+    let outcome = team::run(plan, session, part);
     Summary {
         failed: outcome.failed,
         cancelled: session.cancel.is_cancelled(),
         damaged: outcome.damaged,
         journal: outcome.journal,
         stats: outcome.stats,
+    }
+}
+
+impl AddAssign for Summary {
+    /// What two processes did together.
+    fn add_assign(&mut self, other: Summary) {
+        self.failed |= other.failed;
+        self.cancelled |= other.cancelled;
+        self.damaged.extend(other.damaged);
+        self.journal = self.journal.take().or(other.journal);
+        self.stats += &other.stats;
     }
 }
 
@@ -166,6 +192,10 @@ struct Run<'a> {
     voice: &'a Voice<'a>,
     /// The other threads, if there can be any.
     crew: Option<&'a Crew<Task>>,
+    /// The other processes, if there are any.
+    party: Option<&'a Party<'a>>,
+    /// How those find the file that is about to be copied, if it is large: the directories, and its name there.
+    abroad: Option<(fleet::wire::Pair, Option<OsString>)>,
     /// Starts another thread for a task; gives the task back if the system has none.
     hire: &'a dyn Fn(Task) -> Option<Task>,
     stats: Stats,
@@ -238,6 +268,8 @@ impl<'a> Run<'a> {
             shared,
             voice,
             crew: None,
+            party: None,
+            abroad: None,
             hire: &Some,
             stats: Stats::default(),
             failed: false,

@@ -14,8 +14,22 @@ use super::links::{DestDir, duplicate};
 use super::{Entry, Run, backup};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
-use crate::plan::{Backup, Destination};
+use crate::plan::{Backup, Destination, Plan};
 use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
+
+/// What the destination of this plan is at this moment: a directory to copy into, or the copy itself. To be asked by one of
+/// several processes before any of them has made something there.
+#[must_use]
+pub fn settle_destination(plan: &Plan) -> Destination {
+    let Destination::Guess(path) = &plan.destination else { return plan.destination.clone() };
+    let begun = plan.sources.len() == 1 && super::resume::was_begun_beside(plan, path);
+    match open_directory(path) {
+        Ok(_) if !begun => Destination::Directory(path.clone()),
+        // Rank 0 says why that does not go.
+        Err(_) if plan.sources.len() > 1 => plan.destination.clone(),
+        _ => Destination::Exactly(path.clone()),
+    }
+}
 
 impl Run<'_> {
     /// Copies all operands.
@@ -29,7 +43,9 @@ impl Run<'_> {
                 }
             },
             Destination::Exactly(path) => self.copy_to(path),
-            Destination::Guess(path) if plan.sources.len() == 1 && self.was_begun_beside(path) => self.copy_to(path),
+            Destination::Guess(path) if plan.sources.len() == 1 && super::resume::was_begun_beside(plan, path) => {
+                self.copy_to(path)
+            }
             Destination::Guess(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
@@ -72,7 +88,7 @@ impl Run<'_> {
         match backup::backup_name(dest.spot(), self.plan) {
             Ok((name, _)) => {
                 let path = renamed(dest.path(), &name);
-                let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
+                let plan = Plan { backup: Backup::None, ..self.plan.clone() };
                 let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
                 inner.give_names();

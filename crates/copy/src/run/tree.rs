@@ -10,6 +10,7 @@ use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
 use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
+use super::fleet::Errand;
 use super::links::DestDir;
 use super::share::Tally;
 use super::transcript::Passage;
@@ -27,20 +28,20 @@ const OTHERS: u32 = 0o077;
 /// A directory of the source and its copy: what does not change while it is being copied.
 pub(super) struct Place {
     /// The source as it was when it was entered.
-    source_inode: Inode,
+    pub source_inode: Inode,
     /// The destination directory just after it was made, or as it was found.
-    dest_inode: Inode,
+    pub dest_inode: Inode,
     /// What is known of entries that we make in the destination.
-    entries: NewEntries,
+    pub entries: NewEntries,
     /// The source was opened with `O_PATH`.
-    source_path_only: bool,
-    dir: Arc<DestDir>,
+    pub source_path_only: bool,
+    pub dir: Arc<DestDir>,
     /// We made it, in this run or (`--resume`) in an earlier one.
-    created: bool,
+    pub created: bool,
     /// We made it in this run: nothing can be in it but what we put there.
-    fresh: bool,
-    source_path: PathBuf,
-    dest_path: PathBuf,
+    pub fresh: bool,
+    pub source_path: PathBuf,
+    pub dest_path: PathBuf,
 }
 
 /// The directory of the destination, open.
@@ -58,6 +59,11 @@ pub(super) struct Sides {
 }
 
 impl Sides {
+    /// These two.
+    pub fn new(source: OwnedFd, dest: OwnedFd) -> Sides {
+        Sides { source, dest }
+    }
+
     /// The directory of the destination.
     pub fn dest(&self) -> BorrowedFd<'_> {
         self.dest.as_fd()
@@ -79,6 +85,8 @@ pub(super) struct Frame {
     pub tally: Option<Arc<Tally>>,
     /// Where messages go on after the parts that were given away from this batch of names.
     pub resume: Option<Passage>,
+    /// Another process has given it to us, and sets its attributes.
+    pub errand: Option<Errand>,
 }
 
 impl Frame {
@@ -123,7 +131,38 @@ impl Frame {
             is_part: true,
             tally: Some(Arc::clone(self.tally.get_or_insert_default())),
             resume: None,
+            errand: None,
         }
+    }
+
+    /// Names of a directory that another process has made.
+    pub(super) fn received(place: Place, sides: Sides, listing: Listing, errand: Errand) -> Frame {
+        Frame {
+            place: Arc::new(place),
+            sides: Some(Arc::new(sides)),
+            listing,
+            through_link: false,
+            finished: false,
+            is_part: false,
+            tally: None,
+            resume: None,
+            errand: Some(errand),
+        }
+    }
+
+    /// What does not change.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Takes the names out that it has.
+    pub(super) fn take_names(&mut self) -> Vec<Listed> {
+        self.listing.take_names()
+    }
+
+    /// Puts them in.
+    pub(super) fn set_names(&mut self, names: Vec<Listed>) {
+        self.listing = Listing::of(names);
     }
 
     /// Undoes [`Frame::split`].
@@ -197,7 +236,11 @@ impl Run<'_> {
             is_part: false,
             tally: None,
             resume: None,
+            errand: None,
         });
+        if let Some(party) = self.party {
+            party.name_of(subject.inode.id.device(), Some(source.path));
+        }
         if fresh {
             self.prepare_attributes(&frame.keep()?);
         }
@@ -270,6 +313,11 @@ impl Run<'_> {
             Ok(()) => true,
             Err(errno) => self.problem(Error::new(What::SettingPermissions, path).errno(errno)),
         }
+    }
+
+    /// The same for one that was found.
+    pub(super) fn entries_of_found(&self, dest: &OwnedFd, inode: &Inode) -> NewEntries {
+        self.new_entries(dest, inode, None)
     }
 
     /// What is known of entries that we make in a directory, itself just made where `above` is known or found there.

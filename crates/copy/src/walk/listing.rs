@@ -36,6 +36,16 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// These names, and no others.
+    pub fn of(names: Vec<Listed>) -> Listing {
+        Listing { batch: names.into(), at_end: true, ..Listing::default() }
+    }
+
+    /// Takes all names out that were read and not visited.
+    pub fn take_names(&mut self) -> Vec<Listed> {
+        std::mem::take(&mut self.batch).into()
+    }
+
     /// The next name, `.` and `..` left out; `None` at the end. Reads from `dir`, which must always be the same directory.
     ///
     /// # Errors
