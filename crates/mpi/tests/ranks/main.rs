@@ -5,6 +5,10 @@
 
 mod support;
 
+mod engines;
+mod errors;
 mod hosts;
 mod jobs;
+mod killed;
 mod trees;
+mod unequal;

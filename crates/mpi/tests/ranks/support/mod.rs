@@ -58,3 +58,31 @@ pub fn haul_copies(directory: &Path, args: &[&str]) {
     let done = command.args(args).current_dir(directory).env("LC_ALL", "C").output().expect("haul can be run");
     assert!(done.status.success(), "haul {args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
+
+/// What one rank did, from the table of `--stats`.
+#[derive(Debug)]
+pub struct Row {
+    pub host: String,
+    pub files: usize,
+}
+
+/// The table of `--stats`, by rank.
+///
+/// # Panics
+/// If there is none.
+#[track_caller]
+pub fn rows(done: &Outcome) -> Vec<Row> {
+    let mut lines = done.stderr.lines().chain(done.stdout.lines());
+    let head = lines.find(|line| line.trim_start().starts_with("rank ")).unwrap_or_else(|| panic!("no table: {done}"));
+    let at = |name: &str| head.split_whitespace().position(|word| word == name).expect("the table has this column");
+    let (host, files) = (at("host"), at("files"));
+    let mut rows = Vec::new();
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.first().and_then(|word| word.parse().ok()) != Some(rows.len()) {
+            break;
+        }
+        rows.push(Row { host: words[host].to_owned(), files: words[files].parse().expect("a number") });
+    }
+    rows
+}
