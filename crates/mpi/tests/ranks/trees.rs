@@ -1,0 +1,29 @@
+//! What several ranks copy is what one process copies.
+
+use haul_testbed::{Bed, Fs};
+
+use crate::support::tree::{MIXED, assert_equal, grow, place, remove};
+use crate::support::{Job, Mpi, RANKS, chance, haul_copies};
+
+#[test]
+fn any_number_of_ranks_copies_a_random_tree_as_one_process_does() {
+    let Some(bed) = Bed::new() else { return };
+    let mut rng = chance(1);
+    let fs = Fs::ALL[rng.usize(..Fs::ALL.len())];
+    let Some(dir) = place(&bed, fs) else { return };
+    grow(&mut rng, &dir, MIXED);
+    std::fs::create_dir(dir.join("reference")).expect("a directory");
+    haul_copies(&dir, &["-a", "source", "reference"]);
+    assert_equal(&dir.join("reference"), &dir.join("reference"), "the judge");
+    for mpi in Mpi::all() {
+        for ranks in RANKS {
+            let (chunk, jobs) = (rng.u64(16..=1024) << 12, rng.u64(1..=3));
+            let (chunk, jobs) = (format!("--chunk={chunk}"), format!("--jobs={jobs}"));
+            std::fs::create_dir(dir.join("result")).expect("a directory");
+            let context = format!("{mpi:?}, {ranks} ranks, {chunk} {jobs} on {}", fs.name());
+            Job::new(mpi, ranks, &dir, &["-a", &chunk, &jobs, "source", "result"]).run().is_well();
+            assert_equal(&dir.join("reference"), &dir.join("result"), &context);
+            remove(&dir.join("result"));
+        }
+    }
+}
