@@ -38,6 +38,8 @@ pub struct Config {
     pub message_cost: f64,
     /// How long a rank that has nothing to share keeps a request for work before it says no.
     pub hold: f64,
+    /// The same for a rank of which no thread has work. 0: as [`Config::hold`].
+    pub idle_hold: f64,
 
     /// Metadata servers. A directory and the files in it belong to one of them.
     pub metadata_servers: u64,
@@ -122,6 +124,7 @@ impl Default for Config {
             network_bandwidth: 10e9,
             message_cost: 2e-6,
             hold: 0.020,
+            idle_hold: 0.0,
             metadata_servers: 1,
             metadata_rate: 0.0,
             metadata_latency: 0.0,

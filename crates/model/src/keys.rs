@@ -49,6 +49,7 @@ pub const KEYS: &[Key] = keys! {
     "network-bandwidth" Rate network_bandwidth "bytes/s of messages between nodes"
     "message-cost" Seconds message_cost "time to send or receive a message"
     "hold" Seconds hold "how long a request for work waits before the answer is no"
+    "idle-hold" Seconds idle_hold "the same where no thread has work; 0: as hold"
     "metadata-servers" Count metadata_servers "metadata servers"
     "metadata-rate" Rate metadata_rate "operations/s of each; 0: no limit"
     "metadata-latency" Seconds metadata_latency "way to the server and back"

@@ -152,7 +152,9 @@ impl World<'_> {
         let slot = &mut self.ranks[rank as usize];
         slot.longest_queue = slot.longest_queue.max(slot.wanters.len());
         if slot.wanters.back().is_some_and(|wanter| wanter.stamp == stamp) {
-            self.clock.at(self.now + nanos(self.config.hold), Event::Impatient { rank, stamp });
+            let has_work = slot.idle.len() < slot.threads.len();
+            let hold = if has_work || self.config.idle_hold == 0.0 { self.config.hold } else { self.config.idle_hold };
+            self.clock.at(self.now + nanos(hold), Event::Impatient { rank, stamp });
         }
     }
 
