@@ -36,10 +36,17 @@ pub struct Config {
     pub network_bandwidth: f64,
     /// Time that a communication thread takes to send or to receive a message.
     pub message_cost: f64,
+    /// The longest rest of a communication thread between two looks for messages: one that comes waits for a part of it.
+    pub poll: f64,
     /// How long a rank that has nothing to share keeps a request for work before it says no.
     pub hold: f64,
     /// The same for a rank of which no thread has work. 0: as [`Config::hold`].
     pub idle_hold: f64,
+    /// How long a rank that has asked all others in vain waits before it asks again: the first time, and at most. Each time
+    /// is twice as long as the one before.
+    pub pause: f64,
+    /// See [`Config::pause`].
+    pub longest_pause: f64,
 
     /// Metadata servers. A directory and the files in it belong to one of them.
     pub metadata_servers: u64,
@@ -123,8 +130,11 @@ impl Default for Config {
             local_latency: 1e-6,
             network_bandwidth: 10e9,
             message_cost: 2e-6,
+            poll: 500e-6,
             hold: 0.020,
             idle_hold: 0.0,
+            pause: 0.001,
+            longest_pause: 0.100,
             metadata_servers: 1,
             metadata_rate: 0.0,
             metadata_latency: 0.0,
@@ -150,7 +160,7 @@ impl Default for Config {
             errors: 0.0,
             name_bytes: 24,
             chunk: 64 << 20,
-            progress_interval: 1.0,
+            progress_interval: 0.25,
             batch: 0,
             seed: 1,
             most_events: 2_000_000_000,
@@ -226,8 +236,8 @@ impl Config {
         if let Some((rank, factor)) = self.slow.iter().find(|(rank, factor)| *rank >= self.ranks || !(*factor >= 1.0)) {
             return Err(format!("slow: rank {rank} with factor {factor}; ranks count from 0, factors are 1 or more"));
         }
-        if self.ranks > 1 && self.hold <= 0.0 {
-            return Err("hold is 0, it must be more: ranks without work would ask each other for ever".to_owned());
+        if self.ranks > 1 && self.pause < 1e-6 {
+            return Err("pause is too short, 1us is the least: ranks without work would ask each other for ever".to_owned());
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub struct Report {
     pub nodes: u64,
     /// Threads of each rank.
     pub threads: u64,
-    /// From the start of the job until rank 0 has the totals of all.
+    /// From the start of the job until all ranks know how it has ended.
     pub seconds: f64,
     /// Regular files copied, without large ones.
     pub files: u64,
@@ -49,7 +49,7 @@ pub struct Report {
     pub idle: f64,
     /// And on the rank that had least to do.
     pub idle_most: f64,
-    /// From the last finished directory until rank 0 had all totals.
+    /// From the last finished directory until the end.
     pub end_seconds: f64,
     /// Messages by kind, see [`MESSAGES`]; those that say how far a rank is are not among them.
     pub messages: [u64; 8],

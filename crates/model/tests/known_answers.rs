@@ -13,7 +13,7 @@ fn assert_close(found: f64, expected: f64, tolerance: f64) {
 
 /// Messages and servers cost nothing.
 fn free() -> Config {
-    Config { network_latency: 1e-6, message_cost: 0.0, cpu_per_directory: 0.0, ..Config::default() }
+    Config { network_latency: 1e-6, message_cost: 0.0, poll: 0.0, cpu_per_directory: 0.0, ..Config::default() }
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(super) enum Body {
     Error,
     End,
     Summary,
+    Status,
 }
 
 #[derive(Debug)]
@@ -50,6 +51,8 @@ impl World<'_> {
             let rate = self.config.network_bandwidth;
             self.config.network_latency + if rate > 0.0 { bytes as f64 / rate } else { 0.0 }
         };
+        // Whoever gets it looks for messages only from time to time.
+        let way = way + self.config.poll * self.chance.f64();
         let sent = self.ranks[from as usize].communication.book(self.now, weight as f64);
         let message = self.mail.insert(Message { from, to, weight, body });
         self.clock.at(sent + nanos(way), Event::Arrived(message));
@@ -70,7 +73,7 @@ impl World<'_> {
         match body {
             Body::Want => self.wanted(to, from),
             Body::No => self.refused(to),
-            Body::Parcel(task) => self.received(to, from, task),
+            Body::Parcel(task) => self.received(to, task),
             Body::Done(part) => self.one_part_less(part),
             Body::ChunkDone(large) => self.chunk_is_back(large),
             Body::Claim => self.send(to, from, (SHORT * weight, weight), Body::Answer),
@@ -81,7 +84,15 @@ impl World<'_> {
             }
             Body::Summary => {
                 self.summaries += 1;
-                self.finished = self.summaries + 1 == self.config.ranks;
+                if self.summaries + 1 == self.config.ranks {
+                    for rank in 1..self.config.ranks {
+                        self.send(0, rank as u32, (SHORT, 1), Body::Status);
+                    }
+                }
+            }
+            Body::Status => {
+                self.heard += 1;
+                self.finished = self.heard + 1 == self.config.ranks;
             }
         }
     }
@@ -112,8 +123,8 @@ impl World<'_> {
         self.send(from, to, (SHORT, 1), Body::ChunkDone(large));
     }
 
-    /// Files of several names among these are claimed at the rank that keeps their table. Gives the time that the thread waits
-    /// for the answers, in seconds.
+    /// Files of several names among these are claimed at the rank that keeps their table, and the one who made a file is asked
+    /// where; that goes to the keeper here, too. Gives the time that the thread waits for the answers, in seconds.
     pub(super) fn claim_links(&mut self, thread: u32, place: u64, files: f64) -> f64 {
         if self.config.links == 0.0 || self.config.ranks == 1 {
             return 0.0;
@@ -126,8 +137,8 @@ impl World<'_> {
         if claims == 0 || keeper == rank {
             return 0.0;
         }
-        self.send(rank, keeper, (SHORT * claims, claims), Body::Claim);
-        claims as f64 * 2.0 * (self.config.network_latency + 2.0 * self.config.message_cost)
+        self.send(rank, keeper, (SHORT * 2 * claims, 2 * claims), Body::Claim);
+        claims as f64 * 4.0 * (self.config.network_latency + self.config.poll / 2.0 + 2.0 * self.config.message_cost)
     }
 
     /// Files that could not be copied are named at rank 0.

@@ -20,7 +20,7 @@ use large::Large;
 use message::Message;
 use outcome::{Totals, Window};
 use parts::Part;
-use share::{Task, Wanter};
+use share::{Order, Task, Wanter};
 use walk::{Frame, Then, Work};
 
 /// What was done, for whoever watches a simulation. Directories are known by [`crate::Dir::id`].
@@ -81,6 +81,8 @@ enum Event {
     Delivered(u32),
     /// The request for work has waited long enough.
     Impatient { rank: u32, stamp: u64 },
+    /// A rank that was refused by all asks again.
+    Rested(u32),
 }
 
 struct Thread {
@@ -104,9 +106,9 @@ struct Rank {
     inbox: std::collections::VecDeque<Task>,
     wanters: std::collections::VecDeque<Wanter>,
     asking: bool,
-    last_giver: Option<u32>,
-    /// Who is asked next: start and stride of a walk over all ranks, and how many were asked.
-    round: (u64, u64, u64),
+    /// All others were asked in vain; it waits before it asks again.
+    resting: bool,
+    order: Order,
     /// Large files of its threads.
     large: Vec<u32>,
     ended: bool,
@@ -143,6 +145,8 @@ struct World<'a> {
     totals: Totals,
     /// Ranks whose totals rank 0 has.
     summaries: u64,
+    /// Ranks that know how the job has ended.
+    heard: u64,
     finished: bool,
     observe: &'a mut dyn FnMut(Nanos, Observed),
 }
@@ -196,8 +200,8 @@ impl<'a> World<'a> {
         for rank in 0..config.ranks {
             let first = threads.len() as u32;
             threads.extend((0..threads_of_a_rank).map(|_| Thread::new(rank as u32)));
-            let round = share::new_round(&mut chance, config.ranks);
-            ranks.push(Rank::new(config, rank, first..threads.len() as u32, round));
+            let order = Order::new(&mut chance, rank, config.ranks, config.pause);
+            ranks.push(Rank::new(config, rank, first..threads.len() as u32, order));
         }
         World {
             config,
@@ -218,6 +222,7 @@ impl<'a> World<'a> {
             stamps: 0,
             totals: Totals::default(),
             summaries: 0,
+            heard: 0,
             finished: false,
             observe,
         }
@@ -237,6 +242,10 @@ impl<'a> World<'a> {
             Event::Arrived(message) => self.arrived(message),
             Event::Delivered(message) => self.delivered(message),
             Event::Impatient { rank, stamp } => self.impatient(rank, stamp),
+            Event::Rested(rank) => {
+                self.ranks[rank as usize].resting = false;
+                self.feed(rank);
+            }
         }
     }
 
@@ -300,7 +309,7 @@ impl Thread {
 }
 
 impl Rank {
-    fn new(config: &Config, rank: u64, threads: std::ops::Range<u32>, round: (u64, u64, u64)) -> Rank {
+    fn new(config: &Config, rank: u64, threads: std::ops::Range<u32>, order: Order) -> Rank {
         let factor = config.slow.iter().find(|(slow, _)| *slow == rank).map_or(1.0, |(_, factor)| *factor);
         let link = if factor > 1.0 { config.client_bandwidth / factor } else { 0.0 };
         Rank {
@@ -313,8 +322,8 @@ impl Rank {
             inbox: std::collections::VecDeque::new(),
             wanters: std::collections::VecDeque::new(),
             asking: false,
-            last_giver: None,
-            round,
+            resting: false,
+            order,
             large: Vec::new(),
             ended: false,
             parts: 0,

@@ -28,7 +28,7 @@ impl Kind {
             Body::Done(_) | Body::ChunkDone(_) => Kind::Done,
             Body::Claim | Body::Answer => Kind::Link,
             Body::Error => Kind::Error,
-            Body::End | Body::Summary => Kind::End,
+            Body::End | Body::Summary | Body::Status => Kind::End,
         }
     }
 }
