@@ -62,6 +62,7 @@ const PACKAGES: &[Package] = &[
     package("b3sum", "b3sum", "checks lists of BLAKE3 digests"),
     package("xxhash", "xxhsum", "checks lists of XXH3 digests"),
     package("bash", "bash", "loads its completion file"),
+    package("shellcheck", "shellcheck", "a second opinion on the batch script of docs/examples"),
     package("zsh", "zsh", "loads its completion file"),
     package("fish", "fish", "loads its completion file"),
     package("bsdutils", "script", "gives the progress bar a terminal"),

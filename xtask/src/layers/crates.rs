@@ -15,6 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("lab", &["copy", "guest", "sys"]),
     // It has the options of the command, read by the same code.
     ("mpi", &["cli", "copy", "guest", "sys"]),
+    ("model", &[]),
     ("copy", &["guest", "sys"]),
     ("guest", &[]),
     ("sys", &[]),
@@ -32,6 +33,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul", "cli"),
     ("haul-lab", "lab"),
     ("haul-mpi", "mpi"),
+    ("haul-model", "model"),
     ("haul-copy", "copy"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),
