@@ -96,6 +96,22 @@ fn ranks_with_different_operands_are_refused() {
 }
 
 #[test]
+fn ranks_started_in_directories_with_different_sources_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(15), &dir, SMALL);
+    fs::create_dir_all(dir.join("elsewhere/source")).expect("a directory");
+    fs::create_dir(dir.join("result")).expect("a directory");
+    let result = dir.join("result");
+    let words = ["-a", "source", result.to_str().expect("text")];
+    for mpi in Mpi::all() {
+        let elsewhere = Part::new(1, &words).within(&dir.join("elsewhere"));
+        let job = Job::of(mpi, &dir, vec![Part::new(1, &words), elsewhere]);
+        is_refused(&job, &result, &["source", "rank 1"]);
+    }
+}
+
+#[test]
 fn a_source_that_is_not_the_same_on_all_ranks_is_refused() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };

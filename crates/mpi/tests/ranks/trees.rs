@@ -9,7 +9,8 @@ use crate::support::{Job, Mpi, RANKS, chance, haul_copies};
 fn any_number_of_ranks_copies_a_random_tree_as_one_process_does() {
     let Some(bed) = Bed::new() else { return };
     let mut rng = chance(1);
-    let fs = Fs::ALL[rng.usize(..Fs::ALL.len())];
+    // XFS keeps space behind the end for a while, so how much a file takes says nothing there.
+    let fs = [Fs::Ext4, Fs::Btrfs, Fs::Tmpfs][rng.usize(..3)];
     let Some(dir) = place(&bed, fs) else { return };
     grow(&mut rng, &dir, MIXED);
     std::fs::create_dir(dir.join("reference")).expect("a directory");

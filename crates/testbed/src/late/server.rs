@@ -552,7 +552,7 @@ impl Filesystem for Server {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let state = self.begin();
-        let found = state.inodes.fd(ROOT).and_then(|fd| sys::fstatvfs(fd));
+        let found = state.inodes.fd(ROOT).and_then(sys::fstatvfs);
         let size = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         answer!(reply, found, s => reply.statfs(
             s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree, size(s.f_bsize), size(s.f_namemax), size(s.f_frsize),

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use haul_testbed::{TempDir, skip, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// No job here takes so long, unless it hangs.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Seconds. No job here takes so long, unless it hangs; `HAUL_MPI_LIMIT` is for those who cannot wait.
+const LIMIT: u64 = 120;
 /// By this variable of the environment every process of a job is known, whatever session or namespace it is in.
 const MARK: &str = "HAUL_MPI_TEST_JOB";
 /// What Open MPI and MPICH call the number of a rank.
@@ -199,8 +199,9 @@ impl Job {
         command.stdout(file(&stdout)).stderr(file(&stderr));
         // Open MPI makes sockets below it, whose addresses have room for 107 bytes.
         command.env("LC_ALL", "C").env("TMPDIR", temporary).env(MARK, &mark);
+        let deadline = Instant::now() + Duration::from_secs(super::number("HAUL_MPI_LIMIT", LIMIT));
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {words:?}: {error}"));
-        Running { child, mark, stdout, stderr, deadline: Instant::now() + LIMIT, words, _scratch: scratch }
+        Running { child, mark, stdout, stderr, deadline, words, _scratch: scratch }
     }
 
     /// Runs it to its end.
@@ -290,7 +291,8 @@ impl Running {
         let left = self.left(Duration::from_secs(10));
         let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).expect("it was made")).into_owned();
         let (stdout, stderr) = (read(&self.stdout), read(&self.stderr));
-        Outcome { code: status.code(), signal: status.signal(), timed_out, stdout, stderr, left }
+        let line = self.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        Outcome { line, code: status.code(), signal: status.signal(), timed_out, stdout, stderr, left }
     }
 
     /// What is still there after so long, at most.
@@ -328,6 +330,8 @@ impl Drop for Running {
 /// What a job did.
 #[derive(Debug)]
 pub struct Outcome {
+    /// What was run.
+    line: String,
     /// The exit status of mpirun.
     pub code: Option<i32>,
     /// What killed mpirun.
@@ -365,8 +369,8 @@ impl Outcome {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Outcome { code, signal, timed_out, stdout, stderr, left } = self;
-        writeln!(f, "status {code:?}, signal {signal:?}, timed out: {timed_out}, left behind: {left:?}")?;
+        let Outcome { line, code, signal, timed_out, stdout, stderr, left } = self;
+        writeln!(f, "{line}\nstatus {code:?}, signal {signal:?}, timed out: {timed_out}, left behind: {left:?}")?;
         write!(f, "standard output:\n{stdout}standard error:\n{stderr}")
     }
 }
