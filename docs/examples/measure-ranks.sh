@@ -54,8 +54,8 @@ done
 
 # What starting and ending a job costs, by the least time of an empty tree.
 least() { awk -F, -v ranks="$1" '$1 == ranks && (!least || $2 < least) { least = $2 } END { print least }' "$dir/empty.csv"; }
-start_per_rank=$(awk -v one="$(least 1)" -v eight="$(least 8)" 'BEGIN { x = (eight - one) / 7; printf "%.4f", x > 0 ? x : 0 }')
-start=$(awk -v one="$(least 1)" -v more="$start_per_rank" 'BEGIN { x = one - more; printf "%.4f", x > 0 ? x : 0 }')
+start_per_rank=$(awk -v one="$(least 1)" -v eight="$(least 8)" 'BEGIN { x = (eight - one) / 7; printf "%.4f", (x > 0 ? x : 0) }')
+start=$(awk -v one="$(least 1)" -v more="$start_per_rank" 'BEGIN { x = one - more; printf "%.4f", (x > 0 ? x : 0) }')
 echo "start = $start s, and $start_per_rank s for each rank"
 
 model=("$haul_model" "--config=$here/two-cores.toml" "--start=$start" "--start-per-rank=$start_per_rank"

@@ -140,7 +140,11 @@ fn fish_completes_options_and_their_words() {
 
 /// The page of haul-mpi, which is written by hand: most of it is that of haul.
 fn page_of_haul_mpi() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man/haul-mpi.1").to_str().expect("a path in UTF-8").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/man/haul-mpi.1")
+        .to_str()
+        .expect("a path in UTF-8")
+        .to_owned()
 }
 
 #[test]

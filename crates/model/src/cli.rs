@@ -1,8 +1,8 @@
 //! The command `haul-model`.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::ffi::OsString;
 
 use lexopt::prelude::{Long, Short, ValueExt};
 

@@ -114,7 +114,8 @@ impl Comparison {
     /// The table, as Markdown or CSV.
     pub fn table(&self, csv: bool) -> String {
         let header = ["ranks", "runs", "measured s, median (range)", "predicted s", "error %"].map(str::to_owned);
-        let rows: Vec<Vec<String>> = self.rows.iter().map(|(measured, predicted)| self.row(measured, *predicted)).collect();
+        let rows: Vec<Vec<String>> =
+            self.rows.iter().map(|(measured, predicted)| self.row(measured, *predicted)).collect();
         table(&header, &rows, csv)
     }
 

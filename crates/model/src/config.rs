@@ -233,11 +233,14 @@ impl Config {
                 return Err(format!("{name} is {value}, it must be from 0 to {most}"));
             }
         }
-        if let Some((rank, factor)) = self.slow.iter().find(|(rank, factor)| *rank >= self.ranks || !(*factor >= 1.0)) {
+        let wrong = |(rank, factor): &&(u64, f64)| *rank >= self.ranks || !factor.is_finite() || *factor < 1.0;
+        if let Some((rank, factor)) = self.slow.iter().find(wrong) {
             return Err(format!("slow: rank {rank} with factor {factor}; ranks count from 0, factors are 1 or more"));
         }
         if self.ranks > 1 && self.pause < 1e-6 {
-            return Err("pause is too short, 1us is the least: ranks without work would ask each other for ever".to_owned());
+            return Err(
+                "pause is too short, 1us is the least: ranks without work would ask each other for ever".to_owned()
+            );
         }
         Ok(())
     }

@@ -108,7 +108,8 @@ pub fn set(config: &mut Config, name: &str, text: &str) -> Result<(), String> {
 pub fn read_toml(config: &mut Config, text: &str) -> Result<(), String> {
     let table = DeTable::parse(text).map_err(|error| error.to_string().trim().to_owned())?;
     for (name, value) in table.get_ref() {
-        let words = words(value.get_ref()).ok_or_else(|| format!("{}: not a number, a string or a list", name.get_ref()))?;
+        let words =
+            words(value.get_ref()).ok_or_else(|| format!("{}: not a number, a string or a list", name.get_ref()))?;
         set(config, name.get_ref(), &words)?;
     }
     Ok(())

@@ -21,6 +21,6 @@ mod value;
 pub use compare::{Comparison, Measured, compare, fit};
 pub use config::Config;
 pub use keys::{KEYS, Key, read_toml, set};
-pub use report::{Report, sweep_table};
+pub use report::{Flow, MESSAGES, Report, sweep_table};
 pub use sim::{Observed, simulate, simulate_observed};
 pub use tree::{Dir, Name, Tree};

@@ -90,9 +90,8 @@ impl Report {
     /// All of it, one line for each figure.
     pub fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        let per_second = |flow: Flow| {
-            format!("{} ({:.1}/s, at most {}/s)", flow.total, flow.total as f64 / self.seconds, flow.peak)
-        };
+        let per_second =
+            |flow: Flow| format!("{} ({:.1}/s, at most {}/s)", flow.total, flow.total as f64 / self.seconds, flow.peak);
         let mut text = String::new();
         let mut line = |name: &str, value: String| writeln!(text, "{name:<34}{value}").expect("writing to a string");
         line("ranks, nodes, threads of a rank", format!("{}, {}, {}", self.ranks, self.nodes, self.threads));
@@ -102,7 +101,10 @@ impl Report {
         line("bytes", self.bytes.to_string());
         line("files/s", significant(self.files_per_second()));
         line("bytes/s", scaled(self.bytes_per_second()));
-        line("metadata servers busy", format!("{}, the busiest {}", percent(self.metadata_busy), percent(self.metadata_busiest)));
+        line(
+            "metadata servers busy",
+            format!("{}, the busiest {}", percent(self.metadata_busy), percent(self.metadata_busiest)),
+        );
         line("read, write bandwidth used", format!("{}, {}", percent(self.read_busy), percent(self.write_busy)));
         line("processors busy", percent(self.processors_busy));
         line("threads without work", format!("{}, most {}", percent(self.idle), percent(self.idle_most)));
@@ -122,8 +124,11 @@ impl Report {
     }
 }
 
+/// What stands in a column of a sweep, by the report and the first of all.
+type Cell = fn(&Report, &Report) -> String;
+
 /// The columns of a sweep.
-const COLUMNS: &[(&str, fn(&Report, &Report) -> String)] = &[
+const COLUMNS: &[(&str, Cell)] = &[
     ("ranks", |report, _| report.ranks.to_string()),
     ("nodes", |report, _| report.nodes.to_string()),
     ("seconds", |report, _| significant(report.seconds)),
@@ -190,7 +195,8 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits_that_count() {
-        for (value, text) in [(0.0, "0.00"), (0.012_345, "0.0123"), (1.0, "1.00"), (99.94, "99.9"), (12_345.6, "12346")] {
+        for (value, text) in [(0.0, "0.00"), (0.012_345, "0.0123"), (1.0, "1.00"), (99.94, "99.9"), (12_345.6, "12346")]
+        {
             assert_eq!(significant(value), text);
         }
         assert_eq!(scaled(2.5e9), "2.50 G");

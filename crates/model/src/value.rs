@@ -6,7 +6,11 @@
 /// What is wrong with the text.
 pub fn count(text: &str) -> Result<u64, String> {
     let value = rate(text)?;
-    if value.fract() == 0.0 && value < 2f64.powi(63) { Ok(value as u64) } else { Err(format!("{text}: not a whole number")) }
+    if value.fract() == 0.0 && value < 2f64.powi(63) {
+        Ok(value as u64)
+    } else {
+        Err(format!("{text}: not a whole number"))
+    }
 }
 
 /// A rate, a share or a size that need not be whole: `2.5e5`, `10G` (powers of 1024). Finite and not negative.

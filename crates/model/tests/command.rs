@@ -47,7 +47,8 @@ fn the_clusters_of_the_documentation_can_be_simulated() {
             continue;
         }
         let mut config = Config::default();
-        read_toml(&mut config, &fs::read_to_string(&path).unwrap()).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        read_toml(&mut config, &fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         // The same cluster with a smaller tree: a debug build is slow.
         config.files = config.files.min(20_000);
         config.large_files = config.large_files.min(2);
@@ -59,16 +60,21 @@ fn the_clusters_of_the_documentation_can_be_simulated() {
 }
 
 #[test]
-fn the_batch_script_is_accepted_by_bash_and_shellcheck() {
-    let script = documentation().join("examples/haul-mpi.sbatch");
-    for (program, words) in [("bash", &["-n"][..]), ("shellcheck", &["--shell=bash", "--severity=style"])] {
-        match Command::new(program).args(words).arg(&script).output() {
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success() && said.is_empty(), "{program}: {said}");
+fn the_scripts_of_the_documentation_are_accepted_by_bash_and_shellcheck() {
+    for name in ["haul-mpi.sbatch", "measure-ranks.sh"] {
+        let script = documentation().join("examples").join(name);
+        for (program, words) in [("bash", &["-n"][..]), ("shellcheck", &["--shell=bash", "--severity=style"])] {
+            match Command::new(program).args(words).arg(&script).output() {
+                Ok(output) => {
+                    let said = [output.stdout, output.stderr].concat();
+                    let said = String::from_utf8_lossy(&said);
+                    assert!(output.status.success() && said.is_empty(), "{program}: {said}");
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    skip(format!("{program} is not installed"))
+                }
+                Err(error) => panic!("{program}: {error}"),
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => skip(format!("{program} is not installed")),
-            Err(error) => panic!("{program}: {error}"),
         }
     }
 }

@@ -60,10 +60,12 @@ fn with_servers_without_limits_ranks_copy_one_large_file_in_proportion() {
 
 #[test]
 fn the_rate_of_metadata_servers_is_the_limit_when_there_are_ranks_enough() {
-    let config = Config { files: 500_000, metadata_rate: 20_000.0, metadata_latency: 1e-3, ranks: 64, threads: 4, ..free() };
+    let config =
+        Config { files: 500_000, metadata_rate: 20_000.0, metadata_latency: 1e-3, ranks: 64, threads: 4, ..free() };
     let report = run(&config);
     let files = report.files as f64 * config.operations_per_file;
-    let directories = report.directories as f64 * (config.operations_per_directory + config.operations_per_finish + 1.0);
+    let directories =
+        report.directories as f64 * (config.operations_per_directory + config.operations_per_finish + 1.0);
     let parcels = report.messages[2] as f64 * 2.0 * 3.0; // at most: opened by paths of up to three components
     let least = (files + directories) / config.metadata_rate;
     assert!(report.seconds >= least, "{} < {least}", report.seconds);
@@ -109,7 +111,11 @@ fn ranks_share_the_processors_of_their_node() {
 #[test]
 fn communication_threads_take_processors_away() {
     let config = Config { files: 100_000, communication_share: 0.25, ..free() };
-    assert_close(run(&config).seconds, run(&Config { communication_share: 0.0, ..config.clone() }).seconds / 0.75, 0.01);
+    assert_close(
+        run(&config).seconds,
+        run(&Config { communication_share: 0.0, ..config.clone() }).seconds / 0.75,
+        0.01,
+    );
 }
 
 #[test]

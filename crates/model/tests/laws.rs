@@ -105,7 +105,8 @@ fn configurations() -> impl Strategy<Value = Config> {
     let cluster = (1..20u64, 1..5u64, 1..5u64, 0..4u64, prop::bool::ANY);
     let tree = (0..3000u64, 1..200u64, 0..6u64, 0.0..0.99, 0..6u64, 0..200u64);
     let storage = (1..5u64, prop_oneof![Just(0.0), 1e3..1e6], prop_oneof![Just(0.0), 1e6..1e10], 0.0..0.01, 0.0..0.5);
-    let rest = (1..50u64, any::<u64>(), 0.0..0.3, 0.0..0.1, 0.0..1e-3, prop_oneof![Just(vec![]), Just(vec![0, 1, 100_000])]);
+    let rest =
+        (1..50u64, any::<u64>(), 0.0..0.3, 0.0..0.1, 0.0..1e-3, prop_oneof![Just(vec![]), Just(vec![0, 1, 100_000])]);
     (cluster, tree, storage, rest).prop_map(|(cluster, tree, storage, rest)| {
         let (ranks, ranks_per_node, cores_per_node, threads, slow) = cluster;
         let (files, files_per_directory, depth, skew, large_files, large_chunks) = tree;

@@ -123,7 +123,11 @@ impl World<'_> {
         self.chunk_is_copied(id, index);
         let rank = self.threads[thread as usize].rank;
         let owner = self.large.get(id).rank;
-        if owner == rank { self.chunk_is_back(id) } else { self.send_chunk_done(rank, owner, id) }
+        if owner == rank {
+            self.chunk_is_back(id)
+        } else {
+            self.send_chunk_done(rank, owner, id)
+        }
         self.idle(thread);
     }
 

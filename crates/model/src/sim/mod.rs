@@ -10,12 +10,12 @@ mod parts;
 mod share;
 mod walk;
 
+use crate::Config;
 use crate::clock::{Clock, Nanos, nanos};
 use crate::report::Report;
 use crate::server::{Cores, Server};
 use crate::slab::Slab;
 use crate::tree::Tree;
-use crate::Config;
 use large::Large;
 use message::Message;
 use outcome::{Totals, Window};
@@ -176,7 +176,9 @@ pub fn simulate_observed(config: &Config, observe: &mut dyn FnMut(u64, Observed)
     }
     while !world.finished {
         let Some((now, event)) = world.clock.next() else {
-            return Err("the model stands still although the copy is not done: this is a mistake in the model".to_owned());
+            return Err(
+                "the model stands still although the copy is not done: this is a mistake in the model".to_owned()
+            );
         };
         if world.clock.planned() > config.most_events {
             return Err(format!(

@@ -103,11 +103,16 @@ impl World<'_> {
             large_files: self.totals.large,
             directories: self.totals.directories,
             bytes: self.totals.bytes,
-            metadata_busy: self.metadata.iter().map(|server| share(server.busy, 1)).sum::<f64>() / self.metadata.len() as f64,
+            metadata_busy: self.metadata.iter().map(|server| share(server.busy, 1)).sum::<f64>()
+                / self.metadata.len() as f64,
             metadata_busiest: most(&mut self.metadata.iter().map(|server| share(server.busy, 1))),
             read_busy: share(self.read.busy, 1),
             write_busy: share(self.write.busy, 1),
-            processors_busy: self.nodes.iter().map(|node| share(node.cores.busy, config.cores_per_node as usize)).sum::<f64>()
+            processors_busy: self
+                .nodes
+                .iter()
+                .map(|node| share(node.cores.busy, config.cores_per_node as usize))
+                .sum::<f64>()
                 / self.nodes.len() as f64,
             communication_busiest: most(&mut self.ranks.iter().map(|rank| share(rank.communication.busy, 1))),
             idle: idle.iter().sum::<f64>() / idle.len() as f64,

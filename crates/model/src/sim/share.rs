@@ -253,7 +253,10 @@ mod tests {
                     assert_eq!(asked[0], (rank - 1) / 2);
                 }
                 asked.sort_unstable();
-                assert!(asked.iter().copied().eq((0..ranks).filter(|other| *other != rank)), "{rank} of {ranks}: {asked:?}");
+                assert!(
+                    asked.iter().copied().eq((0..ranks).filter(|other| *other != rank)),
+                    "{rank} of {ranks}: {asked:?}"
+                );
                 let giver = order.next();
                 order.given(0.001);
                 assert_eq!(order.next(), giver);
