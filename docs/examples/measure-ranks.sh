@@ -3,7 +3,7 @@
 #
 #   docs/examples/measure-ranks.sh DIR [RUNS]
 #
-# DIR is an empty directory on the filesystem to measure; 10 GiB are enough. Programs and words of mpirun come from the
+# DIR is an empty directory on the filesystem to measure; 25 GiB are enough. Programs and words of mpirun come from the
 # environment: HAUL_MPI, HAUL_MODEL, MPIRUN. With Open MPI as root on few processors:
 #   MPIRUN='mpirun --allow-run-as-root --oversubscribe'
 # SIZE is that of the large file in MiB (4096), DIRECTORIES the number of those with 100 files of 4 KiB each (1000).
@@ -28,6 +28,8 @@ for ((number = 0; number < directories; number++)); do
 done
 [ -e "$dir/file/large" ] || head -c "${size}M" /dev/urandom >"$dir/file/large"
 
+copies=0
+
 # Seconds of one copy of $dir/$1 by $2 ranks; each copy is a new one, and is compared with its source.
 measure() {
     local start end copy=$dir/copy
@@ -37,7 +39,8 @@ measure() {
     "${mpirun[@]}" -n "$2" "$haul_mpi" -a -T "$dir/$1" "$copy" >&2
     end=$EPOCHREALTIME
     diff --recursive --brief "$dir/$1" "$copy" >&2
-    rm -rf "$copy"
+    # ext4 does not reuse an inode for a minute and searches past those that were deleted: small files stay to the end.
+    if [ "$1" = tree ]; then mv "$copy" "$dir/done.$((++copies))"; else rm -rf "$copy"; fi
     LC_ALL=C awk -v start="$start" -v end="$end" 'BEGIN { printf "%.4f\n", end - start }'
 }
 
@@ -46,11 +49,13 @@ for what in empty tree file; do
     # They take turns, so that a change of the machine meets all of them. The first round does not count.
     for ((run = 0; run <= runs; run++)); do
         for ranks in 1 2 4 8; do
-            seconds=$(measure "$what" "$ranks")
-            [ "$run" -eq 0 ] || echo "$ranks,$seconds" >>"$dir/$what.csv"
+            measure "$what" "$ranks" >"$dir/seconds"
+            [ "$run" -eq 0 ] || echo "$ranks,$(cat "$dir/seconds")" >>"$dir/$what.csv"
         done
     done
 done
+
+rm -rf "$dir"/done.* "$dir/seconds"
 
 # What starting and ending a job costs, by the least time of an empty tree.
 least() { awk -F, -v ranks="$1" '$1 == ranks && (!least || $2 < least) { least = $2 } END { print least }' "$dir/empty.csv"; }

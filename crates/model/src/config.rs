@@ -132,7 +132,7 @@ impl Default for Config {
             message_cost: 2e-6,
             poll: 500e-6,
             hold: 0.020,
-            idle_hold: 0.0,
+            idle_hold: 0.001,
             pause: 0.001,
             longest_pause: 0.100,
             metadata_servers: 1,
