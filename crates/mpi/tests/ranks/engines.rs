@@ -63,7 +63,7 @@ fn digests_are_those_that_one_process_prints() {
     assert!(!wanted.is_empty());
     for mpi in Mpi::all() {
         remove(&dir.join("result"));
-        let done = Job::new(mpi, 3, &dir, &[&words[..], &["--chunk=128K"]].concat()).run().is_well();
+        let done = Job::new(mpi, 3, &dir, &[&words[..], &["--chunk=128K"]].concat()).run().succeeded();
         assert_eq!(sorted(&done.stdout), wanted, "{mpi:?}: {done}");
     }
 }

@@ -37,7 +37,7 @@ fn a_file_that_cannot_be_read_is_told_and_all_others_are_copied() {
             fs::write(dir.join(format!("source/{part}/{file}")), format!("{part} {file}")).expect("a file");
         }
     }
-    fs::set_permissions(dir.join("source/3/7"), PermissionsExt::from_mode(0)).expect("it is ours");
+    fs::set_permissions(dir.join("source/3/7"), PermissionsExt::from_mode(0o0)).expect("it is ours");
     for mpi in Mpi::all() {
         let part = Part::new(4, &["-aT", "source", "result"]).by(&HUMBLE);
         let done = Job::of(mpi, &dir, vec![part]).run().failed_with(1);

@@ -23,7 +23,7 @@ fn ranks_on_two_hosts_share_memory_with_their_own_host_alone_and_talk_over_the_l
     let hosts = Hosts::new(&bed, 2);
     for mpi in ON_HOSTS {
         let before = hosts.traffic(1);
-        let done = hosts.job::<&str>(mpi, 2, bed.path(), &[]).of_program(&groups(mpi)).run().is_well();
+        let done = hosts.job::<&str>(mpi, 2, bed.path(), &[]).of_program(&groups(mpi)).run().succeeded();
         for (rank, host) in [(0, "host1"), (1, "host1"), (2, "host2"), (3, "host2")] {
             let line = format!("rank {rank} of 4 is on {host} with 2 here");
             assert!(done.stdout.contains(&line), "{mpi:?}: no {line:?}: {done}");
@@ -66,7 +66,7 @@ fn two_hosts_with_a_late_view_each_copy_what_one_process_copies() {
             let chunk = format!("--chunk={}", rng.u64(16..=1024) << 12);
             let words = [&["-aT", "--stats", &chunk], *options, &["source", "result"]].concat();
             let (before, context) = (hosts.traffic(1), format!("{mpi:?} {words:?}"));
-            let done = hosts.job(mpi, 2, &view, &words).run().is_well();
+            let done = hosts.job(mpi, 2, &view, &words).run().succeeded();
             assert!(hosts.traffic(1) > before, "{context}: nothing crossed the link");
             let names: Vec<String> = rows(&done).into_iter().map(|row| row.host).collect();
             assert_eq!(names, ["host1", "host1", "host2", "host2"], "{context}: {done}");

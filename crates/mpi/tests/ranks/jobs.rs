@@ -7,7 +7,7 @@ use haul_testbed::temp_dir;
 fn ranks_of_one_job_know_each_other() {
     for mpi in Mpi::all() {
         let dir = temp_dir();
-        let done = Job::new::<&str>(mpi, 3, dir.path(), &[]).of_program(&groups(mpi)).run().is_well();
+        let done = Job::new::<&str>(mpi, 3, dir.path(), &[]).of_program(&groups(mpi)).run().succeeded();
         for rank in 0..3 {
             assert!(done.stdout.contains(&format!("rank {rank} of 3 is on ")), "{mpi:?}: {done}");
         }

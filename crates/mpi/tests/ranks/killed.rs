@@ -36,7 +36,7 @@ fn a_job_that_was_killed_is_resumed_by_another_number_of_ranks() {
             assert!(!done.timed_out && done.left.is_empty(), "{context}: {done}");
             assert!(killed || done.code == Some(0), "{context}: it failed by itself: {done}");
             before_end += u64::from(done.code != Some(0));
-            Job::new(mpi, then, &dir, &words).run().is_well();
+            Job::new(mpi, then, &dir, &words).run().succeeded();
             let result = look(&dir.join("result"));
             assert_none(&differences_but_for(FILLED, &reference, &result), &context);
             remove(&dir.join("result"));

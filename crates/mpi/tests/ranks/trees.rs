@@ -22,7 +22,7 @@ fn any_number_of_ranks_copies_a_random_tree_as_one_process_does() {
             let (chunk, jobs) = (format!("--chunk={chunk}"), format!("--jobs={jobs}"));
             std::fs::create_dir(dir.join("result")).expect("a directory");
             let context = format!("{mpi:?}, {ranks} ranks, {chunk} {jobs} on {}", fs.name());
-            Job::new(mpi, ranks, &dir, &["-a", &chunk, &jobs, "source", "result"]).run().is_well();
+            Job::new(mpi, ranks, &dir, &["-a", &chunk, &jobs, "source", "result"]).run().succeeded();
             assert_equal(&dir.join("reference"), &dir.join("result"), &context);
             remove(&dir.join("result"));
         }

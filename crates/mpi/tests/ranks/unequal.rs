@@ -32,7 +32,7 @@ fn a_slow_rank_is_given_less_than_an_equal_share() {
     for mpi in Mpi::all() {
         let words = ["-aT", "--jobs=1", "--stats", "source", "result"];
         let parts = vec![Part::new(3, &words), Part::new(1, &words).by(&starter)];
-        let done = Job::of(mpi, &dir, parts).run().is_well();
+        let done = Job::of(mpi, &dir, parts).run().succeeded();
         let rows = rows(&done);
         let files: Vec<usize> = rows.iter().map(|row| row.files).collect();
         assert_eq!(files.iter().sum::<usize>(), DIRECTORIES * FILES, "{mpi:?}: {done}");

@@ -151,7 +151,7 @@ impl Hosts {
         };
         let head = self.head.enter();
         let options: Vec<OsString> = options.into_iter().map(OsString::from).collect();
-        job.from_head(&head, &options).with_temporary(&self.own)
+        job.started_by(&head, &options).with_temporary(&self.own)
     }
 
     /// Bytes that a host has received and sent over its link.

@@ -149,7 +149,7 @@ impl Job {
     }
 
     /// Runs mpirun by another command, and with more options.
-    pub fn from_head<S: AsRef<std::ffi::OsStr>>(mut self, head: &[S], options: &[S]) -> Job {
+    pub fn started_by<S: AsRef<std::ffi::OsStr>>(mut self, head: &[S], options: &[S]) -> Job {
         self.head = head.iter().map(|word| word.as_ref().to_owned()).collect();
         self.options = options.iter().map(|word| word.as_ref().to_owned()).collect();
         self
@@ -346,7 +346,7 @@ pub struct Outcome {
 impl Outcome {
     /// It copied everything.
     #[track_caller]
-    pub fn is_well(self) -> Outcome {
+    pub fn succeeded(self) -> Outcome {
         assert!(!self.timed_out && self.code == Some(0) && self.left.is_empty(), "the job failed: {self}");
         self
     }
