@@ -6,6 +6,7 @@ use std::thread::{self, Scope};
 
 use super::climb::Climb;
 use super::crew::Crew;
+use super::selection::Selection;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
 use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
@@ -20,6 +21,7 @@ pub(super) struct Outcome {
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
     pub journal: Option<PathBuf>,
+    pub shard_state: Option<PathBuf>,
     unsealed: Vec<keep::Unsealed>,
 }
 
@@ -35,7 +37,7 @@ struct Team<'a> {
 }
 
 /// Copies what the plan says, with as many threads as are useful and allowed.
-pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
+pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selection>) -> Outcome {
     let climb = threads(plan);
     let most = climb.ceiling();
     let (transcript, first) = Transcript::new();
@@ -43,7 +45,7 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
     let team = Team {
         plan,
         session,
-        shared: Shared::new(),
+        shared: Shared::new(selection),
         transcript,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
         crew: Crew::new(climb, open_levels),
@@ -152,6 +154,7 @@ impl Team<'_> {
         let begun = &outcome.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
         outcome.journal = run.end_progress(outcome.failed, did_something);
+        outcome.shard_state = run.end_shard(outcome.failed);
         outcome.stats += &run.stats;
         outcome.failed |= run.failed;
         outcome.damaged.sort();

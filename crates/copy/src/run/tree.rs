@@ -17,6 +17,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::manifest::Index;
 use crate::meta::{self, NewEntries, Object};
 use crate::walk::{Listed, Listing, Spot, last_component};
 
@@ -41,6 +42,8 @@ pub(super) struct Place {
     fresh: bool,
     source_path: PathBuf,
     dest_path: PathBuf,
+    /// Its number in the list of what is to be copied, if there is one.
+    listed: Option<Index>,
 }
 
 /// The directory of the destination, open.
@@ -85,6 +88,21 @@ impl Frame {
     /// Whether it made this directory of the destination.
     pub(super) fn is_filling(&self, dest: FileId) -> bool {
         self.place.created && self.place.dest_inode.id == dest
+    }
+
+    /// It was made by this run, or by another one of the same command.
+    pub(super) fn is_created(&self) -> bool {
+        self.place.created
+    }
+
+    /// Its number in the list of what is to be copied.
+    pub(super) fn listed(&self) -> Option<Index> {
+        self.place.listed
+    }
+
+    /// The directory of the destination, to be opened again.
+    pub(super) fn dest_dir(&self) -> &Arc<DestDir> {
+        &self.place.dir
     }
 
     /// The identity of the source.
@@ -132,7 +150,7 @@ impl Frame {
     }
 
     /// What the metadata room wants to know, if both sides are open.
-    fn keep(&self) -> Option<Keep<'_>> {
+    pub(super) fn keep(&self) -> Option<Keep<'_>> {
         let sides = self.sides.as_ref()?;
         Some(Keep {
             source: Object { fd: sides.source.as_fd(), path_only: self.place.source_path_only },
@@ -170,8 +188,8 @@ impl Run<'_> {
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
         self.stats.directories += 1;
-        let entries = match created && !fresh {
-            // It may have got ACLs and another owner since.
+        let entries = match created && !fresh || self.plan.shard.is_some() {
+            // It may have got ACLs and another owner since, or get them from another shard.
             true => NewEntries::UNKNOWN,
             false => self.new_entries(&dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
         };
@@ -184,14 +202,16 @@ impl Run<'_> {
             source_path_only: !contents,
             dir,
             created,
-            fresh,
+            // Nor has this shard been there before, and only it makes what it will make there.
+            fresh: fresh || created && self.is_first_attempt(),
             source_path: source.path.to_owned(),
             dest_path: dest.path.to_owned(),
+            listed: level.listed,
         };
         let frame = Box::new(Frame {
             place: Arc::new(place),
             sides: Some(Arc::new(Sides { source: opened, dest: dest_fd })),
-            listing: Listing::default(),
+            listing: self.listing_of(level.listed),
             through_link: through_link(subject, clear),
             finished: !contents,
             is_part: false,
@@ -207,14 +227,20 @@ impl Run<'_> {
     /// Makes the directory of the destination, or opens the one that is there.
     fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear) -> Option<Home> {
         let dest = subject.dest;
-        let fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
+        let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
         if fresh {
+            self.note_directory(dest);
             let preserve = &self.plan.preserve;
             let creation =
                 meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
-            if let Err(errno) = self.with_room(|| dest.make_dir(creation.mode)) {
-                self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
-                return None;
+            match self.with_room(|| dest.make_dir(creation.mode)) {
+                Ok(()) => {}
+                // Another shard has come first.
+                Err(Errno::EXIST) if self.plan.shard.is_some() => fresh = false,
+                Err(errno) => {
+                    self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                    return None;
+                }
             }
         }
         let (fd, mut inode) = match self.open_destination(subject, clear) {
@@ -224,7 +250,7 @@ impl Run<'_> {
                 return None;
             }
         };
-        let created = fresh || self.was_made_earlier(&inode);
+        let created = fresh || self.was_made_earlier(&inode) || self.was_made_by_shard(dest, &inode);
         if fresh {
             self.promise_directory(&inode);
         } else if created {
@@ -357,6 +383,7 @@ impl Run<'_> {
         let started = Instant::now();
         self.go_on_after_parts(frame);
         let next = match &frame.sides {
+            Some(_) if frame.place.listed.is_some() => Ok(self.next_listed(&mut frame.listing)),
             Some(sides) => frame.listing.next(sides.source.as_fd()),
             None => Ok(None),
         };
@@ -386,7 +413,8 @@ impl Run<'_> {
         let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
         let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
         let is_regular = listed.kind == Some(FileType::RegularFile);
-        let level = Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular };
+        let level =
+            Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular, listed: listed.entry };
         match self.visit(source, dest, place.fresh, &level, top) {
             Step::Enter(frame) => Some(frame),
             Step::Done => None,
@@ -413,6 +441,9 @@ impl Run<'_> {
 
     /// Sets the attributes of a directory whose contents are complete.
     pub(super) fn finish_directory(&mut self, frame: &Frame) {
+        if self.leave_to_last_shard(frame) {
+            return;
+        }
         let started = Instant::now();
         if let Some(keep) = frame.keep() {
             if !frame.place.fresh {
@@ -431,7 +462,7 @@ impl Run<'_> {
 }
 
 /// Brings the names in a directory to the device.
-fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(dir, ".", flags, Mode::empty())?;
     haul_sys::rustix::io::retry_on_intr(|| haul_sys::rustix::fs::fsync(&opened))
