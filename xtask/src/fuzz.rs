@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: every parser of haul-guest, and the readers of journals and manifests, under libFuzzer, one after the other.
+//! `cargo xtask fuzz`: every parser of haul-guest, and the readers of journals and manifests, under libFuzzer, one
+//! after the other.
 //!
 //! The programs are in `fuzz/`, a workspace of its own. They are built by plain cargo with the flags that cargo-fuzz would give it;
 //! `cargo fuzz run` works there too, with `HAUL_SEEDS` set to `target/fuzz/seeds`. There is no sanitizer, since the parsers

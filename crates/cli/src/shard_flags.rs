@@ -46,7 +46,7 @@ pub(crate) const SHARD: Flag = Flag {
               nothing may change there meanwhile, and one that finds something else than the first did refuses to copy. \
               What the parts have done is noted in a file (.haul-shards- and 16 digits) in the destination directory, or beside \
               a DEST that is made; it goes when all are done. A part that has failed or was killed is run again by the same \
-              command, also with --resume. Directories get their last attributes from the last part that has anything in \
+              command, also with --resume; one that is run again when all are done begins another copy. Directories get their last attributes from the last part that has anything in \
               them. Relative SOURCEs mean the same for all if all run in the same directory. It does not go with -L, \
               --parents, --backup, -i, --update=none-fail, --link, --symbolic-link, --keep-directory-symlink, \
               --strip-trailing-slashes and --preserve=flags, with two SOURCEs of the same name, and with a DEST in a SOURCE.",

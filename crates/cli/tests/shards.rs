@@ -68,8 +68,8 @@ impl Scene {
         let mut found = snapshot::take(&self.dir.join(name), self.start).expect("it can be read");
         for item in found.values_mut() {
             item.atime = snapshot::Stamp::Now;
-            // Blocks that hold the list of extents count too.
-            item.blocks /= 64;
+            // How many there are depends on the order of writing; whether there are holes does not.
+            item.blocks = u64::from(item.blocks * 512 >= item.size);
         }
         found
     }
@@ -79,6 +79,7 @@ impl Scene {
         let names: std::collections::BTreeSet<_> = left.keys().chain(right.keys()).collect();
         let differs = names.into_iter().filter(|name| left.get(*name) != right.get(*name));
         let differences: Vec<String> = differs
+            .take(10)
             .map(|name| format!("{}:\n  {:?}\n  {:?}", name.escape_ascii(), left.get(name), right.get(name)))
             .collect();
         assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
@@ -155,6 +156,7 @@ fn tree(seed: u64, user: u32) -> Vec<Node> {
             node.owner = (user, user);
             // What it may not read is an error; see the test of that.
             node.mode |= if node.is_directory() { 0o500 } else { 0o400 };
+            node.xattrs.retain(|(name, _)| name != b"system.posix_acl_access");
         }
     }
     nodes
@@ -335,14 +337,23 @@ fn a_shard_that_was_killed_is_run_again_with_and_without_resume() {
         .enumerate()
         {
             scene.room("several");
+            // What is done is not run again: after the last one that would be another copy.
+            let mut left = vec!["--shard=3/3", "--shard=2/3", "--shard=1/3"];
             if round % 2 == 1 {
-                scene.must(&[first, &["--shard=1/3", "s", "several/new"]].concat());
+                scene.must(&[first, &["--shard=1/3", "-T", "s", "several/new"]].concat());
+                left.pop();
             }
             for (shard, names) in [("--shard=2/3", 5), ("--shard=2/3", 30), ("--shard=3/3", 60)] {
-                kills += u32::from(killed(&scene, &[first, &[shard, "s", "several/new"]].concat(), names));
+                if !left.contains(&shard) {
+                    continue;
+                }
+                match killed(&scene, &[first, &[shard, "-T", "s", "several/new"]].concat(), names) {
+                    true => kills += 1,
+                    false => left.retain(|other| *other != shard),
+                }
             }
-            for shard in ["--shard=3/3", "--shard=2/3", "--shard=1/3"] {
-                scene.must(&[second, &[shard, "s", "several/new"]].concat());
+            for shard in left {
+                scene.must(&[second, &[shard, "-T", "s", "several/new"]].concat());
             }
             // What a killed run has left under temporary names is not ours to judge.
             tidy(&scene.dir.join("several"));
@@ -452,9 +463,9 @@ fn impossible_shards_and_options_that_do_not_go_with_them_are_refused() {
         &["--keep-directory-symlink"],
         &["--strip-trailing-slashes"],
     ] {
-        scene.refused(&[options, &["--shard=1/2", "-a", "s", "new"]].concat()[..], "--shard does not go with");
+        scene.refused(&[&["--shard=1/2", "-a"], options, &["s", "new"]].concat()[..], "--shard does not go with");
     }
-    scene.refused(&["-aL", "--manifest-out=list", "s", "new"], "--manifest-out does not go with");
+    scene.refused(&["-rL", "--manifest-out=list", "s", "new"], "--manifest-out does not go with");
     scene.refused(&["-a", "--manifest-out=list", "--shard=1/2", "s", "new"], "--manifest-out does not go with --shard");
     scene.refused(&["-a", "--compare", "--shard=1/2", "s", "t"], "cannot be combined with --compare");
     scene.refused(&["-a", "--shard=1/2", "s", "s/d/new"], "cannot copy a directory, 's', into itself, 's/d/new'");

@@ -33,7 +33,8 @@ impl Shard {
     /// Number `number` of `count`, counted from 1; `None` if there is no such shard.
     pub fn new(number: u32, count: u32) -> Option<Shard> {
         let count = NonZero::new(count).filter(|count| count.get() <= MOST_SHARDS)?;
-        (1..=count.get()).contains(&number).then_some(Shard { index: number - 1, count })
+        let index = number.checked_sub(1).filter(|index| *index < count.get())?;
+        Some(Shard { index, count })
     }
 
     /// Which one, from 0 on.
