@@ -395,7 +395,7 @@ fn a_shard_that_fails_says_so_and_is_all_that_has_to_be_run_again() {
     scene.must(&["-a", "s", "one/new"]);
     let secret = scene.dir.join("s/read-only/5");
     let mode = fs::metadata(&secret).expect("it is there").permissions();
-    fs::set_permissions(&secret, PermissionsExt::from_mode(0)).expect("a mode");
+    fs::set_permissions(&secret, PermissionsExt::from_mode(0o0)).expect("a mode");
     let mut failed = Vec::new();
     scene.room("several");
     for number in [2, 3, 1] {

@@ -236,7 +236,7 @@ proptest! {
         let parts = |manifest: &Manifest| {
             let split = manifest.split(count(shards));
             let mut parts: Vec<_> =
-                contents(manifest).into_iter().map(|(path, _)| path).zip((0..).map(|at| at)).collect();
+                contents(manifest).into_iter().map(|(path, _)| path).zip(0..).collect();
             parts.truncate(manifest.len());
             let mut parts: Vec<_> = parts.into_iter().map(|(path, at)| (path, split.shard_of(at))).collect();
             parts.sort();

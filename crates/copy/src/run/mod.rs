@@ -138,7 +138,12 @@ pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
     let selection = match selection::prepare(plan, session) {
         Ok(selection) => selection,
         Err(stats) => {
-            return Summary { failed: true, cancelled: session.cancel.is_cancelled(), stats, ..Summary::default() };
+            return Summary {
+                failed: true,
+                cancelled: session.cancel.is_cancelled(),
+                stats: *stats,
+                ..Summary::default()
+            };
         }
     };
     let outcome = team::run(plan, session, selection);

@@ -35,11 +35,11 @@ pub(super) struct Selection {
 }
 
 /// What the plan wants of a list; `None` if it wants everything. Nothing is written before that is known.
-pub(super) fn prepare(plan: &Plan, session: &Session<'_>) -> Result<Option<Selection>, Stats> {
+pub(super) fn prepare(plan: &Plan, session: &Session<'_>) -> Result<Option<Selection>, Box<Stats>> {
     if plan.manifest.is_none() && plan.shard.is_none() {
         return Ok(None);
     }
-    let mut stats = Stats::default();
+    let mut stats = Box::<Stats>::default();
     let mut tell = |error: Error| {
         stats.errors += 1;
         session.observer.event(&Event::Problem(&error));

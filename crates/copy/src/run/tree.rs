@@ -253,6 +253,10 @@ impl Run<'_> {
         let created = fresh || self.was_made_earlier(&inode) || self.was_made_by_shard(dest, &inode);
         if fresh {
             self.promise_directory(&inode);
+            if self.plan.shard.is_some() {
+                // Another one may have opened it up before it was looked at.
+                inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
+            }
         } else if created {
             inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
             if self.plan.preserve.ownership {

@@ -76,6 +76,9 @@ pub(super) enum Ended {
     Badly,
 }
 
+/// Does what is left to do of a shard. Is told which shards are over, and says how this one ended.
+pub(super) type Finish<'a> = dyn FnMut(&dyn Fn(u32) -> bool) -> Ended + 'a;
+
 /// The state of a job.
 pub(super) struct State {
     file: File,
@@ -176,13 +179,8 @@ impl State {
         noted.names.contains(&name)
     }
 
-    /// Ends a shard. `finish` does what is left to do, is told which shards are over, and says how it ended. When all have
-    /// ended well the file goes.
-    pub(super) fn end(
-        &self,
-        shard: Shard,
-        finish: &mut dyn FnMut(&dyn Fn(u32) -> bool) -> Ended,
-    ) -> Result<Ended, Errno> {
+    /// Ends a shard. When all have ended well the file goes.
+    pub(super) fn end(&self, shard: Shard, finish: &mut Finish<'_>) -> Result<Ended, Errno> {
         lock(&self.file)?;
         self.set(shard, ENDING)?;
         let bytes = self.bytes()?;
