@@ -32,6 +32,8 @@ struct Hello {
     /// The user whose files it makes.
     user: u32,
     sources: Vec<Option<Seen>>,
+    /// The list of what is to be copied, in short, if there is one.
+    list: Option<String>,
     /// The nearest directory of the destination that is there.
     dest: (Vec<u8>, Option<Seen>),
 }
@@ -148,6 +150,7 @@ fn hello(plan: &Plan, arguments: &[Vec<u8>], machine: usize) -> Hello {
         machine,
         arguments: arguments.to_vec(),
         user: haul_sys::rustix::process::geteuid().as_raw(),
+        list: plan.manifest.as_ref().map(|manifest| manifest.digest_text()),
         sources: plan.sources.iter().map(|source| Seen::at(Path::new(source))).collect(),
         dest: (nearest.as_os_str().as_bytes().to_vec(), Seen::at(&nearest)),
     }
@@ -184,6 +187,9 @@ fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
         }
         if hello.user != first.user {
             return Some(format!("{who} runs as user {}, rank 0 as user {}", hello.user, first.user));
+        }
+        if hello.list != first.list {
+            return Some(format!("{who} has another list of what is to be copied than rank 0: all need the same file"));
         }
         for (index, source) in plan.sources.iter().enumerate() {
             let (theirs, ours) = (hello.sources.get(index), first.sources.get(index));

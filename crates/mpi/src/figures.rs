@@ -91,6 +91,7 @@ impl Account {
             damaged: self.damaged.iter().map(path).collect(),
             journal: self.journal.as_ref().map(path),
             stats,
+            ..Summary::default()
         }
     }
 

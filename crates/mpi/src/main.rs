@@ -16,11 +16,12 @@ use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use haul::help;
 use haul::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use haul::report::Report;
-use haul::{app, compare, profile};
+use haul::{app, compare, parts, profile};
 use haul_copy::plan::Plan;
 use haul_sys::process_state;
 use mpi::Threading;
@@ -90,6 +91,13 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         When::Never => false,
         When::Auto => report.screen().err_is_terminal(),
     };
+    let mut plan = plan;
+    if let Some(path) = &manners.from_manifest {
+        match parts::load(path, &report) {
+            Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
+            Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
+        }
+    }
     match agree::agree(&mut line, &plan, &said, machine, progress) {
         Ok(agreed) => Job { agreed, plan: *plan, show, manners, chunk }.run(&mut line),
         Err(why) => {

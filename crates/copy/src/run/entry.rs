@@ -18,6 +18,7 @@ use super::tree::{Frame, Sides, overlap};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, Inode, Kind};
+use crate::manifest::Index;
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::walk::{Spot, last_component};
@@ -33,6 +34,8 @@ pub(super) struct Level<'t> {
     pub ancestors: &'t [Frame],
     /// The directory says that the entry is a regular file.
     pub is_regular: bool,
+    /// Its number in the list of what is to be copied, if there is one.
+    pub listed: Option<Index>,
 }
 
 impl Level<'_> {
@@ -102,6 +105,7 @@ impl Run<'_> {
         missing: bool,
         root: Option<&Arc<DestDir>>,
     ) {
+        let Some(listed) = self.listed_operand() else { return };
         let own_root = match (root, dest.dir()) {
             (None, Ok(_)) => match dest_root(dest) {
                 Ok(root) => Some(root),
@@ -116,7 +120,7 @@ impl Run<'_> {
         let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
         self.will_write_beside(dest);
         self.give_names_if_one_is(dest);
-        let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false };
+        let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false, listed };
         let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
@@ -142,6 +146,9 @@ impl Run<'_> {
         top: &mut Top,
     ) -> Step {
         let Some(mut subject) = self.look_at_source(source, dest, level, missing) else { return Step::Done };
+        if !self.is_as_listed(&subject, level.listed) {
+            return Step::Done;
+        }
         let clear = match self.clear_way(&subject, level, missing) {
             Way::Clear(clear) => Clear { entries: level.entries(), ..clear },
             Way::Done | Way::Blocked => return Step::Done,
@@ -235,6 +242,10 @@ impl Run<'_> {
         }
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
+            Err(Errno::NOENT) if level.listed.is_some() => {
+                self.problem(Error::new(What::ListedMissing, source.path));
+                return None;
+            }
             Err(errno) => {
                 self.problem(Error::new(What::CannotStat, source.path).errno(errno));
                 return None;

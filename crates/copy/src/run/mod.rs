@@ -29,9 +29,12 @@ mod regular;
 mod resume;
 mod room;
 mod same_file;
+mod selection;
+mod shards;
 mod share;
 mod special;
 mod stage;
+mod survey;
 mod team;
 mod transcript;
 mod tree;
@@ -68,6 +71,7 @@ use keep::Keep;
 pub use operands::settle_destination;
 pub use partial::Partials;
 use share::Task;
+pub use survey::{Survey, list};
 use transcript::Voice;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
@@ -118,6 +122,8 @@ pub struct Summary {
     pub damaged: Vec<PathBuf>,
     /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
     pub journal: Option<PathBuf>,
+    /// With a shard that is not done: the state of all shards stays in this file, and the shard is to be run again.
+    pub shard_state: Option<PathBuf>,
     /// The counters.
     pub stats: Stats,
 }
@@ -144,12 +150,24 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     } else {
         plan
     };
-    let outcome = team::run(plan, session, part);
+    let selection = match selection::prepare(plan, session, part.is_none_or(|part| part.fleet.rank() == 0)) {
+        Ok(selection) => selection,
+        Err(stats) => {
+            return Summary {
+                failed: true,
+                cancelled: session.cancel.is_cancelled(),
+                stats: *stats,
+                ..Summary::default()
+            };
+        }
+    };
+    let outcome = team::run(plan, session, selection, part);
     Summary {
         failed: outcome.failed,
         cancelled: session.cancel.is_cancelled(),
         damaged: outcome.damaged,
         journal: outcome.journal,
+        shard_state: outcome.shard_state,
         stats: outcome.stats,
     }
 }
@@ -161,6 +179,7 @@ impl AddAssign for Summary {
         self.cancelled |= other.cancelled;
         self.damaged.extend(other.damaged);
         self.journal = self.journal.take().or(other.journal);
+        self.shard_state = self.shard_state.take().or(other.shard_state);
         self.stats += &other.stats;
     }
 }
@@ -180,6 +199,10 @@ struct Shared {
     ledger: durable::Ledger,
     /// What is written down for another run, if that is wanted.
     progress: OnceLock<resume::Progress>,
+    /// What is to be copied, if it is not everything.
+    selection: Option<selection::Selection>,
+    /// What this run and others do together, if it is a shard.
+    shards: OnceLock<shards::Shards>,
     caller: meta::Caller,
 }
 
@@ -218,6 +241,8 @@ struct Run<'a> {
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
     seen_sources: Option<HashSet<Entry>>,
     made_for_operands: Option<HashSet<Entry>>,
+    /// The number of the operand that is being copied.
+    operand: usize,
     /// Moves data; owns the engines.
     mover: data::Mover,
     /// Files whose last flags wait for their last hard link.
@@ -237,7 +262,7 @@ struct Entry {
 }
 
 impl Shared {
-    fn new() -> Shared {
+    fn new(selection: Option<selection::Selection>) -> Shared {
         // The umask can only be read by setting it. Nothing else of this process creates files at this time.
         let umask = process::umask(Mode::empty());
         process::umask(umask);
@@ -248,6 +273,8 @@ impl Shared {
             images: Mutex::default(),
             ledger: durable::Ledger::default(),
             progress: OnceLock::new(),
+            selection,
+            shards: OnceLock::new(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
@@ -285,6 +312,7 @@ impl<'a> Run<'a> {
             writes_to: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
+            operand: 0,
             mover: data::Mover::new(Arc::clone(&shared.data)),
             unsealed: Vec::new(),
             open_levels: open_levels(1),

@@ -47,6 +47,8 @@ impl Run<'_> {
                 self.copy_to(path)
             }
             Destination::Guess(path) => match open_directory(path) {
+                // Asked after the directory was there: whoever made it for the copy had begun before.
+                Ok(_) if plan.sources.len() == 1 && self.other_shards_began_beside(path) => self.copy_to(path),
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
                     self.problem(Error::new(What::Target, path).errno(errno));
@@ -117,10 +119,11 @@ impl Run<'_> {
                 return;
             }
         };
-        for operand in &plan.sources {
+        for (number, operand) in plan.sources.iter().enumerate() {
             if self.cancelled() {
                 return;
             }
+            self.operand = number;
             let operand = self.strip(operand);
             if plan.parents {
                 self.copy_with_parents(target, &dir, operand);

@@ -278,7 +278,7 @@ fn key(kind: u8, print: Fingerprint) -> Key {
 }
 
 /// The same for two commands whose copies are the same: how fast they go does not matter.
-fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
+pub(super) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
     let essence = Plan {
         // What is copied into a directory has no last name, so it is told apart from what gets this one.
         destination: Destination::Guess(OsString::new()),
@@ -368,6 +368,9 @@ impl<'a> Run<'a> {
     /// Opens the journal in this directory, for copies that get the name `last` there, or any if that is empty. False if there
     /// can be none, which was reported.
     pub(super) fn begin_progress(&mut self, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
+        if !self.begin_shard(dir, last, shown) {
+            return false;
+        }
         if !self.plan.resume {
             return true;
         }

@@ -7,6 +7,7 @@ use std::thread::{self, Scope};
 use super::climb::Climb;
 use super::crew::{Crew, Given};
 use super::fleet::{Part, Party, ToDo};
+use super::selection::Selection;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
 use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
@@ -21,6 +22,7 @@ pub(super) struct Outcome {
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
     pub journal: Option<PathBuf>,
+    pub shard_state: Option<PathBuf>,
     unsealed: Vec<keep::Unsealed>,
 }
 
@@ -38,7 +40,7 @@ struct Team<'a> {
 }
 
 /// Copies what the plan says, with as many threads as are useful and allowed.
-pub(super) fn run(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Outcome {
+pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selection>, part: Option<Part<'_>>) -> Outcome {
     let climb = threads(plan);
     let most = climb.ceiling();
     let (transcript, first) = Transcript::new();
@@ -46,7 +48,7 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) ->
     let team = Team {
         plan,
         session,
-        shared: Shared::new(),
+        shared: Shared::new(selection),
         transcript,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
         crew: Crew::new(climb, open_levels),
@@ -222,6 +224,7 @@ impl Team<'_> {
             // The first process ends it for all.
             false => None,
         };
+        outcome.shard_state = run.end_shard(outcome.failed);
         outcome.stats += &run.stats;
         outcome.failed |= run.failed;
         outcome.damaged.sort();

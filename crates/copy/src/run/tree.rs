@@ -19,6 +19,7 @@ use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::manifest::Index;
 use crate::meta::{self, NewEntries, Object};
 use crate::walk::{Listed, Listing, Spot, last_component};
 
@@ -43,6 +44,8 @@ pub(super) struct Place {
     pub fresh: bool,
     pub source_path: PathBuf,
     pub dest_path: PathBuf,
+    /// Its number in the list of what is to be copied, if there is one.
+    pub listed: Option<Index>,
 }
 
 /// The directory of the destination, open.
@@ -94,6 +97,21 @@ impl Frame {
     /// Whether it made this directory of the destination.
     pub(super) fn is_filling(&self, dest: FileId) -> bool {
         self.place.created && self.place.dest_inode.id == dest
+    }
+
+    /// It was made by this run, or by another one of the same command.
+    pub(super) fn is_created(&self) -> bool {
+        self.place.created
+    }
+
+    /// Its number in the list of what is to be copied.
+    pub(super) fn listed(&self) -> Option<Index> {
+        self.place.listed
+    }
+
+    /// The directory of the destination, to be opened again.
+    pub(super) fn dest_dir(&self) -> &Arc<DestDir> {
+        &self.place.dir
     }
 
     /// The identity of the source.
@@ -172,7 +190,7 @@ impl Frame {
     }
 
     /// What the metadata room wants to know, if both sides are open.
-    fn keep(&self) -> Option<Keep<'_>> {
+    pub(super) fn keep(&self) -> Option<Keep<'_>> {
         let sides = self.sides.as_ref()?;
         Some(Keep {
             source: Object { fd: sides.source.as_fd(), path_only: self.place.source_path_only },
@@ -210,8 +228,8 @@ impl Run<'_> {
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
         self.stats.directories += 1;
-        let entries = match created && !fresh {
-            // It may have got ACLs and another owner since.
+        let entries = match created && !fresh || self.plan.shard.is_some() {
+            // It may have got ACLs and another owner since, or get them from another shard.
             true => NewEntries::UNKNOWN,
             false => self.new_entries(&dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
         };
@@ -224,14 +242,16 @@ impl Run<'_> {
             source_path_only: !contents,
             dir,
             created,
-            fresh,
+            // Nor has this shard been there before, and only it makes what it will make there.
+            fresh: fresh || created && self.is_first_attempt(),
             source_path: source.path.to_owned(),
             dest_path: dest.path.to_owned(),
+            listed: level.listed,
         };
         let frame = Box::new(Frame {
             place: Arc::new(place),
             sides: Some(Arc::new(Sides { source: opened, dest: dest_fd })),
-            listing: Listing::default(),
+            listing: self.listing_of(level.listed),
             through_link: through_link(subject, clear),
             finished: !contents,
             is_part: false,
@@ -251,14 +271,20 @@ impl Run<'_> {
     /// Makes the directory of the destination, or opens the one that is there.
     fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear) -> Option<Home> {
         let dest = subject.dest;
-        let fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
+        let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
         if fresh {
+            self.note_directory(dest);
             let preserve = &self.plan.preserve;
             let creation =
                 meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
-            if let Err(errno) = self.with_room(|| dest.make_dir(creation.mode)) {
-                self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
-                return None;
+            match self.with_room(|| dest.make_dir(creation.mode)) {
+                Ok(()) => {}
+                // Another shard has come first.
+                Err(Errno::EXIST) if self.plan.shard.is_some() => fresh = false,
+                Err(errno) => {
+                    self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                    return None;
+                }
             }
         }
         let (fd, mut inode) = match self.open_destination(subject, clear) {
@@ -268,9 +294,13 @@ impl Run<'_> {
                 return None;
             }
         };
-        let created = fresh || self.was_made_earlier(&inode);
+        let created = fresh || self.was_made_earlier(&inode) || self.was_made_by_shard(dest, &inode);
         if fresh {
             self.promise_directory(&inode);
+            if self.plan.shard.is_some() {
+                // Another one may have opened it up before it was looked at.
+                inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
+            }
         } else if created {
             inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
             if self.plan.preserve.ownership {
@@ -406,6 +436,7 @@ impl Run<'_> {
         let started = Instant::now();
         self.go_on_after_parts(frame);
         let next = match &frame.sides {
+            Some(_) if frame.place.listed.is_some() => Ok(self.next_listed(&mut frame.listing)),
             Some(sides) => frame.listing.next(sides.source.as_fd()),
             None => Ok(None),
         };
@@ -436,7 +467,8 @@ impl Run<'_> {
         let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
         let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
         let is_regular = listed.kind == Some(FileType::RegularFile);
-        let level = Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular };
+        let level =
+            Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular, listed: listed.entry };
         let step = self.visit(source, dest, place.fresh, &level, top);
         self.paths = [source_path, dest_path];
         match step {
@@ -465,6 +497,9 @@ impl Run<'_> {
 
     /// Sets the attributes of a directory whose contents are complete.
     pub(super) fn finish_directory(&mut self, frame: &Frame) {
+        if self.leave_to_last_shard(frame) {
+            return;
+        }
         let started = Instant::now();
         if let Some(keep) = frame.keep() {
             if !frame.place.fresh {
@@ -483,7 +518,7 @@ impl Run<'_> {
 }
 
 /// Brings the names in a directory to the device.
-fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(dir, ".", flags, Mode::empty())?;
     haul_sys::rustix::io::retry_on_intr(|| haul_sys::rustix::fs::fsync(&opened))

@@ -7,7 +7,7 @@ use std::path::Path;
 use haul_testbed::{Bed, Fs, create_painted};
 
 use crate::support::tree::{SMALL, differences, grow, look, place, remove};
-use crate::support::{Job, Mpi, Part, chance};
+use crate::support::{Job, Mpi, Part, chance, haul_copies};
 
 /// Root, but not above permissions.
 const HUMBLE: [&str; 3] = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"];
@@ -160,5 +160,23 @@ fn a_source_that_is_missing_is_told_once_with_status_1() {
     for mpi in Mpi::all() {
         let done = Job::new(mpi, 3, &dir, &["-a", "nothing", "result"]).run().failed_with(1);
         assert_eq!(done.stderr.matches("nothing").count(), 1, "{mpi:?}: {done}");
+    }
+}
+
+#[test]
+fn a_list_that_is_of_another_tree_is_refused_and_told_once() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(17), &dir, SMALL);
+    for name in ["other", "result"] {
+        fs::create_dir(dir.join(name)).expect("a directory");
+    }
+    fs::write(dir.join("other/file"), "x").expect("a file");
+    haul_copies(&dir, &["-a", "--manifest-out=list", "other", "result"]);
+    for mpi in Mpi::all() {
+        let before = look(&dir.join("result"));
+        let done = Job::new(mpi, 3, &dir, &["-a", "--from-manifest=list", "source", "result"]).run().failed_with(1);
+        assert_eq!(done.stderr.matches("another file or directory").count(), 1, "{mpi:?}: {done}");
+        assert_eq!(differences(&before, &look(&dir.join("result"))), [""; 0], "{mpi:?}");
     }
 }

@@ -28,3 +28,24 @@ fn any_number_of_ranks_copies_a_random_tree_as_one_process_does() {
         }
     }
 }
+
+#[test]
+fn ranks_copy_by_a_list_what_one_process_copies_by_it() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(16), &dir, MIXED);
+    haul_copies(&dir, &["-a", "--manifest-out=list", "source", "result"]);
+    std::fs::write(dir.join("source/later"), "not in the list").expect("a file");
+    for name in ["reference", "result"] {
+        std::fs::create_dir(dir.join(name)).expect("a directory");
+    }
+    haul_copies(&dir, &["-a", "--from-manifest=list", "source", "reference"]);
+    for mpi in Mpi::all() {
+        let words = ["-a", "--from-manifest=list", "--chunk=64K", "source", "result"];
+        Job::new(mpi, 3, &dir, &words).run().succeeded();
+        assert!(!dir.join("result/source/later").exists(), "{mpi:?}");
+        assert_equal(&dir.join("reference"), &dir.join("result"), &format!("{mpi:?}"));
+        remove(&dir.join("result"));
+        std::fs::create_dir(dir.join("result")).expect("a directory");
+    }
+}

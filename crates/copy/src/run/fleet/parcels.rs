@@ -73,6 +73,7 @@ impl Place {
             dest: Way { prefix: self.dir.prefix().to_owned(), names: self.dir.names() },
             inodes: [self.source_inode.id.inode(), self.dest_inode.id.inode()],
             device: party.name_of(device, None),
+            listed: self.listed,
             shown: [self.source_path.clone().into_os_string(), self.dest_path.clone().into_os_string()],
         }
     }
@@ -141,6 +142,7 @@ impl Run<'_> {
             fresh: true,
             source_path,
             dest_path,
+            listed: pair.listed,
         };
         let sides = Sides::new(open.source, open.dest);
         let frame = Frame::received(place, sides, Listing::of(names), Errand { from, token });
@@ -201,6 +203,7 @@ pub(super) fn pair_of(
             dest: Way { prefix: dir.prefix().to_owned(), names: dir.names() },
             inodes: [0; 2],
             device: 0,
+            listed: None,
             shown: [OsString::new(), OsString::new()],
         },
     }

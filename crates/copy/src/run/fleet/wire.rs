@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use haul_sys::rustix::fs::FileType;
 
 use super::super::link_table::pages::{KEY, Key};
+use crate::manifest::Index;
 use crate::walk::Listed;
 
 /// One message.
@@ -75,6 +76,8 @@ pub(in crate::run) struct Pair {
     pub inodes: [u64; 2],
     /// What all processes call the filesystem of the source.
     pub device: u64,
+    /// Its number in the list of what is to be copied, if there is one: all processes have the same.
+    pub listed: Option<Index>,
     /// Both paths as users know them.
     pub shown: [OsString; 2],
 }
@@ -114,6 +117,7 @@ impl Message {
                 out.byte(1).number(parcel.token).pair(&parcel.pair).number(parcel.names.len() as u64);
                 for listed in &parcel.names {
                     out.byte(listed.kind.map_or(0, |kind| (kind.as_raw_mode() >> 12) as u8)).text(&listed.name);
+                    out.index(listed.entry);
                 }
             }
             Message::Chunk(chunk) => {
@@ -157,7 +161,7 @@ impl Message {
                 for _ in 0..count {
                     let kind = from.byte()?;
                     let kind = (kind != 0).then(|| FileType::from_raw_mode(u32::from(kind) << 12));
-                    names.push(Listed { name: from.text()?, kind });
+                    names.push(Listed { name: from.text()?, kind, entry: from.index()? });
                 }
                 Message::Names(Parcel { token, pair, names })
             }
@@ -215,6 +219,10 @@ impl Writer {
         self.bytes(&number.to_le_bytes())
     }
 
+    fn index(&mut self, index: Option<Index>) -> &mut Writer {
+        self.number(index.map_or(u64::MAX, u64::from))
+    }
+
     fn bytes(&mut self, bytes: &[u8]) -> &mut Writer {
         self.0.extend_from_slice(bytes);
         self
@@ -234,7 +242,7 @@ impl Writer {
 
     fn pair(&mut self, pair: &Pair) -> &mut Writer {
         self.text(&pair.operand).text(&pair.operand_dest).way(&pair.dest);
-        self.number(pair.inodes[0]).number(pair.inodes[1]).number(pair.device);
+        self.number(pair.inodes[0]).number(pair.inodes[1]).number(pair.device).index(pair.listed);
         self.text(&pair.shown[0]).text(&pair.shown[1])
     }
 }
@@ -254,6 +262,13 @@ impl Reader<'_> {
 
     fn number(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn index(&mut self) -> Option<Option<Index>> {
+        match self.number()? {
+            u64::MAX => Some(None),
+            index => Index::try_from(index).ok().map(Some),
+        }
     }
 
     fn key(&mut self) -> Option<Key> {
@@ -281,6 +296,7 @@ impl Reader<'_> {
             dest: self.way()?,
             inodes: [self.number()?, self.number()?],
             device: self.number()?,
+            listed: self.index()?,
             shown: [self.text()?, self.text()?],
         })
     }
@@ -301,13 +317,14 @@ mod tests {
     }
 
     fn pair() -> impl Strategy<Value = Pair> {
-        (text(), text(), way(), any::<[u64; 2]>(), any::<u64>(), [text(), text()]).prop_map(
-            |(operand, operand_dest, dest, inodes, device, shown)| Pair {
+        (text(), text(), way(), any::<[u64; 2]>(), (any::<u64>(), any::<Option<u32>>()), [text(), text()]).prop_map(
+            |(operand, operand_dest, dest, inodes, (device, listed), shown)| Pair {
                 operand,
                 operand_dest,
                 dest,
                 inodes,
                 device,
+                listed,
                 shown,
             },
         )
@@ -315,8 +332,8 @@ mod tests {
 
     fn names() -> impl Strategy<Value = Vec<Listed>> {
         let kinds = [None, Some(FileType::Directory), Some(FileType::RegularFile), Some(FileType::Socket)];
-        prop::collection::vec((text(), prop::sample::select(kinds.to_vec())), 0..6)
-            .prop_map(|names| names.into_iter().map(|(name, kind)| Listed { name, kind }).collect())
+        prop::collection::vec((text(), prop::sample::select(kinds.to_vec()), any::<Option<u32>>()), 0..6)
+            .prop_map(|names| names.into_iter().map(|(name, kind, entry)| Listed { name, kind, entry }).collect())
     }
 
     fn message() -> impl Strategy<Value = Message> {
