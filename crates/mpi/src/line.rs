@@ -203,6 +203,7 @@ impl<'a, 'w> Carrier<'a, 'w> {
             while let Some((from, bytes)) = self.line.receive() {
                 busy = true;
                 if let Some(Talk::Status(status)) = self.hear(from, bytes) {
+                    self.exchange.hang_up();
                     return status;
                 }
             }

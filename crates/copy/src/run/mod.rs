@@ -153,6 +153,10 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     let selection = match selection::prepare(plan, session, part.is_none_or(|part| part.fleet.rank() == 0)) {
         Ok(selection) => selection,
         Err(stats) => {
+            if let Some(part) = part.filter(|part| part.fleet.rank() == 0) {
+                // The others wait for something to do. That nothing is done is told already.
+                part.fleet.finish();
+            }
             return Summary {
                 failed: true,
                 cancelled: session.cancel.is_cancelled(),
