@@ -168,14 +168,15 @@ fn print(report: &Report, text: &str) -> u8 {
 
 fn help_text() -> String {
     let own = "\n\
-        haul-mpi is started by mpirun or srun, as many times as there are processes, all with the\n\
-        same options. It has an option of its own:\n\
-        \n      --chunk=SIZE         files of at least two such chunks are copied by several\n\
-        \x20                          processes (64M)\n\
+        haul-mpi is started by mpirun or srun, as many times as there are processes, all\n\
+        with the same options. It has one of its own:\n\
+        \n      --chunk=SIZE         files of at least two such chunks are copied by\n\
+        \x20                          several processes (64M)\n\
         \n\
-        --jobs=N is the number of threads of each process (by default, the processors of the\n\
-        machine are shared by the processes on it). --limit is the rate of all together.\n\
-        --interactive, --control, --yield and --punch are refused.\n";
+        --jobs=N is the number of threads of each process; by default the processes on\n\
+        a machine share its processors. --limit is the rate of all together.\n\
+        --interactive, --control, --yield, --punch, --manifest-out and --shard are\n\
+        refused.\n";
     help::help(NAME.as_ref()) + own
 }
 
