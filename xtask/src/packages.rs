@@ -1,15 +1,33 @@
 //! The Debian packages that the tests need. The list is here and nowhere else.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::shell::{self, Result};
 
-/// A package, a program by which to see that it is there, and what the tests want it for.
+/// A package, a program (or a file, by its path with one star) by which to see that it is there, and what the tests want
+/// it for.
 #[derive(Clone, Copy)]
 struct Package {
     name: &'static str,
     program: &'static str,
     reason: &'static str,
+}
+
+impl Package {
+    fn is_there(&self) -> bool {
+        match self.program.split_once('*') {
+            None => shell::has(self.program),
+            Some((before, after)) => {
+                let (dir, start) = before.rsplit_once('/').unwrap_or((".", before));
+                // A directory that is not there has nothing in it.
+                let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
+                found
+                    .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
+                    .any(|entry| Path::new(&format!("{}{after}", entry.path().display())).exists())
+            }
+        }
+    }
 }
 
 const fn package(name: &'static str, program: &'static str, reason: &'static str) -> Package {
@@ -44,12 +62,23 @@ const PACKAGES: &[Package] = &[
     package("b3sum", "b3sum", "checks lists of BLAKE3 digests"),
     package("xxhash", "xxhsum", "checks lists of XXH3 digests"),
     package("bash", "bash", "loads its completion file"),
+    package("shellcheck", "shellcheck", "a second opinion on the batch script of docs/examples"),
     package("zsh", "zsh", "loads its completion file"),
     package("fish", "fish", "loads its completion file"),
     package("bsdutils", "script", "gives the progress bar a terminal"),
     package("mandoc", "mandoc", "a second opinion on the man page"),
     package("chromium", "chromium", "opens the reports of haul-lab, on screens of several widths"),
     package("man-db", "man", "renders the man page and warns of its faults"),
+    package("iproute2", "ip", "hosts of their own for haul-mpi: network namespaces, joined by a bridge"),
+];
+
+/// What haul-mpi is built and run with.
+const FOR_MPI: &[Package] = &[
+    package("openmpi-bin", "mpirun.openmpi", "runs haul-mpi as ranks of Open MPI"),
+    package("libopenmpi-dev", "mpicc.openmpi", "builds haul-mpi with Open MPI"),
+    package("mpich", "mpirun.mpich", "runs haul-mpi as ranks of MPICH"),
+    package("libmpich-dev", "mpicc.mpich", "builds haul-mpi with MPICH"),
+    package("libclang-dev", "/usr/lib/llvm-*/lib/libclang.so", "reads the headers of both for the crate mpi"),
 ];
 
 /// What `cargo xtask vm` needs here; what its guests are made of is in `vm/machine.rs`.
@@ -65,7 +94,12 @@ const FOR_VM: &[Package] = &[
 /// # Errors
 /// When something is missing and cannot be installed; the message is the command that would.
 pub fn install() -> Result<String> {
-    install_all(&[PACKAGES, FOR_VM].concat())
+    install_all(&[PACKAGES, FOR_MPI, FOR_VM].concat())
+}
+
+/// The packages that are missing for haul-mpi, or nothing.
+pub fn missing_for_mpi() -> Vec<&'static str> {
+    FOR_MPI.iter().filter(|package| !package.is_there()).map(|package| package.name).collect()
 }
 
 /// The same for what virtual machines need.
@@ -77,7 +111,7 @@ pub fn install_for_vm() -> Result<String> {
 }
 
 fn install_all(packages: &[Package]) -> Result<String> {
-    let missing: Vec<&Package> = packages.iter().filter(|package| !shell::has(package.program)).collect();
+    let missing: Vec<&Package> = packages.iter().filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
         return Ok(format!("{} packages, all there", packages.len()));
     }
@@ -90,7 +124,7 @@ fn install_all(packages: &[Package]) -> Result<String> {
     }
     shell::run(apt_get()?.arg("update"))?;
     shell::run(apt_get()?.args(["install", "--yes", "--no-install-recommends"]).args(&names))?;
-    match missing.iter().find(|package| !shell::has(package.program)) {
+    match missing.iter().find(|package| !package.is_there()) {
         None => Ok(format!("{} packages, installed {}", packages.len(), names.join(" "))),
         Some(package) => Err(format!("package {} is installed but there is no {}", package.name, package.program)),
     }

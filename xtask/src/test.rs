@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::leftovers::Scratch;
+use crate::mpi::{self, Mpi};
 use crate::shell::{self, Result};
 use crate::{deny, fuzz, layers, packages, vm};
 
@@ -16,6 +17,16 @@ enum Verdict {
     /// Parts passed and parts could not be looked at. Not a failure, but never silent.
     Partly(String, String),
     Failed(String),
+}
+
+impl From<Result<mpi::Built>> for Verdict {
+    fn from(answer: Result<mpi::Built>) -> Verdict {
+        match answer {
+            Ok(mpi::Built::Both(detail)) => Verdict::Passed(detail),
+            Ok(mpi::Built::NotPossible(why)) => Verdict::Partly("nothing built".into(), format!("NOT CHECKED: {why}")),
+            Err(why) => Verdict::Failed(why),
+        }
+    }
 }
 
 impl From<Result<String>> for Verdict {
@@ -83,18 +94,21 @@ pub fn run(args: &[String]) -> Result {
         phases.run("packages", packages::install);
     }
     phases.run("format", || cargo(&["fmt", "--all", "--check"]));
-    phases.run("clippy", || cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    let mpi = Mpi::look();
+    phases.run("clippy", || clippy(&mpi));
     phases.run("layers", layers::check);
     phases.run("fuzz", fuzz::check);
     if !quick {
         phases.run("deny", dependencies);
         phases.run("docs", || {
             let mut doc = shell::cargo();
-            doc.args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+            doc.args(["doc", "--locked", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+            mpi.workspace(&mut doc);
             shell::run(&mut doc).map(|()| "no warnings".to_owned())
         });
     }
-    tests(&mut phases)?;
+    phases.run("mpi", || mpi.build());
+    tests(&mut phases, &mpi)?;
     if !quick {
         phases.run("vm", guests);
     }
@@ -103,6 +117,13 @@ pub fn run(args: &[String]) -> Result {
 
 fn cargo(args: &[&str]) -> Result<String> {
     shell::run(shell::cargo().args(args)).map(|()| "clean".to_owned())
+}
+
+fn clippy(mpi: &Mpi) -> Result<String> {
+    let mut command = shell::cargo();
+    command.args(["clippy", "--locked", "--all-targets"]);
+    mpi.workspace(&mut command);
+    shell::run(command.args(["--", "-D", "warnings"])).map(|()| "clean".to_owned())
 }
 
 fn dependencies() -> Verdict {
@@ -123,7 +144,7 @@ fn guests() -> Verdict {
     }
 }
 
-fn tests(phases: &mut Phases) -> Result {
+fn tests(phases: &mut Phases, mpi: &Mpi) -> Result {
     let scratch = Scratch::new()?;
     let skip_log = shell::target().join(format!("skips-{}.log", std::process::id()));
     fs::write(&skip_log, "").map_err(|error| format!("cannot write {}: {error}", skip_log.display()))?;
@@ -132,7 +153,8 @@ fn tests(phases: &mut Phases) -> Result {
             println!("Not root: tests that mount filesystems, change owners or make device nodes are skipped.");
         }
         let mut command = shell::cargo();
-        command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+        command.args(["test", "--locked", "--no-fail-fast"]);
+        mpi.workspace(&mut command);
         command.env("HAUL_SKIP_LOG", &skip_log).env("TMPDIR", scratch.path());
         let counts = Counts::of(&mut command);
         // Unreadable after a test removed it: then the skips are unknown, which must not look like none.

@@ -12,7 +12,6 @@ use haul_copy::error::{Error, What};
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Durable, Plan, Wish};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
-use haul_sys::Errno;
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -23,6 +22,7 @@ use crate::help;
 use crate::manifest::Manifest;
 use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use crate::parts;
 use crate::profile;
 use crate::punch;
 use crate::record::Record;
@@ -95,12 +95,24 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(path) = &manners.from_manifest {
+        match parts::load(path, &report) {
+            Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
+            Err(message) => {
+                report.complain(&message);
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let report = Arc::new(report);
     if !behave(&report, &manners) {
         return ExitCode::FAILURE;
     }
     let run = Command { report, plan: Arc::from(plan), persona, manifest: manners.manifest };
-    run.copy(started, show, &name)
+    match manners.manifest_out {
+        Some(path) => run.list(&path),
+        None => run.copy(started, show, &name),
+    }
 }
 
 /// Takes the place that the user wants the copy to have on this machine, before there are threads that would keep the old
@@ -130,7 +142,7 @@ fn print(report: &Report, text: &[u8]) -> ExitCode {
 }
 
 /// A deep tree keeps two descriptors open for each level: all that the system allows may be used.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A run with fewer descriptors copies the same files, only slower.
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
@@ -149,14 +161,7 @@ impl Command {
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
         let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
-        let session = Session {
-            observer: &*self.report,
-            confirm: &*self.report,
-            cancel,
-            pace: self.report.pace().clone(),
-            partials,
-            xattr_rules: xattr_rules(&self.report, &self.plan),
-        };
+        let session = self.session(cancel, partials);
         let summary = run::run(&self.plan, &session);
         for path in &summary.damaged {
             self.report.complain(&damaged(&self.report, path));
@@ -164,6 +169,9 @@ impl Command {
         self.report.sum_up();
         if let Some(journal) = &summary.journal {
             self.report.complain(&goes_on(&self.report, journal));
+        }
+        if let Some(state) = &summary.shard_state {
+            self.report.complain(&parts::not_done(state, &self.report));
         }
         let listed = self.finish_manifest();
         let output_failed = !self.report.finish() || !listed;
@@ -174,6 +182,49 @@ impl Command {
             self.end_by(signal);
         }
         ExitCode::from(status)
+    }
+
+    /// `--manifest-out`.
+    fn list(&self, path: &Path) -> ExitCode {
+        // A place where no file can be is known at once.
+        let list = Manifest::begin(path);
+        let (cancel, partials) = (self.report.cancel().clone(), Partials::default());
+        let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
+        let mut summary = Summary::default();
+        let mut saved = Ok(());
+        match list {
+            Ok(list) => {
+                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials));
+                (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
+                if !summary.cancelled {
+                    let durable = self.plan.durable != Durable::None;
+                    saved = parts::save(Ok(list), path, &survey.manifest, durable, &self.report);
+                }
+            }
+            Err(error) => saved = parts::save(Err(error), path, &Default::default(), false, &self.report),
+        }
+        self.report.sum_up();
+        if let Err(message) = &saved {
+            self.report.complain(message);
+        }
+        let output_failed = !self.report.finish() || saved.is_err();
+        let signal = caught.signal();
+        let status = exit::status(&summary, signal, output_failed);
+        if let Some(signal) = signal.filter(|_| summary.cancelled) {
+            self.end_by(signal);
+        }
+        ExitCode::from(status)
+    }
+
+    fn session(&self, cancel: Cancel, partials: Partials) -> Session<'_> {
+        Session {
+            observer: &*self.report,
+            confirm: &*self.report,
+            cancel,
+            pace: self.report.pace().clone(),
+            partials,
+            xattr_rules: xattr_rules(&self.report, &self.plan),
+        }
     }
 
     /// `false` if there is no list, though there should be one; the user was told.
@@ -217,7 +268,7 @@ impl Command {
 }
 
 /// The rules of the system for extended attributes, read only if they are needed.
-pub(crate) fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
+pub fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
     if plan.preserve.xattr == Wish::No {
         return XattrRules::default();
     }
@@ -237,11 +288,9 @@ fn end_by(signal: i32, persona: Persona) {
     }
 }
 
-fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
-    let why = match error.raw_os_error() {
-        Some(number) => words::strerror(Errno::from_raw_os_error(number)),
-        None => error.to_string(),
-    };
+/// Says that the list of digests cannot be written.
+pub fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
+    let why = words::io_error(error);
     [
         b"cannot write the list of digests ",
         &report.quoter().always(path.as_os_str().as_bytes())[..],
@@ -251,11 +300,13 @@ fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<
     .concat()
 }
 
-fn goes_on(report: &Report, journal: &Path) -> Vec<u8> {
+/// Says where what is done is written down.
+pub fn goes_on(report: &Report, journal: &Path) -> Vec<u8> {
     let journal = report.quoter().always(journal.as_os_str().as_bytes());
     [b"the same command goes on from here; what is done is in ", &journal[..]].concat()
 }
 
-fn damaged(report: &Report, path: &Path) -> Vec<u8> {
+/// Says that a file is neither the old nor the new one.
+pub fn damaged(report: &Report, path: &Path) -> Vec<u8> {
     words::message(&Error::new(What::Damaged, path), report.quoter())
 }

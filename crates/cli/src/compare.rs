@@ -18,6 +18,11 @@ use crate::words;
 
 /// Does it.
 pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
+    if compare_with(report, plan, show) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The same; true if nothing differs and everything could be looked at and told.
+pub fn compare_with(report: &Report, plan: &Plan, show: Show) -> bool {
     // A signal has its default effect: nothing was written.
     let rules = xattr_rules(report, plan);
     let session = Session { observer: &Told(report), rules: &rules, stop: &|| false };
@@ -31,7 +36,7 @@ pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
         report.screen().print(line.as_bytes());
     }
     let written = report.finish();
-    if summary.is_same() && written { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    summary.is_same() && written
 }
 
 struct Told<'a>(&'a Report);

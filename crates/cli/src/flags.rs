@@ -4,6 +4,7 @@ use crate::data_flags;
 use crate::image_flags;
 use crate::output_flags;
 use crate::safety_flags;
+use crate::shard_flags;
 
 /// What an option is, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +31,7 @@ pub enum Id {
     FailFast,
     Force,
     Format,
+    FromManifest,
     /// `--container`
     Container,
     PageFiles,
@@ -42,6 +44,7 @@ pub enum Id {
     Limit,
     Link,
     Manifest,
+    ManifestOut,
     Md5,
     NoClobber,
     NoDereference,
@@ -62,6 +65,7 @@ pub enum Id {
     Reflink,
     RemoveDestination,
     Resume,
+    Shard,
     Smart,
     Snapshot,
     Sparse,
@@ -387,6 +391,9 @@ pub const FLAGS: &[Flag] = &[
         details: "So a symbolic link to a directory is a link even if a slash was typed after its name.",
         ..Flag::new(Id::StripTrailingSlashes, Source)
     },
+    shard_flags::MANIFEST_OUT,
+    shard_flags::FROM_MANIFEST,
+    shard_flags::SHARD,
     Flag {
         short: "t",
         long: "target-directory",

@@ -73,6 +73,13 @@ impl Manifest {
         }
     }
 
+    /// Lets somebody else write what is in it.
+    pub fn write(&mut self, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) {
+        if let (None, Some(file)) = (&self.failed, &mut self.file) {
+            self.failed = write(file).err();
+        }
+    }
+
     /// Gives it its name; with `durable` when it is on the device.
     ///
     /// # Errors

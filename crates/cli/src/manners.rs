@@ -23,6 +23,10 @@ pub struct Manners {
     pub priority: Option<Priority>,
     /// `--manifest`.
     pub manifest: Option<PathBuf>,
+    /// `--manifest-out`.
+    pub manifest_out: Option<PathBuf>,
+    /// `--from-manifest`.
+    pub from_manifest: Option<PathBuf>,
     /// `--profile`.
     pub profile: Profiles,
 }

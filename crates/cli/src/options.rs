@@ -1,6 +1,7 @@
 //! From the command line to a plan: what each option means, alone and with the others.
 
 mod safety;
+mod shards;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -342,6 +343,7 @@ impl<'a> Draft<'a> {
             Id::Punch => self.punch = true,
             Id::Compare => self.compare = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
+            Id::ManifestOut | Id::FromManifest | Id::Shard => self.parts(flag, value.unwrap_or_default())?,
             Id::Atomic | Id::Durable | Id::IfChanged | Id::Resume => self.safety(flag, value)?,
             Id::Verify | Id::Checksum | Id::Manifest => self.safety(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {
@@ -612,6 +614,7 @@ impl<'a> Draft<'a> {
             Dereference::Always
         });
         self.settle_safety()?;
+        self.settle_parts()?;
         self.labels()
     }
 

@@ -62,6 +62,16 @@ impl Progress {
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// So many more entries are being worked on, elsewhere.
+    pub fn add_entries(&self, entries: u64) {
+        self.entries.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Bytes and entries so far.
+    pub fn done(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed))
+    }
+
     /// This file is being copied now.
     pub fn set_current(&self, path: &Path) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

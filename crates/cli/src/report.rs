@@ -43,12 +43,17 @@ pub struct Report {
 impl Report {
     /// Before the command line is understood: messages only.
     pub fn new(name: Vec<u8>) -> Report {
+        Report::on(Screen::of_process(), name)
+    }
+
+    /// The same, on another screen.
+    pub fn on(screen: Screen, name: Vec<u8>) -> Report {
         Report {
             name,
             cancel: Cancel::default(),
             pace: Pace::default(),
             quoter: Quoter::from_environment(),
-            screen: Mutex::new(Screen::of_process()),
+            screen: Mutex::new(screen),
             show: None,
             reflink: Reflink::Auto,
             causes: None,

@@ -18,9 +18,13 @@ const BUFFER: usize = 64 << 10;
 /// Clears the line that the cursor is in.
 const CLEAR: &[u8] = b"\r\x1b[K";
 
+/// Takes text for standard output (true) or standard error (false) of another process.
+pub type PassOn = Box<dyn Fn(bool, &[u8]) + Send>;
+
 /// Standard output and standard error.
-#[derive(Debug)]
 pub struct Screen {
+    /// They are those of another process.
+    elsewhere: Option<PassOn>,
     waiting: Vec<u8>,
     failed: Option<Errno>,
     out_is_terminal: bool,
@@ -35,6 +39,7 @@ impl Screen {
     /// Those of this process.
     pub fn of_process() -> Screen {
         Screen {
+            elsewhere: None,
             waiting: Vec::new(),
             failed: None,
             out_is_terminal: std::io::stdout().is_terminal(),
@@ -43,6 +48,25 @@ impl Screen {
             bar_is_shown: false,
             quiet: false,
         }
+    }
+
+    /// Those of another process, which shows everything but the bar.
+    pub fn of_other_process(pass_on: PassOn) -> Screen {
+        Screen {
+            elsewhere: Some(pass_on),
+            waiting: Vec::new(),
+            failed: None,
+            out_is_terminal: false,
+            err_is_terminal: false,
+            quoter: Quoter::from_environment(),
+            bar_is_shown: false,
+            quiet: true,
+        }
+    }
+
+    /// Whether another process shows everything.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
     }
 
     /// Whether somebody watches standard error.
@@ -57,6 +81,9 @@ impl Screen {
 
     /// Prints on standard output. A failure is kept for [`Screen::finish`], as a copy goes on when nobody listens.
     pub fn print(&mut self, text: &[u8]) {
+        if let Some(pass_on) = &self.elsewhere {
+            return pass_on(true, text);
+        }
         if self.out_is_terminal {
             // Most names are quoted already. Programs and cp's readers get the others as they are, people do not.
             self.waiting.extend_from_slice(&self.quoter.harmless(text));
@@ -71,6 +98,9 @@ impl Screen {
 
     /// Prints a message on standard error at once.
     pub fn complain(&mut self, message: &[u8]) {
+        if let Some(pass_on) = &self.elsewhere {
+            return pass_on(false, message);
+        }
         self.hide_bar();
         let message = if self.err_is_terminal { self.quoter.harmless(message) } else { Cow::Borrowed(message) };
         // There is nobody left to tell that nothing can be told.

@@ -82,7 +82,8 @@ struct Watcher {
 impl Watcher {
     fn watch(self, abandon: Abandon) {
         let mut deadline: Option<Instant> = None;
-        let mut next_drawing = self.report.progress().is_some().then(|| Instant::now() + PATIENCE);
+        let draws = self.report.progress().is_some() && !self.report.screen().is_elsewhere();
+        let mut next_drawing = draws.then(|| Instant::now() + PATIENCE);
         let mut counting = false;
         let mut rate = Rate::default();
         loop {

@@ -20,6 +20,14 @@ pub fn strerror(errno: Errno) -> String {
     text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned()
 }
 
+/// The same for an error of the standard library, which may not come from the system.
+pub fn io_error(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => strerror(Errno::from_raw_os_error(number)),
+        None => error.to_string(),
+    }
+}
+
 /// A message of the library, without the program's name and the end of the line.
 pub fn message(error: &Error, quoter: &Quoter) -> Vec<u8> {
     let mut text = fill(error, quoter);

@@ -137,3 +137,37 @@ fn fish_completes_options_and_their_words() {
         assert_eq!(offers, offered, "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// The page of haul-mpi, which is written by hand: most of it is that of haul.
+fn page_of_haul_mpi() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/man/haul-mpi.1")
+        .to_str()
+        .expect("a path in UTF-8")
+        .to_owned()
+}
+
+#[test]
+fn mandoc_and_man_have_no_complaint_about_the_page_of_haul_mpi() {
+    let page = page_of_haul_mpi();
+    if let Some(output) = run("mandoc", &["-Tlint", "-Wwarning", &page]) {
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
+    accepts("man", &["--warnings=w", "--local-file", &page]);
+}
+
+#[test]
+fn the_page_of_haul_mpi_names_only_options_that_there_are() {
+    // Its own, and one of Slurm's.
+    let others = ["chunk", "ntasks-per-node"];
+    let text = fs::read_to_string(page_of_haul_mpi()).expect("the page is committed").replace("\\-", "-");
+    let known = fs::read_to_string(folder().join("haul.1")).expect("the page of haul is committed").replace("\\-", "-");
+    let mut options = 0;
+    for part in text.split("--").skip(1) {
+        let option: String = part.chars().take_while(|letter| letter.is_ascii_lowercase() || *letter == '-').collect();
+        options += 1;
+        assert!(others.contains(&option.as_str()) || known.contains(&format!("\\fB--{option}\\fR")), "--{option}");
+    }
+    assert!(options > 10, "the options of the page were not found");
+}

@@ -311,6 +311,22 @@ what! {
     JournalForeign = "will not use {path} as a journal: it is not a file of yours with a single name",
     /// With `--resume`; `path` is the journal.
     JournalEnds = "cannot write to the journal {path}: what is done from here on, another run will do again",
+    /// With a list of what there is to copy; `path` is an operand, `detail` says what is wrong.
+    OtherSources = "the manifest does not fit {path}: {detail}; nothing was copied",
+    /// With a list; the source was named in it.
+    ListedMissing = "{path} was listed, and is not there any more",
+    /// With a list; `detail` is the kind that it has there.
+    ListedOtherwise = "not copying {path}: when it was listed it was {detail}",
+    /// With a list; no failure.
+    ListedChanged = "{path} has changed since it was listed; it is copied as it is now",
+    /// With a list or in shards; `detail` is an option, `path` is of no interest.
+    NotByList = "manifests and shards do not go with {detail}",
+    /// In shards; `path` is the file, or its directory.
+    NoShardState = "cannot keep the state of the shards in {path}; nothing was copied",
+    /// In shards.
+    ShardStateForeign = "will not use {path} as the state of shards: it is not a file of yours with a single name",
+    /// In shards; `detail` says what differs.
+    OtherSplit = "other shards of this copy, whose state is in {path}, {detail}; nothing was copied",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.

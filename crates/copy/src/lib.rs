@@ -11,6 +11,7 @@ pub mod events;
 pub mod facts;
 pub mod images;
 pub mod journal;
+pub mod manifest;
 pub mod meta;
 pub mod moved;
 pub mod pace;

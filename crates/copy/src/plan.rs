@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use self::profile::Profile;
+use crate::manifest::{Manifest, Shard};
 
 /// One copy as the user asked for it.
 ///
@@ -91,6 +92,10 @@ pub struct Plan {
     /// What is done is written down, and what an earlier run of the same plan has done is not done again. Every file is on its
     /// device before it gets its name, as with [`Durable::File`].
     pub resume: bool,
+    /// Only what this list names is copied; it is of these sources.
+    pub manifest: Option<Arc<Manifest>>,
+    /// Only this part is copied, of the list or of what a walk finds; other processes copy the others.
+    pub shard: Option<Shard>,
     /// What was measured to be faster on some storages. It changes only how bytes are moved, and what is set here otherwise
     /// comes first.
     pub profile: Option<Arc<Profile>>,
@@ -105,6 +110,24 @@ impl Plan {
     /// Whether files are on the device before they get their names.
     pub fn names_wait(&self) -> bool {
         self.durable == Durable::File || self.verify == Verify::Device || self.resume
+    }
+
+    /// Why the sources of this plan cannot be listed, or cannot be copied by a list or in shards, if they cannot.
+    pub fn against_lists(&self) -> Option<&'static str> {
+        // Such a part of a copy meets what it or another one has made.
+        let shard = self.shard.is_some();
+        let against = [
+            (self.recursive && self.dereference == Dereference::Always, "symbolic links that are followed (-L)"),
+            (self.parents, "--parents"),
+            (self.strip_trailing_slashes, "--strip-trailing-slashes"),
+            (shard && self.backup != Backup::None, "--backup: a shard that is repeated would lose it"),
+            (shard && self.overwrite == Overwrite::Ask, "-i"),
+            (shard && self.overwrite == Overwrite::Refuse, "--update=none-fail: what a shard made is there"),
+            (shard && self.link != LinkMode::Copy, "--link and --symbolic-link, which copy nothing"),
+            (shard && self.preserve.flags, "--preserve=flags: an immutable directory takes no more entries"),
+            (shard && self.keep_directory_symlink, "--keep-directory-symlink"),
+        ];
+        against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
     }
 
     /// Whether the contents of regular files are read again behind the copy.
@@ -154,6 +177,8 @@ impl Default for Plan {
             verify: Verify::Off,
             checksum: None,
             resume: false,
+            manifest: None,
+            shard: None,
             profile: None,
         }
     }

@@ -30,6 +30,12 @@ pub struct Stats {
     pub resumed_files: u64,
     /// Bytes that were not copied since an earlier run had: of those files, and of the beginnings of others.
     pub resumed_bytes: u64,
+    /// Parts of directories that this process has given to others.
+    pub given_away: u64,
+    /// Parts of directories that this process has done for others.
+    pub parcels: u64,
+    /// Parts of files that this process has copied for others.
+    pub chunks: u64,
     /// Files that a profile has decided something about.
     pub by_profile: u64,
     /// Errors reported.
@@ -93,6 +99,9 @@ impl AddAssign<&Stats> for Stats {
         self.skipped += other.skipped;
         self.resumed_files += other.resumed_files;
         self.resumed_bytes += other.resumed_bytes;
+        self.given_away += other.given_away;
+        self.parcels += other.parcels;
+        self.chunks += other.chunks;
         self.by_profile += other.by_profile;
         self.errors += other.errors;
         self.warnings += other.warnings;

@@ -62,7 +62,7 @@ pub fn is_ignored(signal: i32) -> bool {
 }
 
 /// What the process has used so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time outside the kernel.
     pub user: Duration,

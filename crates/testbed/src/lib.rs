@@ -18,6 +18,7 @@ mod bed;
 mod files;
 mod fuse;
 pub mod guest;
+pub mod late;
 pub mod logged;
 pub mod misbehaving;
 pub mod power;

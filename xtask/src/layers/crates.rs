@@ -13,7 +13,9 @@ use crate::shell::{self, Result};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("cli", &["copy", "guest", "sys"]),
     ("lab", &["copy", "guest", "sys"]),
-    ("mpi", &["copy", "guest", "sys"]),
+    // It has the options of the command, read by the same code.
+    ("mpi", &["cli", "copy", "guest", "sys"]),
+    ("model", &[]),
     ("copy", &["guest", "sys"]),
     ("guest", &[]),
     ("sys", &[]),
@@ -31,6 +33,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul", "cli"),
     ("haul-lab", "lab"),
     ("haul-mpi", "mpi"),
+    ("haul-model", "model"),
     ("haul-copy", "copy"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),

@@ -22,6 +22,9 @@ use haul_sys::rustix::process::geteuid;
 use crate::facts::{Inode, Kind, Time};
 pub use record::{Digest, Fingerprint, RECORD, Record, read};
 
+/// Records that are taken over at a time.
+const BATCH: usize = 1024;
+
 /// The journal of one command, open and locked.
 #[derive(Debug)]
 pub struct Journal {
@@ -100,6 +103,31 @@ impl Journal {
             retry_on_intr(|| fsync(&above))?;
         }
         Ok(journal)
+    }
+
+    /// Takes over what another process has noted of the same command, in a journal of its own in this directory, and removes
+    /// that. Tells every promise that is in it; true if there is any.
+    ///
+    /// # Errors
+    /// Why it cannot be used; then it stays.
+    pub fn take_over(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+        each: &mut dyn FnMut(Record) -> Result<(), Errno>,
+    ) -> Result<bool, Trouble> {
+        let (file, _made) = open_locked(dir, name)?;
+        let mut batch = Vec::new();
+        let taken = read(&mut &file, &self.command, &mut |record| {
+            each(record)?;
+            batch.push(record);
+            if batch.len() == BATCH { self.append(&std::mem::take(&mut batch)) } else { Ok(()) }
+        });
+        let taken = taken.map_err(errno_of)?;
+        self.append(&batch)?;
+        self.sync()?;
+        unlinkat(dir, name, AtFlags::empty())?;
+        Ok(taken > 0)
     }
 
     /// Whether something that was born then was born in an earlier run of this command, and after that had begun. `false` where

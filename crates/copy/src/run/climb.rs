@@ -67,8 +67,9 @@ impl Climb {
         self.now
     }
 
-    /// Hears the throughput at the current level and says at which to go on.
-    pub fn measured(&mut self, throughput: f64) -> usize {
+    /// Hears the throughput at the current level and says at which to go on. `busy`: the processors had next to nothing
+    /// to do besides, so that more threads could only get into each other's way.
+    pub fn measured(&mut self, throughput: f64, busy: bool) -> usize {
         if self.fixed {
             return self.now;
         }
@@ -77,6 +78,7 @@ impl Climb {
             return self.now;
         }
         match self.from.take() {
+            None if busy && !self.down => self.look_down_later(),
             None => self.step(throughput),
             // Up must bring something; down must cost nothing.
             Some((_, before)) if self.now_is_better(before, throughput) => {
@@ -91,6 +93,13 @@ impl Climb {
             }
         }
         self.now
+    }
+
+    /// As after a step up that did not pay, but without having lost time over it. Neither is a step down likely to pay.
+    fn look_down_later(&mut self) {
+        self.down = true;
+        self.rest = (self.rest * 4).min(LONGEST_REST);
+        self.resting = self.rest;
     }
 
     fn now_is_better(&self, before: f64, now: f64) -> bool {
@@ -120,7 +129,7 @@ mod tests {
         (0..rounds)
             .map(|_| {
                 let level = climb.level();
-                climb.measured(throughput(level));
+                climb.measured(throughput(level), false);
                 level
             })
             .collect()
@@ -141,6 +150,16 @@ mod tests {
     fn where_more_threads_are_slower_it_stays_with_one() {
         let found = levels(Climb::new(1, 16), 400, |level| 1.0 / level as f64);
         assert!(share_at(&found, |level| level == 1) > 0.9, "{found:?}");
+    }
+
+    #[test]
+    fn it_does_not_climb_while_the_processors_are_busy() {
+        let mut climb = Climb::new(2, 8);
+        let found: Vec<usize> = (0..400).map(|_| climb.measured(climb.level() as f64, true)).collect();
+        assert!(found.iter().all(|level| *level <= 2), "{found:?}");
+        assert!(share_at(&found, |level| level == 2) > 0.95, "{found:?}");
+        // Of the rest that it has begun there is an end.
+        assert!(levels(climb, 100, |level| level as f64).contains(&8));
     }
 
     #[test]
@@ -168,7 +187,7 @@ mod tests {
         higher.fix(16);
         assert_eq!(higher.level(), 12);
         free.start_low();
-        assert_eq!(free.measured(1.0), 8);
+        assert_eq!(free.measured(1.0, false), 8);
     }
 
     #[test]

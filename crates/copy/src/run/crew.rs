@@ -5,10 +5,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_sys::rustix::time::{ClockId, clock_gettime};
+
 use super::climb::Climb;
+use super::fleet::Hunger;
+use crate::facts;
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
 const SHORT: Duration = Duration::from_millis(25);
@@ -17,6 +21,9 @@ const ENOUGH_WORK: u64 = 400;
 
 /// So many bytes take about as long as an entry of its own.
 const BYTES_LIKE_AN_ENTRY: u64 = 64 << 10;
+
+/// From this share of all processors' time on they count as busy.
+const BUSY: f64 = 0.8;
 
 /// How often a thread that has to wait looks again whether it still has to. What it waits for has no one place at which
 /// it could be told.
@@ -30,7 +37,7 @@ pub(super) struct Crew<T> {
     /// A task was finished, or a thread stopped working.
     change: Condvar,
     /// Tasks that could be given away now.
-    wanted: AtomicUsize,
+    wanted: Arc<AtomicUsize>,
     /// More threads are working than should.
     crowded: AtomicBool,
     /// Work done since the last measurement, in entries.
@@ -38,6 +45,8 @@ pub(super) struct Crew<T> {
     /// When the next measurement is due, in milliseconds since `began`.
     due: AtomicU64,
     began: Instant,
+    /// Processors that this process may use.
+    cores: OnceLock<f64>,
     /// Directories that may still be held open for parts in other hands.
     parking: Arc<AtomicUsize>,
 }
@@ -68,6 +77,8 @@ struct State<T> {
     /// A profile said how many.
     fixed: bool,
     measured: Instant,
+    /// Processor time of the process until then.
+    worked: Duration,
     closed: bool,
     /// A thread panicked: nobody waits for anything any more.
     abandoned: bool,
@@ -90,11 +101,12 @@ impl<T> Crew<T> {
     pub fn new(climb: Climb, parking: usize) -> Crew<T> {
         let now = Instant::now();
         let crew = Crew {
-            wanted: AtomicUsize::new(0),
+            wanted: Arc::default(),
             crowded: AtomicBool::new(false),
             done: AtomicU64::new(0),
             due: AtomicU64::new(SHORT.as_millis() as u64),
             began: now,
+            cores: OnceLock::new(),
             parking: Arc::new(AtomicUsize::new(parking)),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
@@ -107,6 +119,7 @@ impl<T> Crew<T> {
                 climb,
                 fixed: false,
                 measured: now,
+                worked: processor_time(),
                 closed: false,
                 abandoned: false,
             }),
@@ -138,6 +151,64 @@ impl<T> Crew<T> {
             state.fixed = jobs.is_some();
             self.publish(&state);
         }
+    }
+
+    /// How many tasks could be given to it now, for other processes to see.
+    pub fn hunger(&self) -> Hunger {
+        Hunger(Arc::clone(&self.wanted))
+    }
+
+    /// For the first thread of a process that begins with nothing: it is as one that was hired and has done its task.
+    pub fn stand_by(&self) {
+        let mut state = self.lock();
+        state.running -= 1;
+        self.publish(&state);
+    }
+
+    /// A task is in the hands of another process.
+    pub fn one_more(&self) {
+        self.lock().open += 1;
+    }
+
+    /// It is not any more, and nobody has to do anything about it.
+    pub fn one_fewer(&self) {
+        let mut state = self.lock();
+        state.open -= 1;
+        let all_done = state.open == 0;
+        drop(state);
+        if all_done {
+            self.work.notify_all();
+        }
+    }
+
+    /// A task that has come from another process, and that a thread of its own may have to do: whoever waits takes it, else
+    /// the caller hires a thread.
+    pub fn accept(&self, task: T) -> Given<T> {
+        let mut state = self.lock();
+        state.open += 1;
+        if state.queue.len() < state.waiting {
+            // Also one too many at work: others may be waiting for this very task.
+            state.queue.push_back(task);
+            self.publish(&state);
+            drop(state);
+            self.work.notify_one();
+            return Given::Taken;
+        }
+        state.hired += 1;
+        state.running += 1;
+        self.publish(&state);
+        Given::ForNewThread(task)
+    }
+
+    /// No thread could be hired for a task that was accepted: it waits for one that comes by.
+    pub fn keep_for_later(&self, task: T) {
+        let mut state = self.lock();
+        state.hired -= 1;
+        state.running -= 1;
+        state.queue.push_back(task);
+        self.publish(&state);
+        drop(state);
+        self.work.notify_one();
     }
 
     /// Whether somebody would take a task now.
@@ -304,11 +375,14 @@ impl<T> Crew<T> {
             return;
         }
         let done = self.done.swap(0, Ordering::Relaxed);
-        state.measured = Instant::now();
+        let worked = processor_time();
+        let cores = self.cores.get_or_init(|| facts::cores() as f64);
+        let busy = worked.saturating_sub(state.worked).as_secs_f64() >= BUSY * cores * elapsed.as_secs_f64();
+        (state.measured, state.worked) = (Instant::now(), worked);
         self.due.store((now + SHORT).as_millis() as u64, Ordering::Relaxed);
         // Fewer at work than allowed says nothing about the level.
         if state.running >= state.climb.level() {
-            state.climb.measured(done as f64 / elapsed.as_secs_f64());
+            state.climb.measured(done as f64 / elapsed.as_secs_f64(), busy);
             self.publish(&state);
         }
     }
@@ -329,6 +403,13 @@ impl<T> Crew<T> {
         self.wanted.store(wanted(state), Ordering::Relaxed);
         self.crowded.store(state.running > state.climb.level(), Ordering::Relaxed);
     }
+}
+
+/// Processor time of all threads of this process so far.
+fn processor_time() -> Duration {
+    // Neither number is negative.
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn wanted<T>(state: &State<T>) -> usize {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 
 use super::Session;
+use super::fleet::Abroad;
 use super::made_up::{has_offsets, is_made_up};
 use super::marks::Marks;
 use super::moving::{Moving, Stop};
@@ -99,6 +100,8 @@ pub(super) struct DataJob<'a> {
     pub start: u64,
     /// Notes how far the copy is on its device.
     pub marks: Option<&'a Marks<'a>>,
+    /// How other processes find it, if they may help.
+    pub abroad: Option<Arc<Abroad<'a>>>,
 }
 
 /// The data is not whole.
@@ -191,6 +194,34 @@ impl Mover {
         self.conclude(moving, plan, result, large, started, stats)
     }
 
+    /// Moves a part of a file (offset and length) for another process, which tells of the file. Returns how many bytes of it
+    /// are certainly there, from its beginning.
+    pub fn move_part(
+        &mut self,
+        job: &DataJob<'_>,
+        plan: &Plan,
+        session: &Session<'_>,
+        stats: &mut Stats,
+        (offset, len): (u64, u64),
+    ) -> u64 {
+        let started = Instant::now();
+        self.shared.probe.begin();
+        let preferred = self.preferred(job, plan);
+        let facts = DataFacts { preferred, ..self.facts(job, true) };
+        let steps = strategy::choose(&facts, plan);
+        let mut moving = Moving::new(job, session, &facts, &steps, plan);
+        let reached = moving.run_part(offset, len);
+        let closed = moving.close();
+        self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
+        stats.moved += moving.moved;
+        for tried in &moving.tried {
+            let entry = stats.engines.entry(tried.engine).or_default();
+            entry.moved += tried.moved;
+        }
+        stats.data_time += started.elapsed();
+        if closed.is_ok() { reached } else { 0 }
+    }
+
     /// Closes what the file was moved with, counts, and tells the observer.
     fn conclude(
         &mut self,
@@ -209,6 +240,7 @@ impl Mover {
         if large {
             self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
         }
+        // What others have copied of it they count.
         stats.moved += moving.moved;
         stats.by_profile += u64::from(steps.profile.is_some());
         for tried in &moving.tried {
@@ -233,7 +265,7 @@ impl Mover {
             profile: steps.profile.zip(place.map(|place| place.origin.as_str())),
             tried: &tried,
             holes: steps.hole_search(),
-            moved: moving.moved,
+            moved: moving.moved_by_all(),
             workers: moving.workers,
             time: started.elapsed(),
             image: job.image,

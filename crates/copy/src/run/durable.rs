@@ -232,7 +232,9 @@ impl Run<'_> {
 
     /// A directory is full. It gets its attributes when everything in it has its name.
     pub(super) fn directory_is_full(&mut self, frame: Box<Frame>) {
-        if self.names_wait() {
+        if let Some(errand) = frame.errand {
+            self.report_part(errand);
+        } else if self.names_wait() {
             self.enqueue(Item::Directory(frame), 0);
         } else {
             self.finish_directory(&frame);

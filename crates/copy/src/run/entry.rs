@@ -10,7 +10,7 @@ use haul_sys::rustix::fs::AtFlags;
 
 use super::Run;
 use super::existing::{Clear, Way};
-use super::link_table::{Claim, Made};
+use super::link_table::Made;
 use super::links::{self, DestDir};
 use super::operands::renamed;
 use super::regular::open_regular;
@@ -18,6 +18,7 @@ use super::tree::{Frame, Sides, overlap};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, Inode, Kind};
+use crate::manifest::Index;
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::walk::{Spot, last_component};
@@ -33,6 +34,8 @@ pub(super) struct Level<'t> {
     pub ancestors: &'t [Frame],
     /// The directory says that the entry is a regular file.
     pub is_regular: bool,
+    /// Its number in the list of what is to be copied, if there is one.
+    pub listed: Option<Index>,
 }
 
 impl Level<'_> {
@@ -102,6 +105,7 @@ impl Run<'_> {
         missing: bool,
         root: Option<&Arc<DestDir>>,
     ) {
+        let Some(listed) = self.listed_operand() else { return };
         let own_root = match (root, dest.dir()) {
             (None, Ok(_)) => match dest_root(dest) {
                 Ok(root) => Some(root),
@@ -116,7 +120,7 @@ impl Run<'_> {
         let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
         self.will_write_beside(dest);
         self.give_names_if_one_is(dest);
-        let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false };
+        let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false, listed };
         let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
@@ -142,6 +146,9 @@ impl Run<'_> {
         top: &mut Top,
     ) -> Step {
         let Some(mut subject) = self.look_at_source(source, dest, level, missing) else { return Step::Done };
+        if !self.is_as_listed(&subject, level.listed) {
+            return Step::Done;
+        }
         let clear = match self.clear_way(&subject, level, missing) {
             Way::Clear(clear) => Clear { entries: level.entries(), ..clear },
             Way::Done | Way::Blocked => return Step::Done,
@@ -168,6 +175,7 @@ impl Run<'_> {
             return Step::Done;
         }
         self.made = None;
+        self.describe_for_others(&subject, level, top);
         let (met_before, claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
         if let Earlier::Made(earlier) = earlier
             && let Some(done) = self.instead_of_copying(&earlier, &subject, level, top)
@@ -197,6 +205,9 @@ impl Run<'_> {
             if claimed || (!met_before && subject.is_operand) {
                 let forgotten = self.shared.links.forget((&subject.inode).into());
                 self.table(forgotten, source);
+            }
+            if claimed {
+                self.settle_for_all(&subject.inode, false);
             }
             self.put_back(&clear, dest);
         }
@@ -231,6 +242,10 @@ impl Run<'_> {
         }
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
+            Err(Errno::NOENT) if level.listed.is_some() => {
+                self.problem(Error::new(What::ListedMissing, source.path));
+                return None;
+            }
             Err(errno) => {
                 self.problem(Error::new(What::CannotStat, source.path).errno(errno));
                 return None;
@@ -299,11 +314,7 @@ impl Run<'_> {
     pub(super) fn claim(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         let Some(dir) = level.dir else { return Earlier::Nothing };
         let claim = self.shared.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
-        match self.table(claim, subject.source) {
-            None => Earlier::Unknown,
-            Some(Claim::First) => Earlier::Claimed,
-            Some(Claim::Made(made)) => Earlier::Made(made),
-        }
+        self.claim_with_others(claim, subject, level)
     }
 
     /// What was claimed stands at its place.
@@ -315,12 +326,14 @@ impl Run<'_> {
             None if subject.follow => dest.inode_following().map(|inode| inode.id),
             None => dest.inode().map(|inode| inode.id),
         };
+        let stands = made.is_ok();
         let completed = match made {
             Ok(made) => self.shared.links.complete((&subject.inode).into(), made),
             // It went away at once: whoever comes next copies it again.
             Err(_) => self.shared.links.forget((&subject.inode).into()),
         };
         self.table(completed, subject.source);
+        self.settle_for_all(&subject.inode, stands);
     }
 
     /// Reports what the table of links could not do.

@@ -97,6 +97,7 @@ impl Run<'_> {
             Ok(Found::Loop) => Way::Clear(Clear::default()),
             Ok(Found::Something(existing)) => match self.pass_over_finished(subject, level, &existing) {
                 Some(way) => way,
+                None if self.is_of_earlier_attempt(subject, level, &existing) => self.make_again(subject),
                 None => self.decide(subject, level, existing),
             },
         }

@@ -114,6 +114,28 @@ impl DestDir {
         PathBuf::from(shown)
     }
 
+    /// What users see before the names of entries of the directory that they named, on the way to this one; opened as a
+    /// path, unless it is empty, it is that directory.
+    pub fn prefix(&self) -> &OsStr {
+        let mut dir = self;
+        while let Some(parent) = &dir.parent {
+            dir = parent;
+        }
+        &dir.prefix
+    }
+
+    /// The names on the way down from there.
+    pub fn names(&self) -> Vec<OsString> {
+        let mut names = Vec::new();
+        let mut dir = self;
+        while let Some(parent) = &dir.parent {
+            names.push(dir.name.clone());
+            dir = parent;
+        }
+        names.reverse();
+        names
+    }
+
     /// Its number in the table of links, if it has one.
     pub fn number(&self) -> Option<u32> {
         Some(self.number.load(Ordering::Relaxed)).filter(|number| *number != 0)

@@ -9,8 +9,8 @@ use crate::facts::{Inode, Kind};
 /// Whether bytes of it are addressed by offset.
 pub(super) fn has_offsets(fd: &OwnedFd, inode: &Inode) -> bool {
     match inode.kind {
-        // Of the made-up ones some have none (/proc/kmsg, trace_pipe).
-        Kind::Regular if is_kept_somewhere(inode) => true,
+        // Of the made-up ones some have none (/proc/kmsg, trace_pipe). Those are on no device.
+        Kind::Regular if is_kept_somewhere(inode) || inode.id.device().major != 0 => true,
         Kind::Regular | Kind::BlockDevice => fs::seek(fd, SeekFrom::Current(0)).is_ok(),
         _ => false,
     }

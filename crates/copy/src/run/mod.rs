@@ -10,6 +10,7 @@ mod data;
 mod durable;
 mod entry;
 mod existing;
+mod fleet;
 mod images;
 mod keep;
 mod link_table;
@@ -28,9 +29,12 @@ mod regular;
 mod resume;
 mod room;
 mod same_file;
+mod selection;
+mod shards;
 mod share;
 mod special;
 mod stage;
+mod survey;
 mod team;
 mod transcript;
 mod tree;
@@ -38,6 +42,7 @@ mod tree;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,9 +65,13 @@ use crate::walk::Spot;
 
 use crew::Crew;
 pub use data::facts_of;
+use fleet::Party;
+pub use fleet::{Fleet, Hunger, Part};
 use keep::Keep;
+pub use operands::settle_destination;
 pub use partial::Partials;
 use share::Task;
+pub use survey::{Survey, list};
 use transcript::Voice;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
@@ -113,6 +122,8 @@ pub struct Summary {
     pub damaged: Vec<PathBuf>,
     /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
     pub journal: Option<PathBuf>,
+    /// With a shard that is not done: the state of all shards stays in this file, and the shard is to be run again.
+    pub shard_state: Option<PathBuf>,
     /// The counters.
     pub stats: Stats,
 }
@@ -122,6 +133,16 @@ pub struct Summary {
 /// Errors are told to the observer, one by one, and the run goes on with the next file; the summary says whether
 /// there were any.
 pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
+    run_as(plan, session, None)
+}
+
+/// The same as one of several processes that copy together. All of them have the same plan, with a destination that was
+/// settled by [`settle_destination`] in the first of them. What one of them did is in its summary; they add up.
+pub fn run_together(plan: &Plan, session: &Session<'_>, part: Part<'_>) -> Summary {
+    run_as(plan, session, Some(part))
+}
+
+fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary {
     let durable;
     let plan = if plan.resume && plan.durable != Durable::File {
         durable = Plan { durable: Durable::File, ..plan.clone() };
@@ -129,13 +150,41 @@ pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
     } else {
         plan
     };
-    let outcome = team::run(plan, session);
+    let selection = match selection::prepare(plan, session, part.is_none_or(|part| part.fleet.rank() == 0)) {
+        Ok(selection) => selection,
+        Err(stats) => {
+            if let Some(part) = part.filter(|part| part.fleet.rank() == 0) {
+                // The others wait for something to do. That nothing is done is told already.
+                part.fleet.finish();
+            }
+            return Summary {
+                failed: true,
+                cancelled: session.cancel.is_cancelled(),
+                stats: *stats,
+                ..Summary::default()
+            };
+        }
+    };
+    let outcome = team::run(plan, session, selection, part);
     Summary {
         failed: outcome.failed,
         cancelled: session.cancel.is_cancelled(),
         damaged: outcome.damaged,
         journal: outcome.journal,
+        shard_state: outcome.shard_state,
         stats: outcome.stats,
+    }
+}
+
+impl AddAssign for Summary {
+    /// What two processes did together.
+    fn add_assign(&mut self, other: Summary) {
+        self.failed |= other.failed;
+        self.cancelled |= other.cancelled;
+        self.damaged.extend(other.damaged);
+        self.journal = self.journal.take().or(other.journal);
+        self.shard_state = self.shard_state.take().or(other.shard_state);
+        self.stats += &other.stats;
     }
 }
 
@@ -154,6 +203,10 @@ struct Shared {
     ledger: durable::Ledger,
     /// What is written down for another run, if that is wanted.
     progress: OnceLock<resume::Progress>,
+    /// What is to be copied, if it is not everything.
+    selection: Option<selection::Selection>,
+    /// What this run and others do together, if it is a shard.
+    shards: OnceLock<shards::Shards>,
     caller: meta::Caller,
 }
 
@@ -166,6 +219,10 @@ struct Run<'a> {
     voice: &'a Voice<'a>,
     /// The other threads, if there can be any.
     crew: Option<&'a Crew<Task>>,
+    /// The other processes, if there are any.
+    party: Option<&'a Party<'a>>,
+    /// How those find the file that is about to be copied, if it is large: the directories, and its name there.
+    abroad: Option<(fleet::wire::Pair, Option<OsString>)>,
     /// Starts another thread for a task; gives the task back if the system has none.
     hire: &'a dyn Fn(Task) -> Option<Task>,
     stats: Stats,
@@ -188,12 +245,16 @@ struct Run<'a> {
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
     seen_sources: Option<HashSet<Entry>>,
     made_for_operands: Option<HashSet<Entry>>,
+    /// The number of the operand that is being copied.
+    operand: usize,
     /// Moves data; owns the engines.
     mover: data::Mover,
     /// Files whose last flags wait for their last hard link.
     unsealed: Vec<keep::Unsealed>,
     /// Directories of one branch kept open on each side.
     open_levels: usize,
+    /// Memory for the two paths of the next entry of a directory.
+    paths: [PathBuf; 2],
 }
 
 /// A directory entry together with the file that it led to: the same name for the same file.
@@ -205,7 +266,7 @@ struct Entry {
 }
 
 impl Shared {
-    fn new() -> Shared {
+    fn new(selection: Option<selection::Selection>) -> Shared {
         // The umask can only be read by setting it. Nothing else of this process creates files at this time.
         let umask = process::umask(Mode::empty());
         process::umask(umask);
@@ -216,6 +277,8 @@ impl Shared {
             images: Mutex::default(),
             ledger: durable::Ledger::default(),
             progress: OnceLock::new(),
+            selection,
+            shards: OnceLock::new(),
             memory: meta::PairMemory::new(),
             caller: meta::Caller {
                 user: process::geteuid().as_raw(),
@@ -238,6 +301,8 @@ impl<'a> Run<'a> {
             shared,
             voice,
             crew: None,
+            party: None,
+            abroad: None,
             hire: &Some,
             stats: Stats::default(),
             failed: false,
@@ -251,9 +316,11 @@ impl<'a> Run<'a> {
             writes_to: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
+            operand: 0,
             mover: data::Mover::new(Arc::clone(&shared.data)),
             unsealed: Vec::new(),
             open_levels: open_levels(1),
+            paths: Default::default(),
         }
     }
 

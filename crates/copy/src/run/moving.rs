@@ -11,13 +11,14 @@ use haul_sys::rustix::io::retry_on_intr;
 use super::Session;
 use super::behind::Behind;
 use super::data::{DataJob, Mover};
+use super::fleet::Given;
 use super::made_up::is_kept_somewhere;
 use super::open_sides::{open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
-use super::pieces::{LAST_BYTES, Lookout, Trail, piece_of, ranged};
+use super::pieces::{LAST_BYTES, Lookout, Ranges as PieceRanges, Trail, piece_of};
 use super::readahead::ReadAhead;
 use crate::engine::climb::Climb;
-use crate::engine::parallel::{Ran, Range, Stopped, Team};
+use crate::engine::parallel::{Ran, Stopped, Team};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
 use crate::events::{Event, Tried};
@@ -47,11 +48,15 @@ pub(super) struct Moving<'a> {
     /// Engines that said they can do nothing for these two files.
     pub useless: Vec<EngineName>,
     pub moved: Moved,
+    /// Bytes of it that other processes have copied.
+    elsewhere: u64,
     behind: Option<Behind>,
     /// The destination has got a size of its own, or bytes behind the end: it is set right when all is moved.
     ragged: bool,
     /// Most workers that there were.
     pub workers: usize,
+    /// How far workers have come together.
+    reached: u64,
 }
 
 /// Why moving stopped before its end.
@@ -108,9 +113,11 @@ impl<'a> Moving<'a> {
             tried: Vec::with_capacity(2),
             useless: Vec::new(),
             moved: Moved::default(),
+            elsewhere: 0,
             behind: if steps.forget_source || steps.send_dest { Behind::new(forget, send) } else { None },
             ragged: false,
             workers: 1,
+            reached: 0,
         }
     }
 
@@ -125,7 +132,7 @@ impl<'a> Moving<'a> {
                 self.allocate();
                 match ranges {
                     Ranges::Stream => self.move_to_end(mover, 0)?,
-                    _ if self.steps.workers.most > 1 => self.move_together(mover)?,
+                    _ if self.steps.workers.most > 1 || self.may_be_shared() => self.move_together(mover)?,
                     Ranges::Extents => self.move_extents(mover)?,
                     Ranges::Whole => self.move_to_end(mover, self.job.start)?,
                 }
@@ -177,9 +184,52 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Moves everything by several workers, as far as the size was seen, then whatever the source has grown by meanwhile.
-    /// Returns the size reached.
+    /// Up to where several workers move it: the rest is moved by one when all else is there.
+    fn end_for_many(&self) -> u64 {
+        self.job.source_inode.size.saturating_sub(1) / LAST_BYTES * LAST_BYTES
+    }
+
+    /// Whether other processes may help with it.
+    fn may_be_shared(&self) -> bool {
+        Given::of(self.job, self.job.start, self.end_for_many()).is_some()
+    }
+
+    /// Moves everything by several workers, and with the help of other processes, as far as the size was seen, then whatever
+    /// the source has grown by meanwhile. Returns the size reached.
     fn move_together(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
+        let job = self.job;
+        let Some(given) = Given::of(job, job.start, self.end_for_many()) else {
+            return match self.by_teams(None)? {
+                Reached::SourceEnd(at) => Ok(at),
+                Reached::End => {
+                    let at = self.reached;
+                    self.move_to_end(mover, at)
+                }
+            };
+        };
+        // What others write lies behind what is certain.
+        self.ragged = true;
+        let reached = self.by_teams(Some(&given));
+        // Also after a failure: nobody may write to a file that is about to be removed.
+        let (left, elsewhere) = given.collect();
+        self.elsewhere += elsewhere;
+        if let Reached::SourceEnd(at) = reached? {
+            return Ok(at);
+        }
+        for (offset, len) in left {
+            if let Reached::SourceEnd(at) = self.move_range(mover, offset, len)? {
+                return Ok(at);
+            }
+        }
+        let end = self.end_for_many();
+        match self.steps.ranges {
+            Ranges::Extents => self.move_extents_from(mover, end),
+            _ => self.move_to_end(mover, end),
+        }
+    }
+
+    /// Moves the file by teams of workers, each with another engine, from where the one before it was refused.
+    fn by_teams(&mut self, given: Option<&Given<'_>>) -> Result<Reached, Stop> {
         let steps = self.steps;
         let mut at = self.job.start;
         let mut last = End::Complete;
@@ -187,15 +237,26 @@ impl<'a> Moving<'a> {
             if self.useless.contains(&name) {
                 continue;
             }
-            let ran = self.team(name, at)?;
+            let ran = match given {
+                Some(given) => {
+                    given.go_on_at(at);
+                    self.team(name, at, &mut PieceRanges::shared(given, self.job, steps.ranges), Some(given))
+                }
+                None => {
+                    let by_extents = steps.ranges == Ranges::Extents;
+                    let end = if by_extents { self.job.source_inode.size } else { self.end_for_many() };
+                    self.team(name, at, &mut PieceRanges::all(at, end, self.job, steps.ranges), None)
+                }
+            };
             at = ran.at;
+            self.reached = at;
             match ran.stopped {
                 Stopped::Forbidden => return Err(self.forbidden()),
                 Stopped::End(End::Failed(CANCELLED)) if self.session.cancel.is_cancelled() => {
                     return Err(Stop::Cancelled);
                 }
-                Stopped::End(End::Complete) => return self.move_to_end(mover, at),
-                Stopped::End(End::SourceEnd) => return Ok(at),
+                Stopped::End(End::Complete) => return Ok(Reached::End),
+                Stopped::End(End::SourceEnd) => return Ok(Reached::SourceEnd(at)),
                 Stopped::End(End::Failed(failure)) => return Err(self.failed(failure)),
                 Stopped::End(End::Refused(refusal)) => {
                     last = End::Refused(refusal);
@@ -208,8 +269,33 @@ impl<'a> Moving<'a> {
         Err(self.all_refused(last))
     }
 
-    /// Lets several workers move the file from `at` on, each with such an engine.
-    fn team(&mut self, name: EngineName, at: u64) -> Result<Ran, Stop> {
+    /// Moves a part of the file for another process. Returns how many bytes of it are certainly there, from its beginning:
+    /// why it is not all of them, that process finds out by itself.
+    pub fn run_part(&mut self, offset: u64, len: u64) -> u64 {
+        let steps = self.steps;
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        for &name in &steps.engines {
+            if name == EngineName::Clone {
+                continue;
+            }
+            let ran = self.team(name, at, &mut PieceRanges::all(at, end, self.job, steps.ranges), None);
+            at = ran.at;
+            if !matches!(ran.stopped, Stopped::End(End::Refused(_))) {
+                break;
+            }
+        }
+        let written = self.behind.as_ref().is_none_or(|behind| behind.tidy(true).is_ok());
+        if written { at - offset } else { 0 }
+    }
+
+    /// What all processes have moved of it.
+    pub fn moved_by_all(&self) -> Moved {
+        Moved { written: self.moved.written + self.elsewhere, ..self.moved }
+    }
+
+    /// Lets several workers move the ranges, from `at` on, each with such an engine.
+    fn team(&mut self, name: EngineName, at: u64, ranges: &mut PieceRanges<'_>, given: Option<&Given<'_>>) -> Ran {
         let size = self.job.source_inode.size;
         let workers = if self.may_be_several(name) { self.steps.workers } else { strategy::Workers::ONE };
         let tuning = self.steps.tuning;
@@ -221,19 +307,15 @@ impl<'a> Moving<'a> {
             session: self.session,
             trail: self.trail(),
             read_ahead: read_ahead.as_ref().map(|ahead| (ahead, self.job.source.as_fd())),
-            // Beyond an extent there may be a hole, which would only fill the page cache with zeros.
-            size: if self.steps.ranges == Ranges::Extents { 0 } else { size },
+            // Beyond an extent there may be a hole, which would only fill the page cache with zeros; beyond its own part of a
+            // file another process reads.
+            size: if self.steps.ranges == Ranges::Extents || given.is_some() { 0 } else { size },
+            given,
         };
         let (source, dest) = (&self.source, &self.dest);
         let climb = Climb::new(workers.start, workers.most).by_pieces_of(piece);
         let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
-        let ran = match self.steps.ranges {
-            Ranges::Extents => team.run(at, &mut Extents::new(&Linux, source.as_fd(), at, size).map(ranged)),
-            _ => {
-                let end = size.saturating_sub(1) / LAST_BYTES * LAST_BYTES;
-                team.run(at, &mut (at < end).then(|| Ok(Range::Data(at, end - at))).into_iter())
-            }
-        };
+        let ran = team.run(at, ranges);
         let refused = match ran.stopped {
             Stopped::End(End::Refused(refusal)) => Some(refusal),
             _ => None,
@@ -246,7 +328,7 @@ impl<'a> Moving<'a> {
         self.moved += ran.moved;
         self.ragged |= ran.beyond;
         self.workers = self.workers.max(ran.workers);
-        Ok(ran)
+        ran
     }
 
     /// Whether several engines of this kind may work at these two files at the same time.
@@ -287,8 +369,13 @@ impl<'a> Moving<'a> {
 
     /// Moves the extents that lseek finds, then whatever the source has grown by meanwhile. Returns the size reached.
     fn move_extents(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
+        self.move_extents_from(mover, self.job.start)
+    }
+
+    /// The same from this byte on.
+    fn move_extents_from(&mut self, mover: &mut Mover, from: u64) -> Result<u64, Stop> {
         let source = Arc::clone(&self.job.source);
-        let mut end = self.job.start;
+        let mut end = from;
         for extent in Extents::new(&Linux, source.as_fd(), end, self.job.source_inode.size) {
             let extent = extent.map_err(|errno| self.failed(Failure { on: FailedOn::Read, errno }))?;
             match extent {

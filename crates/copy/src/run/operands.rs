@@ -14,8 +14,22 @@ use super::links::{DestDir, duplicate};
 use super::{Entry, Run, backup};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
-use crate::plan::{Backup, Destination};
+use crate::plan::{Backup, Destination, Plan};
 use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
+
+/// What the destination of this plan is at this moment: a directory to copy into, or the copy itself. To be asked by one of
+/// several processes before any of them has made something there.
+#[must_use]
+pub fn settle_destination(plan: &Plan) -> Destination {
+    let Destination::Guess(path) = &plan.destination else { return plan.destination.clone() };
+    let begun = plan.sources.len() == 1 && super::resume::was_begun_beside(plan, path);
+    match open_directory(path) {
+        Ok(_) if !begun => Destination::Directory(path.clone()),
+        // Rank 0 says why that does not go.
+        Err(_) if plan.sources.len() > 1 => plan.destination.clone(),
+        _ => Destination::Exactly(path.clone()),
+    }
+}
 
 impl Run<'_> {
     /// Copies all operands.
@@ -29,8 +43,12 @@ impl Run<'_> {
                 }
             },
             Destination::Exactly(path) => self.copy_to(path),
-            Destination::Guess(path) if plan.sources.len() == 1 && self.was_begun_beside(path) => self.copy_to(path),
+            Destination::Guess(path) if plan.sources.len() == 1 && super::resume::was_begun_beside(plan, path) => {
+                self.copy_to(path)
+            }
             Destination::Guess(path) => match open_directory(path) {
+                // Asked after the directory was there: whoever made it for the copy had begun before.
+                Ok(_) if plan.sources.len() == 1 && self.other_shards_began_beside(path) => self.copy_to(path),
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
                     self.problem(Error::new(What::Target, path).errno(errno));
@@ -72,7 +90,7 @@ impl Run<'_> {
         match backup::backup_name(dest.spot(), self.plan) {
             Ok((name, _)) => {
                 let path = renamed(dest.path(), &name);
-                let plan = crate::plan::Plan { backup: Backup::None, ..self.plan.clone() };
+                let plan = Plan { backup: Backup::None, ..self.plan.clone() };
                 let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
                 inner.give_names();
@@ -101,10 +119,11 @@ impl Run<'_> {
                 return;
             }
         };
-        for operand in &plan.sources {
+        for (number, operand) in plan.sources.iter().enumerate() {
             if self.cancelled() {
                 return;
             }
+            self.operand = number;
             let operand = self.strip(operand);
             if plan.parents {
                 self.copy_with_parents(target, &dir, operand);
@@ -178,9 +197,14 @@ pub(super) fn renamed(path: &Path, name: &OsStr) -> PathBuf {
 /// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
 /// many the directory ends in, and `/./` where an absolute path is put below the root.
 pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
-    let dir = without_trailing_slashes(dir).as_bytes();
-    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
-    path.extend_from_slice(dir);
+    joined_in(PathBuf::with_capacity(dir.len() + 1 + name.len()), dir, name)
+}
+
+/// The same, in the memory of another path.
+pub(super) fn joined_in(memory: PathBuf, dir: &OsStr, name: &OsStr) -> PathBuf {
+    let mut path = memory.into_os_string().into_vec();
+    path.clear();
+    path.extend_from_slice(without_trailing_slashes(dir).as_bytes());
     match (path.last(), name.as_bytes().first()) {
         (Some(b'/'), Some(b'/')) => path.push(b'.'),
         (None | Some(b'/'), _) | (_, Some(b'/')) => {}

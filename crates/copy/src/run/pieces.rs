@@ -1,6 +1,6 @@
 //! The pieces of a file that several workers move: how large they are, and what is looked after meanwhile.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use haul_sys::Errno;
@@ -8,6 +8,8 @@ use haul_sys::kernel::Linux;
 
 use super::Session;
 use super::behind::Behind;
+use super::data::DataJob;
+use super::fleet::Given;
 use super::marks::{self, Marks};
 use super::readahead::ReadAhead;
 use crate::engine::DIRECT_BUFFER;
@@ -15,7 +17,8 @@ use crate::engine::parallel::{Range, Watch};
 use crate::events::Event;
 use crate::moved::Moved;
 use crate::plan::EngineName;
-use crate::ranges::Extent;
+use crate::ranges::{Extent, Extents};
+use crate::strategy;
 use crate::verify::Follower;
 
 /// The end of a file that several workers move, in bytes, is moved by one when all else is done: a copy that was killed, or
@@ -31,6 +34,8 @@ pub(super) struct Lookout<'a> {
     pub read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
     /// Up to where it may be read ahead in any case.
     pub size: u64,
+    /// What other processes may take of it.
+    pub given: Option<&'a Given<'a>>,
 }
 
 impl Watch for Lookout<'_> {
@@ -40,6 +45,9 @@ impl Watch for Lookout<'_> {
             ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
         self.trail.let_follow(offset);
+        if let Some(given) = self.given {
+            given.offer();
+        }
         !self.session.cancel.is_cancelled() && self.trail.behind.is_none_or(|behind| behind.tidy(false).is_ok())
     }
 
@@ -90,8 +98,70 @@ impl Trail<'_> {
     }
 }
 
+/// The ranges of a file that workers move, in order.
+pub(super) struct Ranges<'a> {
+    /// What is left of the part in hand.
+    now: Option<Part<'a>>,
+    /// Where the next part comes from, if there can be one.
+    given: Option<&'a Given<'a>>,
+    source: BorrowedFd<'a>,
+    by_extents: bool,
+}
+
+enum Part<'a> {
+    Whole(u64, u64),
+    Extents(Extents<'a>),
+}
+
+impl<'a> Ranges<'a> {
+    /// All from one byte to another; by extents all that there is.
+    pub fn all(from: u64, to: u64, job: &'a DataJob<'_>, ranges: strategy::Ranges) -> Ranges<'a> {
+        let mut all = Ranges { now: None, given: None, source: job.source.as_fd(), by_extents: is_by_extents(ranges) };
+        all.now = (from < to).then(|| all.part(from, to));
+        all
+    }
+
+    /// What other processes leave of it.
+    pub fn shared(given: &'a Given<'a>, job: &'a DataJob<'_>, ranges: strategy::Ranges) -> Ranges<'a> {
+        Ranges { now: None, given: Some(given), source: job.source.as_fd(), by_extents: is_by_extents(ranges) }
+    }
+
+    fn part(&self, from: u64, to: u64) -> Part<'a> {
+        match self.by_extents {
+            true => Part::Extents(Extents::new(&Linux, self.source, from, to)),
+            false => Part::Whole(from, to - from),
+        }
+    }
+}
+
+fn is_by_extents(ranges: strategy::Ranges) -> bool {
+    ranges == strategy::Ranges::Extents
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = Result<Range, Errno>;
+
+    fn next(&mut self) -> Option<Result<Range, Errno>> {
+        loop {
+            match self.now.take() {
+                Some(Part::Whole(offset, len)) => return Some(Ok(Range::Data(offset, len))),
+                Some(Part::Extents(mut extents)) => {
+                    if let Some(extent) = extents.next() {
+                        self.now = Some(Part::Extents(extents));
+                        return Some(ranged(extent));
+                    }
+                }
+                None => {
+                    let (offset, len) = self.given?.next()?;
+                    self.now = Some(self.part(offset, offset + len));
+                }
+            }
+        }
+    }
+}
+
 /// An extent, as the workers want it.
-pub(super) fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
+fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
     extent.map(|extent| match extent {
         Extent::Data { offset, len } => Range::Data(offset, len),
         Extent::Hole { offset, len } => Range::Hole(offset, len),

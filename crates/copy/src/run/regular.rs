@@ -332,6 +332,7 @@ impl<'a> Run<'a> {
             follower: None,
             start: 0,
             marks: None,
+            abroad: self.abroad_as(subject),
         };
         let shared = self.shared;
         let marks = self.marks(&job);

@@ -25,7 +25,7 @@ use super::existing::{Clear, Existing, Way};
 use super::link_table::pages::{KEY, Key, Pages, Record as Page};
 use super::made_up::is_kept_somewhere;
 use super::marks::{Marks, STEP};
-use super::operands::joined;
+use super::operands::{joined, renamed};
 use super::regular::Opened;
 use super::stage::{Adopted, SPECIAL_RIGHTS};
 use super::{Run, Shared};
@@ -95,11 +95,12 @@ pub(super) struct Partial {
 }
 
 impl Progress {
-    fn open(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> Result<Progress, Error> {
+    /// `rank`: the number of this process among several, of which the first goes on with what all of them have noted earlier.
+    fn open(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr, rank: usize) -> Result<Progress, Error> {
         let here = if shown.is_empty() { OsStr::new(".") } else { shown };
         let holder = Inode::of(dir).map_err(|errno| Error::new(What::NoJournal, here).errno(errno))?;
         let command = command(plan, last, &holder);
-        let name = journal_name(&command);
+        let name = rank_journal_name(&command, rank);
         let path = joined(shown, &name);
         let failed = |errno| Error::new(What::NoJournal, &path).errno(errno);
         let own_dir = fcntl_dupfd_cloexec(dir, 0).map_err(failed)?;
@@ -114,11 +115,19 @@ impl Progress {
             earlier = true;
             known.learn(record, dir)
         });
-        let journal = journal.map_err(|trouble| match trouble {
-            Trouble::Busy => Error::new(What::JournalBusy, &path),
-            Trouble::Foreign => Error::new(What::JournalForeign, &path),
-            Trouble::Kernel(errno) => failed(errno),
-        })?;
+        let troubled = |path: &PathBuf, trouble| match trouble {
+            Trouble::Busy => Error::new(What::JournalBusy, path),
+            Trouble::Foreign => Error::new(What::JournalForeign, path),
+            Trouble::Kernel(errno) => Error::new(What::NoJournal, path).errno(errno),
+        };
+        let journal = journal.map_err(|trouble| troubled(&path, trouble))?;
+        if rank == 0 {
+            for other in journals_of_others(dir, &name) {
+                earlier |= journal
+                    .take_over(dir, &other, &mut |record| known.learn(record, dir))
+                    .map_err(|trouble| troubled(&joined(shown, &other), trouble))?;
+            }
+        }
         Ok(Progress {
             journal,
             dir: own_dir,
@@ -269,13 +278,10 @@ fn key(kind: u8, print: Fingerprint) -> Key {
 }
 
 /// The same for two commands whose copies are the same: how fast they go does not matter.
-fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
+pub(super) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
     let essence = Plan {
-        destination: match plan.destination {
-            Destination::Guess(_) => Destination::Guess(OsString::new()),
-            Destination::Directory(_) => Destination::Directory(OsString::new()),
-            Destination::Exactly(_) => Destination::Exactly(OsString::new()),
-        },
+        // What is copied into a directory has no last name, so it is told apart from what gets this one.
+        destination: Destination::Guess(OsString::new()),
         // All others write the same.
         engine: match plan.engine {
             EngineChoice::Only(EngineName::Null) => plan.engine,
@@ -318,37 +324,93 @@ fn journal_name(command: &Fingerprint) -> OsString {
     OsString::from(format!(".haul-resume-{:016x}", command.half()))
 }
 
-impl<'a> Run<'a> {
-    /// Whether an earlier run of this command was about to make this destination, which then must not be taken for a directory
-    /// to copy into.
-    pub(super) fn was_begun_beside(&self, path: &OsStr) -> bool {
-        if !self.plan.resume {
-            return false;
-        }
-        let operand = Operand::open(path);
-        let spot = operand.spot();
-        let last = last_component(spot.name);
-        let Ok(dir) = spot.dir() else { return false };
-        let Ok(holder) = Inode::of(dir) else { return false };
-        let name = journal_name(&command(self.plan, last, &holder));
-        let begun = |found: Inode| {
-            found.kind == Kind::Regular && found.user == self.shared.caller.user && found.size >= RECORD as u64
-        };
-        Inode::at(dir, &name).is_ok_and(begun)
+/// That of one of several processes.
+fn rank_journal_name(command: &Fingerprint, rank: usize) -> OsString {
+    let mut name = journal_name(command);
+    if rank > 0 {
+        name.push(format!(".{rank}"));
     }
+    name
+}
 
+/// The journals that processes beside the first one have left in a directory.
+fn journals_of_others(dir: BorrowedFd<'_>, first: &OsStr) -> Vec<OsString> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return Vec::new() };
+    let is_of_other = |name: &[u8]| {
+        let number = name.strip_prefix(first.as_bytes()).and_then(|rest| rest.strip_prefix(b"."));
+        number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    };
+    let names = entries.map_while(Result::ok).map(|entry| entry.file_name().to_bytes().to_vec());
+    let mut others: Vec<OsString> = names.filter(|name| is_of_other(name)).map(OsString::from_vec).collect();
+    others.sort();
+    others
+}
+
+/// Whether an earlier run of this command was about to make this destination, which then must not be taken for a directory
+/// to copy into.
+pub(super) fn was_begun_beside(plan: &Plan, path: &OsStr) -> bool {
+    if !plan.resume {
+        return false;
+    }
+    let operand = Operand::open(path);
+    let spot = operand.spot();
+    let last = last_component(spot.name);
+    let Ok(dir) = spot.dir() else { return false };
+    let Ok(holder) = Inode::of(dir) else { return false };
+    let name = journal_name(&command(plan, last, &holder));
+    let user = haul_sys::rustix::process::geteuid().as_raw();
+    let begun = |found: Inode| found.kind == Kind::Regular && found.user == user && found.size >= RECORD as u64;
+    Inode::at(dir, &name).is_ok_and(begun)
+}
+
+impl<'a> Run<'a> {
     /// Opens the journal in this directory, for copies that get the name `last` there, or any if that is empty. False if there
     /// can be none, which was reported.
     pub(super) fn begin_progress(&mut self, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
+        if !self.begin_shard(dir, last, shown) {
+            return false;
+        }
         if !self.plan.resume {
             return true;
         }
-        match Progress::open(self.plan, dir, last, shown) {
+        match Progress::open(self.plan, dir, last, shown, 0) {
             Ok(progress) => {
                 progress.tidy(dir, true);
                 self.shared.progress.set(progress).is_ok()
             }
             Err(error) => self.problem(error),
+        }
+    }
+
+    /// The same for a process that begins with nothing, when it gets something to do.
+    pub(super) fn begin_progress_elsewhere(&mut self) {
+        let Some(party) = self.party.filter(|party| self.plan.resume && !party.is_first()) else { return };
+        let shared = self.shared;
+        let _turn = party.take_turn();
+        if shared.progress.get().is_some() {
+            return;
+        }
+        let opened = match &self.plan.destination {
+            Destination::Directory(path) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let dir = openat(CWD, path, flags, Mode::empty())
+                    .map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
+                dir.and_then(|dir| Progress::open(self.plan, dir.as_fd(), OsStr::new(""), path, party.fleet.rank()))
+            }
+            Destination::Exactly(path) | Destination::Guess(path) => {
+                let operand = Operand::open(path);
+                let shown = renamed(operand.path(), OsStr::new(""));
+                let dir = operand.spot().dir().map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
+                let last = last_component(operand.spot().name);
+                dir.and_then(|dir| Progress::open(self.plan, dir, last, shown.as_os_str(), party.fleet.rank()))
+            }
+        };
+        match opened {
+            // Nobody else sets it.
+            Ok(progress) => _ = shared.progress.set(progress),
+            // The copy is as good without.
+            Err(error) => self.warning(&error),
         }
     }
 
@@ -362,6 +424,10 @@ impl<'a> Run<'a> {
         }
         progress.tidy(progress.dir.as_fd(), false);
         progress.tidy_kept();
+        for other in journals_of_others(progress.dir.as_fd(), &progress.name) {
+            // Those of processes that have ended well as this one does.
+            unlinkat(&progress.dir, other.as_os_str(), AtFlags::empty()).ok();
+        }
         if let Err(errno) = unlinkat(&progress.dir, progress.name.as_os_str(), AtFlags::empty()) {
             self.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
         }

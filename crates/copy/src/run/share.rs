@@ -8,14 +8,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Run;
 use super::crew::{Given, Parking};
 use super::entry::Top;
+use super::fleet::ChunkWork;
+use super::fleet::wire::Parcel;
 use super::transcript::Passage;
 use super::tree::Frame;
 
-/// Names of a directory to be copied by whoever takes them.
-pub(super) struct Task {
-    frame: Frame,
-    top: Top,
-    passage: Option<Passage>,
+/// What a thread can do that has nothing else to do.
+pub(super) enum Task {
+    /// Names of a directory to be copied by whoever takes them.
+    Names { frame: Frame, top: Top, passage: Option<Passage> },
+    /// Names that another process has given to this one.
+    Parcel(usize, Box<Parcel>),
+    /// A part of a file, likewise.
+    Chunk(usize, Box<ChunkWork>),
+    /// A part that another process has done, of this directory.
+    PartDone(Arc<Tally>),
 }
 
 /// How many parts of a directory are in other hands.
@@ -29,7 +36,7 @@ struct Parts {
 }
 
 /// A directory of which everything is done but the parts in other hands.
-struct Parked {
+pub(super) struct Parked {
     frame: Frame,
     passage: Option<Passage>,
     above: Option<Arc<Tally>>,
@@ -37,12 +44,12 @@ struct Parked {
 }
 
 impl Tally {
-    fn add(&self) {
+    pub(super) fn add(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
     }
 
     /// One part is done. If it was the last one, gives back the directory that waited for it.
-    fn remove(&self) -> Option<Box<Parked>> {
+    pub(super) fn remove(&self) -> Option<Box<Parked>> {
         let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         parts.open -= 1;
         if parts.open == 0 { parts.parked.take() } else { None }
@@ -70,6 +77,8 @@ impl Run<'_> {
         crew.count(1, 0);
         if crew.wants_work() {
             self.give_away(stack, top);
+        } else if self.party.is_some_and(|party| party.fleet.is_asked_for_work()) {
+            self.send_away(stack, top);
         }
         crew.rest_if_needed(|| self.voice.is_too_far_ahead(), || self.cancelled());
     }
@@ -98,7 +107,7 @@ impl Run<'_> {
         if let Some(tally) = &frame.tally {
             tally.add();
         }
-        let back = match crew.give(Task { frame: part, top: top.clone(), passage }) {
+        let back = match crew.give(Task::Names { frame: part, top: top.clone(), passage }) {
             Given::Taken => None,
             Given::ForNewThread(task) => {
                 let back = (self.hire)(task);
@@ -109,20 +118,25 @@ impl Run<'_> {
             }
             Given::Back(task) => Some(task),
         };
-        if let Some(task) = back {
+        if let Some(Task::Names { frame: part, passage, .. }) = back {
             // Nobody wants it any more. Its passage stays where it is, empty.
-            self.voice.close(task.passage);
+            self.voice.close(passage);
             let frame = &mut stack[donor];
-            frame.take_back(task.frame);
+            frame.take_back(part);
             if let Some(tally) = &frame.tally {
                 tally.remove();
             }
         }
     }
 
-    /// Copies what another thread has given away.
+    /// Does what another thread, or another process, has given away.
     pub(super) fn do_task(&mut self, task: Task) {
-        let Task { frame, mut top, passage } = task;
+        let (frame, mut top, passage) = match task {
+            Task::Names { frame, top, passage } => (frame, top, passage),
+            Task::Parcel(from, parcel) => return self.do_parcel(from, *parcel),
+            Task::Chunk(from, chunk) => return self.do_chunk(from, &chunk),
+            Task::PartDone(tally) => return self.part_is_done(Some(tally)),
+        };
         let tally = frame.tally.clone();
         let before = self.voice.enter(passage);
         self.walk_tree(frame, &mut top);

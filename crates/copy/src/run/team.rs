@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
 use super::climb::Climb;
-use super::crew::Crew;
+use super::crew::{Crew, Given};
+use super::fleet::{Part, Party, ToDo};
+use super::selection::Selection;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
 use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
@@ -20,6 +22,7 @@ pub(super) struct Outcome {
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
     pub journal: Option<PathBuf>,
+    pub shard_state: Option<PathBuf>,
     unsealed: Vec<keep::Unsealed>,
 }
 
@@ -30,12 +33,14 @@ struct Team<'a> {
     shared: Shared,
     transcript: Transcript,
     crew: Crew<Task>,
+    /// The other processes, if there are any.
+    party: Option<Party<'a>>,
     open_levels: usize,
     outcome: Mutex<Outcome>,
 }
 
 /// Copies what the plan says, with as many threads as are useful and allowed.
-pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
+pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selection>, part: Option<Part<'_>>) -> Outcome {
     let climb = threads(plan);
     let most = climb.ceiling();
     let (transcript, first) = Transcript::new();
@@ -43,24 +48,71 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>) -> Outcome {
     let team = Team {
         plan,
         session,
-        shared: Shared::new(),
+        shared: Shared::new(selection),
         transcript,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
         crew: Crew::new(climb, open_levels),
+        party: part.map(Party::new),
         open_levels,
         outcome: Mutex::default(),
     };
+    let mut others_failed = false;
     thread::scope(|scope| {
+        if let Some(party) = &team.party {
+            party.find_room(plan);
+            party.fleet.begin(team.crew.hunger());
+            scope.spawn(|| attend(scope, &team, party));
+        }
         let voice = Voice::new(session.observer, &team.transcript, Some(first), &team.crew);
         let session = team.session_of_thread(&voice);
         let hire = |task| hire(scope, &team, task);
         let mut run = team.run_of_thread(&session, &voice, &hire);
         let _alarm = Alarm(&team);
-        run.copy_operands();
-        team.crew.close();
+        match &team.party {
+            Some(party) if !party.is_first() => {
+                team.crew.stand_by();
+                run.serve(&team.crew);
+            }
+            party => {
+                run.copy_operands();
+                team.crew.close();
+                others_failed = party.as_ref().is_some_and(|party| !party.fleet.finish());
+            }
+        }
         team.take_over(run);
     });
-    team.seal()
+    let mut outcome = team.seal(others_failed);
+    outcome.failed |= others_failed;
+    outcome
+}
+
+/// Listens to the other processes until there is nothing more to hear.
+fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, party: &Party<'env>) {
+    let _alarm = Alarm(team);
+    while let Some((from, message)) = party.fleet.receive() {
+        match party.take(from, &message) {
+            ToDo::Nothing => {}
+            // Also what is handed back: whoever could do it may be waiting for it.
+            ToDo::Work(task) => start(scope, team, team.crew.accept(task)),
+            ToDo::AtOnce(task) => {
+                start(scope, team, team.crew.accept(task));
+                team.crew.one_fewer();
+            }
+            ToDo::Where { from, token, key } => party.say_where(&team.shared.links, from, token, &key),
+        }
+    }
+    party.end();
+    if !party.is_first() {
+        team.crew.close();
+    }
+}
+
+fn start<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, given: Given<Task>) {
+    if let Given::ForNewThread(task) | Given::Back(task) = given
+        && let Some(task) = hire(scope, team, task)
+    {
+        team.crew.keep_for_later(task);
+    }
 }
 
 /// Starts another thread with its first task; gives that back if the system has no thread to give.
@@ -99,7 +151,21 @@ impl Drop for Alarm<'_> {
         if thread::panicking() {
             self.0.session.cancel.cancel();
             self.0.shared.links.abandon();
+            if let Some(party) = &self.0.party {
+                party.fleet.give_up();
+                party.end();
+            }
             self.0.crew.abandon();
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Does what comes from other processes until no more will come.
+    fn serve(&mut self, crew: &Crew<Task>) {
+        while let Some(task) = crew.take() {
+            self.do_task(task);
+            crew.finished();
         }
     }
 }
@@ -124,7 +190,8 @@ impl Team<'_> {
         hire: &'r dyn Fn(Task) -> Option<Task>,
     ) -> Run<'r> {
         let mut run = Run::new(self.plan, session, &self.shared, voice);
-        run.crew = (!self.crew.is_alone()).then_some(&self.crew);
+        run.party = self.party.as_ref();
+        run.crew = (self.party.is_some() || !self.crew.is_alone()).then_some(&self.crew);
         run.hire = hire;
         run.open_levels = self.open_levels;
         run
@@ -140,7 +207,8 @@ impl Team<'_> {
     }
 
     /// When every hard link is made, files can become immutable.
-    fn seal(self) -> Outcome {
+    fn seal(self, others_failed: bool) -> Outcome {
+        let is_first = self.party.as_ref().is_none_or(Party::is_first);
         let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
         let voice = Voice::direct(self.session.observer);
         let mut run = Run::new(self.plan, self.session, &self.shared, &voice);
@@ -151,7 +219,12 @@ impl Team<'_> {
         run.sync_everything();
         let begun = &outcome.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
-        outcome.journal = run.end_progress(outcome.failed, did_something);
+        outcome.journal = match is_first {
+            true => run.end_progress(outcome.failed || others_failed, did_something),
+            // The first process ends it for all.
+            false => None,
+        };
+        outcome.shard_state = run.end_shard(outcome.failed);
         outcome.stats += &run.stats;
         outcome.failed |= run.failed;
         outcome.damaged.sort();

@@ -10,13 +10,16 @@ use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
 use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
+use super::fleet::Errand;
 use super::links::DestDir;
+use super::operands::joined_in;
 use super::share::Tally;
 use super::transcript::Passage;
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::manifest::Index;
 use crate::meta::{self, NewEntries, Object};
 use crate::walk::{Listed, Listing, Spot, last_component};
 
@@ -27,20 +30,22 @@ const OTHERS: u32 = 0o077;
 /// A directory of the source and its copy: what does not change while it is being copied.
 pub(super) struct Place {
     /// The source as it was when it was entered.
-    source_inode: Inode,
+    pub source_inode: Inode,
     /// The destination directory just after it was made, or as it was found.
-    dest_inode: Inode,
+    pub dest_inode: Inode,
     /// What is known of entries that we make in the destination.
-    entries: NewEntries,
+    pub entries: NewEntries,
     /// The source was opened with `O_PATH`.
-    source_path_only: bool,
-    dir: Arc<DestDir>,
+    pub source_path_only: bool,
+    pub dir: Arc<DestDir>,
     /// We made it, in this run or (`--resume`) in an earlier one.
-    created: bool,
+    pub created: bool,
     /// We made it in this run: nothing can be in it but what we put there.
-    fresh: bool,
-    source_path: PathBuf,
-    dest_path: PathBuf,
+    pub fresh: bool,
+    pub source_path: PathBuf,
+    pub dest_path: PathBuf,
+    /// Its number in the list of what is to be copied, if there is one.
+    pub listed: Option<Index>,
 }
 
 /// The directory of the destination, open.
@@ -58,6 +63,11 @@ pub(super) struct Sides {
 }
 
 impl Sides {
+    /// These two.
+    pub fn new(source: OwnedFd, dest: OwnedFd) -> Sides {
+        Sides { source, dest }
+    }
+
     /// The directory of the destination.
     pub fn dest(&self) -> BorrowedFd<'_> {
         self.dest.as_fd()
@@ -79,12 +89,29 @@ pub(super) struct Frame {
     pub tally: Option<Arc<Tally>>,
     /// Where messages go on after the parts that were given away from this batch of names.
     pub resume: Option<Passage>,
+    /// Another process has given it to us, and sets its attributes.
+    pub errand: Option<Errand>,
 }
 
 impl Frame {
     /// Whether it made this directory of the destination.
     pub(super) fn is_filling(&self, dest: FileId) -> bool {
         self.place.created && self.place.dest_inode.id == dest
+    }
+
+    /// It was made by this run, or by another one of the same command.
+    pub(super) fn is_created(&self) -> bool {
+        self.place.created
+    }
+
+    /// Its number in the list of what is to be copied.
+    pub(super) fn listed(&self) -> Option<Index> {
+        self.place.listed
+    }
+
+    /// The directory of the destination, to be opened again.
+    pub(super) fn dest_dir(&self) -> &Arc<DestDir> {
+        &self.place.dir
     }
 
     /// The identity of the source.
@@ -123,7 +150,38 @@ impl Frame {
             is_part: true,
             tally: Some(Arc::clone(self.tally.get_or_insert_default())),
             resume: None,
+            errand: None,
         }
+    }
+
+    /// Names of a directory that another process has made.
+    pub(super) fn received(place: Place, sides: Sides, listing: Listing, errand: Errand) -> Frame {
+        Frame {
+            place: Arc::new(place),
+            sides: Some(Arc::new(sides)),
+            listing,
+            through_link: false,
+            finished: false,
+            is_part: false,
+            tally: None,
+            resume: None,
+            errand: Some(errand),
+        }
+    }
+
+    /// What does not change.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Takes the names out that it has.
+    pub(super) fn take_names(&mut self) -> Vec<Listed> {
+        self.listing.take_names()
+    }
+
+    /// Puts them in.
+    pub(super) fn set_names(&mut self, names: Vec<Listed>) {
+        self.listing = Listing::of(names);
     }
 
     /// Undoes [`Frame::split`].
@@ -132,7 +190,7 @@ impl Frame {
     }
 
     /// What the metadata room wants to know, if both sides are open.
-    fn keep(&self) -> Option<Keep<'_>> {
+    pub(super) fn keep(&self) -> Option<Keep<'_>> {
         let sides = self.sides.as_ref()?;
         Some(Keep {
             source: Object { fd: sides.source.as_fd(), path_only: self.place.source_path_only },
@@ -170,8 +228,8 @@ impl Run<'_> {
             self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
         self.stats.directories += 1;
-        let entries = match created && !fresh {
-            // It may have got ACLs and another owner since.
+        let entries = match created && !fresh || self.plan.shard.is_some() {
+            // It may have got ACLs and another owner since, or get them from another shard.
             true => NewEntries::UNKNOWN,
             false => self.new_entries(&dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
         };
@@ -184,20 +242,26 @@ impl Run<'_> {
             source_path_only: !contents,
             dir,
             created,
-            fresh,
+            // Nor has this shard been there before, and only it makes what it will make there.
+            fresh: fresh || created && self.is_first_attempt(),
             source_path: source.path.to_owned(),
             dest_path: dest.path.to_owned(),
+            listed: level.listed,
         };
         let frame = Box::new(Frame {
             place: Arc::new(place),
             sides: Some(Arc::new(Sides { source: opened, dest: dest_fd })),
-            listing: Listing::default(),
+            listing: self.listing_of(level.listed),
             through_link: through_link(subject, clear),
             finished: !contents,
             is_part: false,
             tally: None,
             resume: None,
+            errand: None,
         });
+        if let Some(party) = self.party {
+            party.name_of(subject.inode.id.device(), Some(source.path));
+        }
         if fresh {
             self.prepare_attributes(&frame.keep()?);
         }
@@ -207,14 +271,20 @@ impl Run<'_> {
     /// Makes the directory of the destination, or opens the one that is there.
     fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear) -> Option<Home> {
         let dest = subject.dest;
-        let fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
+        let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
         if fresh {
+            self.note_directory(dest);
             let preserve = &self.plan.preserve;
             let creation =
                 meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
-            if let Err(errno) = self.with_room(|| dest.make_dir(creation.mode)) {
-                self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
-                return None;
+            match self.with_room(|| dest.make_dir(creation.mode)) {
+                Ok(()) => {}
+                // Another shard has come first.
+                Err(Errno::EXIST) if self.plan.shard.is_some() => fresh = false,
+                Err(errno) => {
+                    self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                    return None;
+                }
             }
         }
         let (fd, mut inode) = match self.open_destination(subject, clear) {
@@ -224,9 +294,13 @@ impl Run<'_> {
                 return None;
             }
         };
-        let created = fresh || self.was_made_earlier(&inode);
+        let created = fresh || self.was_made_earlier(&inode) || self.was_made_by_shard(dest, &inode);
         if fresh {
             self.promise_directory(&inode);
+            if self.plan.shard.is_some() {
+                // Another one may have opened it up before it was looked at.
+                inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
+            }
         } else if created {
             inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
             if self.plan.preserve.ownership {
@@ -270,6 +344,11 @@ impl Run<'_> {
             Ok(()) => true,
             Err(errno) => self.problem(Error::new(What::SettingPermissions, path).errno(errno)),
         }
+    }
+
+    /// The same for one that was found.
+    pub(super) fn entries_of_found(&self, dest: &OwnedFd, inode: &Inode) -> NewEntries {
+        self.new_entries(dest, inode, None)
     }
 
     /// What is known of entries that we make in a directory, itself just made where `above` is known or found there.
@@ -357,6 +436,7 @@ impl Run<'_> {
         let started = Instant::now();
         self.go_on_after_parts(frame);
         let next = match &frame.sides {
+            Some(_) if frame.place.listed.is_some() => Ok(self.next_listed(&mut frame.listing)),
             Some(sides) => frame.listing.next(sides.source.as_fd()),
             None => Ok(None),
         };
@@ -381,13 +461,17 @@ impl Run<'_> {
         let parent = stack.last()?;
         let sides = parent.sides.as_ref()?;
         let place = &parent.place;
-        let source_path = super::operands::joined(place.source_path.as_os_str(), &listed.name);
-        let dest_path = super::operands::joined(place.dest_path.as_os_str(), &listed.name);
+        let [source_path, dest_path] = std::mem::take(&mut self.paths);
+        let source_path = joined_in(source_path, place.source_path.as_os_str(), &listed.name);
+        let dest_path = joined_in(dest_path, place.dest_path.as_os_str(), &listed.name);
         let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
         let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
         let is_regular = listed.kind == Some(FileType::RegularFile);
-        let level = Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular };
-        match self.visit(source, dest, place.fresh, &level, top) {
+        let level =
+            Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular, listed: listed.entry };
+        let step = self.visit(source, dest, place.fresh, &level, top);
+        self.paths = [source_path, dest_path];
+        match step {
             Step::Enter(frame) => Some(frame),
             Step::Done => None,
         }
@@ -413,6 +497,9 @@ impl Run<'_> {
 
     /// Sets the attributes of a directory whose contents are complete.
     pub(super) fn finish_directory(&mut self, frame: &Frame) {
+        if self.leave_to_last_shard(frame) {
+            return;
+        }
         let started = Instant::now();
         if let Some(keep) = frame.keep() {
             if !frame.place.fresh {
@@ -431,7 +518,7 @@ impl Run<'_> {
 }
 
 /// Brings the names in a directory to the device.
-fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn sync_directory(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(dir, ".", flags, Mode::empty())?;
     haul_sys::rustix::io::retry_on_intr(|| haul_sys::rustix::fs::fsync(&opened))

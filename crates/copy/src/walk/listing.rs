@@ -24,6 +24,8 @@ pub struct Listed {
     pub name: OsString,
     /// The type, where the filesystem says so.
     pub kind: Option<FileType>,
+    /// Its number, if the name comes out of a list and not out of the directory.
+    pub entry: Option<u32>,
 }
 
 /// Reads a directory batch by batch. Holds no descriptor, so that a walk may close and reopen the directory.
@@ -36,6 +38,16 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// These names, and no others.
+    pub fn of(names: Vec<Listed>) -> Listing {
+        Listing { batch: names.into(), at_end: true, ..Listing::default() }
+    }
+
+    /// Takes all names out that were read and not visited.
+    pub fn take_names(&mut self) -> Vec<Listed> {
+        std::mem::take(&mut self.batch).into()
+    }
+
     /// The next name, `.` and `..` left out; `None` at the end. Reads from `dir`, which must always be the same directory.
     ///
     /// # Errors
@@ -45,6 +57,24 @@ impl Listing {
             self.fill(dir)?;
         }
         Ok(self.batch.pop_front())
+    }
+
+    /// Names that come out of a list, from this place in it on.
+    #[must_use]
+    pub fn out_of_list(place: Option<u32>) -> Listing {
+        Listing { cookie: place.unwrap_or(0).into(), at_end: place.is_none(), ..Listing::default() }
+    }
+
+    /// The next name of a list. `names` gives so many of them from a place on, and the place behind them if there are more.
+    pub fn next_of_list(&mut self, names: impl Fn(u32, usize) -> (Vec<Listed>, Option<u32>)) -> Option<Listed> {
+        if self.batch.is_empty() && !self.at_end {
+            // It was put there by this type.
+            let (found, next) = names(u32::try_from(self.cookie).unwrap_or(u32::MAX), BATCH);
+            self.batch.extend(found);
+            self.cookie = next.unwrap_or(0).into();
+            self.at_end = next.is_none();
+        }
+        self.batch.pop_front()
     }
 
     /// The next name, if it need not be read from the directory.
@@ -119,7 +149,7 @@ impl Listing {
             if name != c"." && name != c".." {
                 let kind = Some(entry.file_type()).filter(|kind| *kind != FileType::Unknown);
                 let name = OsStr::from_bytes(name.to_bytes()).to_owned();
-                found.push((entry.ino(), Listed { name, kind }));
+                found.push((entry.ino(), Listed { name, kind, entry: None }));
             }
         }
     }

@@ -55,8 +55,8 @@ impl Made {
 /// time at which it was made tells them apart, where the filesystem keeps that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Source {
-    id: FileId,
-    born: Option<Time>,
+    pub id: FileId,
+    pub born: Option<Time>,
 }
 
 impl From<&Inode> for Source {
@@ -176,6 +176,17 @@ impl LinkTable {
         self.ended.notify_all();
         let made = Made { id: Some(dest), ..made };
         state.guarded(|state| state.insert(source, &made))
+    }
+
+    /// What was claimed was made before, by another process: this. Whoever waits for it here is told.
+    ///
+    /// # Errors
+    /// What the file of the table said.
+    pub fn was_made_elsewhere(&self, source: Source, made: &Made) -> Result<(), Errno> {
+        let mut state = self.lock();
+        state.pending.remove(&source);
+        self.ended.notify_all();
+        state.guarded(|state| state.insert(source, made))
     }
 
     /// What was claimed or remembered could not be made. One of those who wait for it makes it instead.

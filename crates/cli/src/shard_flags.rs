@@ -1,0 +1,54 @@
+//! The options of `haul` for copies of which several processes do a part each.
+
+use crate::flags::Argument::Required;
+use crate::flags::Category::Source;
+use crate::flags::{Flag, Id, Origin, Values};
+
+/// `--manifest-out`
+pub(crate) const MANIFEST_OUT: Flag = Flag {
+    long: "manifest-out",
+    argument: Required("FILE"),
+    values: Values::File,
+    origin: Origin::Haul,
+    help: "list what would be copied in FILE; copy nothing",
+    details: "The list has every file and directory with its size and time, found as a copy with these options would find \
+              them (-r, -x, -H and -P count). DEST is given as for the copy, and not looked at. FILE gets its name when the \
+              list is complete. What could not be looked at is an error, and is left out of the list. It does not go with \
+              -L and --parents.",
+    ..Flag::new(Id::ManifestOut, Source)
+};
+
+/// `--from-manifest`
+pub(crate) const FROM_MANIFEST: Flag = Flag {
+    long: "from-manifest",
+    argument: Required("FILE"),
+    values: Values::File,
+    origin: Origin::Haul,
+    help: "copy what the list in FILE names, nothing else",
+    details: "FILE was written by --manifest-out for the same SOURCEs; nothing is written if it is of others, cut or damaged. \
+              Directories are not read, so what came later is not copied. What is missing, or is another kind of file now, \
+              is an error; a file whose size or time has changed is told, and copied as it is now. It does not go with -L \
+              and --parents.",
+    ..Flag::new(Id::FromManifest, Source)
+};
+
+/// `--shard`
+pub(crate) const SHARD: Flag = Flag {
+    long: "shard",
+    argument: Required("I/N"),
+    values: Values::Any,
+    origin: Origin::Haul,
+    help: "copy part I of N; other processes do the others",
+    details: "The parts are about equal in bytes and in files. All names of one file are in one part, so hard links are kept. \
+              Run the same command with --shard=1/N to --shard=N/N, in any order, at the same time or not, on any machines \
+              that have both filesystems; together they make the same copy as one haul. Which part a file is in follows from \
+              its name and size and from N alone. Without --from-manifest each process walks through the sources itself: \
+              nothing may change there meanwhile, and one that finds something else than the first did refuses to copy. \
+              What the parts have done is noted in a file (.haul-shards- and 16 digits) in the destination directory, or beside \
+              a DEST that is made; it goes when all are done. A part that has failed or was killed is run again by the same \
+              command, also with --resume; one that is run again when all are done begins another copy. Directories get their last attributes from the last part that has anything in \
+              them. Relative SOURCEs mean the same for all if all run in the same directory. It does not go with -L, \
+              --parents, --backup, -i, --update=none-fail, --link, --symbolic-link, --keep-directory-symlink, \
+              --strip-trailing-slashes and --preserve=flags, with two SOURCEs of the same name, and with a DEST in a SOURCE.",
+    ..Flag::new(Id::Shard, Source)
+};

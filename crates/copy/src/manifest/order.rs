@@ -1,0 +1,89 @@
+//! The order in which lists are compared and split: it depends on what is in them and not on who made them.
+
+use std::os::unix::ffi::OsStrExt;
+
+use super::{Index, Manifest, Node, Operand};
+use crate::facts::Kind;
+
+/// The entries in each directory, without one list for each.
+struct Children {
+    /// Where those of a directory begin; one more than there are entries.
+    starts: Vec<Index>,
+    all: Vec<Index>,
+}
+
+impl Children {
+    fn of(manifest: &Manifest) -> Children {
+        let mut starts = vec![0; manifest.len() + 1];
+        for at in 0..manifest.next_index() {
+            if let Some(parent) = manifest.parent(at) {
+                starts[parent as usize + 1] += 1;
+            }
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut all = vec![0; starts.last().map_or(0, |count| *count as usize)];
+        let mut next = starts.clone();
+        for at in 0..manifest.next_index() {
+            if let Some(parent) = manifest.parent(at) {
+                let place = &mut next[parent as usize];
+                all[*place as usize] = at;
+                *place += 1;
+            }
+        }
+        Children { starts, all }
+    }
+
+    fn in_directory_mut(&mut self, at: Index) -> &mut [Index] {
+        &mut self.all[self.starts[at as usize] as usize..self.starts[at as usize + 1] as usize]
+    }
+}
+
+impl Manifest {
+    /// Puts the entries of each directory in the order of their names, byte by byte, what is no directory before directories.
+    /// Two lists of one tree are the same then, in whichever order it was walked.
+    pub fn sort(&mut self) {
+        let order = self.canonical();
+        let mut place = vec![0; order.len()];
+        for (new, old) in (0..).zip(&order) {
+            place[*old as usize] = new;
+        }
+        let mut sorted = Manifest::default();
+        for old in &order {
+            let node = self.entries[*old as usize];
+            sorted.names.extend_from_slice(self.name(*old).as_bytes());
+            let name_end = sorted.names.len() as u64;
+            sorted.entries.push(Node { parent: place[node.parent as usize], name_end, ..node });
+        }
+        sorted.ids = self.ids.iter().map(|(old, id)| (place[*old as usize], *id)).collect();
+        sorted.ids.sort_unstable_by_key(|(at, _)| *at);
+        // Operands stay where they are, and so do the borders between them.
+        sorted.operands = self.operands.iter().map(Operand::clone).collect();
+        *self = sorted;
+    }
+
+    /// The numbers of all entries in that order.
+    pub(super) fn canonical(&self) -> Vec<Index> {
+        let mut children = Children::of(self);
+        let mut order = Vec::with_capacity(self.len());
+        let mut stack = Vec::new();
+        for operand in self.operands.iter().filter(|operand| operand.end > operand.first) {
+            stack.push(operand.first);
+            while let Some(at) = stack.pop() {
+                order.push(at);
+                let inside = children.in_directory_mut(at);
+                let is_directory = |at: Index| self.kind(at) == Kind::Directory;
+                inside.sort_unstable_by(|a, b| {
+                    (is_directory(*a), self.name(*a).as_bytes(), a).cmp(&(
+                        is_directory(*b),
+                        self.name(*b).as_bytes(),
+                        b,
+                    ))
+                });
+                stack.extend(inside.iter().rev());
+            }
+        }
+        order
+    }
+}

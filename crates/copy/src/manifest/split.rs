@@ -1,0 +1,239 @@
+//! Dividing a list among shards.
+//!
+//! The entries in their canonical order are cut into units: runs of neighbours, of a thousandth or so of the work, that end
+//! where a directory ends if they can. Names of one file are one piece in the unit of the first of them. The units are sorted
+//! by bytes and dealt out in rounds of one for each shard; in each round the one with the most entries goes to the shard with
+//! the fewest. Two shards differ in bytes by no more than the largest unit: what one round brings to their difference is at
+//! most what the largest of it is above the smallest, and those differences add up to that of the first and the last. They
+//! differ in entries by no more than the largest unit for another reason: who is ahead gets no more than who is behind.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{Index, Manifest};
+use crate::facts::{FileId, Kind};
+
+/// The most entries of a unit, but for files with more names than that.
+const MOST_IN_UNIT: u64 = 1000;
+/// The most shards: a state file has a byte for each, and a split two numbers.
+pub const MOST_SHARDS: u32 = 1 << 20;
+/// How many units a shard gets at least, if there are as many entries.
+const UNITS_FOR_EACH: u64 = 16;
+
+/// One of several parts of a copy that are done by processes of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Which one, from 0 on.
+    index: u32,
+    count: NonZero<u32>,
+}
+
+impl Shard {
+    /// Number `number` of `count`, counted from 1; `None` if there is no such shard.
+    pub fn new(number: u32, count: u32) -> Option<Shard> {
+        let count = NonZero::new(count).filter(|count| count.get() <= MOST_SHARDS)?;
+        let index = number.checked_sub(1).filter(|index| *index < count.get())?;
+        Some(Shard { index, count })
+    }
+
+    /// Which one, from 0 on.
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// How many there are.
+    pub fn count(self) -> NonZero<u32> {
+        self.count
+    }
+}
+
+/// How much there is to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Bytes of regular files, each once.
+    pub bytes: u64,
+}
+
+/// Which shard each entry belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    shards: Vec<u32>,
+    work: Vec<Work>,
+    largest: Work,
+    digest: [u8; 16],
+}
+
+impl Assignment {
+    /// The shard of an entry, from 0 on.
+    ///
+    /// # Panics
+    /// If the list had no such entry.
+    pub fn shard_of(&self, at: Index) -> u32 {
+        self.shards[at as usize]
+    }
+
+    /// What each shard has to do.
+    pub fn work(&self) -> &[Work] {
+        &self.work
+    }
+
+    /// The most entries and the most bytes of any unit: how far two shards are apart at most.
+    pub fn largest_unit(&self) -> Work {
+        self.largest
+    }
+
+    /// The same for two lists of the same names that are divided in the same way, and for no others.
+    pub fn digest(&self) -> [u8; 16] {
+        self.digest
+    }
+}
+
+/// A run of entries that stay together.
+#[derive(Clone, Copy)]
+struct Unit {
+    /// The first piece.
+    start: usize,
+    end: usize,
+    work: Work,
+}
+
+/// What cannot be divided: one entry, or all names of a file.
+struct Pieces {
+    /// In canonical order; each begins with the first of its entries.
+    firsts: Vec<Index>,
+    /// The other names of files, by the first.
+    others: HashMap<Index, Vec<Index>>,
+}
+
+impl Manifest {
+    /// Divides the list among so many shards. The result depends on the names, kinds and sizes in the list, on which names are
+    /// those of one file, and on the number; on nothing else.
+    pub fn split(&self, count: NonZero<u32>) -> Assignment {
+        let order = self.canonical();
+        let pieces = self.pieces(&order);
+        let units = self.units(&pieces, count);
+        let largest = units.iter().fold(Work::default(), |most, unit| Work {
+            entries: most.entries.max(unit.work.entries),
+            bytes: most.bytes.max(unit.work.bytes),
+        });
+        let (dealt, work) = deal(&units, count);
+        let mut shards = vec![0; self.len()];
+        for (unit, shard) in units.iter().zip(dealt) {
+            for first in &pieces.firsts[unit.start..unit.end] {
+                shards[*first as usize] = shard;
+                for other in pieces.others.get(first).into_iter().flatten() {
+                    shards[*other as usize] = shard;
+                }
+            }
+        }
+        let digest = self.digest_of_split(&order, &shards, count);
+        Assignment { shards, work, largest, digest }
+    }
+
+    fn pieces(&self, order: &[Index]) -> Pieces {
+        let mut first_name: HashMap<FileId, Index> = HashMap::new();
+        let mut pieces = Pieces { firsts: Vec::with_capacity(order.len()), others: HashMap::new() };
+        for at in order {
+            let entry = self.entry(*at);
+            let first = match entry.id {
+                Some(id) if entry.kind != Kind::Directory => *first_name.entry(id).or_insert(*at),
+                _ => *at,
+            };
+            match first == *at {
+                true => pieces.firsts.push(first),
+                false => pieces.others.entry(first).or_default().push(*at),
+            }
+        }
+        pieces
+    }
+
+    fn units(&self, pieces: &Pieces, count: NonZero<u32>) -> Vec<Unit> {
+        let of_piece = |first: Index| {
+            let entry = self.entry(first);
+            let others = pieces.others.get(&first).map_or(0, |others| others.len() as u64);
+            Work { entries: 1 + others, bytes: if entry.kind == Kind::Regular { entry.size } else { 0 } }
+        };
+        let bytes = pieces.firsts.iter().fold(0u64, |sum, first| sum.saturating_add(of_piece(*first).bytes));
+        let wanted = UNITS_FOR_EACH * u64::from(count.get());
+        let most =
+            Work { entries: (self.len() as u64 / wanted).clamp(1, MOST_IN_UNIT), bytes: (bytes / wanted).max(1) };
+        let mut units: Vec<Unit> = Vec::new();
+        for (at, first) in pieces.firsts.iter().enumerate() {
+            let work = of_piece(*first);
+            let begins = self.kind(*first) == Kind::Directory;
+            match units.last_mut() {
+                Some(unit) if unit.takes(work, most, begins) => {
+                    unit.end = at + 1;
+                    unit.work = unit.work.and(work);
+                }
+                _ => units.push(Unit { start: at, end: at + 1, work }),
+            }
+        }
+        units
+    }
+
+    fn digest_of_split(&self, order: &[Index], shards: &[u32], count: NonZero<u32>) -> [u8; 16] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&count.get().to_le_bytes());
+        let mut place = vec![0u32; order.len()];
+        let mut record = Vec::with_capacity(256);
+        for (number, at) in (0u32..).zip(order) {
+            place[*at as usize] = number;
+            let name = self.name(*at).as_bytes();
+            record.clear();
+            record.extend(place[self.entries[*at as usize].parent as usize].to_le_bytes());
+            record.extend(shards[*at as usize].to_le_bytes());
+            record.extend((name.len() as u64).to_le_bytes());
+            record.push(u8::from(self.kind(*at) == Kind::Directory));
+            record.extend(name);
+            hasher.update(&record);
+        }
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        digest
+    }
+}
+
+impl Unit {
+    /// Whether a piece may be added. Half a unit ends where a directory begins.
+    fn takes(&self, work: Work, most: Work, begins_directory: bool) -> bool {
+        let sum = self.work.and(work);
+        let fits = sum.entries <= most.entries && sum.bytes <= most.bytes;
+        let half = self.work.entries * 2 >= most.entries || self.work.bytes >= most.bytes / 2 && self.work.bytes > 0;
+        fits && !(begins_directory && half)
+    }
+}
+
+impl Work {
+    fn and(self, other: Work) -> Work {
+        Work { entries: self.entries + other.entries, bytes: self.bytes.saturating_add(other.bytes) }
+    }
+}
+
+/// Gives the units away; which shard each gets, and how much each has then.
+fn deal(units: &[Unit], count: NonZero<u32>) -> (Vec<u32>, Vec<Work>) {
+    let mut work = vec![Work::default(); count.get() as usize];
+    let mut dealt = vec![0; units.len()];
+    let mut by_bytes: Vec<usize> = (0..units.len()).collect();
+    by_bytes.sort_unstable_by_key(|unit| (std::cmp::Reverse(units[*unit].work.bytes), *unit));
+    let mut behind: Vec<u32> = (0..count.get()).collect();
+    for round in by_bytes.chunks_mut(work.len()) {
+        round.sort_unstable_by_key(|unit| {
+            let work = units[*unit].work;
+            (std::cmp::Reverse(work.entries), std::cmp::Reverse(work.bytes), *unit)
+        });
+        behind.sort_unstable_by_key(|shard| {
+            let work = work[*shard as usize];
+            (work.entries, work.bytes, *shard)
+        });
+        for (unit, shard) in round.iter().zip(&behind) {
+            dealt[*unit] = *shard;
+            let sum = &mut work[*shard as usize];
+            *sum = sum.and(units[*unit].work);
+        }
+    }
+    (dealt, work)
+}

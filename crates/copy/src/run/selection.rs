@@ -1,0 +1,277 @@
+//! Copying only what a list names: all of it, or the part of one shard.
+//!
+//! The walk goes by the list instead of the directories' own names, so a shard does not read directories in which it has
+//! nothing to do. Everything else is as in any other copy.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
+
+use super::entry::Subject;
+use super::survey::{self, operand_inode, root_of};
+use super::{Run, Session};
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{Inode, Kind};
+use crate::manifest::{Assignment, Index, Manifest, Shard};
+use crate::plan::{Destination, Plan};
+use crate::stats::Stats;
+use crate::walk::{Listed, Listing, Operand};
+
+/// What is to be copied.
+pub(super) struct Selection {
+    manifest: Arc<Manifest>,
+    /// How it is divided, if it is.
+    shards: Option<(Shard, Assignment)>,
+    /// The entries of the operands, if there is anything to do in them.
+    roots: Vec<Option<Index>>,
+    /// The first entry in each directory in which there is something to do, and the next one beside each; 0 if there is none,
+    /// since that is the number of an operand.
+    first: Vec<Index>,
+    next: Vec<Index>,
+}
+
+/// What the plan wants of a list; `None` if it wants everything. Nothing is written before that is known. The `first` of several
+/// processes looks whether the list fits, and tells; the others have the same list.
+pub(super) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result<Option<Selection>, Box<Stats>> {
+    if plan.manifest.is_none() && plan.shard.is_none() {
+        return Ok(None);
+    }
+    let mut stats = Box::<Stats>::default();
+    let mut tell = |error: Error| {
+        stats.errors += 1;
+        if !first {
+            return;
+        }
+        session.observer.event(&Event::Problem(&error));
+    };
+    if let Some(what) = plan.against_lists() {
+        tell(Error::new(What::NotByList, "").detail(what));
+        return Err(stats);
+    }
+    let objections = match &plan.manifest {
+        Some(manifest) if first => misfits(plan, manifest),
+        _ => Vec::new(),
+    };
+    if !objections.is_empty() {
+        objections.into_iter().for_each(tell);
+        return Err(stats);
+    }
+    if plan.shard.is_some()
+        && let Some(error) = into_itself(plan).or_else(|| same_names(plan))
+    {
+        tell(error);
+        return Err(stats);
+    }
+    let manifest = match &plan.manifest {
+        Some(manifest) => Arc::clone(manifest),
+        None => {
+            // A directory that cannot be read is told by the shard that it belongs to.
+            let survey = survey::walk(plan, session, false);
+            if session.cancel.is_cancelled() || survey.failed {
+                stats.errors += survey.errors;
+                return Err(stats);
+            }
+            Arc::new(survey.manifest)
+        }
+    };
+    let shards = plan.shard.map(|shard| (shard, manifest.split(shard.count())));
+    Ok(Some(Selection::new(manifest, shards)))
+}
+
+/// Why a list is not one of these sources.
+fn misfits(plan: &Plan, manifest: &Manifest) -> Vec<Error> {
+    let error = |path: &std::ffi::OsStr, detail: String| Error::new(What::OtherSources, path).detail(detail);
+    if manifest.operands().len() != plan.sources.len() {
+        let first = plan.sources.first().cloned().unwrap_or_default();
+        let (listed, given) = (manifest.operands().len(), plan.sources.len());
+        return vec![error(&first, format!("it is of {listed} sources, and {given} are given"))];
+    }
+    let mut found = Vec::new();
+    for (source, (path, root, entry)) in plan.sources.iter().zip(manifest.operands()) {
+        let operand = Operand::open(source);
+        let now = match operand_inode(operand.spot(), plan) {
+            Ok(inode) => inode,
+            Err(errno) => {
+                found.push(Error::new(What::CannotStat, source).errno(errno));
+                continue;
+            }
+        };
+        match (root, root_of(&now)) {
+            (Some(then), Some(now)) if then != now => {
+                found.push(error(source, "it was made of another file or directory".to_owned()));
+            }
+            (Some(_), Some(_)) => {}
+            _ if path != source => {
+                found.push(error(source, format!("there it is {:?}", path.to_string_lossy())));
+            }
+            _ => {}
+        }
+        match entry {
+            Some(entry) if manifest.kind(entry) != now.kind => {
+                found.push(error(source, format!("there it is {}", words_for(manifest.kind(entry)))));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Shards do not know what the others have made: neither in a source, nor for an operand of the same name.
+fn into_itself(plan: &Plan) -> Option<Error> {
+    let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = &plan.destination;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dest = Operand::open(path);
+    let spot = dest.spot();
+    let above = || openat(spot.dir()?, ".", flags, Mode::empty());
+    let Ok(start) = spot.open(flags, 0).or_else(|_| above()) else { return None };
+    let ways_up = ways_up(start.as_fd()).unwrap_or_default();
+    plan.sources.iter().find_map(|source| {
+        let inode = operand_inode(Operand::open(source).spot(), plan).ok()?;
+        let inside = inode.kind == Kind::Directory && ways_up.iter().any(|above| above.is_same_file_as(&inode));
+        inside.then(|| Error::new(What::IntoItself, source).and(path))
+    })
+}
+
+/// A directory and all that it is in.
+fn ways_up(from: BorrowedFd<'_>) -> Result<Vec<Inode>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut found = vec![Inode::of(from)?];
+    let mut at = openat(from, "..", flags, Mode::empty())?;
+    loop {
+        let inode = Inode::of(at.as_fd())?;
+        // The root is its own parent.
+        if found.last().is_some_and(|below| below.id == inode.id) {
+            return Ok(found);
+        }
+        found.push(inode);
+        at = openat(&at, "..", flags, Mode::empty())?;
+    }
+}
+
+fn same_names(plan: &Plan) -> Option<Error> {
+    let name = |source| crate::walk::last_component(crate::walk::without_trailing_slashes(source));
+    let mut names: Vec<_> = plan.sources.iter().map(|source| name(source)).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
+    Some(Error::new(What::NotByList, twice[0]).detail("two sources of one name, whose order would decide"))
+}
+
+/// What a file is, in a sentence.
+fn words_for(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Regular => "a regular file",
+        Kind::Directory => "a directory",
+        Kind::SymbolicLink => "a symbolic link",
+        Kind::Fifo => "a FIFO",
+        Kind::Socket => "a socket",
+        Kind::CharacterDevice => "a character device",
+        Kind::BlockDevice => "a block device",
+        Kind::Unknown => "something else",
+    }
+}
+
+impl Selection {
+    fn new(manifest: Arc<Manifest>, shards: Option<(Shard, Assignment)>) -> Selection {
+        let mut first = vec![0; manifest.len()];
+        let mut next = vec![0; manifest.len()];
+        let all = Index::try_from(manifest.len()).unwrap_or(Index::MAX);
+        let mut wanted_roots = HashSet::new();
+        // What is in a directory comes behind it, so it is known here when the directory is met.
+        for at in (0..all).rev() {
+            let own = shards.as_ref().is_none_or(|(shard, split)| split.shard_of(at) == shard.index());
+            if !own && first[at as usize] == 0 {
+                continue;
+            }
+            match manifest.parent(at) {
+                Some(parent) => next[at as usize] = std::mem::replace(&mut first[parent as usize], at),
+                None => {
+                    wanted_roots.insert(at);
+                }
+            }
+        }
+        let roots = manifest.operands().map(|(_, _, root)| root.filter(|root| wanted_roots.contains(root))).collect();
+        Selection { manifest, shards, roots, first, next }
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub(super) fn shards(&self) -> Option<&(Shard, Assignment)> {
+        self.shards.as_ref()
+    }
+
+    /// So many entries from one on that are in the same directory, and the one behind them.
+    fn beside(&self, start: Index, most: usize) -> (Vec<Listed>, Option<Index>) {
+        let mut found = Vec::new();
+        let mut at = start;
+        while at != 0 && found.len() < most {
+            let kind = match self.manifest.kind(at) {
+                Kind::Regular => Some(FileType::RegularFile),
+                Kind::Directory => Some(FileType::Directory),
+                _ => None,
+            };
+            found.push(Listed { name: self.manifest.name(at).to_owned(), kind, entry: Some(at) });
+            at = self.next[at as usize];
+        }
+        (found, Some(at).filter(|at| *at != 0))
+    }
+}
+
+impl Run<'_> {
+    /// The number of the operand in the list, if there is a list; `None` if there is nothing to do in it.
+    pub(super) fn listed_operand(&self) -> Option<Option<Index>> {
+        match &self.shared.selection {
+            None => Some(None),
+            Some(selection) => selection.roots.get(self.operand).copied().flatten().map(Some),
+        }
+    }
+
+    /// The names in a directory, out of the list if there is one.
+    pub(super) fn listing_of(&self, directory: Option<Index>) -> Listing {
+        match (&self.shared.selection, directory) {
+            (Some(selection), Some(directory)) => {
+                Listing::out_of_list(Some(selection.first[directory as usize]).filter(|first| *first != 0))
+            }
+            _ => Listing::default(),
+        }
+    }
+
+    /// The next of them.
+    pub(super) fn next_listed(&self, listing: &mut Listing) -> Option<Listed> {
+        let selection = self.shared.selection.as_ref()?;
+        listing.next_of_list(|start, most| selection.beside(start, most))
+    }
+
+    /// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told.
+    pub(super) fn is_as_listed(&mut self, subject: &Subject<'_>, listed: Option<Index>) -> bool {
+        let (Some(selection), Some(listed)) = (&self.shared.selection, listed) else { return true };
+        let entry = selection.manifest.entry(listed);
+        let path = subject.source.path;
+        if entry.kind != subject.inode.kind {
+            return self.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
+        }
+        let changed = entry.size != subject.inode.size || entry.modified != subject.inode.modified;
+        if entry.kind == Kind::Regular && changed {
+            self.warning(&Error::new(What::ListedChanged, path));
+        }
+        true
+    }
+
+    /// Opens a directory of the source again by its number in the list.
+    pub(super) fn open_listed(&self, directory: Index) -> Result<OwnedFd, Errno> {
+        let selection = self.shared.selection.as_ref().ok_or(Errno::STALE)?;
+        let source = self.plan.sources.get(selection.manifest.operand_of(directory)).ok_or(Errno::STALE)?;
+        let operand = Operand::open(source);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = operand.spot().open(flags, 0)?;
+        for name in selection.manifest.names_to(directory) {
+            at = openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        Ok(at)
+    }
+}

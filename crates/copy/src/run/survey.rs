@@ -1,0 +1,255 @@
+//! Listing what there is to copy, by the same rules as the copy itself, and by descriptors as everywhere.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{Mode, OFlags, openat};
+
+use super::operands::joined;
+use super::{Session, open_levels};
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{FileId, Inode, Kind};
+use crate::manifest::{Entry, Index, Manifest, Misplaced, Root};
+use crate::plan::{Dereference, Plan};
+use crate::walk::{Listing, Operand, Spot};
+
+/// What a walk over the sources has found.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The list. It is of everything that could be looked at.
+    pub manifest: Manifest,
+    /// Something could not be looked at, which was told.
+    pub failed: bool,
+    /// How often that was.
+    pub errors: u64,
+}
+
+/// Lists the sources of a plan as a copy by it would meet them. Nothing is written.
+///
+/// Errors are told to the observer, one by one, and the walk goes on.
+pub fn list(plan: &Plan, session: &Session<'_>) -> Survey {
+    match plan.against_lists() {
+        None => walk(plan, session, true),
+        Some(what) => {
+            session.observer.event(&Event::Problem(&Error::new(What::NotByList, "").detail(what)));
+            Survey { failed: true, errors: 1, ..Survey::default() }
+        }
+    }
+}
+
+/// The same; with `unreadable` directories that cannot be opened are told, too.
+pub(super) fn walk(plan: &Plan, session: &Session<'_>, unreadable: bool) -> Survey {
+    let mut walk = Walk { plan, session, unreadable, open: open_levels(1), survey: Survey::default() };
+    for source in &plan.sources {
+        if session.cancel.is_cancelled() {
+            walk.survey.failed = true;
+            break;
+        }
+        walk.operand(source);
+    }
+    walk.survey
+}
+
+/// The attributes of an operand, links followed or not as the plan says.
+pub(super) fn operand_inode(spot: Spot<'_>, plan: &Plan) -> Result<Inode, Errno> {
+    if plan.dereference == Dereference::Never { spot.inode() } else { spot.inode_following() }
+}
+
+/// Which file an operand is, if that can be told.
+pub(super) fn root_of(inode: &Inode) -> Option<Root> {
+    inode.born.map(|born| Root { inode: inode.id.inode(), born })
+}
+
+struct Walk<'a> {
+    plan: &'a Plan,
+    session: &'a Session<'a>,
+    unreadable: bool,
+    /// Directories that may be held open.
+    open: usize,
+    survey: Survey,
+}
+
+/// A directory that is being listed.
+struct Level {
+    fd: Option<OwnedFd>,
+    inode: Inode,
+    listing: Listing,
+    entry: Index,
+    /// The length of the path above it.
+    above: usize,
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, error: &Error) {
+        self.survey.failed = true;
+        self.survey.errors += 1;
+        self.session.observer.event(&Event::Problem(error));
+    }
+
+    fn operand(&mut self, source: &OsStr) {
+        let operand = Operand::open(source);
+        let spot = operand.spot();
+        let inode = match operand_inode(spot, self.plan) {
+            Ok(inode) => inode,
+            Err(errno) => {
+                self.survey.manifest.add_operand(source, None);
+                return self.problem(&Error::new(What::CannotStat, source).errno(errno));
+            }
+        };
+        self.survey.manifest.add_operand(source, root_of(&inode));
+        if inode.kind == Kind::Directory && !self.plan.recursive {
+            return self.problem(&Error::new(What::OmittingDirectory, source));
+        }
+        let follow = self.plan.dereference != Dereference::Never;
+        // Two links may lead to one file.
+        let entry = entry_of(&inode, follow);
+        match self.survey.manifest.add_root(&entry) {
+            Ok(root) if inode.kind == Kind::Directory => self.tree(spot, follow, inode, root),
+            Ok(_) => {}
+            Err(why) => self.cannot_add(spot, why),
+        }
+    }
+
+    fn cannot_add(&mut self, spot: Spot<'_>, why: Misplaced) {
+        let errno = if why == Misplaced::Full { Errno::OVERFLOW } else { Errno::ILSEQ };
+        self.problem(&Error::new(What::CannotAccess, spot.path).errno(errno));
+    }
+
+    fn tree(&mut self, spot: Spot<'_>, follow: bool, inode: Inode, root: Index) {
+        let mut path = spot.path.to_owned();
+        let mut on_the_way = HashSet::new();
+        let mut stack: Vec<Level> = Vec::new();
+        stack.extend(self.enter(spot, follow, inode, root, 0, &mut on_the_way));
+        while let Some(level) = stack.last_mut() {
+            if self.session.cancel.is_cancelled() {
+                self.survey.failed = true;
+                return;
+            }
+            let Some(fd) = &level.fd else { return };
+            let listed = match level.listing.next(fd.as_fd()) {
+                Ok(listed) => listed,
+                Err(errno) => {
+                    self.problem(&Error::new(What::CannotAccess, &path).errno(errno));
+                    None
+                }
+            };
+            let Some(listed) = listed else {
+                let Some(done) = stack.pop() else { return };
+                on_the_way.remove(&done.inode.id);
+                if let Some(parent) = stack.last_mut()
+                    && let Err(errno) = reopen(parent, &done)
+                {
+                    // Without its parent the rest of the tree cannot be found.
+                    return self.problem(&Error::new(What::DirectoryMoved, &path).errno(errno));
+                }
+                truncate(&mut path, done.above);
+                continue;
+            };
+            let above = path.as_os_str().len();
+            let child_path = joined(path.as_os_str(), &listed.name);
+            let child = Spot::new(fd.as_fd(), &listed.name, &child_path);
+            if let Some(next) = self.child(child, level, above, &mut on_the_way) {
+                path = child_path;
+                stack.push(next);
+                close_far(&mut stack, self.open);
+            }
+        }
+    }
+
+    /// Lists what stands in a directory; gives the next level if it is a directory whose contents are wanted.
+    fn child(
+        &mut self,
+        spot: Spot<'_>,
+        parent: &Level,
+        above: usize,
+        on_the_way: &mut HashSet<FileId>,
+    ) -> Option<Level> {
+        let inode = match spot.inode() {
+            Ok(inode) => inode,
+            Err(errno) => {
+                self.problem(&Error::new(What::CannotStat, spot.path).errno(errno));
+                return None;
+            }
+        };
+        let at = match self.survey.manifest.add(parent.entry, spot.name, &entry_of(&inode, false)) {
+            Ok(at) => at,
+            Err(why) => {
+                self.cannot_add(spot, why);
+                return None;
+            }
+        };
+        let foreign = self.plan.one_file_system && inode.id.device() != parent.inode.id.device();
+        if inode.kind != Kind::Directory || foreign {
+            return None;
+        }
+        self.enter(spot, false, inode, at, above, on_the_way)
+    }
+
+    fn enter(
+        &mut self,
+        spot: Spot<'_>,
+        follow: bool,
+        inode: Inode,
+        entry: Index,
+        above: usize,
+        on_the_way: &mut HashSet<FileId>,
+    ) -> Option<Level> {
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let opened = spot.open(OFlags::RDONLY | OFlags::DIRECTORY | no_follow, 0);
+        let found = opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&inode), fd)));
+        match found {
+            // Mounted in itself: the copy says so.
+            Ok(_) if !on_the_way.insert(inode.id) => None,
+            Ok((true, fd)) => Some(Level { fd: Some(fd), inode, listing: Listing::default(), entry, above }),
+            Ok((false, _)) => {
+                self.problem(&Error::new(What::ReplacedWhileCopied, spot.path));
+                None
+            }
+            Err(Errno::ACCESS | Errno::PERM) if !self.unreadable => None,
+            Err(errno) => {
+                self.problem(&Error::new(What::CannotAccess, spot.path).errno(errno));
+                None
+            }
+        }
+    }
+}
+
+fn entry_of(inode: &Inode, may_be_met_again: bool) -> Entry {
+    let several = inode.kind != Kind::Directory && (inode.links > 1 || may_be_met_again);
+    let size = if matches!(inode.kind, Kind::Regular | Kind::SymbolicLink) { inode.size } else { 0 };
+    Entry { kind: inode.kind, size, modified: inode.modified, id: several.then_some(inode.id) }
+}
+
+fn truncate(path: &mut PathBuf, length: usize) {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let mut bytes = std::mem::take(path).into_os_string().into_vec();
+    bytes.truncate(length);
+    *path = PathBuf::from(OsStr::from_bytes(&bytes));
+}
+
+/// Closes what is far up, so that any depth does with few descriptors.
+fn close_far(stack: &mut [Level], open: usize) {
+    if let Some(far) = stack.len().checked_sub(open + 1) {
+        stack[far].fd = None;
+        stack[far].listing.reopened();
+    }
+}
+
+/// Opens a directory again from the one in it, and makes sure that it is the same.
+fn reopen(parent: &mut Level, child: &Level) -> Result<(), Errno> {
+    if parent.fd.is_some() {
+        return Ok(());
+    }
+    let up =
+        |dir: BorrowedFd<'_>| openat(dir, "..", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let fd = up(child.fd.as_ref().ok_or(Errno::STALE)?.as_fd())?;
+    if !Inode::of(fd.as_fd())?.is_same_file_as(&parent.inode) {
+        return Err(Errno::STALE);
+    }
+    parent.fd = Some(fd);
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Before anything is written, all processes make sure that they are about to do the same: the same program with the same
+//! options, the same sources, and one destination that all of them see.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haul_copy::plan::{Destination, Plan};
+use haul_copy::run::settle_destination;
+use haul_sys::rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use serde::{Deserialize, Serialize};
+
+use crate::line::Line;
+
+/// How long a machine may take to see a file that another one has made. Nobody has asked for its name before, so no machine
+/// remembers that it is not there.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What one process has before it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Hello {
+    version: String,
+    host: String,
+    cores: usize,
+    /// The lowest rank that shares memory with it.
+    machine: usize,
+    arguments: Vec<Vec<u8>>,
+    /// The user whose files it makes.
+    user: u32,
+    sources: Vec<Option<Seen>>,
+    /// The list of what is to be copied, in short, if there is one.
+    list: Option<String>,
+    /// The nearest directory of the destination that is there.
+    dest: (Vec<u8>, Option<Seen>),
+}
+
+/// What stat tells of a file that is the same on all machines, of a directory only what does not change: a machine may have
+/// an older view of the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    inode: u64,
+    /// The bits of the mode that say what it is.
+    kind: u32,
+    /// Bytes, of what is no directory.
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Seen {
+    fn at(path: &Path) -> Option<Seen> {
+        let stat = fs::metadata(path).ok()?;
+        let (size, modified) = match stat.is_dir() {
+            true => (0, (0, 0)),
+            false => (stat.len(), (stat.mtime(), stat.mtime_nsec())),
+        };
+        Some(Seen { inode: stat.ino(), kind: stat.mode() & 0o170_000, size, modified })
+    }
+}
+
+/// What rank 0 has found, for all.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Verdict {
+    Refused,
+    /// Look for this file, which has these bytes.
+    Look(Vec<u8>, Vec<u8>),
+    Go(Agreed),
+}
+
+/// What all processes know of each other.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Agreed {
+    /// By rank, the lowest rank on the same machine.
+    pub machines: Vec<usize>,
+    /// By rank, the name of the machine.
+    pub hosts: Vec<String>,
+    /// Rank 0 shows how far the job is.
+    pub progress: bool,
+    /// What the destination is: 0 a directory to copy into, 1 the copy itself, 2 neither, which rank 0 tells.
+    dest: (u8, Vec<u8>),
+}
+
+impl Agreed {
+    /// The destination, as rank 0 has found it.
+    pub fn destination(&self) -> Destination {
+        let path = OsStr::from_bytes(&self.dest.1).to_owned();
+        match self.dest.0 {
+            0 => Destination::Directory(path),
+            1 => Destination::Exactly(path),
+            _ => Destination::Guess(path),
+        }
+    }
+
+    /// How many processes run on the machine of this one.
+    pub fn neighbours(&self, rank: usize) -> usize {
+        self.machines.iter().filter(|machine| Some(*machine) == self.machines.get(rank)).count()
+    }
+}
+
+/// Asks all processes. `machine` is the lowest rank that shares memory with this one.
+///
+/// # Errors
+/// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 tells.
+pub fn agree(
+    line: &mut Line<'_>,
+    plan: &Plan,
+    arguments: &[Vec<u8>],
+    machine: usize,
+    progress: bool,
+) -> Result<Agreed, String> {
+    let hello = hello(plan, arguments, machine);
+    if line.rank() > 0 {
+        return follow(line, &hello);
+    }
+    let mut hellos = vec![hello; line.ranks()];
+    for _ in 1..line.ranks() {
+        let (from, bytes) = line.wait();
+        hellos[from] = serde_json::from_slice(&bytes).map_err(|_| "the processes are of different versions")?;
+    }
+    let checked = differences(plan, &hellos).map_or(Ok(()), Err);
+    let checked = checked.and_then(|()| if line.ranks() > 1 { show_file(line, &hellos) } else { Ok(()) });
+    if let Err(why) = checked {
+        tell_all(line, &Verdict::Refused);
+        return Err(why);
+    }
+    let dest = match settle_destination(plan) {
+        Destination::Directory(path) => (0, path),
+        Destination::Exactly(path) => (1, path),
+        Destination::Guess(path) => (2, path),
+    };
+    let agreed = Agreed {
+        machines: hellos.iter().map(|hello| hello.machine).collect(),
+        hosts: hellos.iter().map(|hello| hello.host.clone()).collect(),
+        progress,
+        dest: (dest.0, dest.1.as_bytes().to_vec()),
+    };
+    tell_all(line, &Verdict::Go(agreed.clone()));
+    Ok(agreed)
+}
+
+fn hello(plan: &Plan, arguments: &[Vec<u8>], machine: usize) -> Hello {
+    let nearest = nearest_directory(&plan.destination);
+    Hello {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: haul_sys::rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        cores: haul_copy::facts::cores(),
+        machine,
+        arguments: arguments.to_vec(),
+        user: haul_sys::rustix::process::geteuid().as_raw(),
+        list: plan.manifest.as_ref().map(|manifest| manifest.digest_text()),
+        sources: plan.sources.iter().map(|source| Seen::at(Path::new(source))).collect(),
+        dest: (nearest.as_os_str().as_bytes().to_vec(), Seen::at(&nearest)),
+    }
+}
+
+/// The destination, if it is a directory, else the one that it would be made in.
+fn nearest_directory(destination: &Destination) -> PathBuf {
+    let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = destination;
+    let path = Path::new(path);
+    if path.is_dir() {
+        return path.to_owned();
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// What the first process that differs from rank 0 has different.
+fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
+    let first = hellos.first()?;
+    hellos.iter().enumerate().skip(1).find_map(|(rank, hello)| {
+        let who = format!("rank {rank} on {}", hello.host);
+        let words = |arguments: &[Vec<u8>]| {
+            let words: Vec<_> = arguments.iter().map(|word| String::from_utf8_lossy(word)).collect();
+            words.join(" ")
+        };
+        if hello.version != first.version {
+            return Some(format!("{who} runs version {}, rank 0 version {}", hello.version, first.version));
+        }
+        if hello.arguments != first.arguments {
+            let (theirs, ours) = (words(&hello.arguments), words(&first.arguments));
+            return Some(format!("{who} was started with '{theirs}', rank 0 with '{ours}': all need the same"));
+        }
+        if hello.user != first.user {
+            return Some(format!("{who} runs as user {}, rank 0 as user {}", hello.user, first.user));
+        }
+        if hello.list != first.list {
+            return Some(format!("{who} has another list of what is to be copied than rank 0: all need the same file"));
+        }
+        for (index, source) in plan.sources.iter().enumerate() {
+            let (theirs, ours) = (hello.sources.get(index), first.sources.get(index));
+            if theirs != ours {
+                let source = Path::new(source).display();
+                let what = match theirs {
+                    Some(Some(_)) => "is another one, or looks different,",
+                    _ => "cannot be seen",
+                };
+                return Some(format!("the source '{source}' {what} on {who}: all ranks need the same files"));
+            }
+        }
+        (hello.dest != first.dest).then(|| not_shared(&who, &first.dest.0))
+    })
+}
+
+fn not_shared(who: &str, dest: &[u8]) -> String {
+    let dest = Path::new(OsStr::from_bytes(dest)).display();
+    format!(
+        "the destination is not shared by all ranks: '{dest}' of rank 0 is not that of {who}; nothing was written; \
+         use a filesystem that all machines have mounted at the same place"
+    )
+}
+
+/// Makes a file where the copy goes, and asks all others whether they see it. Two filesystems that look the same cannot
+/// both have it.
+fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
+    let Some(first) = hellos.first() else { return Ok(()) };
+    let dir = Path::new(OsStr::from_bytes(&first.dest.0));
+    let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+    let path = dir.join(format!(".haul-mpi-{secret}"));
+    let before = fs::metadata(dir).ok();
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let Ok(file) = made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes()).map(|()| file))
+    else {
+        // Nothing can be made there: that is what the copy will tell, as it does with one process.
+        fs::remove_file(&path).ok();
+        return Ok(());
+    };
+    // Close-to-open: others see what was written when it is closed.
+    let closed = file.sync_all();
+    drop(file);
+    tell_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.into_bytes()));
+    let mut blind = None;
+    for _ in 1..line.ranks() {
+        let (from, answer) = line.wait();
+        if answer != b"seen" {
+            blind = Some(from);
+        }
+    }
+    let removed = fs::remove_file(&path);
+    if let Some(before) = before {
+        let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+        let times = Timestamps {
+            last_access: time(before.atime(), before.atime_nsec()),
+            last_modification: time(before.mtime(), before.mtime_nsec()),
+        };
+        // As if nothing had been there. Who may not set times may still copy.
+        utimensat(CWD, dir, &times, AtFlags::empty()).ok();
+    }
+    if let Some(rank) = blind {
+        return Err(not_shared(&format!("rank {rank} on {}", hellos[rank].host), &first.dest.0));
+    }
+    closed.and(removed).map_err(|error| format!("cannot make and remove '{}': {error}", path.display()))
+}
+
+fn tell_all(line: &mut Line<'_>, verdict: &Verdict) {
+    let bytes = serde_json::to_vec(verdict).unwrap_or_default();
+    for rank in 1..line.ranks() {
+        line.send(rank, &bytes);
+    }
+}
+
+/// What the others do: they do as rank 0 says.
+fn follow(line: &mut Line<'_>, hello: &Hello) -> Result<Agreed, String> {
+    line.send(0, &serde_json::to_vec(hello).unwrap_or_default());
+    loop {
+        let bytes = line.wait_for_rank(0);
+        match serde_json::from_slice(&bytes) {
+            Ok(Verdict::Go(agreed)) => return Ok(agreed),
+            Ok(Verdict::Look(path, secret)) => {
+                let answer: &[u8] = if is_seen(Path::new(OsStr::from_bytes(&path)), &secret) { b"seen" } else { b"no" };
+                line.send(0, answer);
+            }
+            Ok(Verdict::Refused) | Err(_) => return Err(String::new()),
+        }
+    }
+}
+
+fn is_seen(path: &Path, secret: &[u8]) -> bool {
+    let started = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let mut found = Vec::new();
+        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut found));
+        if read.is_ok() && found == secret {
+            return true;
+        }
+        if started.elapsed() > PATIENCE {
+            return false;
+        }
+        // No machine tells another one that it would see something now.
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(250));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> (Plan, Vec<Hello>) {
+        let plan = Plan { sources: vec!["/".into()], ..Plan::default() };
+        let hello = hello(&plan, &[b"-a".to_vec(), b"/".to_vec()], 0);
+        (plan, vec![hello.clone(), hello])
+    }
+
+    #[test]
+    fn processes_that_are_alike_agree() {
+        let (plan, hellos) = two();
+        assert_eq!(differences(&plan, &hellos), None);
+    }
+
+    #[test]
+    fn whatever_differs_is_named_with_the_rank() {
+        type Change = fn(&mut Hello);
+        let cases: [(Change, &str); 5] = [
+            (|hello| hello.version = "9".into(), "version"),
+            (|hello| hello.arguments.push(b"-u".to_vec()), "was started with"),
+            (|hello| hello.user += 1, "user"),
+            (|hello| hello.sources[0] = None, "cannot be seen"),
+            (|hello| hello.dest.1 = None, "not shared"),
+        ];
+        for (change, word) in cases {
+            let (plan, mut hellos) = two();
+            change(&mut hellos[1]);
+            let why = differences(&plan, &hellos).unwrap();
+            assert!(why.contains(word) && why.contains("rank 1"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Where the threads of a run and the one thread that talks to other processes meet. Knows nothing of MPI.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_copy::run::{Fleet, Hunger};
+
+use crate::talk::Talk;
+
+/// Bytes of text that may wait to be sent.
+const MOST_TEXT: usize = 4 << 20;
+
+/// A message for the run, and from whom it is.
+type Letter = (usize, Vec<u8>);
+
+/// Everything that passes between the two.
+pub struct Exchange {
+    rank: usize,
+    /// By rank: the lowest rank on the same machine.
+    machines: Vec<usize>,
+    /// Messages that wait to be sent, and to whom.
+    out: Mutex<VecDeque<(usize, Talk)>>,
+    /// There is one.
+    something: Condvar,
+    /// Bytes of text among them.
+    text_waiting: Mutex<usize>,
+    text_sent: Condvar,
+    /// Messages for the run, and from whom.
+    incoming: Mutex<Receiver<Letter>>,
+    deliver: Mutex<Option<Sender<Letter>>>,
+    /// Processes that wait for work of this one, and since when.
+    asked: Mutex<VecDeque<(usize, Instant)>>,
+    how_many_ask: AtomicUsize,
+    hunger: Mutex<Option<Hunger>>,
+    /// Rank 0 has copied everything.
+    is_over: AtomicBool,
+    /// How the others have ended, once they all have.
+    others: Mutex<Option<bool>>,
+    ended: Condvar,
+}
+
+impl Exchange {
+    /// Of the process `rank`; `machines` has for each the lowest rank on the same machine.
+    pub fn new(rank: usize, machines: Vec<usize>) -> Exchange {
+        let (deliver, incoming) = channel();
+        Exchange {
+            rank,
+            machines,
+            out: Mutex::default(),
+            something: Condvar::new(),
+            text_waiting: Mutex::default(),
+            text_sent: Condvar::new(),
+            incoming: Mutex::new(incoming),
+            deliver: Mutex::new(Some(deliver)),
+            asked: Mutex::default(),
+            how_many_ask: AtomicUsize::new(0),
+            hunger: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            others: Mutex::default(),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Says something to another process.
+    pub fn say(&self, to: usize, talk: Talk) {
+        lock(&self.out).push_back((to, talk));
+        self.something.notify_one();
+    }
+
+    /// Passes text on to rank 0; waits as long as too much of it waits to be sent, since that process may be slow to print.
+    /// Never called by the thread that sends.
+    pub fn say_text(&self, output: bool, text: &[u8]) {
+        let mut waiting = lock(&self.text_waiting);
+        while *waiting > MOST_TEXT {
+            waiting = self.text_sent.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        *waiting += text.len();
+        drop(waiting);
+        self.say(0, Talk::Text(output, text.to_vec()));
+    }
+
+    /// The next thing to be said.
+    pub fn next_out(&self) -> Option<(usize, Talk)> {
+        let next = lock(&self.out).pop_front();
+        if let Some((_, Talk::Text(_, text))) = &next {
+            let mut waiting = lock(&self.text_waiting);
+            *waiting = waiting.saturating_sub(text.len());
+            self.text_sent.notify_all();
+        }
+        next
+    }
+
+    /// Waits until there is something to be said, for so long at most.
+    pub fn wait(&self, at_most: Duration) {
+        let out = lock(&self.out);
+        if out.is_empty() {
+            drop(self.something.wait_timeout(out, at_most));
+        }
+    }
+
+    /// A message for the run has come.
+    pub fn deliver(&self, from: usize, bytes: Vec<u8>) {
+        if let Some(deliver) = &*lock(&self.deliver) {
+            // The run may be over.
+            deliver.send((from, bytes)).ok();
+        }
+    }
+
+    /// Nothing more comes for the run.
+    pub fn hang_up(&self) {
+        lock(&self.deliver).take();
+    }
+
+    /// A process waits for work of this one.
+    pub fn is_wanted_by(&self, rank: usize) {
+        let mut asked = lock(&self.asked);
+        asked.push_back((rank, Instant::now()));
+        self.how_many_ask.store(asked.len(), Ordering::Release);
+    }
+
+    /// Processes that have waited for so long, and that are not waited for any more.
+    pub fn tired_of_waiting(&self, after: Duration) -> Vec<usize> {
+        if self.how_many_ask.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut asked = lock(&self.asked);
+        let mut tired = Vec::new();
+        while let Some((rank, since)) = asked.front()
+            && since.elapsed() >= after
+        {
+            tired.push(*rank);
+            asked.pop_front();
+        }
+        self.how_many_ask.store(asked.len(), Ordering::Release);
+        tired
+    }
+
+    /// Whether this process would take work of others.
+    pub fn is_hungry(&self) -> bool {
+        lock(&self.hunger).as_ref().is_some_and(|hunger| hunger.tasks() > 0)
+    }
+
+    /// Whether rank 0 has copied everything.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// All others have ended, well or not.
+    pub fn others_have_ended(&self, well: bool) {
+        *lock(&self.others) = Some(well);
+        self.ended.notify_all();
+    }
+}
+
+impl Fleet for Exchange {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.machines.len()
+    }
+
+    fn is_near(&self, rank: usize) -> bool {
+        self.machines.get(rank) == self.machines.get(self.rank)
+    }
+
+    fn begin(&self, hunger: Hunger) {
+        *lock(&self.hunger) = Some(hunger);
+    }
+
+    fn is_asked_for_work(&self) -> bool {
+        self.how_many_ask.load(Ordering::Relaxed) > 0
+    }
+
+    fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
+        let mut asked = lock(&self.asked);
+        let Some((rank, _)) = asked.pop_front() else { return Some(work) };
+        self.how_many_ask.store(asked.len(), Ordering::Release);
+        // Before anything else is said to that process.
+        self.say(rank, Talk::Work(work));
+        None
+    }
+
+    fn send(&self, to: usize, message: Vec<u8>) {
+        self.say(to, Talk::Run(message));
+    }
+
+    fn receive(&self) -> Option<Letter> {
+        lock(&self.incoming).recv().ok()
+    }
+
+    fn finish(&self) -> bool {
+        self.is_over.store(true, Ordering::Release);
+        self.something.notify_one();
+        let mut others = lock(&self.others);
+        loop {
+            if let Some(well) = *others {
+                return well;
+            }
+            others = self.ended.wait(others).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give_up(&self) {
+        self.hang_up();
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is changed in single steps.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_goes_to_who_has_waited_longest_and_comes_back_if_nobody_waits() {
+        let exchange = Exchange::new(0, vec![0, 0, 2]);
+        assert_eq!(exchange.give(vec![1]), Some(vec![1]));
+        exchange.is_wanted_by(2);
+        exchange.is_wanted_by(1);
+        assert!(exchange.is_asked_for_work());
+        assert_eq!((exchange.give(vec![5]), exchange.give(vec![6])), (None, None));
+        assert_eq!(exchange.next_out(), Some((2, Talk::Work(vec![5]))));
+        assert_eq!(exchange.next_out(), Some((1, Talk::Work(vec![6]))));
+        assert!(!exchange.is_asked_for_work());
+    }
+
+    #[test]
+    fn who_has_waited_long_enough_is_told_so_once() {
+        let exchange = Exchange::new(0, vec![0, 0, 0]);
+        exchange.is_wanted_by(1);
+        exchange.is_wanted_by(2);
+        assert!(exchange.tired_of_waiting(Duration::from_secs(3600)).is_empty());
+        assert_eq!(exchange.tired_of_waiting(Duration::ZERO), [1, 2]);
+        assert!(!exchange.is_asked_for_work());
+    }
+
+    #[test]
+    fn processes_of_one_machine_are_near_to_each_other() {
+        let exchange = Exchange::new(3, vec![0, 0, 2, 2]);
+        assert!(exchange.is_near(2) && !exchange.is_near(1));
+    }
+}

@@ -1,0 +1,239 @@
+//! What each process has done, on its way to rank 0 and to the user.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haul::size::human_size;
+use haul_copy::moved::Moved;
+use haul_copy::plan::EngineName;
+use haul_copy::run::Summary;
+use haul_copy::stats::{EngineStats, Stats};
+use haul_sys::process_state::Usage;
+use serde::{Deserialize, Serialize};
+
+/// The account of one process.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// Its number.
+    pub rank: usize,
+    /// The machine that it runs on.
+    pub host: String,
+    /// Something that was asked for was not done, or could not be written down.
+    pub failed: bool,
+    cancelled: bool,
+    damaged: Vec<Vec<u8>>,
+    journal: Option<Vec<u8>>,
+    /// In the order of the fields of [`Stats`].
+    counts: Vec<u64>,
+    moved: [u64; 4],
+    /// Seconds of walking, of data, of metadata and of waiting for the device.
+    spent: [f64; 4],
+    engines: Vec<(String, u64, u64, [u64; 4])>,
+    /// Seconds of the processor in user and in system mode.
+    pub user: f64,
+    system: f64,
+    /// Most memory that it had, in bytes.
+    memory: u64,
+    /// Seconds from the beginning of its run to the end.
+    time: f64,
+}
+
+impl Account {
+    /// Of this process.
+    pub fn new(rank: usize, host: &str, summary: &Summary, failed: bool, usage: &Usage, time: Duration) -> Account {
+        let stats = &summary.stats;
+        let engines = stats.engines.iter();
+        Account {
+            rank,
+            host: host.to_owned(),
+            failed: failed || summary.failed || !summary.damaged.is_empty(),
+            cancelled: summary.cancelled,
+            damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
+            journal: summary.journal.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
+            counts: counts(&mut stats.clone()).iter().map(|count| **count).collect(),
+            moved: ways(&stats.moved),
+            spent: [stats.walk_time, stats.data_time, stats.metadata_time, stats.sync_time]
+                .map(|time| time.as_secs_f64()),
+            engines: engines
+                .map(|(name, engine)| (name.as_str().to_owned(), engine.files, engine.refusals, ways(&engine.moved)))
+                .collect(),
+            user: usage.user.as_secs_f64(),
+            system: usage.system.as_secs_f64(),
+            memory: usage.peak_memory,
+            time: time.as_secs_f64(),
+        }
+    }
+
+    /// As a summary of a run. What disk images were found to be is told where they were copied.
+    pub fn summary(&self) -> Summary {
+        let path = |bytes: &Vec<u8>| PathBuf::from(OsString::from_vec(bytes.clone()));
+        let mut stats = Stats { moved: moved(self.moved), ..Stats::default() };
+        for (count, sent) in counts(&mut stats).into_iter().zip(&self.counts) {
+            *count = *sent;
+        }
+        let spent = self.spent.map(|time| Duration::try_from_secs_f64(time).unwrap_or_default());
+        [stats.walk_time, stats.data_time, stats.metadata_time, stats.sync_time] = spent;
+        stats.engines = self
+            .engines
+            .iter()
+            .filter_map(|(name, files, refusals, by)| {
+                let stats = EngineStats { files: *files, refusals: *refusals, moved: moved(*by) };
+                EngineName::ALL.iter().find(|known| known.as_str() == name).map(|name| (*name, stats))
+            })
+            .collect::<BTreeMap<_, _>>();
+        Summary {
+            failed: self.failed,
+            cancelled: self.cancelled,
+            damaged: self.damaged.iter().map(path).collect(),
+            journal: self.journal.as_ref().map(path),
+            stats,
+            ..Summary::default()
+        }
+    }
+
+    /// Adds what the kernel counts of this process to that of all.
+    pub fn add_to(&self, usage: &mut Usage) {
+        usage.user += Duration::try_from_secs_f64(self.user).unwrap_or_default();
+        usage.system += Duration::try_from_secs_f64(self.system).unwrap_or_default();
+        usage.peak_memory = usage.peak_memory.max(self.memory);
+    }
+}
+
+/// The counters of a run, those of engines and of bytes left out.
+fn counts(stats: &mut Stats) -> [&mut u64; 16] {
+    // What is known of single images stays behind, but for their number.
+    stats.images_left_out += stats.images.len() as u64;
+    stats.images.clear();
+    [
+        &mut stats.regular,
+        &mut stats.directories,
+        &mut stats.symbolic_links,
+        &mut stats.hard_links,
+        &mut stats.special,
+        &mut stats.skipped,
+        &mut stats.resumed_files,
+        &mut stats.resumed_bytes,
+        &mut stats.given_away,
+        &mut stats.parcels,
+        &mut stats.chunks,
+        &mut stats.by_profile,
+        &mut stats.errors,
+        &mut stats.warnings,
+        &mut stats.images_left_out,
+        &mut stats.free_skipped,
+    ]
+}
+
+fn ways(moved: &Moved) -> [u64; 4] {
+    [moved.cloned, moved.offloaded, moved.written, moved.holes]
+}
+
+fn moved([cloned, offloaded, written, holes]: [u64; 4]) -> Moved {
+    Moved { cloned, offloaded, written, holes }
+}
+
+/// One line for each process, for people.
+pub fn table(accounts: &[Account]) -> String {
+    let mut text = String::from(
+        "rank  host              files   dirs     bytes  given  taken  chunks    wall s   user s   sys s    memory\n",
+    );
+    for account in accounts {
+        let stats = account.summary().stats;
+        let host: String = account.host.chars().take(16).collect();
+        // Writing to a String cannot fail.
+        writeln!(
+            text,
+            "{:>4}  {host:<16}{:>7}{:>7}{:>10}{:>7}{:>7}{:>8}{:>10.3}{:>9.3}{:>8.3}{:>10}",
+            account.rank,
+            stats.regular,
+            stats.directories,
+            human_size(stats.moved.total()),
+            stats.given_away,
+            stats.parcels,
+            stats.chunks,
+            account.time,
+            account.user,
+            account.system,
+            human_size(account.memory),
+        )
+        .unwrap_or_default();
+    }
+    text
+}
+
+/// One process, for programs (`--stats=json`).
+#[derive(Serialize)]
+struct RankRecord<'a> {
+    record: &'static str,
+    version: u32,
+    rank: usize,
+    host: &'a str,
+    failed: bool,
+    files: u64,
+    directories: u64,
+    bytes: u64,
+    given_away: u64,
+    parcels: u64,
+    chunks: u64,
+    errors: u64,
+    wall_seconds: f64,
+    user_seconds: f64,
+    system_seconds: f64,
+    peak_memory_bytes: u64,
+}
+
+/// One record for each process, a line each.
+///
+/// # Errors
+/// None that numbers and the name of a machine can cause.
+pub fn json(accounts: &[Account]) -> Result<String, serde_json::Error> {
+    let mut text = String::new();
+    for account in accounts {
+        let stats = account.summary().stats;
+        text += &serde_json::to_string(&RankRecord {
+            record: "haul-mpi-rank",
+            version: 1,
+            rank: account.rank,
+            host: &account.host,
+            failed: account.failed,
+            files: stats.regular,
+            directories: stats.directories,
+            bytes: stats.moved.total(),
+            given_away: stats.given_away,
+            parcels: stats.parcels,
+            chunks: stats.chunks,
+            errors: stats.errors,
+            wall_seconds: account.time,
+            user_seconds: account.user,
+            system_seconds: account.system,
+            peak_memory_bytes: account.memory,
+        })?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_arrives_as_it_was_sent() {
+        let mut stats = Stats { regular: 3, errors: 1, parcels: 4, chunks: 9, ..Stats::default() };
+        stats.moved = Moved { cloned: 1, offloaded: 2, written: 3, holes: 4 };
+        stats.engines.insert(EngineName::CopyRange, EngineStats { files: 3, moved: stats.moved, refusals: 1 });
+        let damaged = vec![PathBuf::from(OsString::from_vec(b"bad\xff".to_vec()))];
+        let summary = Summary { failed: true, damaged, stats, ..Summary::default() };
+        let usage = Usage::default();
+        let sent = Account::new(2, "node", &summary, false, &usage, Duration::from_secs(1));
+        let bytes = serde_json::to_vec(&sent).unwrap();
+        let arrived = serde_json::from_slice::<Account>(&bytes).unwrap().summary();
+        assert_eq!((arrived.failed, &arrived.damaged), (true, &summary.damaged));
+        assert_eq!(arrived.stats, summary.stats);
+        assert!(table(&[sent]).contains("node"));
+    }
+}

@@ -1,0 +1,298 @@
+//! One copy: the run of this process in threads of its own, and the line to the others in the main thread.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use haul::manifest::Manifest;
+use haul::manners::Manners;
+use haul::options::Show;
+use haul::record::Record;
+use haul::report::Report;
+use haul::screen::Screen;
+use haul::watch::{self, Caught};
+use haul::{app, exit};
+use haul_copy::facts;
+use haul_copy::pace::Limit;
+use haul_copy::plan::{Durable, Plan};
+use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
+use haul_sys::process_state::Usage;
+
+use crate::agree::Agreed;
+use crate::exchange::Exchange;
+use crate::figures::{self, Account};
+use crate::line::{Carrier, Host, Line};
+use crate::{NAME, load_profile, wants_json};
+
+/// The exit status is not known yet.
+const UNKNOWN: u8 = u8::MAX;
+
+/// What all processes of the job are about to do.
+pub struct Job {
+    /// What they know of each other.
+    pub agreed: Agreed,
+    /// The same for all but for the number of threads.
+    pub plan: Plan,
+    /// What the user wants to see.
+    pub show: Show,
+    /// What the user lets it have of the machines.
+    pub manners: Manners,
+    /// Bytes of a chunk of a large file.
+    pub chunk: u64,
+}
+
+/// What the two sides of a process share.
+struct Desk {
+    report: Arc<Report>,
+    exchange: Arc<Exchange>,
+    started: Instant,
+    /// What the last report of progress has told.
+    reported: Mutex<(u64, u64)>,
+    /// What the processes have done, as they end.
+    accounts: Mutex<Vec<Account>>,
+    /// What this one has done, on its way to rank 0.
+    own: Mutex<Option<Vec<u8>>>,
+    status: AtomicU8,
+    /// The run has come to an end, and has said how.
+    is_done: AtomicBool,
+}
+
+impl Job {
+    /// Does it; returns the exit status of the job.
+    pub fn run(mut self, line: &mut Line<'_>) -> u8 {
+        let rank = line.rank();
+        let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
+        let mut report = self.report(rank, &exchange);
+        report.configure(self.show, self.plan.reflink, self.agreed.progress, self.show.verbose);
+        let refused = self.prepare(rank, &mut report);
+        let report = Arc::new(report);
+        let desk = Desk {
+            report: Arc::clone(&report),
+            exchange: Arc::clone(&exchange),
+            started: Instant::now(),
+            reported: Mutex::default(),
+            accounts: Mutex::default(),
+            own: Mutex::default(),
+            status: AtomicU8::new(UNKNOWN),
+            is_done: AtomicBool::new(false),
+        };
+        if let Some(why) = refused {
+            report.complain(&why);
+            // The others would wait for this one for ever.
+            report.cancel().cancel();
+        }
+        thread::scope(|scope| {
+            let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
+            if copying.is_err() {
+                report.complain(b"cannot start a thread; all processes are ended");
+                line.abort(1);
+            }
+            let carrier = thread::Builder::new().name("haul-guard".into());
+            // A run that panics would leave all others waiting.
+            let guarded = copying.map(|copying| carrier.spawn_scoped(scope, move || copying.join().is_err()));
+            let status = Carrier::new(line, &exchange, &Guarded { desk: &desk, panicked: &guarded }).carry();
+            desk.status.store(status, Ordering::Release);
+            status
+        })
+    }
+
+    fn report(&self, rank: usize, exchange: &Arc<Exchange>) -> Report {
+        if rank == 0 {
+            return Report::new(NAME.as_bytes().to_vec());
+        }
+        let exchange = Arc::clone(exchange);
+        let pass_on = move |output: bool, text: &[u8]| exchange.say_text(output, text);
+        Report::on(Screen::of_other_process(Box::new(pass_on)), NAME.as_bytes().to_vec())
+    }
+
+    /// What is left to do before the run. What is wrong, if anything is.
+    fn prepare(&mut self, rank: usize, report: &mut Report) -> Option<Vec<u8>> {
+        self.plan.destination = self.agreed.destination();
+        let neighbours = self.agreed.neighbours(rank);
+        if self.plan.jobs.is_none() && neighbours > 1 {
+            self.plan.jobs = Some((facts::cores() / neighbours).max(1));
+        }
+        if self.plan.checksum.is_some() {
+            let manifest = self.manners.manifest.as_deref().filter(|_| rank == 0);
+            match manifest.map(|path| (path, Manifest::begin(path))) {
+                None => report.list_digests(None),
+                Some((_, Ok(manifest))) => report.list_digests(Some(manifest)),
+                Some((path, Err(error))) => return Some(app::manifest_failed(report, path, &error)),
+            }
+        }
+        if let Err(why) = load_profile(&mut self.plan, &self.manners, report) {
+            return Some(why);
+        }
+        if let Some(priority) = self.manners.priority
+            && let Err(errno) = priority.apply()
+        {
+            return Some(format!("cannot set the priority: {}", haul::words::strerror(errno)).into_bytes());
+        }
+        // Together they reach what the user allows.
+        let share = |rate: Option<u64>| rate.map(|rate| (rate / self.agreed.hosts.len() as u64).max(1));
+        let Limit { bytes, operations } = self.manners.limit;
+        report.pace().set_limit(Limit { bytes: share(bytes), operations: share(operations) });
+        None
+    }
+
+    /// The run of this process.
+    fn copy(&self, rank: usize, desk: &Desk) {
+        let report = &desk.report;
+        let cancel = report.cancel().clone();
+        let partials = Partials::default();
+        let caught = self.start_watching(report, &cancel, &partials).unwrap_or_default();
+        let session = Session {
+            observer: &**report,
+            confirm: &**report,
+            cancel,
+            pace: report.pace().clone(),
+            partials,
+            xattr_rules: app::xattr_rules(report, &self.plan),
+        };
+        let part = Part { fleet: &*desk.exchange, chunk: self.chunk };
+        let summary = run::run_together(&self.plan, &session, part);
+        for path in &summary.damaged {
+            report.complain(&app::damaged(report, path));
+        }
+        report.sum_up();
+        let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
+        let usage = Usage::of_process();
+        let time = desk.started.elapsed();
+        let failed = rank > 0 && !report.finish();
+        let account = Account::new(rank, host, &summary, failed, &usage, time);
+        if rank == 0 {
+            self.conclude(desk, account, summary, usage, &caught);
+        } else {
+            *lock(&desk.own) = Some(serde_json::to_vec(&account).unwrap_or_default());
+        }
+        desk.is_done.store(true, Ordering::Release);
+    }
+
+    /// Rank 0, when all others have ended: sums up.
+    fn conclude(&self, desk: &Desk, own: Account, mut summary: Summary, mut usage: Usage, caught: &Caught) {
+        let report = &desk.report;
+        let mut accounts = lock(&desk.accounts);
+        for account in accounts.iter() {
+            summary += account.summary();
+            account.add_to(&mut usage);
+        }
+        accounts.push(own);
+        accounts.sort_by_key(|account| account.rank);
+        if let Some(journal) = &summary.journal {
+            report.complain(&app::goes_on(report, journal));
+        }
+        let listed = report.finish_manifest(self.plan.durable != Durable::None);
+        if let Err(error) = &listed {
+            let path = self.manners.manifest.as_deref().unwrap_or(Path::new(""));
+            report.complain(&app::manifest_failed(report, path, error));
+        }
+        let output_failed = !report.finish() || listed.is_err();
+        let status = exit::status(&summary, caught.signal(), output_failed);
+        self.print_stats(report, &summary, usage, desk.started.elapsed(), status, &accounts);
+        desk.status.store(status, Ordering::Release);
+    }
+
+    fn print_stats(
+        &self,
+        report: &Report,
+        summary: &Summary,
+        usage: Usage,
+        time: Duration,
+        status: u8,
+        accounts: &[Account],
+    ) {
+        let Some(json) = wants_json(self.show) else { return };
+        let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, i32::from(status));
+        let record = record.with(self.plan.profile.as_deref());
+        let text = match json {
+            false => record.text(summary) + &figures::table(accounts),
+            true => match record.json().and_then(|line| Ok(line + "\n" + &figures::json(accounts)?)) {
+                Ok(text) => text,
+                Err(error) => return report.complain(error.to_string().as_bytes()),
+            },
+        };
+        report.screen().complain(text.as_bytes());
+    }
+
+    fn start_watching(&self, report: &Arc<Report>, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
+        let (of_thread, partials) = (Arc::clone(report), partials.clone());
+        let abandon = Box::new(move |signal| {
+            for path in partials.remove_all() {
+                of_thread.complain_at_the_end(&app::damaged(&of_thread, &path));
+            }
+            std::process::exit(128 + signal);
+        });
+        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), cancel, abandon)
+    }
+}
+
+/// The desk, and whether who works there has fallen from the chair.
+struct Guarded<'a, 's> {
+    desk: &'a Desk,
+    panicked: &'a std::io::Result<std::io::Result<thread::ScopedJoinHandle<'s, bool>>>,
+}
+
+impl Guarded<'_, '_> {
+    fn has_panicked(&self) -> bool {
+        // The run ends by itself before it says how; a guard that has ended without that has seen a panic.
+        let ended = matches!(self.panicked, Ok(Ok(guard)) if guard.is_finished());
+        ended && !self.desk.is_done.load(Ordering::Acquire)
+    }
+}
+
+impl Host for Guarded<'_, '_> {
+    fn text(&self, output: bool, text: &[u8]) {
+        let mut screen = self.desk.report.screen();
+        if output { screen.print(text) } else { screen.complain(text) }
+    }
+
+    fn progress(&self, bytes: u64, entries: u64) {
+        if let Some(progress) = self.desk.report.progress() {
+            progress.add_bytes(bytes);
+            progress.add_entries(entries);
+        }
+    }
+
+    fn own_progress(&self) -> Option<(u64, u64)> {
+        let (bytes, entries) = self.desk.report.progress()?.done();
+        let mut reported = lock(&self.desk.reported);
+        let more = (bytes - reported.0, entries - reported.1);
+        *reported = (bytes, entries);
+        Some(more)
+    }
+
+    fn cancel(&self) {
+        self.desk.report.cancel().cancel();
+        self.desk.report.pace().wake();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.desk.report.cancel().is_cancelled()
+    }
+
+    fn account(&self, _from: usize, bytes: &[u8]) -> bool {
+        let Ok(account) = serde_json::from_slice::<Account>(bytes) else { return false };
+        let well = !account.failed;
+        lock(&self.desk.accounts).push(account);
+        well
+    }
+
+    fn own_account(&self) -> Option<Vec<u8>> {
+        lock(&self.desk.own).take()
+    }
+
+    fn status(&self) -> Option<u8> {
+        Some(self.desk.status.load(Ordering::Acquire)).filter(|status| *status != UNKNOWN)
+    }
+
+    fn has_panicked(&self) -> bool {
+        Guarded::has_panicked(self)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is changed in single steps.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

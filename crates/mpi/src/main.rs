@@ -1,0 +1,196 @@
+//! The command `haul-mpi`: one copy by all processes of an MPI job, with the options of `haul`.
+//!
+//! The main thread is the one that talks to the other processes; the run has threads of its own. Rank 0 says what there is
+//! to say for all of them, and the exit status is that of the whole job in every process.
+#![forbid(unsafe_code)]
+
+mod agree;
+mod exchange;
+mod figures;
+mod job;
+mod line;
+mod options;
+mod talk;
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use haul::help;
+use haul::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use haul::report::Report;
+use haul::{app, compare, parts, profile};
+use haul_copy::plan::Plan;
+use haul_sys::process_state;
+use mpi::Threading;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, CommunicatorCollectives};
+
+use job::Job;
+use line::Line;
+use options::Own;
+
+const NAME: &str = "haul-mpi";
+
+fn main() -> ExitCode {
+    process_state::restore_sigpipe();
+    process_state::ignore_sigxfsz();
+    let report = Report::new(NAME.as_bytes().to_vec());
+    // It tells nobody before there is anybody.
+    let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
+        report.complain(b"cannot start: MPI is not available to this process");
+        return ExitCode::FAILURE;
+    };
+    if threading < Threading::Funneled {
+        report.complain(b"cannot start: this MPI does not work in a program with threads");
+        return ExitCode::FAILURE;
+    }
+    let world = universe.world();
+    let status = run(&world, report);
+    drop(world);
+    drop(universe);
+    ExitCode::from(status)
+}
+
+fn run(world: &SimpleCommunicator, report: Report) -> u8 {
+    let mut line = Line::new(world);
+    let first = line.rank() == 0;
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let said: Vec<Vec<u8>> = arguments.iter().map(|argument| argument.clone().into_vec()).collect();
+    let machine = machine(world);
+    let mut complaints = Vec::new();
+    let wanted = Own::take(arguments).map_err(|why| (why.into_bytes(), true)).and_then(|own| {
+        let mut warn = |message: &[u8]| complaints.push(message.to_vec());
+        parse(own.rest, Persona::Haul, &Environment::of_process(), report.quoter(), &mut warn)
+            .map(|wanted| (wanted, own.chunk))
+            .map_err(|complaint| (complaint.message, complaint.hint))
+    });
+    // All ranks read the same, or are told so below; one of them says it.
+    complaints.iter().filter(|_| first).for_each(|warning| report.complain(warning));
+    let (wanted, chunk) = match wanted {
+        Ok(wanted) => wanted,
+        Err((message, hint)) => return refuse(&mut line, &report, &said, machine, &message, hint),
+    };
+    let (plan, show, manners) = match wanted {
+        Wanted::Copy(plan, show, manners) => (plan, show, manners),
+        Wanted::Compare(plan, show) => return compare_all(&mut line, report, &plan, show, &said, machine),
+        Wanted::Punch(_) => {
+            return refuse(&mut line, &report, &said, machine, b"'--punch' is for one process: use haul", false);
+        }
+        Wanted::Help if first => return print(&report, &help_text()),
+        Wanted::Version if first => return print(&report, &help::version(Persona::Haul).replacen("haul", NAME, 1)),
+        Wanted::Help | Wanted::Version => return 0,
+    };
+    if let Some(why) = options::refusal(&plan, &manners) {
+        return refuse(&mut line, &report, &said, machine, why.as_bytes(), false);
+    }
+    let progress = match show.progress {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => report.screen().err_is_terminal(),
+    };
+    let mut plan = plan;
+    if let Some(path) = &manners.from_manifest {
+        match parts::load(path, &report) {
+            Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
+            Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
+        }
+    }
+    match agree::agree(&mut line, &plan, &said, machine, progress) {
+        Ok(agreed) => Job { agreed, plan: *plan, show, manners, chunk }.run(&mut line),
+        Err(why) => {
+            if first {
+                report.complain(why.as_bytes());
+            }
+            1
+        }
+    }
+}
+
+/// The lowest rank that shares memory with this one.
+fn machine(world: &SimpleCommunicator) -> usize {
+    let node = world.split_shared(world.rank());
+    let mut ranks = vec![0_i32; usize::try_from(node.size()).unwrap_or(1)];
+    node.all_gather_into(&world.rank(), &mut ranks[..]);
+    ranks.into_iter().min().and_then(|lowest| usize::try_from(lowest).ok()).unwrap_or_default()
+}
+
+/// Says on rank 0 why nothing is done. Ranks with other options may be about to do something: they hear that they differ.
+fn refuse(line: &mut Line<'_>, report: &Report, said: &[Vec<u8>], machine: usize, message: &[u8], hint: bool) -> u8 {
+    let nothing = Plan::default();
+    let agreed = agree::agree(line, &nothing, said, machine, false);
+    if line.rank() == 0 {
+        match agreed {
+            Ok(_) => report.complain(message),
+            Err(why) => report.complain(why.as_bytes()),
+        }
+        if hint {
+            report.hint();
+        }
+    }
+    1
+}
+
+/// `--compare`: rank 0 does it, with all its processors; the others have nothing to do.
+fn compare_all(
+    line: &mut Line<'_>,
+    mut report: Report,
+    plan: &Plan,
+    show: Show,
+    said: &[Vec<u8>],
+    machine: usize,
+) -> u8 {
+    if let Err(why) = agree::agree(line, plan, said, machine, false) {
+        if line.rank() == 0 {
+            report.complain(why.as_bytes());
+        }
+        return 1;
+    }
+    if line.rank() > 0 {
+        let status = line.wait_for_rank(0);
+        return status.first().copied().unwrap_or(1);
+    }
+    report.configure(show, plan.reflink, false, show.verbose);
+    let same = compare::compare_with(&report, plan, show);
+    let status = u8::from(!same);
+    for rank in 1..line.ranks() {
+        line.send(rank, &[status]);
+    }
+    status
+}
+
+fn print(report: &Report, text: &str) -> u8 {
+    report.screen().print(text.as_bytes());
+    u8::from(!report.finish())
+}
+
+fn help_text() -> String {
+    let own = "\n\
+        haul-mpi is started by mpirun or srun, as many times as there are processes, all\n\
+        with the same options. It has one of its own:\n\
+        \n      --chunk=SIZE         files of at least two such chunks are copied by\n\
+        \x20                          several processes (64M)\n\
+        \n\
+        --jobs=N is the number of threads of each process; by default the processes on\n\
+        a machine share its processors. --limit is the rate of all together.\n\
+        --interactive, --control, --yield, --punch, --manifest-out and --shard are\n\
+        refused.\n";
+    help::help(NAME.as_ref()) + own
+}
+
+/// Totals, and a line for each process.
+fn wants_json(show: Show) -> Option<bool> {
+    show.stats.map(|format| format == StatsFormat::Json)
+}
+
+/// What the user's profile says, if there is one.
+///
+/// # Errors
+/// For the user.
+fn load_profile(plan: &mut Plan, manners: &haul::manners::Manners, report: &Report) -> Result<(), Vec<u8>> {
+    plan.profile = profile::load(&manners.profile, Persona::Haul, report)?;
+    app::raise_descriptor_limit();
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What the processes of a job tell each other beside what the library has to say.
+
+/// One message between two processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Talk {
+    /// From one run to another.
+    Run(Vec<u8>),
+    /// The sender has nothing to do.
+    Want,
+    /// There is nothing to be had here now.
+    No,
+    /// Work, for who wanted some.
+    Work(Vec<u8>),
+    /// Text for standard output (true) or standard error of the job, whole lines.
+    Text(bool, Vec<u8>),
+    /// So many more bytes and entries are done.
+    Progress(u64, u64),
+    /// The job is to stop.
+    Cancel,
+    /// Everything is copied.
+    End,
+    /// What the sender has done, and how it ended.
+    Account(Vec<u8>),
+    /// The exit status of the job.
+    Status(u8),
+}
+
+impl Talk {
+    /// As bytes.
+    pub fn encode(self) -> Vec<u8> {
+        let (kind, mut payload) = match self {
+            Talk::Run(bytes) => (0, bytes),
+            Talk::Want => (1, Vec::new()),
+            Talk::No => (2, Vec::new()),
+            Talk::Work(bytes) => (3, bytes),
+            Talk::Text(true, text) => (4, text),
+            Talk::Text(false, text) => (5, text),
+            Talk::Progress(bytes, entries) => (6, [bytes.to_le_bytes(), entries.to_le_bytes()].concat()),
+            Talk::Cancel => (7, Vec::new()),
+            Talk::End => (8, Vec::new()),
+            Talk::Account(bytes) => (9, bytes),
+            Talk::Status(status) => (10, vec![status]),
+        };
+        // At the end, where it costs no copy.
+        payload.push(kind);
+        payload
+    }
+
+    /// What the bytes say; `None` if that is nothing.
+    pub fn decode(mut bytes: Vec<u8>) -> Option<Talk> {
+        let kind = bytes.pop()?;
+        let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        Some(match kind {
+            0 => Talk::Run(bytes),
+            1 => Talk::Want,
+            2 => Talk::No,
+            3 => Talk::Work(bytes),
+            4 => Talk::Text(true, bytes),
+            5 => Talk::Text(false, bytes),
+            6 => Talk::Progress(number(0)?, number(8)?),
+            7 => Talk::Cancel,
+            8 => Talk::End,
+            9 => Talk::Account(bytes),
+            10 => Talk::Status(*bytes.first()?),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_is_understood_as_it_was_meant() {
+        for talk in [
+            Talk::Run(vec![1, 2]),
+            Talk::Want,
+            Talk::No,
+            Talk::Work(Vec::new()),
+            Talk::Text(true, b"a\n".to_vec()),
+            Talk::Text(false, b"b\n".to_vec()),
+            Talk::Progress(1 << 40, 7),
+            Talk::Cancel,
+            Talk::End,
+            Talk::Account(b"{}".to_vec()),
+            Talk::Status(130),
+        ] {
+            assert_eq!(Talk::decode(talk.clone().encode()), Some(talk));
+        }
+        assert_eq!(Talk::decode(Vec::new()), None);
+        assert_eq!(Talk::decode(vec![99]), None);
+        assert_eq!(Talk::decode(vec![1, 6]), None);
+    }
+}

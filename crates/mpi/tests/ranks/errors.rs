@@ -1,0 +1,182 @@
+//! What is wrong is told by rank 0, and by the exit status of the job.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use haul_testbed::{Bed, Fs, create_painted};
+
+use crate::support::tree::{SMALL, differences, grow, look, place, remove};
+use crate::support::{Job, Mpi, Part, chance, haul_copies};
+
+/// Root, but not above permissions.
+const HUMBLE: [&str; 3] = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"];
+
+/// Ranks of which the last has other mounts.
+fn one_elsewhere(mpi: Mpi, dir: &Path, mount: &str, args: &[&str]) -> Job {
+    let line = format!("{mount} && exec \"$0\" \"$@\"");
+    let starter = ["unshare", "--mount", "sh", "-c", line.as_str()];
+    Job::of(mpi, dir, vec![Part::new(2, args), Part::new(1, args).by(&starter)])
+}
+
+/// Runs a job that is to be refused, and wants the destination to be what it was.
+#[track_caller]
+fn is_refused(job: &Job, dest: &Path, words: &[&str]) {
+    let before = look(dest);
+    job.run().failed_with(1).says(&["haul-mpi: "]).says(words);
+    assert_eq!(differences(&before, &look(dest)), [""; 0], "something was written");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_and_all_others_are_copied() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    for part in 0..6 {
+        fs::create_dir_all(dir.join(format!("source/{part}"))).expect("a directory");
+        for file in 0..20 {
+            fs::write(dir.join(format!("source/{part}/{file}")), format!("{part} {file}")).expect("a file");
+        }
+    }
+    fs::set_permissions(dir.join("source/3/7"), PermissionsExt::from_mode(0o0)).expect("it is ours");
+    for mpi in Mpi::all() {
+        let part = Part::new(4, &["-aT", "source", "result"]).by(&HUMBLE);
+        let done = Job::of(mpi, &dir, vec![part]).run().failed_with(1);
+        let done = done.says(&["haul-mpi: ", "source/3/7", "Permission denied"]);
+        assert_eq!(done.stderr.matches("source/3/7").count(), 1, "told once: {done}");
+        let found = differences(&look(&dir.join("source")), &look(&dir.join("result")));
+        assert_eq!(found, ["3/7: missing"], "{mpi:?}");
+        remove(&dir.join("result"));
+    }
+}
+
+#[test]
+fn a_full_filesystem_is_told_and_what_is_there_is_whole() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    fs::create_dir(dir.join("source")).expect("a directory");
+    for file in 0..40 {
+        create_painted(dir.join(format!("source/{file}")), 1 << 20);
+    }
+    let source = look(&dir.join("source"));
+    for mpi in Mpi::all() {
+        let Some(small) = bed.small(Fs::Ext4, 20 << 20) else { return };
+        let result = small.join("result");
+        let words = ["-aT", "source", result.to_str().expect("text")];
+        Job::new(mpi, 4, &dir, &words).run().failed_with(1).says(&["haul-mpi: ", "No space left on device"]);
+        let found = differences(&source, &look(&result));
+        assert!(found.len() < 40, "{mpi:?}: nothing was copied");
+        assert!(found.iter().all(|what| what.ends_with(": missing")), "{mpi:?}: not whole: {found:?}");
+    }
+}
+
+#[test]
+fn ranks_with_different_options_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(7), &dir, SMALL);
+    fs::create_dir(dir.join("result")).expect("a directory");
+    for mpi in Mpi::all() {
+        let (one, other) = (["-a", "source", "result"], ["-r", "source", "result"]);
+        let job = Job::of(mpi, &dir, vec![Part::new(2, &one), Part::new(1, &other)]);
+        is_refused(&job, &dir.join("result"), &["rank 2", "-r source result"]);
+    }
+}
+
+#[test]
+fn ranks_with_different_operands_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(8), &dir, SMALL);
+    fs::create_dir(dir.join("result")).expect("a directory");
+    for mpi in Mpi::all() {
+        let (one, other) = (["-a", "source", "result"], ["-a", "source/many", "result"]);
+        let job = Job::of(mpi, &dir, vec![Part::new(1, &one), Part::new(2, &other)]);
+        is_refused(&job, &dir.join("result"), &["rank 1", "source/many"]);
+    }
+}
+
+#[test]
+fn ranks_started_in_directories_with_different_sources_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(15), &dir, SMALL);
+    fs::create_dir_all(dir.join("elsewhere/source")).expect("a directory");
+    fs::create_dir(dir.join("result")).expect("a directory");
+    let result = dir.join("result");
+    let words = ["-a", "source", result.to_str().expect("text")];
+    for mpi in Mpi::all() {
+        let elsewhere = Part::new(1, &words).within(&dir.join("elsewhere"));
+        let job = Job::of(mpi, &dir, vec![Part::new(1, &words), elsewhere]);
+        is_refused(&job, &result, &["source", "rank 1"]);
+    }
+}
+
+#[test]
+fn a_source_that_is_not_the_same_on_all_ranks_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(9), &dir, SMALL);
+    for name in ["other", "result"] {
+        fs::create_dir(dir.join(name)).expect("a directory");
+    }
+    for mpi in Mpi::all() {
+        let job = one_elsewhere(mpi, &dir, "mount --bind other source", &["-a", "source", "result"]);
+        is_refused(&job, &dir.join("result"), &["source", "rank 2"]);
+    }
+}
+
+#[test]
+fn a_destination_that_is_not_the_same_on_all_ranks_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(10), &dir, SMALL);
+    fs::create_dir(dir.join("result")).expect("a directory");
+    for mpi in Mpi::all() {
+        let job = one_elsewhere(mpi, &dir, "mount -t tmpfs tmpfs result", &["-a", "source", "result"]);
+        is_refused(&job, &dir.join("result"), &["destination", "not shared"]);
+    }
+}
+
+#[test]
+fn options_that_several_ranks_cannot_keep_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(11), &dir, SMALL);
+    fs::create_dir(dir.join("result")).expect("a directory");
+    fs::write(dir.join("control"), "").expect("a file");
+    for mpi in Mpi::all() {
+        for (option, word) in [("-i", "interactive"), ("--control=control", "control"), ("--shard=1/2", "shard")] {
+            let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result"]);
+            is_refused(&job, &dir.join("result"), &[word]);
+        }
+    }
+}
+
+#[test]
+fn a_source_that_is_missing_is_told_once_with_status_1() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    fs::create_dir(dir.join("result")).expect("a directory");
+    for mpi in Mpi::all() {
+        let done = Job::new(mpi, 3, &dir, &["-a", "nothing", "result"]).run().failed_with(1);
+        assert_eq!(done.stderr.matches("nothing").count(), 1, "{mpi:?}: {done}");
+    }
+}
+
+#[test]
+fn a_list_that_is_of_another_tree_is_refused_and_told_once() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(17), &dir, SMALL);
+    for name in ["other", "result"] {
+        fs::create_dir(dir.join(name)).expect("a directory");
+    }
+    fs::write(dir.join("other/file"), "x").expect("a file");
+    haul_copies(&dir, &["-a", "--manifest-out=list", "other", "result"]);
+    for mpi in Mpi::all() {
+        let before = look(&dir.join("result"));
+        let done = Job::new(mpi, 3, &dir, &["-a", "--from-manifest=list", "source", "result"]).run().failed_with(1);
+        assert_eq!(done.stderr.matches("another file or directory").count(), 1, "{mpi:?}: {done}");
+        assert_eq!(differences(&before, &look(&dir.join("result"))), [""; 0], "{mpi:?}");
+    }
+}

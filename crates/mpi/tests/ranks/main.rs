@@ -1,0 +1,14 @@
+//! haul-mpi: several ranks copy what one process copies, with each implementation of MPI.
+//!
+//! `HAUL_MPI_MPICH` is the program that was built with MPICH; `HAUL_MPI_SEED` chooses other trees, ranks and moments.
+#![forbid(unsafe_code)]
+
+mod support;
+
+mod engines;
+mod errors;
+mod hosts;
+mod jobs;
+mod killed;
+mod trees;
+mod unequal;

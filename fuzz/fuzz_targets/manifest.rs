@@ -1,0 +1,25 @@
+#![no_main]
+//! Lists of what is to be copied. The first byte says whether they begin and end as they must, so that what is in them is
+//! reached; whatever is believed must be what would have been written, and can be sorted and split.
+
+use std::num::NonZero;
+
+use haul_copy::manifest::{Manifest, mend};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some((first, bytes)) = input.split_first() else { return };
+    let bytes = match first & 1 {
+        1 => mend(&[b"haul\0mf1", bytes, &[0; 32]].concat()),
+        _ => bytes.to_vec(),
+    };
+    let Ok(mut manifest) = Manifest::load(&mut &bytes[..]) else { return };
+    let mut written = Vec::new();
+    manifest.save(&mut written).expect("memory takes everything");
+    assert_eq!(written, bytes);
+    let shards = NonZero::new(u32::from(first >> 1) % 9 + 1).expect("it is not zero");
+    let split = manifest.split(shards);
+    let entries: u64 = split.work().iter().map(|work| work.entries).sum();
+    assert_eq!(entries, manifest.len() as u64);
+    manifest.sort();
+    assert_eq!(manifest.split(shards).digest(), split.digest());
+});
