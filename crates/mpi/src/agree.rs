@@ -100,7 +100,8 @@ impl Agreed {
     }
 }
 
-/// Asks all processes. `machine` is the lowest rank that shares memory with this one.
+/// Asks all processes. `machine` is the lowest rank that shares memory with this one; `writes`: something is going to be
+/// written, so they must see each other's files.
 ///
 /// # Errors
 /// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 tells.
@@ -110,6 +111,7 @@ pub fn agree(
     arguments: &[Vec<u8>],
     machine: usize,
     progress: bool,
+    writes: bool,
 ) -> Result<Agreed, String> {
     let hello = hello(plan, arguments, machine);
     if line.rank() > 0 {
@@ -121,7 +123,7 @@ pub fn agree(
         hellos[from] = serde_json::from_slice(&bytes).map_err(|_| "the processes are of different versions")?;
     }
     let checked = differences(plan, &hellos).map_or(Ok(()), Err);
-    let checked = checked.and_then(|()| if line.ranks() > 1 { show_file(line, &hellos) } else { Ok(()) });
+    let checked = checked.and_then(|()| if writes && line.ranks() > 1 { show_file(line, &hellos) } else { Ok(()) });
     if let Err(why) = checked {
         tell_all(line, &Verdict::Refused);
         return Err(why);

@@ -37,6 +37,8 @@ pub struct Exchange {
     hunger: Mutex<Option<Hunger>>,
     /// Rank 0 has copied everything.
     is_over: AtomicBool,
+    /// This process cannot go on.
+    gave_up: AtomicBool,
     /// How the others have ended, once they all have.
     others: Mutex<Option<bool>>,
     ended: Condvar,
@@ -59,6 +61,7 @@ impl Exchange {
             how_many_ask: AtomicUsize::new(0),
             hunger: Mutex::default(),
             is_over: AtomicBool::new(false),
+            gave_up: AtomicBool::new(false),
             others: Mutex::default(),
             ended: Condvar::new(),
         }
@@ -148,6 +151,11 @@ impl Exchange {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// Whether this process cannot go on.
+    pub fn has_given_up(&self) -> bool {
+        self.gave_up.load(Ordering::Acquire)
+    }
+
     /// All others have ended, well or not.
     pub fn others_have_ended(&self, well: bool) {
         *lock(&self.others) = Some(well);
@@ -206,7 +214,9 @@ impl Fleet for Exchange {
     }
 
     fn give_up(&self) {
+        self.gave_up.store(true, Ordering::Release);
         self.hang_up();
+        self.something.notify_one();
     }
 }
 

@@ -85,14 +85,14 @@ impl Job {
         }
         thread::scope(|scope| {
             let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
-            if copying.is_err() {
-                report.complain(b"cannot start a thread; all processes are ended");
-                line.abort(1);
-            }
-            let carrier = thread::Builder::new().name("haul-guard".into());
-            // A run that panics would leave all others waiting.
-            let guarded = copying.map(|copying| carrier.spawn_scoped(scope, move || copying.join().is_err()));
-            let status = Carrier::new(line, &exchange, &Guarded { desk: &desk, panicked: &guarded }).carry();
+            let who = format!("rank {rank} on {}", self.agreed.hosts.get(rank).map_or("?", String::as_str));
+            let status = match &copying {
+                Ok(copying) => Carrier::new(line, &exchange, &Guarded { desk: &desk, copying, who }).carry(),
+                Err(_) => {
+                    farewell(&who);
+                    line.abort(1)
+                }
+            };
             desk.status.store(status, Ordering::Release);
             status
         })
@@ -228,18 +228,17 @@ impl Job {
     }
 }
 
-/// The desk, and whether who works there has fallen from the chair.
-struct Guarded<'a, 's> {
-    desk: &'a Desk,
-    panicked: &'a std::io::Result<std::io::Result<thread::ScopedJoinHandle<'s, bool>>>,
+/// Tells on the standard error of this process that it ends the job.
+fn farewell(who: &str) {
+    let text = format!("{NAME}: {who} cannot go on; all processes of the job are ended\n");
+    Screen::of_process().complain(text.as_bytes());
 }
 
-impl Guarded<'_, '_> {
-    fn has_panicked(&self) -> bool {
-        // The run ends by itself before it says how; a guard that has ended without that has seen a panic.
-        let ended = matches!(self.panicked, Ok(Ok(guard)) if guard.is_finished());
-        ended && !self.desk.is_done.load(Ordering::Acquire)
-    }
+/// The desk, and who works there.
+struct Guarded<'a, 's> {
+    desk: &'a Desk,
+    copying: &'a thread::ScopedJoinHandle<'s, ()>,
+    who: String,
 }
 
 impl Host for Guarded<'_, '_> {
@@ -288,7 +287,12 @@ impl Host for Guarded<'_, '_> {
     }
 
     fn has_panicked(&self) -> bool {
-        Guarded::has_panicked(self)
+        // A run that has come to its end has said so before.
+        self.copying.is_finished() && !self.desk.is_done.load(Ordering::Acquire)
+    }
+
+    fn says_farewell(&self) {
+        farewell(&self.who);
     }
 }
 

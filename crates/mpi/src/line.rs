@@ -141,6 +141,8 @@ pub trait Host {
     fn status(&self) -> Option<u8>;
     /// The run of this process has ended in a way that it was not meant to.
     fn has_panicked(&self) -> bool;
+    /// Tells by itself that this process ends the job.
+    fn says_farewell(&self);
 }
 
 /// Carries messages until the job is over; returns its exit status.
@@ -208,9 +210,13 @@ impl<'a, 'w> Carrier<'a, 'w> {
                 }
             }
             self.look_around();
-            if self.host.has_panicked() {
-                // It has said why. What is left to do another job can go on with.
-                self.line.abort(101);
+            if self.exchange.has_given_up() || self.host.has_panicked() {
+                while let Some((to, talk)) = self.exchange.next_out() {
+                    self.line.send(to, &talk.encode());
+                }
+                // Here, too: rank 0 may have no time to say what it was told. With `--resume` another job goes on.
+                self.host.says_farewell();
+                self.line.abort(1);
             }
             if let Some(status) = self.end_if_all_is_done() {
                 return status;

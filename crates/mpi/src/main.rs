@@ -98,7 +98,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
             Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
         }
     }
-    match agree::agree(&mut line, &plan, &said, machine, progress) {
+    match agree::agree(&mut line, &plan, &said, machine, progress, true) {
         Ok(agreed) => Job { agreed, plan: *plan, show, manners, chunk }.run(&mut line),
         Err(why) => {
             if first {
@@ -120,7 +120,7 @@ fn machine(world: &SimpleCommunicator) -> usize {
 /// Says on rank 0 why nothing is done. Ranks with other options may be about to do something: they hear that they differ.
 fn refuse(line: &mut Line<'_>, report: &Report, said: &[Vec<u8>], machine: usize, message: &[u8], hint: bool) -> u8 {
     let nothing = Plan::default();
-    let agreed = agree::agree(line, &nothing, said, machine, false);
+    let agreed = agree::agree(line, &nothing, said, machine, false, false);
     if line.rank() == 0 {
         match agreed {
             Ok(_) => report.complain(message),
@@ -142,7 +142,7 @@ fn compare_all(
     said: &[Vec<u8>],
     machine: usize,
 ) -> u8 {
-    if let Err(why) = agree::agree(line, plan, said, machine, false) {
+    if let Err(why) = agree::agree(line, plan, said, machine, false, false) {
         if line.rank() == 0 {
             report.complain(why.as_bytes());
         }

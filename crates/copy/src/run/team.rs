@@ -1,8 +1,11 @@
 //! A run from its first thread to its last.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
+
+use haul_sys::Errno;
 
 use super::climb::Climb;
 use super::crew::{Crew, Given};
@@ -11,8 +14,10 @@ use super::selection::Selection;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
 use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
+use crate::error::{Error, What};
+use crate::events::Event;
 use crate::facts;
-use crate::plan::{Dereference, Plan};
+use crate::plan::{Dereference, Destination, Plan};
 use crate::stats::Stats;
 
 /// What the threads did together.
@@ -60,8 +65,17 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selectio
     thread::scope(|scope| {
         if let Some(party) = &team.party {
             party.find_room(plan);
+            let listen = || attend(scope, &team, party);
+            if let Err(error) = thread::Builder::new().name("haul".into()).spawn_scoped(scope, listen) {
+                // The others may ask this process for what only it knows: they cannot go on without it.
+                lock(&team.outcome).failed = true;
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+                let error = Error::new(What::CannotStartThreads, dest_of(plan)).errno(errno);
+                session.observer.event(&Event::Problem(&error));
+                party.fleet.give_up();
+                return;
+            }
             party.fleet.begin(team.crew.hunger());
-            scope.spawn(|| attend(scope, &team, party));
         }
         let voice = Voice::new(session.observer, &team.transcript, Some(first), &team.crew);
         let session = team.session_of_thread(&voice);
@@ -84,6 +98,15 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selectio
     let mut outcome = team.seal(others_failed);
     outcome.failed |= others_failed;
     outcome
+}
+
+fn dest_of(plan: &Plan) -> &OsStr {
+    let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = &plan.destination;
+    path
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Listens to the other processes until there is nothing more to hear.

@@ -63,7 +63,8 @@ pub trait Fleet: Send + Sync {
     /// something went wrong in one of them. After that nothing is received any more.
     fn finish(&self) -> bool;
 
-    /// A thread of this process has panicked. Nothing more is received, so that the run ends; then the job has to.
+    /// This process cannot go on: it has no thread to listen with, or one of its threads has panicked. Nothing more is
+    /// received, so that its run ends; the job has to end with it.
     fn give_up(&self);
 }
 
