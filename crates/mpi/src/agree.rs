@@ -7,11 +7,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
 use haul_sys::rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
 use crate::line::Line;
@@ -29,8 +30,8 @@ struct Hello {
     /// The lowest rank that shares memory with it.
     machine: usize,
     arguments: Vec<Vec<u8>>,
-    /// The user whose files it makes.
-    user: u32,
+    /// The user and group whose files it makes, and the mode that it takes from new files.
+    user: (u32, u32, String),
     sources: Vec<Option<Seen>>,
     /// The list of what is to be copied, in short, if there is one.
     list: Option<String>,
@@ -48,6 +49,8 @@ struct Seen {
     /// Bytes, of what is no directory.
     size: u64,
     modified: (i64, i64),
+    /// When it was made, where that is known: roots of filesystems that each machine has for itself have one number.
+    born: Option<SystemTime>,
 }
 
 impl Seen {
@@ -57,7 +60,8 @@ impl Seen {
             true => (0, (0, 0)),
             false => (stat.len(), (stat.mtime(), stat.mtime_nsec())),
         };
-        Some(Seen { inode: stat.ino(), kind: stat.mode() & 0o170_000, size, modified })
+        let born = stat.created().ok();
+        Some(Seen { inode: stat.ino(), kind: stat.mode() & 0o170_000, size, modified, born })
     }
 }
 
@@ -151,11 +155,18 @@ fn hello(plan: &Plan, arguments: &[Vec<u8>], machine: usize) -> Hello {
         cores: haul_copy::facts::cores(),
         machine,
         arguments: arguments.to_vec(),
-        user: haul_sys::rustix::process::geteuid().as_raw(),
+        user: (geteuid().as_raw(), getegid().as_raw(), umask()),
         list: plan.manifest.as_ref().map(|manifest| manifest.digest_text()),
         sources: plan.sources.iter().map(|source| Seen::at(Path::new(source))).collect(),
         dest: (nearest.as_os_str().as_bytes().to_vec(), Seen::at(&nearest)),
     }
+}
+
+/// Read where it need not be changed for that.
+fn umask() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.map_or_else(String::new, |umask| umask.trim().to_owned())
 }
 
 /// The destination, if it is a directory, else the one that it would be made in.
@@ -188,7 +199,10 @@ fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
             return Some(format!("{who} was started with '{theirs}', rank 0 with '{ours}': all need the same"));
         }
         if hello.user != first.user {
-            return Some(format!("{who} runs as user {}, rank 0 as user {}", hello.user, first.user));
+            let words =
+                |(user, group, umask): &(u32, u32, String)| format!("user {user}, group {group}, umask {umask}");
+            let (theirs, ours) = (words(&hello.user), words(&first.user));
+            return Some(format!("{who} runs as {theirs}, rank 0 as {ours}: the copies would differ"));
         }
         if hello.list != first.list {
             return Some(format!("{who} has another list of what is to be copied than rank 0: all need the same file"));
@@ -321,7 +335,7 @@ mod tests {
         let cases: [(Change, &str); 5] = [
             (|hello| hello.version = "9".into(), "version"),
             (|hello| hello.arguments.push(b"-u".to_vec()), "was started with"),
-            (|hello| hello.user += 1, "user"),
+            (|hello| hello.user.0 += 1, "user"),
             (|hello| hello.sources[0] = None, "cannot be seen"),
             (|hello| hello.dest.1 = None, "not shared"),
         ];

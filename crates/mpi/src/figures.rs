@@ -50,7 +50,8 @@ impl Account {
         Account {
             rank,
             host: host.to_owned(),
-            failed: failed || summary.failed || !summary.damaged.is_empty(),
+            // Who was stopped may have left something out that all others were done with.
+            failed: failed || summary.failed || summary.cancelled || !summary.damaged.is_empty(),
             cancelled: summary.cancelled,
             damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
             journal: summary.journal.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),

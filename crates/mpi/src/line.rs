@@ -12,6 +12,8 @@ use mpi::request;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Source};
 
+use haul_copy::run::Fleet;
+
 use crate::exchange::Exchange;
 use crate::talk::Talk;
 
@@ -228,8 +230,12 @@ impl<'a, 'w> Carrier<'a, 'w> {
 
     /// One message. Returns it if it ends the job.
     fn hear(&mut self, from: usize, bytes: Vec<u8>) -> Option<Talk> {
-        // Nobody sends what cannot be understood.
-        match Talk::decode(bytes)? {
+        let Some(talk) = Talk::decode(bytes) else {
+            // Another version: somebody would wait for ever for what it wanted.
+            self.exchange.give_up();
+            return None;
+        };
+        match talk {
             Talk::Run(bytes) => self.exchange.deliver(from, bytes),
             Talk::Want => self.exchange.is_wanted_by(from),
             Talk::Work(bytes) => {

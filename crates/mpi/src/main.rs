@@ -175,8 +175,8 @@ fn help_text() -> String {
         \n\
         --jobs=N is the number of threads of each process; by default the processes on\n\
         a machine share its processors. --limit is the rate of all together.\n\
-        --interactive, --control, --yield, --punch, --manifest-out and --shard are\n\
-        refused.\n";
+        --interactive, --control, --yield, --punch, --manifest, --manifest-out and\n\
+        --shard are refused.\n";
     help::help(NAME.as_ref()) + own
 }
 

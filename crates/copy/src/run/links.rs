@@ -10,7 +10,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
-use crate::facts::{FileId, Inode};
+use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::walk::Spot;
 
 /// A directory of the destination. Knows the way down to it, so that it can be opened again without a path.
@@ -122,6 +122,14 @@ impl DestDir {
             dir = parent;
         }
         &dir.prefix
+    }
+
+    /// The filesystem of that directory.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn top_device(&self) -> Result<DeviceNumber, Errno> {
+        Ok(Inode::of(self.top()?)?.id.device())
     }
 
     /// The names on the way down from there.

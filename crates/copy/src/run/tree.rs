@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use haul_sys::Errno;
@@ -46,6 +47,8 @@ pub(super) struct Place {
     pub dest_path: PathBuf,
     /// Its number in the list of what is to be copied, if there is one.
     pub listed: Option<Index>,
+    /// Another process could not begin with names of it: it gets no others.
+    pub stays: AtomicBool,
 }
 
 /// The directory of the destination, open.
@@ -247,6 +250,7 @@ impl Run<'_> {
             source_path: source.path.to_owned(),
             dest_path: dest.path.to_owned(),
             listed: level.listed,
+            stays: AtomicBool::new(false),
         };
         let frame = Box::new(Frame {
             place: Arc::new(place),

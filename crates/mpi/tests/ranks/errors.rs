@@ -145,7 +145,12 @@ fn options_that_several_ranks_cannot_keep_are_refused() {
     fs::create_dir(dir.join("result")).expect("a directory");
     fs::write(dir.join("control"), "").expect("a file");
     for mpi in Mpi::all() {
-        for (option, word) in [("-i", "interactive"), ("--control=control", "control"), ("--shard=1/2", "shard")] {
+        for (option, word) in [
+            ("-i", "interactive"),
+            ("--control=control", "control"),
+            ("--shard=1/2", "shard"),
+            ("--manifest=digests", "manifest"),
+        ] {
             let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result"]);
             is_refused(&job, &dir.join("result"), &[word]);
         }

@@ -87,6 +87,9 @@ impl<'a> Given<'a> {
     pub fn offer(&self) {
         let party = self.abroad.party;
         while party.fleet.is_asked_for_work() {
+            if self.comes_back() {
+                return;
+            }
             let Some((offset, len)) = self.last_chunk() else { return };
             let token = party.new_token();
             party.expect(token);
@@ -102,21 +105,21 @@ impl<'a> Given<'a> {
                 len,
             };
             if party.fleet.give(Message::Chunk(chunk).encode()).is_some() {
-                // Somebody else has served who waited. What comes back last lies before everything that is away, or is
-                // done after all with that.
+                // Somebody else has served who waited. Another worker may have met the new end already and gone, so it is not
+                // put back: it is done after all with what comes back.
                 party.answer(token, Message::ChunkDone { token, moved: 0 });
-                let mut rest = lock(&self.rest);
-                if rest.back == offset {
-                    rest.back = offset + len;
-                    drop(rest);
-                    party.wait_for(token);
-                } else {
-                    rest.away.push_back((token, offset, len));
-                }
+                lock(&self.rest).away.push_back((token, offset, len));
                 return;
             }
             lock(&self.rest).away.push_back((token, offset, len));
         }
+    }
+
+    /// Whether somebody could do nothing with a chunk of it: others may neither (a copy that only its maker can open), and what
+    /// comes back is done by one worker.
+    fn comes_back(&self) -> bool {
+        let rest = lock(&self.rest);
+        rest.away.iter().any(|(token, _, _)| self.abroad.party.has_moved_nothing(*token))
     }
 
     /// Takes the last chunk that nobody has begun with, if one stays for this process.
@@ -167,7 +170,8 @@ impl<'a> Run<'a> {
         self.abroad = None;
         let Some(party) = self.party else { return };
         let (Some(dir), Kind::Regular) = (level.dir, subject.inode.kind) else { return };
-        if subject.inode.size / 2 < party.chunk || self.crew.is_none() {
+        let alone = self.crew.is_none() || self.plan.dereference == Dereference::Always;
+        if subject.inode.size / 2 < party.chunk || alone {
             return;
         }
         let operand: (&Path, &Path) = (subject.source.path, subject.dest.path);
@@ -265,5 +269,88 @@ impl<'a> Run<'a> {
             Err(_still_shared) => Err(Errno::BUSY),
         };
         if flushed.and(closed).is_ok() { moved } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::super::{Fleet, Hunger, Part};
+    use super::wire::Way;
+    use super::*;
+    use crate::facts::DeviceNumber;
+
+    const CHUNK: u64 = 64 << 10;
+
+    /// Somebody always asks, and is served by another one while the chunk is on its way.
+    struct TooLate {
+        now: Mutex<Sender<()>>,
+        done: Mutex<Receiver<()>>,
+    }
+
+    impl Fleet for TooLate {
+        fn rank(&self) -> usize {
+            0
+        }
+        fn ranks(&self) -> usize {
+            2
+        }
+        fn is_near(&self, _rank: usize) -> bool {
+            true
+        }
+        fn begin(&self, _hunger: Hunger) {}
+        fn is_asked_for_work(&self) -> bool {
+            true
+        }
+        fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
+            lock(&self.now).send(()).unwrap();
+            lock(&self.done).recv().unwrap();
+            Some(work)
+        }
+        fn send(&self, _to: usize, _message: Vec<u8>) {}
+        fn receive(&self) -> Option<(usize, Vec<u8>)> {
+            None
+        }
+        fn finish(&self) -> bool {
+            true
+        }
+        fn give_up(&self) {}
+    }
+
+    #[test]
+    fn a_chunk_that_nobody_takes_any_more_is_not_lost_when_the_others_have_met_the_new_end() {
+        let (now, came) = channel();
+        let (back, done) = channel();
+        let fleet = TooLate { now: Mutex::new(now), done: Mutex::new(done) };
+        let party = Party::new(Part { fleet: &fleet, chunk: CHUNK });
+        let way = Way { prefix: OsString::new(), names: Vec::new() };
+        let shown = [OsString::new(), OsString::new()];
+        let (operand, operand_dest) = (OsString::from("a"), OsString::from("b"));
+        let (inodes, born) = ([0; 2], [None; 2]);
+        let pair = Pair { operand, operand_dest, dest: way, inodes, born, device: 0, listed: None, shown };
+        let abroad = Abroad { party: &party, pair, source_name: None, dest_name: "b".into() };
+        let inode = Inode::just_made(DeviceNumber { major: 8, minor: 1 });
+        let end = 5 * CHUNK + 4096;
+        let rest = Mutex::new(Rest { front: 0, back: end, away: VecDeque::new() });
+        let given = Given { abroad: &abroad, source: &inode, dest: &inode, rest };
+        let mut ranges = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| given.offer());
+            came.recv().unwrap();
+            // Another worker takes all that there is, and goes.
+            ranges.extend(std::iter::from_fn(|| given.next()));
+            back.send(()).unwrap();
+        });
+        let (left, elsewhere) = given.collect();
+        ranges.extend(left);
+        ranges.extend(std::iter::from_fn(|| given.next()));
+        ranges.sort_unstable();
+        let mut at = 0;
+        for (offset, len) in ranges {
+            assert_eq!(offset, at, "nothing is left out, and nothing done twice");
+            at += len;
+        }
+        assert_eq!((at, elsewhere), (end, 0));
     }
 }

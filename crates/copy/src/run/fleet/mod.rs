@@ -85,7 +85,7 @@ impl Hunger {
 pub struct Part<'a> {
     /// The way to the others.
     pub fleet: &'a dyn Fleet,
-    /// Bytes of a chunk of a large file; a file of two of them and more is shared. At least 4 KiB.
+    /// Bytes of a chunk of a large file, a multiple of 64 KiB; a file of two of them and more is shared.
     pub chunk: u64,
 }
 
@@ -139,7 +139,8 @@ impl<'a> Party<'a> {
     pub fn new(part: Part<'a>) -> Party<'a> {
         Party {
             fleet: part.fleet,
-            chunk: (part.chunk.max(4096)).next_multiple_of(4096),
+            // Two machines must not write to one page, which has 64 KiB at most.
+            chunk: part.chunk.clamp(64 << 10, 1 << 62).next_multiple_of(64 << 10),
             // Tokens are for the eyes of the one who made them.
             token: AtomicU64::new(1),
             away: Mutex::default(),
@@ -168,8 +169,11 @@ impl<'a> Party<'a> {
 
     /// Takes note of a message; says what is left to do.
     pub fn take(&self, from: usize, bytes: &[u8]) -> ToDo {
-        // Nothing can be done about what cannot be understood, and nothing else sends it.
-        let Some(message) = Message::decode(bytes) else { return ToDo::Nothing };
+        let Some(message) = Message::decode(bytes) else {
+            // Another version: somebody would wait for ever for what it wanted.
+            self.fleet.give_up();
+            return ToDo::Nothing;
+        };
         match message {
             Message::Names(parcel) => return ToDo::Work(Task::Parcel(from, Box::new(parcel))),
             Message::Chunk(chunk) => return ToDo::Work(Task::Chunk(from, Box::new(chunk))),
@@ -215,6 +219,11 @@ impl<'a> Party<'a> {
         }
     }
 
+    /// Whether the answer about a chunk is there already, and is that nothing was moved.
+    fn has_moved_nothing(&self, token: u64) -> bool {
+        matches!(lock(&self.answers).get(&token), Some(Some(Message::ChunkDone { moved: 0, .. })))
+    }
+
     /// Waits for the answer. `None`: there will be none.
     fn wait_for(&self, token: u64) -> Option<Message> {
         let mut answers = lock(&self.answers);
@@ -256,13 +265,15 @@ impl<'a> Party<'a> {
 }
 
 /// Does something that another machine may have to see first what was made elsewhere: while it says that there is nothing,
-/// or something else than there should be, it is tried again.
+/// it is tried again; something else than there should be only for a while: its number will hardly change.
 fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
         match attempt() {
-            Err(Errno::NOENT | Errno::STALE) if started.elapsed() < patience => {
+            Err(errno @ (Errno::NOENT | Errno::STALE))
+                if started.elapsed() < if errno == Errno::STALE { patience.min(LITTLE_PATIENCE) } else { patience } =>
+            {
                 // No machine tells another one that it would see something now.
                 thread::sleep(pause);
                 pause = (2 * pause).min(Duration::from_millis(250));

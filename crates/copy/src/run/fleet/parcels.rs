@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
@@ -17,7 +18,7 @@ use super::super::tree::{Frame, Place, Sides};
 use super::keeper::open_way;
 use super::wire::{Message, Pair, Parcel, Way};
 use super::{PATIENCE, Party, ToDo, lock, patiently};
-use crate::facts::Inode;
+use crate::facts::{Inode, Time};
 use crate::meta::NewEntries;
 use crate::plan::Dereference;
 use crate::walk::{Listed, Listing, Operand};
@@ -55,6 +56,8 @@ impl Party<'_> {
         let Some(away) = lock(&self.away).remove(&token) else { return ToDo::Nothing };
         let Away { mut frame, top, names, tally, .. } = away;
         if given_back {
+            // Nor will others be able to begin with the rest of it.
+            frame.place().stays.store(true, Ordering::Relaxed);
             frame.set_names(names);
             return ToDo::AtOnce(Task::Names { frame, top, passage: None });
         }
@@ -72,6 +75,7 @@ impl Place {
             operand_dest: top.dest.clone().into_os_string(),
             dest: Way { prefix: self.dir.prefix().to_owned(), names: self.dir.names() },
             inodes: [self.source_inode.id.inode(), self.dest_inode.id.inode()],
+            born: [self.source_inode.born, self.dest_inode.born].map(born_of),
             device: party.name_of(device, None),
             listed: self.listed,
             shown: [self.source_path.clone().into_os_string(), self.dest_path.clone().into_os_string()],
@@ -85,7 +89,13 @@ impl Run<'_> {
     pub(in crate::run) fn send_away(&mut self, stack: &mut [Frame], top: &Top) {
         let (Some(party), Some(crew)) = (self.party, self.crew) else { return };
         let innermost = stack.len() - 1;
-        let shareable = |(depth, frame): (usize, &Frame)| frame.has_names_to_share(depth < innermost);
+        // Through links the order decides, as for threads.
+        if self.plan.dereference == Dereference::Always {
+            return;
+        }
+        let shareable = |(depth, frame): (usize, &Frame)| {
+            !frame.place().stays.load(Ordering::Relaxed) && frame.has_names_to_share(depth < innermost)
+        };
         let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
         // Where too much waits already, others will have work of their own to give.
         let Some(parking) = crew.reserve_parking() else { return };
@@ -143,6 +153,7 @@ impl Run<'_> {
             source_path,
             dest_path,
             listed: pair.listed,
+            stays: AtomicBool::new(false),
         };
         let sides = Sides::new(open.source, open.dest);
         let frame = Frame::received(place, sides, Listing::of(names), Errand { from, token });
@@ -169,6 +180,7 @@ impl Run<'_> {
         let no_follow = if self.plan.dereference == Dereference::Never { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut source = operand.spot().open(flags | no_follow, 0)?;
+        let operand_device = Inode::of(source.as_fd())?.id.device();
         let root = Way { prefix: pair.dest.prefix.clone(), names: Vec::new() };
         let (mut dest, mut dir) = open_way(&root)?;
         for (depth, name) in pair.dest.names.iter().enumerate() {
@@ -184,8 +196,20 @@ impl Run<'_> {
         if [source_inode.id.inode(), dest_inode.id.inode()] != pair.inodes {
             return Err(Errno::STALE);
         }
+        // The roots of filesystems that each machine has for itself have one number everywhere, but were not made at one time.
+        let births = [(source_inode.born, pair.born[0]), (dest_inode.born, pair.born[1])];
+        let as_born = |(here, there): (Option<Time>, Option<(i64, u32)>)| there.is_none_or(|_| born_of(here) == there);
+        let told = births.iter().all(|(here, there)| here.is_some() && there.is_some());
+        let mounted_below = source_inode.id.device() != operand_device || dest_inode.id.device() != dir.top_device()?;
+        if !births.into_iter().all(as_born) || (mounted_below && !told) {
+            return Err(Errno::XDEV);
+        }
         Ok(OpenPair { source, dest, source_inode, dest_inode, dir })
     }
+}
+
+fn born_of(born: Option<Time>) -> Option<(i64, u32)> {
+    born.map(|born| (born.seconds, born.nanoseconds))
 }
 
 /// The way to a directory of the destination, and that of an operand's file: what is needed to describe a file to others.
@@ -202,6 +226,7 @@ pub(super) fn pair_of(
             operand_dest: operand.1.as_os_str().to_owned(),
             dest: Way { prefix: dir.prefix().to_owned(), names: dir.names() },
             inodes: [0; 2],
+            born: [None; 2],
             device: 0,
             listed: None,
             shown: [OsString::new(), OsString::new()],

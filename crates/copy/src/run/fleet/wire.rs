@@ -74,6 +74,8 @@ pub(in crate::run) struct Pair {
     pub dest: Way,
     /// Both inode numbers.
     pub inodes: [u64; 2],
+    /// When both were made, where that is known: seconds since 1970, and nanoseconds.
+    pub born: [Option<(i64, u32)>; 2],
     /// What all processes call the filesystem of the source.
     pub device: u64,
     /// Its number in the list of what is to be copied, if there is one: all processes have the same.
@@ -219,6 +221,11 @@ impl Writer {
         self.bytes(&number.to_le_bytes())
     }
 
+    fn born(&mut self, born: Option<(i64, u32)>) -> &mut Writer {
+        let (seconds, nanoseconds) = born.unwrap_or_default();
+        self.byte(u8::from(born.is_some())).number(seconds.cast_unsigned()).number(nanoseconds.into())
+    }
+
     fn index(&mut self, index: Option<Index>) -> &mut Writer {
         self.number(index.map_or(u64::MAX, u64::from))
     }
@@ -242,7 +249,8 @@ impl Writer {
 
     fn pair(&mut self, pair: &Pair) -> &mut Writer {
         self.text(&pair.operand).text(&pair.operand_dest).way(&pair.dest);
-        self.number(pair.inodes[0]).number(pair.inodes[1]).number(pair.device).index(pair.listed);
+        self.number(pair.inodes[0]).number(pair.inodes[1]).born(pair.born[0]).born(pair.born[1]);
+        self.number(pair.device).index(pair.listed);
         self.text(&pair.shown[0]).text(&pair.shown[1])
     }
 }
@@ -262,6 +270,12 @@ impl Reader<'_> {
 
     fn number(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn born(&mut self) -> Option<Option<(i64, u32)>> {
+        let there = self.byte()? != 0;
+        let born = (self.number()?.cast_signed(), u32::try_from(self.number()?).ok()?);
+        Some(there.then_some(born))
     }
 
     fn index(&mut self) -> Option<Option<Index>> {
@@ -295,6 +309,7 @@ impl Reader<'_> {
             operand_dest: self.text()?,
             dest: self.way()?,
             inodes: [self.number()?, self.number()?],
+            born: [self.born()?, self.born()?],
             device: self.number()?,
             listed: self.index()?,
             shown: [self.text()?, self.text()?],
@@ -317,17 +332,24 @@ mod tests {
     }
 
     fn pair() -> impl Strategy<Value = Pair> {
-        (text(), text(), way(), any::<[u64; 2]>(), (any::<u64>(), any::<Option<u32>>()), [text(), text()]).prop_map(
-            |(operand, operand_dest, dest, inodes, (device, listed), shown)| Pair {
+        (
+            text(),
+            text(),
+            way(),
+            any::<[u64; 2]>(),
+            (any::<u64>(), any::<Option<u32>>(), any::<[Option<(i64, u32)>; 2]>()),
+            [text(), text()],
+        )
+            .prop_map(|(operand, operand_dest, dest, inodes, (device, listed, born), shown)| Pair {
                 operand,
                 operand_dest,
                 dest,
                 inodes,
+                born,
                 device,
                 listed,
                 shown,
-            },
-        )
+            })
     }
 
     fn names() -> impl Strategy<Value = Vec<Listed>> {
