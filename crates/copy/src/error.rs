@@ -325,6 +325,8 @@ what! {
     NoShardState = "cannot keep the state of the shards in {path}; nothing was copied",
     /// In shards.
     ShardStateForeign = "will not use {path} as the state of shards: it is not a file of yours with a single name",
+    /// In shards; no failure.
+    ShardIsDone = "this shard is done already, says {path}; nothing is copied: remove that file to copy all of them again",
     /// In shards; `detail` says what differs.
     OtherSplit = "other shards of this copy, whose state is in {path}, {detail}; nothing was copied",
     /// No threads.

@@ -216,8 +216,20 @@ impl<'a> Moving<'a> {
         if let Reached::SourceEnd(at) = reached? {
             return Ok(at);
         }
+        let by_extents = self.steps.ranges == Ranges::Extents;
+        if by_extents && self.reached < given.front() {
+            // The extents ended early, as those of a file do that has shrunk: what others have done may lie behind its end.
+            return self.move_extents_from(mover, self.reached);
+        }
         for (offset, len) in left {
-            if let Reached::SourceEnd(at) = self.move_range(mover, offset, len)? {
+            let reached = match by_extents {
+                true => match self.move_extents_between(mover, offset, offset + len)? {
+                    (Reached::End, end) if end < offset + len => return self.move_to_end(mover, end),
+                    (reached, _) => reached,
+                },
+                false => self.move_range(mover, offset, len)?,
+            };
+            if let Reached::SourceEnd(at) = reached {
                 return Ok(at);
             }
         }
@@ -374,9 +386,17 @@ impl<'a> Moving<'a> {
 
     /// The same from this byte on.
     fn move_extents_from(&mut self, mover: &mut Mover, from: u64) -> Result<u64, Stop> {
+        match self.move_extents_between(mover, from, self.job.source_inode.size)? {
+            (Reached::SourceEnd(at), _) => Ok(at),
+            (Reached::End, end) => self.move_to_end(mover, end),
+        }
+    }
+
+    /// The extents from one byte to another; and where the last one ended.
+    fn move_extents_between(&mut self, mover: &mut Mover, from: u64, to: u64) -> Result<(Reached, u64), Stop> {
         let source = Arc::clone(&self.job.source);
         let mut end = from;
-        for extent in Extents::new(&Linux, source.as_fd(), end, self.job.source_inode.size) {
+        for extent in Extents::new(&Linux, source.as_fd(), from, to) {
             let extent = extent.map_err(|errno| self.failed(Failure { on: FailedOn::Read, errno }))?;
             match extent {
                 Extent::Hole { offset, len } => {
@@ -387,12 +407,12 @@ impl<'a> Moving<'a> {
                     end = offset + len;
                     if let Reached::SourceEnd(at) = self.move_range(mover, offset, len)? {
                         // It shrank: holes that were passed before that point count, and nothing after it.
-                        return Ok(at);
+                        return Ok((Reached::SourceEnd(at), at));
                     }
                 }
             }
         }
-        self.move_to_end(mover, end)
+        Ok((Reached::End, end))
     }
 
     /// Tries to clone the whole file in one step, which keeps its holes and is a snapshot of it. `None`: refused.

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use haul_sys::Errno;
@@ -111,6 +112,10 @@ fn misfits(plan: &Plan, manifest: &Manifest) -> Vec<Error> {
             _ => {}
         }
         match entry {
+            None => {
+                let why = "it has nothing of it, since it could not be looked at when the list was made";
+                found.push(error(source, why.to_owned()));
+            }
             Some(entry) if manifest.kind(entry) != now.kind => {
                 found.push(error(source, format!("there it is {}", words_for(manifest.kind(entry)))));
             }
@@ -155,6 +160,13 @@ fn ways_up(from: BorrowedFd<'_>) -> Result<Vec<Inode>, Errno> {
 fn same_names(plan: &Plan) -> Option<Error> {
     let name = |source| crate::walk::last_component(crate::walk::without_trailing_slashes(source));
     let mut names: Vec<_> = plan.sources.iter().map(|source| name(source)).collect();
+    // The contents of these go into the destination itself, where another source may have a name of the same.
+    if let Some(dots) =
+        names.iter().find(|name| names.len() > 1 && [b"." as &[u8], b"..", b""].contains(&name.as_bytes()))
+    {
+        let detail = "a source of no name of its own beside others, whose order would decide";
+        return Some(Error::new(What::NotByList, *dots).detail(detail));
+    }
     names.sort_unstable();
     let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
     Some(Error::new(What::NotByList, twice[0]).detail("two sources of one name, whose order would decide"))

@@ -73,6 +73,11 @@ impl<'a> Given<'a> {
         lock(&self.rest).front = at;
     }
 
+    /// Up to where this process has taken it.
+    pub fn front(&self) -> u64 {
+        lock(&self.rest).front
+    }
+
     /// The next bytes for this process: offset and length.
     pub fn next(&self) -> Option<(u64, u64)> {
         let chunk = self.abroad.party.chunk;

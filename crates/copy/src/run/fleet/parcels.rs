@@ -198,10 +198,12 @@ impl Run<'_> {
         }
         // The roots of filesystems that each machine has for itself have one number everywhere, but were not made at one time.
         let births = [(source_inode.born, pair.born[0]), (dest_inode.born, pair.born[1])];
-        let as_born = |(here, there): (Option<Time>, Option<(i64, u32)>)| there.is_none_or(|_| born_of(here) == there);
+        let differ = |(here, there): &(Option<Time>, Option<(i64, u32)>)| {
+            here.is_some() && there.is_some() && born_of(*here) != *there
+        };
         let told = births.iter().all(|(here, there)| here.is_some() && there.is_some());
         let mounted_below = source_inode.id.device() != operand_device || dest_inode.id.device() != dir.top_device()?;
-        if !births.into_iter().all(as_born) || (mounted_below && !told) {
+        if births.iter().any(differ) || (mounted_below && !told) {
             return Err(Errno::XDEV);
         }
         Ok(OpenPair { source, dest, source_inode, dest_inode, dir })

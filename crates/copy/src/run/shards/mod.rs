@@ -29,7 +29,7 @@ use crate::manifest::{Index, Shard};
 use crate::meta::{NewEntries, Object};
 use crate::plan::{Backup, Durable, IfChanged, ModeRule, Plan, Verify};
 use crate::walk::{Operand, Spot, last_component};
-use state::{Ended, State, Trouble};
+use state::{Earlier, Ended, State, Trouble};
 
 /// Permissions of the owner, and the three special bits.
 const OWNER: u32 = 0o700;
@@ -102,7 +102,7 @@ impl Run<'_> {
         let command = job(self.plan, last, &holder);
         let path = super::operands::joined(shown, &state::name(&command));
         let opened = State::open(dir, &command, *shard, split.digest());
-        let (state, repeated) = match opened {
+        let (state, earlier) = match opened {
             Ok(opened) => opened,
             Err(trouble) => {
                 let error = match trouble {
@@ -117,7 +117,12 @@ impl Run<'_> {
                 return self.problem(error);
             }
         };
-        let waiting = Mutex::default();
+        if earlier == Earlier::Done {
+            // Whoever runs it again may mean another job, long after this one was given up; what was copied since is not touched.
+            self.warning(&Error::new(What::ShardIsDone, &path));
+            return false;
+        }
+        let (waiting, repeated) = (Mutex::default(), earlier == Earlier::Begun);
         let shards = Shards { state, shard: *shard, repeated, path, waiting };
         self.shared.shards.set(shards).is_ok()
     }
@@ -154,6 +159,10 @@ impl Run<'_> {
     pub(super) fn is_of_earlier_attempt(&self, subject: &Subject<'_>, level: &Level<'_>, found: &Existing) -> bool {
         let Some(shards) = self.shared.shards.get().filter(|shards| shards.repeated) else { return false };
         if subject.inode.kind == Kind::Directory || found.entry.kind == Kind::Directory {
+            return false;
+        }
+        // The source by another way, or a link to it, is nothing that a shard has made.
+        if [found.entry.id, found.target.id].contains(&subject.inode.id) {
             return false;
         }
         level.ancestors.last().is_some_and(Frame::is_created) || shards.state.is_of_job(&found.entry).unwrap_or(false)

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{
-    AtFlags, FlockOperation, Mode, Timespec, Timestamps, flock, fsync, ftruncate, openat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, flock, fsync, ftruncate, openat, unlinkat,
 };
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::process::geteuid;
@@ -67,6 +67,15 @@ impl From<Errno> for Trouble {
     }
 }
 
+/// What there is of a shard when it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Earlier {
+    Nothing,
+    /// It was begun, and is not done.
+    Begun,
+    Done,
+}
+
 /// How a shard ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -103,21 +112,22 @@ pub(super) fn name(command: &Fingerprint) -> OsString {
 }
 
 impl State {
-    /// Opens the file or makes it, and notes that the shard has begun; whether it had begun before.
+    /// Opens the file or makes it, and notes that the shard has begun; what was there of it. A shard that is done stays so.
     pub(super) fn open(
         dir: BorrowedFd<'_>,
         command: &Fingerprint,
         shard: Shard,
         split: [u8; 16],
-    ) -> Result<(State, bool), Trouble> {
+    ) -> Result<(State, Earlier), Trouble> {
         let (name, count) = (name(command), shard.count().get());
         let file = open_locked(dir, &name)?;
         let mut header = read_header(&file)?;
         if header.is_none() {
             begin(&file, command, count, split)?;
-            // Whoever comes later must find it after a power cut, too, if what is made is there.
-            retry_on_intr(|| fsync(&file))?;
             header = read_header(&file)?;
+            let above = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            // Who may not read the directory cannot sync it either.
+            above.and_then(|above| retry_on_intr(|| fsync(&above))).ok();
         }
         let header = header.ok_or(Trouble::Foreign)?;
         if header[..16] != MAGIC[..] || header[16..32] != command.to_bytes() {
@@ -133,10 +143,18 @@ impl State {
         let born = Inode::of(file.as_fd())?.born.filter(|_| header[52] == 1);
         let dir = fcntl_dupfd_cloexec(dir, 0)?;
         let state = State { file, dir, name, count, born, noted: Mutex::default() };
-        let before = state.bytes()?[shard.index() as usize];
-        state.set(shard, BEGUN)?;
+        let earlier = match state.bytes()?[shard.index() as usize] {
+            0 => Earlier::Nothing,
+            DONE => Earlier::Done,
+            _ => Earlier::Begun,
+        };
+        if earlier != Earlier::Done {
+            state.set(shard, BEGUN)?;
+            // Whoever comes later must find it after a power cut, too, if what is made is there.
+            retry_on_intr(|| fsync(&state.file))?;
+        }
         unlock(&state.file);
-        Ok((state, before != 0))
+        Ok((state, earlier))
     }
 
     /// Whether a file was made since the job began; `None` where births do not tell.
@@ -187,6 +205,8 @@ impl State {
         let is_over = |other: u32| matches!(bytes.get(other as usize), Some(&(ENDING | DONE | FAILED)));
         let ended = finish(&is_over);
         self.set(shard, if ended == Ended::Well { DONE } else { FAILED })?;
+        // Others leave to the last one what this one does not need any more.
+        retry_on_intr(|| fsync(&self.file))?;
         if self.bytes()?.iter().all(|byte| *byte == DONE) {
             self.remove()?;
         }
