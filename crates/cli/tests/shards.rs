@@ -575,3 +575,55 @@ fn what_cannot_be_listed_is_an_error_and_the_rest_is_listed() {
     }
     scene.same("one", "several", "an unreadable directory");
 }
+
+#[test]
+fn a_shard_that_is_done_is_not_done_again_by_its_old_state_and_says_so() {
+    let (_dir, scene) = small();
+    scene.must(&["--shard=1/2", "-aT", "s", "new"]);
+    let state = |name: &str| name.starts_with(".haul-shards-");
+    let names = || fs::read_dir(&scene.dir).expect("a directory").map(|entry| entry.expect("a name").file_name());
+    assert!(names().any(|name| state(&name.to_string_lossy())), "the other one is not done");
+    let done: Vec<PathBuf> = ["a", "b", "d/c"].iter().map(|name| scene.dir.join("new").join(name)).collect();
+    let done: Vec<&PathBuf> = done.iter().filter(|path| path.exists()).collect();
+    assert!(!done.is_empty(), "the shard has something");
+    for path in &done {
+        fs::write(path, "edited since").expect("a file");
+    }
+    let output = scene.run(&["--shard=1/2", "-aT", "s", "new"]);
+    assert!(output.status.success() && said(&output).contains("this shard is done already"), "{}", said(&output));
+    for path in &done {
+        assert_eq!(fs::read(path).expect("it is there"), b"edited since");
+    }
+    scene.must(&["--shard=2/2", "-aT", "s", "new"]);
+    assert!(!names().any(|name| state(&name.to_string_lossy())), "both are done");
+}
+
+#[test]
+fn a_shard_that_is_run_again_does_not_remove_its_own_source() {
+    let (_dir, scene) = small();
+    let first = scene.run(&["--shard=1/1", "-a", "s/a", "s"]);
+    assert!(!first.status.success() && said(&first).contains("are the same file"), "{}", said(&first));
+    // As editors save it: another file under the same name, younger than the state of the shard.
+    fs::write(scene.dir.join("s/other"), "saved").expect("a file");
+    fs::rename(scene.dir.join("s/other"), scene.dir.join("s/a")).expect("a new name");
+    let second = scene.run(&["--shard=1/1", "-a", "s/a", "s"]);
+    assert!(!second.status.success() && said(&second).contains("are the same file"), "{}", said(&second));
+    assert_eq!(fs::read(scene.dir.join("s/a")).expect("it is there"), b"saved");
+}
+
+#[test]
+fn sources_that_go_into_the_destination_itself_are_refused_beside_others() {
+    let (_dir, scene) = small();
+    scene.room("new");
+    scene.refused(&["--shard=1/2", "-a", "s/.", "t", "new"], "a source of no name of its own beside others");
+}
+
+#[test]
+fn a_list_that_has_nothing_of_a_source_does_not_fit() {
+    let (_dir, scene) = small();
+    scene.room("new");
+    fs::rename(scene.dir.join("t"), scene.dir.join("away")).expect("a new name");
+    assert!(!scene.run(&["-a", "--manifest-out=list", "s", "t", "new"]).status.success(), "a source is missing");
+    fs::rename(scene.dir.join("away"), scene.dir.join("t")).expect("a new name");
+    scene.refused(&["-a", "--from-manifest=list", "s", "t", "new"], "it has nothing of it");
+}
