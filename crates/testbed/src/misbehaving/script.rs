@@ -183,6 +183,10 @@ impl Script {
         self.0.push(fault);
     }
 
+    pub(super) fn has_faults(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     pub(super) fn met(&self) -> u32 {
         self.0.iter().map(|fault| fault.met.saturating_sub(fault.first).min(fault.times)).sum()
     }
