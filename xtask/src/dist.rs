@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: what a packager or a user needs, in one folder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::shell::{self, Result};
 
@@ -21,23 +21,56 @@ const FILES: &[(&str, &str)] = &[
     ("CHANGELOG.md", "CHANGELOG.md"),
 ];
 
-/// Builds the release binary and lays everything out in `dist/`, which is emptied first.
+/// What comes with haul-mpi, which is built only when asked for: it fits one MPI.
+const MPI_FILES: &[(&str, &str)] = &[
+    ("docs/man/haul-mpi.1", "man/man1/haul-mpi.1"),
+    ("docs/cluster.md", "doc/cluster.md"),
+    ("docs/examples/haul-mpi.sbatch", "doc/examples/haul-mpi.sbatch"),
+];
+
+/// Builds the release binary and lays everything out in `dist/`, which is emptied first. With `--mpi` haul-mpi as well,
+/// for the MPI whose compiler `MPICC` names (`mpicc` if it names none).
 ///
 /// # Errors
-/// When the build fails or a file is missing.
-pub fn run() -> Result {
+/// When the build fails, a file is missing or an argument is unknown.
+pub fn run(arguments: &[String]) -> Result {
+    let with_mpi = match arguments {
+        [] => false,
+        [argument] if argument == "--mpi" => true,
+        _ => return Err("dist knows --mpi and nothing else".into()),
+    };
     shell::run(shell::cargo().args(["build", "--release", "--locked", "--package", "haul", "--bin", "haul"]))?;
     let dist = shell::root().join("dist");
     if dist.exists() {
         fs::remove_dir_all(&dist).map_err(|error| format!("cannot empty {}: {error}", dist.display()))?;
     }
     place(&shell::target().join("release/haul"), &dist.join("bin/haul"))?;
-    for (from, to) in FILES {
-        place(&shell::root().join(from), &dist.join(to))?;
-    }
     println!("{} holds:", dist.display());
     println!("  bin/haul");
-    for (_, to) in FILES {
+    lay_out(FILES, &dist)?;
+    if with_mpi {
+        place(&build_for_mpi()?, &dist.join("bin/haul-mpi"))?;
+        println!("  bin/haul-mpi");
+        lay_out(MPI_FILES, &dist)?;
+    }
+    Ok(())
+}
+
+/// In a target directory of its own: the workspace may be built with another MPI, which the build would not notice.
+fn build_for_mpi() -> Result<PathBuf> {
+    let target = shell::target().join("dist-mpi");
+    if target.exists() {
+        fs::remove_dir_all(&target).map_err(|error| format!("cannot empty {}: {error}", target.display()))?;
+    }
+    let mut build = shell::cargo();
+    build.args(["build", "--release", "--locked", "--package", "haul-mpi", "--bin", "haul-mpi", "--target-dir"]);
+    shell::run(build.arg(&target))?;
+    Ok(target.join("release/haul-mpi"))
+}
+
+fn lay_out(files: &[(&str, &str)], dist: &Path) -> Result {
+    for (from, to) in files {
+        place(&shell::root().join(from), &dist.join(to))?;
         println!("  {to}");
     }
     Ok(())

@@ -34,7 +34,8 @@ Usage: cargo xtask TASK
                    tests of the crates with unsafe code and of what calls them from several threads under these tools, or
                    those named (by default address and miri), and copies by haul itself; needs a nightly toolchain with
                    rust-src and miri; fails if one finds something
-  dist             a release binary, the man page, the completions and the licences in dist/
+  dist [--mpi]     a release binary, the man page, the completions and the licences in dist/; with --mpi also haul-mpi,
+                   for the MPI whose compiler $MPICC names (mpicc if it names none)
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
                    one file: haul against cp, on the filesystem of the temporary directory and, as root, on
                    ext4, XFS and btrfs in loop images; prints tables
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
     let answer = match task {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),
-        "dist" => no_arguments(rest).and_then(|()| dist::run()),
+        "dist" => dist::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
         "vm" => vm::run(rest),

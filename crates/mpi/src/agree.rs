@@ -26,7 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 struct Hello {
     version: String,
     host: String,
-    cores: usize,
     /// The lowest rank that shares memory with it.
     machine: usize,
     arguments: Vec<Vec<u8>>,
@@ -161,7 +160,6 @@ fn hello(plan: &Plan, arguments: &[Vec<u8>], machine: usize) -> Hello {
     Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         host: haul_sys::rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        cores: haul_copy::facts::cores(),
         machine,
         arguments: arguments.to_vec(),
         user: (geteuid().as_raw(), getegid().as_raw(), umask()),
