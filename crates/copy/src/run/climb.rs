@@ -8,6 +8,26 @@ const WORTH: f64 = 1.08;
 const FIRST_REST: u32 = 4;
 const LONGEST_REST: u32 = 64;
 
+/// How much the processors have to do while the threads work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// There is room.
+    Low,
+    /// They wait now and then, for the device: one thread more may fill that, and cannot cost much.
+    High,
+    /// More threads could only get into each other's way.
+    Full,
+}
+
+/// A step, and what was before it.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    level: usize,
+    throughput: f64,
+    /// It need not bring anything, if it costs nothing.
+    gentle: bool,
+}
+
 /// The state of the search.
 #[derive(Debug, Clone)]
 pub(super) struct Climb {
@@ -15,8 +35,8 @@ pub(super) struct Climb {
     most: usize,
     /// What a level that is fixed later may reach.
     ceiling: usize,
-    /// The level before the last step, and the throughput there.
-    from: Option<(usize, f64)>,
+    /// The last step, as long as it is not known whether it paid.
+    from: Option<Step>,
     resting: u32,
     rest: u32,
     down: bool,
@@ -67,9 +87,8 @@ impl Climb {
         self.now
     }
 
-    /// Hears the throughput at the current level and says at which to go on. `busy`: the processors had next to nothing
-    /// to do besides, so that more threads could only get into each other's way.
-    pub fn measured(&mut self, throughput: f64, busy: bool) -> usize {
+    /// Hears the throughput at the current level and says at which to go on.
+    pub fn measured(&mut self, throughput: f64, load: Load) -> usize {
         if self.fixed {
             return self.now;
         }
@@ -78,15 +97,17 @@ impl Climb {
             return self.now;
         }
         match self.from.take() {
-            None if busy && !self.down => self.look_down_later(),
-            None => self.step(throughput),
-            // Up must bring something; down must cost nothing.
-            Some((_, before)) if self.now_is_better(before, throughput) => {
+            None if load == Load::Full && !self.down => self.look_down_later(),
+            None => self.step(throughput, load),
+            Some(step) if Climb::pays(&step, throughput) => {
                 self.rest = FIRST_REST;
-                self.step(throughput);
+                // After a gentle step the next measurement says whether there is room for another one.
+                if !step.gentle || self.down {
+                    self.step(throughput, load);
+                }
             }
-            Some((level, _)) => {
-                self.now = level;
+            Some(step) => {
+                self.now = step.level;
                 self.down = !self.down;
                 self.resting = self.rest;
                 self.rest = (self.rest * 2).min(LONGEST_REST);
@@ -95,19 +116,26 @@ impl Climb {
         self.now
     }
 
-    /// As after a step up that did not pay, but without having lost time over it. Neither is a step down likely to pay.
+    /// As after a step up that did not pay, but without having lost time over it. Neither is a step down likely to pay: on two
+    /// processors each look costs a fortieth of a second of one of them.
     fn look_down_later(&mut self) {
         self.down = true;
-        self.rest = (self.rest * 4).min(LONGEST_REST);
+        self.rest = LONGEST_REST;
         self.resting = self.rest;
     }
 
-    fn now_is_better(&self, before: f64, now: f64) -> bool {
-        if self.down { now * WORTH.sqrt() > before } else { now > before * WORTH }
+    fn pays(step: &Step, now: f64) -> bool {
+        if step.gentle { now * WORTH.sqrt() > step.throughput } else { now > step.throughput * WORTH }
     }
 
-    fn step(&mut self, throughput: f64) {
-        let next = if self.down { self.now - 1 } else { self.now + (self.now / 2).max(1) };
+    fn step(&mut self, throughput: f64, load: Load) {
+        // Up must bring something, unless there is little to bring; down must cost nothing.
+        let gentle = self.down || load != Load::Low;
+        let next = match (self.down, gentle) {
+            (true, _) => self.now - 1,
+            (false, true) => self.now + 1,
+            (false, false) => self.now + (self.now / 2).max(1),
+        };
         let next = next.clamp(1, self.most);
         if next == self.now {
             // At an end of the scale: look the other way after a rest.
@@ -115,7 +143,7 @@ impl Climb {
             self.resting = self.rest;
             return;
         }
-        self.from = Some((self.now, throughput));
+        self.from = Some(Step { level: self.now, throughput, gentle });
         self.now = next;
     }
 }
@@ -129,7 +157,7 @@ mod tests {
         (0..rounds)
             .map(|_| {
                 let level = climb.level();
-                climb.measured(throughput(level), false);
+                climb.measured(throughput(level), Load::Low);
                 level
             })
             .collect()
@@ -155,11 +183,32 @@ mod tests {
     #[test]
     fn it_does_not_climb_while_the_processors_are_busy() {
         let mut climb = Climb::new(2, 8);
-        let found: Vec<usize> = (0..400).map(|_| climb.measured(climb.level() as f64, true)).collect();
+        let found: Vec<usize> = (0..400).map(|_| climb.measured(climb.level() as f64, Load::Full)).collect();
         assert!(found.iter().all(|level| *level <= 2), "{found:?}");
         assert!(share_at(&found, |level| level == 2) > 0.95, "{found:?}");
         // Of the rest that it has begun there is an end.
-        assert!(levels(climb, 100, |level| level as f64).contains(&8));
+        assert!(levels(climb, 200, |level| level as f64).contains(&8));
+    }
+
+    #[test]
+    fn it_fills_what_is_left_of_the_processors_and_stops_when_they_are_full() {
+        let mut climb = Climb::new(2, 16);
+        let load = |level: usize| if level < 4 { Load::High } else { Load::Full };
+        // Each thread more brings less than would be believed otherwise.
+        let throughput = |level: usize| 100.0 + level.min(4) as f64;
+        let found: Vec<usize> =
+            (0..60).map(|_| climb.measured(throughput(climb.level()), load(climb.level()))).collect();
+        assert_eq!(found[..6], [3, 3, 4, 4, 4, 4]);
+        assert!(found.iter().all(|level| *level <= 4), "{found:?}");
+    }
+
+    #[test]
+    fn a_gentle_step_that_costs_something_is_taken_back() {
+        let mut climb = Climb::new(2, 16);
+        let throughput = |level: usize| 100.0 / level as f64;
+        let found: Vec<usize> = (0..40).map(|_| climb.measured(throughput(climb.level()), Load::High)).collect();
+        assert_eq!(found[..3], [3, 2, 2]);
+        assert!(share_at(&found, |level| level == 3) < 0.2, "{found:?}");
     }
 
     #[test]
@@ -187,7 +236,7 @@ mod tests {
         higher.fix(16);
         assert_eq!(higher.level(), 12);
         free.start_low();
-        assert_eq!(free.measured(1.0, false), 8);
+        assert_eq!(free.measured(1.0, Load::Low), 8);
     }
 
     #[test]

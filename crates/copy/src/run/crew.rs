@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
-use super::climb::Climb;
+use super::climb::{Climb, Load};
 use super::fleet::Hunger;
 use crate::facts;
 
@@ -22,8 +22,9 @@ const ENOUGH_WORK: u64 = 400;
 /// So many bytes take about as long as an entry of its own.
 const BYTES_LIKE_AN_ENTRY: u64 = 64 << 10;
 
-/// From this share of all processors' time on they count as busy.
-const BUSY: f64 = 0.8;
+/// From these shares of all processors' time on their load is high, and full.
+const HIGH: f64 = 0.8;
+const FULL: f64 = 0.95;
 
 /// How often a thread that has to wait looks again whether it still has to. What it waits for has no one place at which
 /// it could be told.
@@ -377,13 +378,18 @@ impl<T> Crew<T> {
         let done = self.done.swap(0, Ordering::Relaxed);
         let worked = processor_time();
         let cores = self.cores.get_or_init(|| facts::cores() as f64);
-        let busy = worked.saturating_sub(state.worked).as_secs_f64() >= BUSY * cores * elapsed.as_secs_f64();
+        let load = load(worked.saturating_sub(state.worked).as_secs_f64() / (cores * elapsed.as_secs_f64()));
         (state.measured, state.worked) = (Instant::now(), worked);
         self.due.store((now + SHORT).as_millis() as u64, Ordering::Relaxed);
         // Fewer at work than allowed says nothing about the level.
         if state.running >= state.climb.level() {
-            state.climb.measured(done as f64 / elapsed.as_secs_f64(), busy);
+            let before = state.climb.level();
+            let now = state.climb.measured(done as f64 / elapsed.as_secs_f64(), load);
             self.publish(&state);
+            drop(state);
+            if now > before {
+                self.change.notify_all();
+            }
         }
     }
 
@@ -402,6 +408,14 @@ impl<T> Crew<T> {
     fn publish(&self, state: &State<T>) {
         self.wanted.store(wanted(state), Ordering::Relaxed);
         self.crowded.store(state.running > state.climb.level(), Ordering::Relaxed);
+    }
+}
+
+fn load(share: f64) -> Load {
+    match share {
+        _ if share >= FULL => Load::Full,
+        _ if share >= HIGH => Load::High,
+        _ => Load::Low,
     }
 }
 
