@@ -14,6 +14,7 @@ use super::made_up::{has_offsets, is_made_up};
 use super::marks::Marks;
 use super::moving::{Moving, Stop};
 use super::open_sides::direct_align;
+use super::readahead::Trial;
 use super::tree::Frame;
 use crate::engine::wrap::Tally;
 use crate::engine::{self, Engine, Refusal};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     /// What filesystem pairs cannot do.
     cannot: RwLock<BTreeMap<(EngineName, DeviceNumber, DeviceNumber), Refusal>>,
     pub probe: Probe,
+    /// Whether cold files are read ahead on request.
+    ahead: Arc<Trial>,
 }
 
 /// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
@@ -166,7 +169,7 @@ impl Mover {
         let mut refused = Vec::new();
         if large && steps.engines.first() == Some(&EngineName::Clone) {
             // Sharing extents takes a millisecond, and the questions about a large file some fifty.
-            let mut attempt = Moving::new(job, session, &quick, &steps, plan);
+            let mut attempt = Moving::new(job, session, &quick, &steps, plan, &self.shared.ahead);
             let cloned = attempt.clone_whole(self).and_then(|end| match end {
                 Some(end) => attempt.complete(end).map(Some),
                 None => Ok(None),
@@ -181,13 +184,13 @@ impl Mover {
             self.learn(job, tried);
         }
         if !large {
-            let mut moving = Moving::new(job, session, &quick, &steps, plan);
+            let mut moving = Moving::new(job, session, &quick, &steps, plan, &self.shared.ahead);
             let result = moving.run(self);
             return self.conclude(moving, plan, result, large, started, stats);
         }
         let facts = DataFacts { preferred, ..self.facts(job, large) };
         let steps = strategy::choose(&facts, plan);
-        let mut moving = Moving::new(job, session, &facts, &steps, plan);
+        let mut moving = Moving::new(job, session, &facts, &steps, plan, &self.shared.ahead);
         moving.useless.extend(refused.iter().map(|tried| tried.engine));
         moving.tried = refused;
         let result = moving.run(self);
@@ -209,7 +212,7 @@ impl Mover {
         let preferred = self.preferred(job, plan);
         let facts = DataFacts { preferred, ..self.facts(job, true) };
         let steps = strategy::choose(&facts, plan);
-        let mut moving = Moving::new(job, session, &facts, &steps, plan);
+        let mut moving = Moving::new(job, session, &facts, &steps, plan, &self.shared.ahead);
         let reached = moving.run_part(offset, len);
         let closed = moving.close();
         self.shared.probe.end(moving.moved.total(), moving.left_in_cache());

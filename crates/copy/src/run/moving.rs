@@ -16,7 +16,7 @@ use super::made_up::is_kept_somewhere;
 use super::open_sides::{open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
 use super::pieces::{LAST_BYTES, Lookout, Ranges as PieceRanges, Trail, piece_of};
-use super::readahead::ReadAhead;
+use super::readahead::{ReadAhead, Trial};
 use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Stopped, Team};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
@@ -78,6 +78,7 @@ impl<'a> Moving<'a> {
         facts: &DataFacts,
         steps: &'a Steps,
         plan: &Plan,
+        trial: &Arc<Trial>,
     ) -> Moving<'a> {
         let seekable = facts.seekable && steps.ranges != Ranges::Stream;
         // What comes as a stream can still leave holes in a file.
@@ -105,11 +106,11 @@ impl<'a> Moving<'a> {
             dest,
             steps,
             zeros,
-            read_ahead: plan
-                .readahead
-                .or(steps.read_ahead.then_some(COLD_WINDOW))
-                .filter(|_| seekable)
-                .map(ReadAhead::new),
+            read_ahead: match plan.readahead {
+                _ if !seekable => None,
+                Some(window) => Some(ReadAhead::new(window)),
+                None => steps.read_ahead.then(|| ReadAhead::on_trial(COLD_WINDOW, trial)),
+            },
             tried: Vec::with_capacity(2),
             useless: Vec::new(),
             moved: Moved::default(),
@@ -143,6 +144,9 @@ impl<'a> Moving<'a> {
 
     /// All data is there, up to this size.
     pub fn complete(&mut self, end: u64) -> Result<(), Stop> {
+        if let Some(read_ahead) = &mut self.read_ahead {
+            read_ahead.reached(end);
+        }
         if self.job.dest_inode.kind == Kind::Regular && (self.moved.holes > 0 || self.ragged) {
             self.set_size(end)?;
         }
