@@ -570,7 +570,8 @@ pub const FLAGS: &[Flag] = &[
         origin: Origin::Haul,
         help: "have the source read this far ahead of the copy",
         details: "Without SIZE, 8M; at most 1G. For disks that need more than one request at a time while bytes are being \
-                  written. It does nothing for shared extents, direct I/O, FIFOs and the like.",
+                  written. Without the option haul finds out whether 8M are worth it for cold files. It does nothing \
+                  for shared extents, direct I/O, FIFOs and the like.",
         ..Flag::new(Id::Readahead, Data)
     },
     Flag {
