@@ -238,6 +238,10 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.reasons.push("through the page cache, the kernel copies without a detour through this process");
     }
     steps.engines.push(EngineName::ReadWrite);
+    let past_the_cache = |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect);
+    if facts.around.is_some_and(|around| around.dest_on_xfs) && !steps.engines.iter().any(past_the_cache) {
+        steps.tuning.buffer_size = steps.tuning.buffer_size.or(Some(TO_XFS));
+    }
 }
 
 /// The engines that leave the page cache alone, for files that are not to stay there.
@@ -247,9 +251,6 @@ fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         let would_go = plan.cache == CacheUse::Auto && steps.ranges == Ranges::Whole && facts.size >= ALWAYS_LARGE;
         if would_go && around.rotational != Some(true) && stays_on_its_way_to_xfs(around, is_cold(facts)) {
             steps.reasons.push("XFS takes it into the page cache quicker than a device would");
-        }
-        if around.dest_on_xfs && plan.engine == EngineChoice::Auto {
-            steps.tuning.buffer_size = steps.tuning.buffer_size.or(Some(TO_XFS));
         }
         return;
     }

@@ -101,8 +101,8 @@ impl Climb {
             None => self.step(throughput, load),
             Some(step) if Climb::pays(&step, throughput) => {
                 self.rest = FIRST_REST;
-                // After a gentle step the next measurement says whether there is room for another one.
-                if !step.gentle || self.down {
+                // Where there is little room left for another one, the next measurement says whether there is any.
+                if self.down || load == Load::Low {
                     self.step(throughput, load);
                 }
             }
@@ -200,6 +200,16 @@ mod tests {
             (0..60).map(|_| climb.measured(throughput(climb.level()), load(climb.level()))).collect();
         assert_eq!(found[..6], [3, 3, 4, 4, 4, 4]);
         assert!(found.iter().all(|level| *level <= 4), "{found:?}");
+    }
+
+    #[test]
+    fn a_step_that_fills_the_processors_is_the_last_one() {
+        let mut climb = Climb::new(1, 16);
+        let load = |level: usize| if level < 2 { Load::Low } else { Load::Full };
+        let found: Vec<usize> =
+            (0..200).map(|_| climb.measured(climb.level().min(2) as f64, load(climb.level()))).collect();
+        assert_eq!(found[..3], [2, 2, 2]);
+        assert!(found.iter().all(|level| *level <= 2), "{found:?}");
     }
 
     #[test]
