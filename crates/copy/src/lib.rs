@@ -2,6 +2,17 @@
 //!
 //! It does not print, does not exit and does not read the environment. A front end fills a [`plan::Plan`], passes it
 //! to the run together with an [`events::Observer`], and gets a summary back.
+//!
+//! Programs that divide a copy among processes have these steps, each of which can be called alone:
+//!
+//! 1. [`run::list`] walks the sources and gives a [`manifest::Manifest`], which can be saved and loaded;
+//! 2. [`manifest::Manifest::split`] says what each part is, by bytes and by entries;
+//! 3. [`run::run`] with such a list and a [`manifest::Shard`] in the plan copies one part: in any order, at the same time,
+//!    again after it was interrupted; the part that comes last finishes the directories;
+//! 4. summaries add up (`+=`), and their counters with them;
+//! 5. [`compare::compare`] says how the copy differs from the source.
+//!
+//! Where processes can talk to each other, [`run::run_together`] needs none of these lists: it divides while it copies.
 #![forbid(unsafe_code)]
 
 pub mod compare;
