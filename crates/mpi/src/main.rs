@@ -10,6 +10,7 @@ mod figures;
 mod job;
 mod line;
 mod options;
+mod panics;
 mod talk;
 
 use std::env;
@@ -35,6 +36,7 @@ use options::Own;
 const NAME: &str = "haul-mpi";
 
 fn main() -> ExitCode {
+    panics::end_the_job();
     process_state::restore_sigpipe();
     process_state::ignore_sigxfsz();
     let report = Report::new(NAME.as_bytes().to_vec());
