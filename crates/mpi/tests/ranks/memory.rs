@@ -15,9 +15,11 @@ use haul_agree::snapshot::{Item, Snapshot};
 use haul_testbed::{Bed, Fs};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::support::tree::{FILLED, MIXED, assert_none, count, differences_but_for, grow, look, place, remove};
+use crate::support::tree::{Extent, FILLED, assert_none, count, differences_but_for, grow, look, place, remove};
 use crate::support::{Job, Mpi, Outcome, Part, RANKS, chance, haul_copies, number};
 
+/// Names of all sorts, and many in one directory.
+const TREE: Extent = Extent { trees: 10, many: 1000, large: 2 };
 /// Files with another name in another directory.
 const LINKS: usize = 500;
 /// Copied so far, in files, when the least limit is set: a rank that has its threads to start has much to ask for.
@@ -100,7 +102,7 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     let mut rng = chance(18);
-    grow(&mut rng, &dir, MIXED);
+    grow(&mut rng, &dir, TREE);
     link_some(&dir.join("source"));
     fs::create_dir(dir.join("reference")).expect("a directory");
     haul_copies(&dir, &["-a", "source", "reference"]);
