@@ -11,6 +11,7 @@ mod job;
 mod line;
 mod options;
 mod panics;
+mod stuck;
 mod talk;
 
 use std::env;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         report.complain(b"cannot start: this MPI does not work in a program with threads");
         return ExitCode::FAILURE;
     }
+    stuck::watch();
     let world = universe.world();
     let status = run(&world, report);
     drop(world);
