@@ -28,6 +28,8 @@ use crate::{NAME, load_profile, wants_json};
 
 /// The exit status is not known yet.
 const UNKNOWN: u8 = u8::MAX;
+/// Time for last words to be read: MPICH's mpirun drops what is still on its way when a process ends the job.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// What all processes of the job are about to do.
 pub struct Job {
@@ -232,6 +234,7 @@ impl Job {
 fn farewell(who: &str) {
     let text = format!("{NAME}: {who} cannot go on; all processes of the job are ended\n");
     Screen::of_process().complain(text.as_bytes());
+    thread::sleep(LAST_WORDS);
 }
 
 /// The desk, and who works there.

@@ -15,6 +15,7 @@ use mpi::traits::{Communicator, Destination, Source};
 use haul_copy::run::Fleet;
 
 use crate::exchange::Exchange;
+use crate::stuck;
 use crate::talk::Talk;
 
 /// The shortest and the longest time between two questions whether a message has come.
@@ -60,10 +61,10 @@ impl<'w> Line<'w> {
         // There are no more processes than MPI can count.
         let to = self.world.process_at_rank(i32::try_from(to).unwrap_or(i32::MAX));
         request::scope(|scope| {
-            let mut sending = to.immediate_send(scope, bytes);
+            let mut sending = stuck::within(|| to.immediate_send(scope, bytes));
             let mut rest = Duration::ZERO;
             loop {
-                sending = match sending.test() {
+                sending = match stuck::within(|| sending.test()) {
                     Ok(_sent) => return,
                     Err(sending) => sending,
                 };
@@ -78,7 +79,7 @@ impl<'w> Line<'w> {
     /// Takes in what has come; false if nothing has.
     fn take_in(&mut self) -> bool {
         let mut any = false;
-        while let Some(message) = self.world.any_process().immediate_matched_probe() {
+        while let Some(message) = stuck::within(|| self.world.any_process().immediate_matched_probe()) {
             let (bytes, status) = message.matched_receive_vec::<u8>();
             self.inbox.push_back((usize::try_from(status.source_rank()).unwrap_or_default(), bytes));
             any = true;

@@ -10,6 +10,8 @@ mod figures;
 mod job;
 mod line;
 mod options;
+mod panics;
+mod stuck;
 mod talk;
 
 use std::env;
@@ -35,6 +37,7 @@ use options::Own;
 const NAME: &str = "haul-mpi";
 
 fn main() -> ExitCode {
+    panics::end_the_job();
     process_state::restore_sigpipe();
     process_state::ignore_sigxfsz();
     let report = Report::new(NAME.as_bytes().to_vec());
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         report.complain(b"cannot start: this MPI does not work in a program with threads");
         return ExitCode::FAILURE;
     }
+    stuck::watch();
     let world = universe.world();
     let status = run(&world, report);
     drop(world);

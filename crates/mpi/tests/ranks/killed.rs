@@ -6,11 +6,8 @@ use std::fs;
 
 use haul_testbed::{Bed, Fs};
 
-use crate::support::tree::{MIXED, assert_none, count, differences_but_for, grow, look, place, remove};
+use crate::support::tree::{FILLED, MIXED, assert_none, count, differences_but_for, grow, look, place, remove};
 use crate::support::{Job, Mpi, RANKS, chance, haul_copies, number};
-
-/// Where a large file was being written, holes of a chunk or two may be filled, in units of 512 bytes.
-const FILLED: u64 = 2048;
 
 #[test]
 fn a_job_that_was_killed_is_resumed_by_another_number_of_ranks() {

@@ -10,5 +10,6 @@ mod errors;
 mod hosts;
 mod jobs;
 mod killed;
+mod memory;
 mod trees;
 mod unequal;

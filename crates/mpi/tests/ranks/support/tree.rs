@@ -13,6 +13,8 @@ use haul_testbed::{Bed, Fs};
 
 /// Blocks that hold the extent list count too, and depend on the order of writing.
 const SLACK: u64 = 16;
+/// Where a large file was being written, holes of a chunk or two may be filled, in units of 512 bytes.
+pub const FILLED: u64 = 2048;
 
 /// A mounted filesystem on which reading changes nothing, so that one source can be copied twice.
 pub fn place(bed: &Bed, fs: Fs) -> Option<PathBuf> {

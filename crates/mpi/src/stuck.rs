@@ -1,0 +1,80 @@
+//! Notices that MPI does not come back from a call that is not meant to wait.
+//!
+//! Open MPI waits for ever for memory that it does not get: it asks again and again whether somebody has given some back,
+//! within the call that looks for messages. The job would wait with it.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{io, process, thread};
+
+use crate::NAME;
+
+/// Processor time of a call that will not come back, in clock ticks of a hundredth of a second. No time that a process
+/// is stopped, or has to wait for a processor, is in it.
+const TOO_LONG: u64 = 1000;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const STACK: usize = 64 << 10;
+
+/// Calls that have begun and calls that have ended: odd within one.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a call of MPI that does not wait. Only by the thread that talks to the other processes.
+pub fn within<T>(call: impl FnOnce() -> T) -> T {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let done = call();
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    done
+}
+
+/// From now on a call that the main thread does not come back from ends the process, and so the job.
+pub fn watch() {
+    // A job does without, where there is no thread to be had or no /proc.
+    let Ok(stat) = File::open(format!("/proc/self/task/{}/stat", process::id())) else { return };
+    thread::Builder::new().stack_size(STACK).spawn(move || look(&stat)).ok();
+}
+
+/// Takes no memory: there may be none.
+fn look(stat: &File) {
+    let mut seen = (0, 0);
+    loop {
+        thread::sleep(LOOK_EVERY);
+        let (calls, Some(ticks)) = (CALLS.load(Ordering::Relaxed), ticks(stat)) else { return };
+        if calls % 2 == 0 || calls != seen.0 {
+            seen = (calls, ticks);
+        } else if ticks - seen.1 > TOO_LONG {
+            writeln!(io::stderr(), "{NAME}: MPI does not come back, as when it is out of memory; the job is ended")
+                .ok();
+            process::abort();
+        }
+    }
+}
+
+/// Processor time of a thread in clock ticks.
+fn ticks(stat: &File) -> Option<u64> {
+    let mut buffer = [0; 1024];
+    let read = stat.read_at(&mut buffer, 0).ok()?;
+    parse(std::str::from_utf8(&buffer[..read]).ok()?)
+}
+
+/// The sum of the fields utime and stime, the 14th and the 15th. The second is a name in parentheses, with anything in it.
+fn parse(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn processor_time_is_read_behind_any_name() {
+        let line = "7 (a) R 1 (b) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20 0\n";
+        assert_eq!(parse(line), Some(154));
+        assert_eq!(parse("7 (a) R 1"), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! A rank that is out of memory does without more or ends the job, which is then resumed.
+//!
+//! What it gets is limited when it has begun to copy, by `RLIMIT_DATA`: what a process takes for itself. A rank that has
+//! too little to start MPI is for MPI to end, and both implementations may wait for it for ever. One that the kernel kills
+//! for want of memory is a rank that was killed.
+//!
+//! `HAUL_MPI_SHORTAGES` is the number of limits with each MPI.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use haul_agree::snapshot::{Item, Snapshot};
+use haul_testbed::{Bed, Fs};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::support::tree::{Extent, FILLED, assert_none, count, differences_but_for, grow, look, place, remove};
+use crate::support::{Job, Mpi, Outcome, Part, RANKS, chance, haul_copies, number};
+
+/// Names of all sorts, and many in one directory.
+const TREE: Extent = Extent { trees: 10, many: 1000, large: 2 };
+/// Files with another name in another directory.
+const LINKS: usize = 500;
+/// Copied so far, in files, when the least limit is set: a rank that has its threads to start has much to ask for.
+const FIRST: usize = 1;
+
+/// Bytes that a process has taken for itself; `None` if it has ended.
+fn taken(pid: Pid) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().expect("a number");
+    Some(kib << 10)
+}
+
+/// Files of several names in several directories, so that ranks ask each other about them.
+fn link_some(source: &Path) {
+    fs::create_dir(source.join("links")).expect("a directory");
+    let files = fs::read_dir(source.join("many")).expect("a directory").flatten();
+    let files = files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
+    for file in files.take(LINKS) {
+        fs::hard_link(file.path(), source.join("links").join(file.file_name())).expect("a name");
+    }
+}
+
+/// A job of which any panic would make a backtrace, which takes memory, too.
+fn job(mpi: Mpi, ranks: usize, dir: &Path) -> Job {
+    let words = ["-a", "--resume", "--jobs=3", "--chunk=256K", "source", "result"];
+    Job::of(mpi, dir, vec![Part::new(ranks, &words).by(&["env", "RUST_BACKTRACE=1"])])
+}
+
+/// Bytes that a rank without a limit takes: when the first files are there, and at most.
+fn measure(mpi: Mpi, dir: &Path) -> (u64, u64) {
+    fs::create_dir(dir.join("result")).expect("a directory");
+    let mut running = job(mpi, 3, dir).start();
+    let pid = running.rank(1).expect("it has just been started");
+    let (mut first, mut most) = (None, 0);
+    running.until(|| {
+        let now = taken(pid).unwrap_or_default();
+        if first.is_none() && count(&dir.join("result")) >= FIRST {
+            first = Some(now);
+        }
+        most = most.max(now);
+        // The ranks must not wait for a processor because of this.
+        thread::sleep(Duration::from_millis(2));
+        false
+    });
+    running.end().succeeded();
+    remove(&dir.join("result"));
+    let first = first.expect("it has copied");
+    assert!(0 < first && first < most, "{mpi:?}: a rank takes {first} bytes at first, and {most} at most");
+    (first, most)
+}
+
+/// Runs a job of which a rank may not have more than `limit` bytes from the moment on at which so many files are there.
+///
+/// `None` if it had ended before.
+fn run_short(job: &Job, result: &Path, rank: usize, files: usize, limit: u64) -> Option<Outcome> {
+    let mut running = job.start();
+    let pid = running.rank(rank)?;
+    let limit = Some(limit);
+    let limited = running.until(|| count(result) >= files)
+        && prlimit(Some(pid), Resource::Data, Rlimit { current: limit, maximum: limit }).is_ok();
+    let done = running.end();
+    limited.then_some(done)
+}
+
+/// What stands under its own name is whole, whatever became of the job.
+#[track_caller]
+fn assert_whole(reference: &Snapshot, result: &Snapshot, context: &str) {
+    let of = |(path, found): (&Vec<u8>, &Item)| {
+        let wanted = reference.get(path)?;
+        let same = (found.kind, found.size, &found.contents) == (wanted.kind, wanted.size, &wanted.contents);
+        (!same).then(|| format!("{}: is {found:?} and should be {wanted:?}", path.escape_ascii()))
+    };
+    let found: Vec<String> = result.iter().filter_map(of).collect();
+    assert_none(&found, context);
+}
+
+#[test]
+fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    let mut rng = chance(18);
+    grow(&mut rng, &dir, TREE);
+    link_some(&dir.join("source"));
+    fs::create_dir(dir.join("reference")).expect("a directory");
+    haul_copies(&dir, &["-a", "source", "reference"]);
+    let (all, reference) = (count(&dir.join("reference")), look(&dir.join("reference")));
+    let shortages = number("HAUL_MPI_SHORTAGES", 3);
+    for mpi in Mpi::all() {
+        let (first, most) = measure(mpi, &dir);
+        let mut failed = 0;
+        for shortage in 0..shortages {
+            // From nothing more to nearly all that it would take.
+            let limit = first + (most - first) * shortage / shortages;
+            let files = if shortage == 0 { FIRST } else { rng.usize(FIRST..all / 2) };
+            let ranks = rng.usize(3..=4);
+            let (rank, then) = (rng.usize(..ranks), RANKS[rng.usize(..RANKS.len())]);
+            let context = format!(
+                "{mpi:?}: rank {rank} of {ranks} with {limit} bytes at {files} of {all} files ({first} to {most}), \
+                 then {then} ranks"
+            );
+            let result = dir.join("result");
+            fs::create_dir(&result).expect("a directory");
+            if let Some(done) = run_short(&job(mpi, ranks, &dir), &result, rank, files, limit) {
+                assert!(!done.timed_out && done.left.is_empty() && done.code.is_some(), "{context}: {done}");
+                let found = look(&result);
+                if done.code == Some(0) {
+                    assert_none(&differences_but_for(FILLED, &reference, &found), &context);
+                } else {
+                    failed += 1;
+                    // Of a rank that was ended by a signal MPICH tells there.
+                    assert!(!done.stderr.is_empty() || !done.stdout.is_empty(), "{context}: not a word: {done}");
+                    assert_whole(&reference, &found, &context);
+                }
+            }
+            job(mpi, then, &dir).run().succeeded();
+            assert_none(&differences_but_for(FILLED, &reference, &look(&result)), &context);
+            remove(&result);
+        }
+        assert!(failed > 0 || shortages == 0, "{mpi:?}: no job has failed for want of memory");
+    }
+}
