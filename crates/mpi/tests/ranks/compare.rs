@@ -36,9 +36,19 @@ fn says_the_same(job: &Job, reference: &Output, context: &str) {
     let done = job.run();
     assert!(!done.timed_out && done.left.is_empty(), "{context}: {done}");
     assert_eq!(done.code, reference.status.code(), "{context}: {done}");
-    assert_eq!(done.stdout, String::from_utf8_lossy(&reference.stdout), "{context}");
+    same_lines(&done.stdout, &String::from_utf8_lossy(&reference.stdout), context);
     let errors = String::from_utf8_lossy(&reference.stderr).replace(&format!("{}: ", haul().display()), "haul-mpi: ");
-    assert_eq!(done.stderr, errors, "{context}");
+    same_lines(&done.stderr, &errors, context);
+}
+
+/// Wants two texts to be the same; shows the first line that is not.
+#[track_caller]
+fn same_lines(text: &str, wanted: &str, context: &str) {
+    let (ours, theirs) = (text.lines().map(Some).chain([None]), wanted.lines().map(Some).chain([None]));
+    if let Some((at, (ours, theirs))) = ours.zip(theirs).enumerate().find(|(_, (ours, theirs))| ours != theirs) {
+        panic!("{context}: line {} is {ours:?} and should be {theirs:?}", at + 1);
+    }
+    assert_eq!(text.len(), wanted.len(), "{context}: only the ends of lines differ");
 }
 
 /// All that is below a directory, in one order for all filesystems.
