@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_copy::compare::{self, Difference, Found, Observer, Session};
+use haul_copy::compare::{self, Board, Difference, Found, Observer, Session, Summary};
 use haul_copy::error::Error;
 use haul_copy::facts::{DeviceNumber, Kind, Time};
 use haul_copy::plan::Plan;
@@ -18,14 +18,24 @@ use crate::words;
 
 /// Does it.
 pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
-    if compare_with(report, plan, show) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if compare_with(report, plan, show, None) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The same; true if nothing differs and everything could be looked at and told.
-pub fn compare_with(report: &Report, plan: &Plan, show: Show) -> bool {
+/// Other processes that help.
+#[derive(Clone, Copy)]
+pub struct Helped<'a> {
+    /// Where they get names from.
+    pub board: &'a Board,
+    /// What is said of them at the end, if the user wants to know more: whole lines.
+    pub shares: &'a dyn Fn(&Summary) -> String,
+}
+
+/// The same, with other processes if there are any; true if nothing differs and everything could be looked at and told.
+pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> bool {
     // A signal has its default effect: nothing was written.
     let rules = xattr_rules(report, plan);
-    let session = Session { observer: &Told(report), rules: &rules, stop: &|| false };
+    let board = helped.map(|helped| helped.board);
+    let session = Session { observer: &Told(report), rules: &rules, stop: &|| false, board };
     let summary = compare::compare(plan, &session);
     if show.verbose {
         let errors = match summary.errors {
@@ -33,7 +43,8 @@ pub fn compare_with(report: &Report, plan: &Plan, show: Show) -> bool {
             errors => format!(", {errors} errors"),
         };
         let line = format!("{} entries compared, {} differences{errors}\n", summary.entries, summary.differences);
-        report.screen().print(line.as_bytes());
+        let shares = helped.map_or_else(String::new, |helped| (helped.shares)(&summary));
+        report.screen().print((line + &shares).as_bytes());
     }
     let written = report.finish();
     summary.is_same() && written

@@ -116,7 +116,7 @@ fn parts_of_a_list_that_are_copied_in_any_order_make_the_whole_copy() {
     assert_eq!(together.stats.regular, 7 * 40, "every file once, and a name more of one of them");
 
     let rules = XattrRules::default();
-    let looked = compare(&whole, &compare::Session { observer: &heard, rules: &rules, stop: &|| false });
+    let looked = compare(&whole, &compare::Session { observer: &heard, rules: &rules, stop: &|| false, board: None });
     assert!(looked.is_same(), "{:?}", heard.everything());
     assert_eq!(looked.entries, list.len() as u64);
     let links = |path: &str| fs::metadata(dest.join(path)).unwrap().ino();

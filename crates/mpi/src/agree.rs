@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use haul_copy::facts;
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
 use haul_sys::rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
@@ -106,9 +107,15 @@ impl Agreed {
         }
     }
 
-    /// How many processes run on the machine of this one.
-    pub fn neighbours(&self, rank: usize) -> usize {
-        self.machines.iter().filter(|machine| Some(*machine) == self.machines.get(rank)).count()
+    /// How many threads a process has, if it shares the processors of its machine with others and the user does not say it.
+    pub fn jobs(&self, rank: usize) -> Option<usize> {
+        let neighbours = self.machines.iter().filter(|machine| Some(*machine) == self.machines.get(rank)).count();
+        (neighbours > 1).then(|| (facts::cores() / neighbours).max(1))
+    }
+
+    /// What people call a process.
+    pub fn who(&self, rank: usize) -> String {
+        format!("rank {rank} on {}", self.hosts.get(rank).map_or("?", String::as_str))
     }
 }
 

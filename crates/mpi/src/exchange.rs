@@ -220,7 +220,8 @@ impl Fleet for Exchange {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Whatever has happened to who had it.
+pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is changed in single steps.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,7 +14,6 @@ use haul::report::Report;
 use haul::screen::Screen;
 use haul::watch::{self, Caught};
 use haul::{app, exit};
-use haul_copy::facts;
 use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
@@ -27,7 +26,7 @@ use crate::line::{Carrier, Host, Line};
 use crate::{NAME, load_profile, wants_json};
 
 /// The exit status is not known yet.
-const UNKNOWN: u8 = u8::MAX;
+pub const UNKNOWN: u8 = u8::MAX;
 /// Time for last words to be read: MPICH's mpirun drops what is still on its way when a process ends the job.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -87,7 +86,7 @@ impl Job {
         }
         thread::scope(|scope| {
             let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
-            let who = format!("rank {rank} on {}", self.agreed.hosts.get(rank).map_or("?", String::as_str));
+            let who = self.agreed.who(rank);
             let status = match &copying {
                 Ok(copying) => Carrier::new(line, &exchange, &Guarded { desk: &desk, copying, who }).carry(),
                 Err(_) => {
@@ -112,10 +111,7 @@ impl Job {
     /// What is left to do before the run. What is wrong, if anything is.
     fn prepare(&mut self, rank: usize, report: &mut Report) -> Option<Vec<u8>> {
         self.plan.destination = self.agreed.destination();
-        let neighbours = self.agreed.neighbours(rank);
-        if self.plan.jobs.is_none() && neighbours > 1 {
-            self.plan.jobs = Some((facts::cores() / neighbours).max(1));
-        }
+        self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
             let manifest = self.manners.manifest.as_deref().filter(|_| rank == 0);
             match manifest.map(|path| (path, Manifest::begin(path))) {
@@ -231,7 +227,7 @@ impl Job {
 }
 
 /// Tells on the standard error of this process that it ends the job.
-fn farewell(who: &str) {
+pub fn farewell(who: &str) {
     let text = format!("{NAME}: {who} cannot go on; all processes of the job are ended\n");
     Screen::of_process().complain(text.as_bytes());
     thread::sleep(LAST_WORDS);

@@ -19,8 +19,8 @@ use crate::stuck;
 use crate::talk::Talk;
 
 /// The shortest and the longest time between two questions whether a message has come.
-const SHORT_REST: Duration = Duration::from_micros(20);
-const LONG_REST: Duration = Duration::from_micros(500);
+pub const SHORT_REST: Duration = Duration::from_micros(20);
+pub const LONG_REST: Duration = Duration::from_micros(500);
 /// How long a process that was asked for work looks whether it gets some to give; the second one, if it has none itself.
 const HOLD: Duration = Duration::from_millis(20);
 const SHORT_HOLD: Duration = Duration::from_millis(1);

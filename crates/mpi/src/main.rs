@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+mod compare;
 mod exchange;
 mod figures;
 mod job;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use haul::help;
 use haul::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use haul::report::Report;
-use haul::{app, compare, parts, profile};
+use haul::{app, parts, profile};
 use haul_copy::plan::Plan;
 use haul_sys::process_state;
 use mpi::Threading;
@@ -79,7 +80,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
     };
     let (plan, show, manners) = match wanted {
         Wanted::Copy(plan, show, manners) => (plan, show, manners),
-        Wanted::Compare(plan, show) => return compare_all(&mut line, report, &plan, show, &said, machine),
+        Wanted::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show, &said, machine),
         Wanted::Punch(_) => {
             return refuse(&mut line, &report, &said, machine, b"'--punch' is for one process: use haul", false);
         }
@@ -135,34 +136,6 @@ fn refuse(line: &mut Line<'_>, report: &Report, said: &[Vec<u8>], machine: usize
         }
     }
     1
-}
-
-/// `--compare`: rank 0 does it, with all its processors; the others have nothing to do.
-fn compare_all(
-    line: &mut Line<'_>,
-    mut report: Report,
-    plan: &Plan,
-    show: Show,
-    said: &[Vec<u8>],
-    machine: usize,
-) -> u8 {
-    if let Err(why) = agree::agree(line, plan, said, machine, false, false) {
-        if line.rank() == 0 {
-            report.complain(why.as_bytes());
-        }
-        return 1;
-    }
-    if line.rank() > 0 {
-        let status = line.wait_for_rank(0);
-        return status.first().copied().unwrap_or(1);
-    }
-    report.configure(show, plan.reflink, false, show.verbose);
-    let same = compare::compare_with(&report, plan, show);
-    let status = u8::from(!same);
-    for rank in 1..line.ranks() {
-        line.send(rank, &[status]);
-    }
-    status
 }
 
 fn print(report: &Report, text: &str) -> u8 {

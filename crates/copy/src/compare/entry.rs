@@ -12,21 +12,24 @@ use haul_sys::rustix::fs::{OFlags, SeekFrom, seek};
 
 use crate::engine::transfer::again;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
+use crate::facts::{FileId, Inode, Kind};
 use crate::meta::{Action, is_acl_name};
 use crate::plan::{Dereference, ModeRule, Wish};
 use crate::ranges::BLIND;
 use crate::walk::Spot;
 
-use super::{Difference, Rules};
+use super::{Difference, Rules, links};
 
 /// Bytes that are read of each side at a time.
 const BUFFER: usize = 256 << 10;
 
 /// What became of one name.
+#[derive(Default)]
 pub(super) struct Outcome {
-    /// Both, if there are both.
-    pub(super) inodes: Option<(Inode, Inode)>,
+    /// Both are directories.
+    pub(super) directories: bool,
+    /// Both files, where one of them may have other names and that matters.
+    pub(super) links: Option<(FileId, FileId)>,
     pub(super) differences: Vec<Difference>,
     pub(super) problems: Vec<Error>,
 }
@@ -42,21 +45,46 @@ impl Buffers {
 
 /// Compares what has one name on both sides.
 pub(super) fn compare(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>, buffers: &mut Buffers) -> Outcome {
-    let mut outcome = Outcome { inodes: None, differences: Vec::new(), problems: Vec::new() };
+    match inodes(rules, source, copy) {
+        Ok((one, other)) => compare_both(rules, (source, one), (copy, other), buffers),
+        Err(outcome) => outcome,
+    }
+}
+
+/// What has one name on both sides.
+///
+/// # Errors
+/// What is to be told if it is there on one side only, or cannot be looked at.
+pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Result<(Inode, Inode), Outcome> {
+    let mut outcome = Outcome::default();
     let follow = rules.plan.dereference == Dereference::Always;
     let inode = |spot: Spot<'_>| if follow { spot.inode_following() } else { spot.inode() };
     match (inode(source), inode(copy)) {
+        (Ok(one), Ok(other)) => return Ok((one, other)),
         (Err(Errno::NOENT), Ok(_)) => outcome.differences.push(Difference::OnlyInCopy),
         (Ok(_), Err(Errno::NOENT)) => outcome.differences.push(Difference::OnlyInSource),
-        (Ok(one), Ok(other)) => {
-            outcome.inodes = Some((one, other));
-            let mut pair = Pair { rules, source: (source, one), copy: (copy, other), outcome: &mut outcome };
-            if let Err(error) = pair.look(buffers) {
-                outcome.problems.push(error);
-            }
-        }
         (Err(errno), _) => outcome.problems.push(Error::new(What::CannotStat, source.path).errno(errno)),
         (_, Err(errno)) => outcome.problems.push(Error::new(What::CannotStat, copy.path).errno(errno)),
+    }
+    Err(outcome)
+}
+
+/// Compares what was found there.
+pub(super) fn compare_both(
+    rules: &Rules<'_>,
+    source: (Spot<'_>, Inode),
+    copy: (Spot<'_>, Inode),
+    buffers: &mut Buffers,
+) -> Outcome {
+    let both = (source.1, copy.1);
+    let mut outcome = Outcome {
+        directories: both.0.kind == Kind::Directory && both.1.kind == Kind::Directory,
+        links: if rules.plan.preserve.links { links::of(&both) } else { None },
+        ..Outcome::default()
+    };
+    let mut pair = Pair { rules, source, copy, outcome: &mut outcome };
+    if let Err(error) = pair.look(buffers) {
+        outcome.problems.push(error);
     }
     outcome
 }

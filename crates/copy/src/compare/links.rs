@@ -15,17 +15,20 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Looks at a pair and remembers it. The path is that of the copy.
-    pub(super) fn look(&mut self, (source, copy): &(Inode, Inode), path: &Path) -> Option<Difference> {
-        if source.kind == Kind::Directory || source.kind != copy.kind || source.links.max(copy.links) < 2 {
-            return None;
-        }
+    /// Looks at two files and remembers them. The path is that of the copy.
+    pub(super) fn look(&mut self, (source, copy): (FileId, FileId), path: &Path) -> Option<Difference> {
         let new = || path.to_owned();
-        let (other, first) = self.sources.entry(source.id).or_insert_with(|| (copy.id, new()));
-        if *other != copy.id {
+        let (other, first) = self.sources.entry(source).or_insert_with(|| (copy, new()));
+        if *other != copy {
             return Some(Difference::NotLinked(first.clone()));
         }
-        let (other, first) = self.copies.entry(copy.id).or_insert_with(|| (source.id, new()));
-        (*other != source.id).then(|| Difference::Linked(first.clone()))
+        let (other, first) = self.copies.entry(copy).or_insert_with(|| (source, new()));
+        (*other != source).then(|| Difference::Linked(first.clone()))
     }
+}
+
+/// Which files two names are of, if one of them may have other names.
+pub(super) fn of((source, copy): &(Inode, Inode)) -> Option<(FileId, FileId)> {
+    let one_name = source.kind == Kind::Directory || source.kind != copy.kind || source.links.max(copy.links) < 2;
+    (!one_name).then_some((source.id, copy.id))
 }

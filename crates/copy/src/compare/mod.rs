@@ -1,12 +1,19 @@
 //! Says how a copy differs from its source. Nothing is written.
 //!
-//! One thread walks the source and gives batches of names away; others compare what has these names on both sides. What
-//! they found is told in the order of the walk, by the thread that walks, so the order does not depend on theirs. Batches
-//! under way are bounded, and nothing else grows with the tree but the table of hard links.
+//! One thread walks the source and puts batches of names on a board (`board`), from which threads take them, and other
+//! processes, if there are any (`helper`, `wire`). They compare what has these names on both sides (`names`, `entry`). What
+//! they found is told in the order of the walk (`row`), by the thread that walks, so the order does not depend on theirs.
+//! Batches under way are bounded, and so is what waits to be told; nothing else grows with the tree but the table of hard
+//! links.
 
+mod board;
 mod entry;
+mod helper;
 mod links;
+mod names;
+mod row;
 mod walk;
+mod wire;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,7 +23,9 @@ use crate::facts::{DeviceNumber, Kind, Time};
 use crate::meta::XattrRules;
 use crate::plan::Plan;
 
-pub use walk::compare;
+pub use board::{Board, Heard};
+pub use helper::Helper;
+pub use walk::{compare, threads};
 
 /// How two things of the same name differ, or that there is one only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +83,10 @@ pub struct Session<'a> {
     pub observer: &'a dyn Observer,
     /// Which extended attributes are not copied, so that nobody misses them.
     pub rules: &'a XattrRules,
-    /// Whether to stop.
+    /// Whether to stop. Whoever brings names to helpers stops those, too: what they have is waited for.
     pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// From where other processes get names to compare, if there are any.
+    pub board: Option<&'a Board>,
 }
 
 /// What was looked at.

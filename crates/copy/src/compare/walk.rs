@@ -2,119 +2,86 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
+use haul_sys::rustix::process;
 
 use crate::error::{Error, What};
 use crate::facts::{self, FileId, Inode, Kind};
 use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{Listed, Listing, Operand, Spot, last_component, without_trailing_slashes};
 
-use super::entry::{self, Buffers, Outcome};
+use super::board::{Batch, Board, Side, Sides};
+use super::entry::{self, Buffers};
 use super::links::Links;
+use super::row::{Compared, Next, Row};
 use super::{Found, Rules, Session, Summary, joined};
 
 /// Names in one batch: few enough that all threads have some, many enough that handing them over costs nothing.
 const BATCH: usize = 32;
 
-/// Batches under way. Each may hold a directory of its own open on both sides.
+/// Batches that wait or are in the hands of this process's threads. Each may hold a directory of its own open on both sides.
 const UNDER_WAY: usize = 64;
+/// The same with those that other processes have, however many descriptors there are.
+const MOST_OPEN: usize = 16 << 10;
 
 /// Directories of the path that are held open on both sides; those above are opened again on the way back.
 const OPEN_LEVELS: usize = 64;
 
-/// Both directories, open.
-struct Sides {
-    source: OwnedFd,
-    copy: OwnedFd,
-    source_path: PathBuf,
-    copy_path: PathBuf,
-}
-
-/// Names to be compared by whoever takes them.
-struct Batch {
-    sides: Arc<Sides>,
-    names: Vec<OsString>,
-    /// Names of the copy, of which only those count that the source lacks.
-    of_copy: bool,
-    answer: SyncSender<Vec<Compared>>,
-}
-
-/// What was found under one name.
-struct Compared {
-    source: PathBuf,
-    copy: PathBuf,
-    outcome: Outcome,
-}
-
-/// What is to be told, in order.
-enum Pending {
-    Answer(Receiver<Vec<Compared>>),
-    Now(Error),
-}
-
 /// Compares every source with what a copy of it by this plan has made.
 pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
     let rules = Rules { plan, xattrs: session.rules, stop: session.stop };
-    // Whoever waits for a batch waits with the lock, so it is never held by one who works.
-    let (give, take) = sync_channel::<Batch>(UNDER_WAY);
-    let take = Mutex::new(take);
-    let threads = plan.jobs.unwrap_or_else(|| facts::cores().clamp(2, 8)).max(1);
+    let own = Board::new();
+    let board = session.board.unwrap_or(&own);
+    board.open();
+    let row = Row::new();
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| work(&rules, &take));
+        // However the walk ends, the others do, too.
+        let _closing = Closing(board);
+        for _ in 0..threads(plan) {
+            let (answer, rules) = (row.answer(), &rules);
+            scope.spawn(move || board.work(rules, answer));
         }
-        let mut walk = Walk {
-            rules: &rules,
-            session,
-            give,
-            pending: VecDeque::new(),
-            links: Links::default(),
-            summary: Summary::default(),
-        };
+        let summary = Summary::default();
+        let mut walk =
+            Walk { rules: &rules, session, board, row, most_open: most_open(), links: Links::default(), summary };
         walk.operands();
-        walk.tell(0);
+        walk.tell_all();
         walk.summary.stopped = (session.stop)();
-        // Dropping the walk ends the others.
         walk.summary
     })
 }
 
-fn work(rules: &Rules<'_>, take: &Mutex<Receiver<Batch>>) {
-    let mut buffers = Buffers::new();
-    loop {
-        let batch = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Batch { sides, names, of_copy, answer }) = batch else { return };
-        let mut found = Vec::new();
-        for name in names {
-            if (rules.stop)() {
-                break;
-            }
-            let (source, copy) = (joined(&sides.source_path, &name), joined(&sides.copy_path, &name));
-            let spots = (Spot::new(sides.source.as_fd(), &name, &source), Spot::new(sides.copy.as_fd(), &name, &copy));
-            if of_copy && !matches!(spots.0.inode(), Err(Errno::NOENT)) {
-                continue;
-            }
-            let outcome = entry::compare(rules, spots.0, spots.1, &mut buffers);
-            found.push(Compared { source, copy, outcome });
-        }
-        drop(sides);
-        // Nobody listens if the walk has panicked.
-        answer.send(found).ok();
+/// How many threads of this process compare by this plan.
+pub fn threads(plan: &Plan) -> usize {
+    plan.jobs.unwrap_or_else(|| facts::cores().clamp(2, 8)).max(1)
+}
+
+/// Batches of which nothing is known yet, wherever they are: there have to be descriptors for their directories.
+fn most_open() -> usize {
+    let descriptors = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(UNDER_WAY, MOST_OPEN)
+}
+
+struct Closing<'a>(&'a Board);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
 struct Walk<'a> {
     rules: &'a Rules<'a>,
     session: &'a Session<'a>,
-    give: SyncSender<Batch>,
-    pending: VecDeque<Pending>,
+    board: &'a Board,
+    row: Row,
+    most_open: usize,
     links: Links,
     summary: Summary,
 }
@@ -182,10 +149,10 @@ impl Walk<'_> {
                 return;
             }
         };
-        let both =
-            outcome.inodes.is_some_and(|(one, other)| one.kind == Kind::Directory && other.kind == Kind::Directory);
-        self.tell(0);
-        self.say(Compared { source: source.path.to_owned(), copy: copy.path.to_owned(), outcome });
+        let both = outcome.directories;
+        self.tell_all();
+        self.summary.entries += 1;
+        self.say(Compared::new(source.path.to_owned(), copy.path.to_owned(), outcome));
         if is_dir && both {
             self.tree(source, copy);
         }
@@ -194,9 +161,9 @@ impl Walk<'_> {
     /// Goes through two directories and all below them.
     fn tree(&mut self, source: Spot<'_>, copy: Spot<'_>) {
         let mut stack = Vec::new();
-        stack.extend(self.enter(source, copy, true));
+        stack.extend(self.enter(source, copy, None));
         while let Some(level) = stack.last_mut() {
-            if (self.rules.stop)() {
+            if (self.rules.stop)() || self.row.is_broken() {
                 return;
             }
             if let Some(name) = level.inner.pop_front() {
@@ -224,38 +191,46 @@ impl Walk<'_> {
         close_far(stack);
     }
 
-    /// Opens both directories; nothing if they are none, which whoever compares them tells.
-    fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, follow: bool) -> Option<Level> {
-        let follow = follow || self.rules.plan.dereference == Dereference::Always;
+    /// Opens both directories, those of an operand or those in a level; nothing if they are none, which whoever compares
+    /// them tells.
+    fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Option<Level> {
+        let follow = above.is_none() || self.rules.plan.dereference == Dereference::Always;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let mut open = |spot: Spot<'_>| match spot.open(flags, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?.id, fd))) {
-            Ok(opened) => Some(opened),
+        let mut open = |spot: Spot<'_>, above: Option<&Side>| match spot
+            .open(flags, 0)
+            .and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)))
+        {
+            Ok((inode, fd)) => {
+                let path = spot.path.to_owned();
+                let operand = match above {
+                    Some(above) => Arc::clone(&above.operand),
+                    None => Arc::new((path.clone(), inode.id.device())),
+                };
+                Some(Side { fd, inode, path, operand })
+            }
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => None,
             Err(errno) => {
                 self.later(Error::new(What::CannotAccess, spot.path).errno(errno));
                 None
             }
         };
-        let (source_id, source_dir) = open(source)?;
-        let (copy_id, copy_dir) = open(copy)?;
-        let paths = (source.path.to_owned(), copy.path.to_owned());
-        let sides =
-            Sides { source: source_dir, copy: copy_dir, source_path: paths.0.clone(), copy_path: paths.1.clone() };
+        let source = open(source, above.map(|above| &above.source))?;
+        let copy = open(copy, above.map(|above| &above.copy))?;
         Some(Level {
-            sides: Some(Arc::new(sides)),
-            ids: (source_id, copy_id),
+            ids: (source.inode.id, copy.inode.id),
+            paths: (source.path.clone(), copy.path.clone()),
+            sides: Some(Arc::new(Sides { source, copy })),
             listing: Listing::default(),
             inner: VecDeque::new(),
             in_copy: false,
-            paths,
         })
     }
 
     fn descend(&mut self, level: &Level, name: &OsStr) -> Option<Level> {
         let sides = Arc::clone(level.sides.as_ref()?);
         let (source, copy) = (joined(&level.paths.0, name), joined(&level.paths.1, name));
-        let spots = (Spot::new(sides.source.as_fd(), name, &source), Spot::new(sides.copy.as_fd(), name, &copy));
-        let child = self.enter(spots.0, spots.1, false)?;
+        let spots = (Spot::new(sides.source.fd.as_fd(), name, &source), Spot::new(sides.copy.fd.as_fd(), name, &copy));
+        let child = self.enter(spots.0, spots.1, Some(&sides))?;
         let foreign = child.ids.0.device() != level.ids.0.device();
         (!(foreign && self.rules.plan.one_file_system)).then_some(child)
     }
@@ -265,8 +240,8 @@ impl Walk<'_> {
         let Some(sides) = level.sides.clone() else { return false };
         let mut names = Vec::with_capacity(BATCH);
         let (dir, path) = match level.in_copy {
-            false => (sides.source.as_fd(), &level.paths.0),
-            true => (sides.copy.as_fd(), &level.paths.1),
+            false => (sides.source.fd.as_fd(), &level.paths.0),
+            true => (sides.copy.fd.as_fd(), &level.paths.1),
         };
         while names.len() < BATCH {
             match level.listing.next(dir) {
@@ -274,7 +249,8 @@ impl Walk<'_> {
                     if !level.in_copy && may_be_directory(&listed, self.rules.plan) {
                         level.inner.push_back(listed.name.clone());
                     }
-                    names.push(listed.name);
+                    let is_dir = !level.in_copy && listed.kind == Some(FileType::Directory);
+                    names.push((listed.name, is_dir));
                 }
                 Ok(None) => break,
                 Err(errno) => {
@@ -295,29 +271,58 @@ impl Walk<'_> {
         !over
     }
 
-    fn hand_over(&mut self, sides: Arc<Sides>, names: Vec<OsString>, of_copy: bool) {
-        self.tell(UNDER_WAY - 1);
-        let (answer, wait) = sync_channel(1);
-        // Those who take do not end before the walk does.
-        if self.give.send(Batch { sides, names, of_copy, answer }).is_ok() {
-            self.pending.push_back(Pending::Answer(wait));
+    fn hand_over(&mut self, sides: Arc<Sides>, names: Vec<(OsString, bool)>, of_copy: bool) {
+        self.row.take_in();
+        self.tell();
+        while self.is_full() && !self.row.is_broken() {
+            self.row.wait();
+            self.tell();
+        }
+        let (slot, answer) = (self.row.put_batch(names.len()), self.row.answer());
+        let places = names.into_iter().enumerate().map(|(at, (name, is_dir))| (is_dir, (at, name)));
+        // Others have other mounts, perhaps: they do not know which directory is meant before it is entered.
+        let (own, names): (Vec<_>, Vec<_>) = places.partition(|(is_dir, _)| *is_dir && self.session.board.is_some());
+        let plain = |names: Vec<(bool, (usize, OsString))>| names.into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        let batch = Batch { sides, slot, of_copy, names: plain(names), answer };
+        if !own.is_empty() {
+            self.board.put_for_own(batch.with(plain(own)));
+        }
+        if !batch.names.is_empty() {
+            self.board.put(batch);
         }
     }
 
-    fn later(&mut self, error: Error) {
-        self.pending.push_back(Pending::Now(error));
+    /// Whether enough is under way.
+    fn is_full(&self) -> bool {
+        let open = self.row.open();
+        let here = open.saturating_sub(self.board.away());
+        open > 0 && (here >= UNDER_WAY || open >= self.most_open || self.row.holds_much())
     }
 
-    /// Tells what was found, in order, until so much is left.
-    fn tell(&mut self, left: usize) {
-        while self.pending.len() > left {
-            match self.pending.pop_front() {
-                Some(Pending::Now(error)) => self.problem(&error),
-                Some(Pending::Answer(wait)) => {
-                    wait.recv().unwrap_or_default().into_iter().for_each(|one| self.say(one))
+    fn later(&mut self, error: Error) {
+        self.row.put_error(error);
+    }
+
+    /// Tells what is known, in order.
+    fn tell(&mut self) {
+        while let Some(next) = self.row.next() {
+            match next {
+                Next::Error(error) => self.problem(&error),
+                Next::Batch { entries, told } => {
+                    self.summary.entries += entries;
+                    told.into_iter().for_each(|(_, one)| self.say(one));
                 }
-                None => return,
             }
+        }
+    }
+
+    /// Waits for what is under way, and tells it.
+    fn tell_all(&mut self) {
+        self.row.take_in();
+        self.tell();
+        while self.row.open() > 0 && !self.row.is_broken() {
+            self.row.wait();
+            self.tell();
         }
     }
 
@@ -326,14 +331,8 @@ impl Walk<'_> {
         self.session.observer.problem(error);
     }
 
-    fn say(&mut self, Compared { source, copy, outcome }: Compared) {
-        self.summary.entries += 1;
-        let Outcome { inodes, mut differences, problems } = outcome;
-        if self.rules.plan.preserve.links
-            && let Some(inodes) = &inodes
-        {
-            differences.extend(self.links.look(inodes, &copy));
-        }
+    fn say(&mut self, Compared { source, copy, links, mut differences, problems }: Compared) {
+        differences.extend(links.and_then(|both| self.links.look(both, &copy)));
         for difference in differences {
             self.summary.differences += 1;
             self.session.observer.differs(&Found { source: source.clone(), copy: copy.clone(), difference });
@@ -374,16 +373,18 @@ fn reopen(parent: &mut Level, child: &Level) -> Result<(), Error> {
     if parent.sides.is_some() {
         return Ok(());
     }
-    let up = |dir: BorrowedFd<'_>, id: FileId, path: &Path| {
+    let up = |inner: &Side, id: FileId, path: &Path| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = openat(dir, "..", flags, Mode::empty()).and_then(|fd| Ok((Inode::of(fd.as_fd())?.id, fd)));
-        let (found, fd) = opened.map_err(|errno| Error::new(What::CannotAccess, path).errno(errno))?;
-        if found == id { Ok(fd) } else { Err(Error::new(What::DirectoryMoved, path)) }
+        let opened = openat(&inner.fd, "..", flags, Mode::empty()).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+        let (inode, fd) = opened.map_err(|errno| Error::new(What::CannotAccess, path).errno(errno))?;
+        if inode.id != id {
+            return Err(Error::new(What::DirectoryMoved, path));
+        }
+        Ok(Side { fd, inode, path: path.to_owned(), operand: Arc::clone(&inner.operand) })
     };
     let Some(sides) = &child.sides else { return Ok(()) };
-    let source = up(sides.source.as_fd(), parent.ids.0, &parent.paths.0)?;
-    let copy = up(sides.copy.as_fd(), parent.ids.1, &parent.paths.1)?;
-    let (source_path, copy_path) = parent.paths.clone();
-    parent.sides = Some(Arc::new(Sides { source, copy, source_path, copy_path }));
+    let source = up(&sides.source, parent.ids.0, &parent.paths.0)?;
+    let copy = up(&sides.copy, parent.ids.1, &parent.paths.1)?;
+    parent.sides = Some(Arc::new(Sides { source, copy }));
     Ok(())
 }

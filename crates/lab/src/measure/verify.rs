@@ -51,7 +51,7 @@ pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Verdic
     };
     let heard = Heard::default();
     let rules = XattrRules::default();
-    let session = Session { observer: &heard, rules: &rules, stop: &|| stop.is_stopped() };
+    let session = Session { observer: &heard, rules: &rules, stop: &|| stop.is_stopped(), board: None };
     let summary = compare(&plan, &session);
     let (number, told) = heard.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let more = number.saturating_sub(told.len());

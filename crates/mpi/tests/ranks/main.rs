@@ -1,10 +1,11 @@
-//! haul-mpi: several ranks copy what one process copies, with each implementation of MPI.
+//! haul-mpi: several ranks copy and compare what one process does, with each implementation of MPI.
 //!
 //! `HAUL_MPI_MPICH` is the program that was built with MPICH; `HAUL_MPI_SEED` chooses other trees, ranks and moments.
 #![forbid(unsafe_code)]
 
 mod support;
 
+mod compare;
 mod engines;
 mod errors;
 mod hosts;

@@ -1,0 +1,285 @@
+//! Where batches of names wait for whoever takes them: a thread of this process or another process.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::facts::{DeviceNumber, FileId, Inode};
+
+use super::entry::Buffers;
+use super::names::{Word, Work};
+use super::row::{Answer, Compared, Part};
+use super::wire::{Directory, Finding, Note, Parcel, Reply};
+use super::{Rules, joined};
+
+/// Both directories, open.
+pub(super) struct Sides {
+    pub(super) source: Side,
+    pub(super) copy: Side,
+}
+
+/// One of them.
+pub(super) struct Side {
+    pub(super) fd: OwnedFd,
+    pub(super) inode: Inode,
+    pub(super) path: PathBuf,
+    /// The directory that the user named, and the filesystem that it is on.
+    pub(super) operand: Arc<(PathBuf, DeviceNumber)>,
+}
+
+impl Side {
+    /// As another process gets to know it.
+    fn described(&self) -> Directory {
+        let (operand, device) = &*self.operand;
+        Directory {
+            path: self.path.clone().into_os_string(),
+            inode: self.inode.id.inode(),
+            born: self.inode.born,
+            operand: (self.inode.id.device() == *device).then(|| operand.clone().into_os_string()),
+        }
+    }
+}
+
+/// Names to be compared by whoever takes them.
+pub(super) struct Batch {
+    pub(super) sides: Arc<Sides>,
+    /// Its place in the row.
+    pub(super) slot: u64,
+    /// Names of the copy, of which only those count that the source lacks.
+    pub(super) of_copy: bool,
+    /// With the place of each in the batch as it was made.
+    pub(super) names: Vec<(usize, OsString)>,
+    pub(super) answer: Sender<Answer>,
+}
+
+impl Batch {
+    /// The names from this one on, which this batch has no more.
+    fn split_off(&mut self, from: usize) -> Batch {
+        let rest = self.names.split_off(from);
+        self.with(rest)
+    }
+
+    /// Another part of the same batch.
+    pub(super) fn with(&self, names: Vec<(usize, OsString)>) -> Batch {
+        let (sides, answer) = (Arc::clone(&self.sides), self.answer.clone());
+        Batch { sides, slot: self.slot, of_copy: self.of_copy, names, answer }
+    }
+
+    fn say(&self, names: usize, entries: u64, told: Vec<(usize, Compared)>) {
+        // Nobody listens if the walk has panicked.
+        self.answer.send(Answer::Part(Part { slot: self.slot, names, entries, told })).ok();
+    }
+
+    fn compared(&self, at: usize, finding: Finding) -> Option<(usize, Compared)> {
+        let (place, name) = self.names.get(at)?;
+        let Sides { source, copy } = &*self.sides;
+        let id = |side: &Side, inode: u64| FileId::new(side.inode.id.device(), inode);
+        let compared = Compared {
+            source: joined(&source.path, name),
+            copy: joined(&copy.path, name),
+            links: finding.links.map(|(one, other)| (id(source, one), id(copy, other))),
+            differences: finding.differences,
+            problems: Vec::new(),
+        };
+        Some((*place, compared))
+    }
+}
+
+/// Names that wait to be compared. With a board in its [`Session`](super::Session), a comparison is also the work of other
+/// processes: the front end takes names from it, brings them to a [`Helper`](super::Helper) elsewhere, and brings back what
+/// that says. One comparison at a time uses a board.
+#[derive(Default)]
+pub struct Board {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Batch>,
+    /// What others cannot do.
+    for_own: VecDeque<Batch>,
+    /// What others have, by the number that they know it by.
+    away: HashMap<u64, Batch>,
+    tokens: u64,
+    closed: bool,
+}
+
+/// What a message of a helper means for who has brought it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// The helper is still at work.
+    More,
+    /// It has done with the names that it was given, and has compared so many entries.
+    Done(u64),
+}
+
+impl Board {
+    /// An empty one.
+    pub fn new() -> Board {
+        Board::default()
+    }
+
+    /// Names for a helper in another process, as a message for it; `None` if none wait now. It must be answered, or the
+    /// comparison never ends. Never blocks.
+    pub fn take(&self) -> Option<Vec<u8>> {
+        let mut state = self.state();
+        let batch = state.waiting.pop_front()?;
+        state.tokens += 1;
+        let token = state.tokens;
+        let parcel = Parcel {
+            token,
+            of_copy: batch.of_copy,
+            source: batch.sides.source.described(),
+            copy: batch.sides.copy.described(),
+            names: batch.names.iter().map(|(_, name)| name.clone()).collect(),
+        };
+        state.away.insert(token, batch);
+        Some(parcel.encode())
+    }
+
+    /// A message of a helper. `None` if it makes no sense: names are lost then, and the comparison never ends. Never blocks.
+    /// What comes after the end of the comparison is dropped.
+    pub fn hear(&self, message: &[u8]) -> Option<Heard> {
+        let reply = Reply::decode(message)?;
+        let mut state = self.state();
+        if state.closed {
+            return Some(Heard::Done(0));
+        }
+        match reply {
+            Reply::Rest { token, from } => {
+                let batch = state.away.get_mut(&token)?;
+                let from = usize::try_from(from).ok().filter(|from| (1..batch.names.len()).contains(from))?;
+                let rest = batch.split_off(from);
+                state.waiting.push_front(rest);
+                self.filled.notify_one();
+                Some(Heard::More)
+            }
+            Reply::Cannot { token } => {
+                let batch = state.away.remove(&token)?;
+                drop(state);
+                self.put_for_own(batch);
+                Some(Heard::Done(0))
+            }
+            Reply::Done { token, entries, notes } => {
+                let mut batch = state.away.remove(&token)?;
+                let (mut told, mut undone) = (Vec::new(), Vec::new());
+                for Note { at, finding } in notes {
+                    let at = usize::try_from(at).ok()?;
+                    match finding {
+                        Some(finding) => told.push(batch.compared(at, finding)?),
+                        None => undone.push(batch.names.get(at)?.clone()),
+                    }
+                }
+                batch.say(batch.names.len().checked_sub(undone.len())?, entries, told);
+                if !undone.is_empty() {
+                    batch.names = undone;
+                    drop(state);
+                    self.put_for_own(batch);
+                }
+                Some(Heard::Done(entries))
+            }
+        }
+    }
+
+    /// Batches that others have.
+    pub(super) fn away(&self) -> usize {
+        self.state().away.len()
+    }
+
+    pub(super) fn put(&self, batch: Batch) {
+        self.state().waiting.push_back(batch);
+        self.filled.notify_one();
+    }
+
+    /// For the threads of this process alone.
+    pub(super) fn put_for_own(&self, batch: Batch) {
+        self.state().for_own.push_back(batch);
+        self.filled.notify_one();
+    }
+
+    fn put_back(&self, batch: Batch) {
+        self.state().waiting.push_front(batch);
+        self.filled.notify_one();
+    }
+
+    /// Nothing more is compared; whatever is left is dropped.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        *state = State { closed: true, tokens: state.tokens, ..State::default() };
+        self.filled.notify_all();
+    }
+
+    /// As it was before the first comparison.
+    pub(super) fn open(&self) {
+        self.state().closed = false;
+    }
+
+    /// Waits for the next batch; `None` once there are no more.
+    fn next(&self) -> Option<Batch> {
+        let mut state = self.state();
+        loop {
+            if state.closed {
+                return None;
+            }
+            let batch = state.for_own.pop_front().or_else(|| state.waiting.pop_front());
+            if batch.is_some() {
+                return batch;
+            }
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What is guarded is changed in single steps.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread of this process does until there is nothing left.
+    pub(super) fn work(&self, rules: &Rules<'_>, answer: Sender<Answer>) {
+        let _alarm = Alarm(answer);
+        let mut buffers = Buffers::new();
+        while let Some(mut batch) = self.next() {
+            let names: Vec<OsString> = batch.names.iter().map(|(_, name)| name.clone()).collect();
+            let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
+            let (mut entries, mut told) = (0, Vec::new());
+            let sides = Arc::clone(&batch.sides);
+            let work = Work {
+                rules,
+                source: (sides.source.fd.as_fd(), &sides.source.path),
+                copy: (sides.copy.fd.as_fd(), &sides.copy.path),
+                of_copy: batch.of_copy,
+                only_on: None,
+            };
+            work.go_through(&names, &mut buffers, &mut |word| match word {
+                Word::RestFrom(from) => self.put_back(batch.split_off(from)),
+                Word::Elsewhere(_) => {}
+                Word::Found(at, (source, copy), outcome) => {
+                    entries += 1;
+                    let compared = Compared::new(source, copy, outcome);
+                    if compared.matters() {
+                        told.push((batch.names[at].0, compared));
+                    }
+                }
+            });
+            let names = batch.names.len();
+            drop(sides);
+            batch.say(names, entries, told);
+        }
+    }
+}
+
+/// Tells the walk that a thread has panicked: it would wait for ever for what that had.
+struct Alarm(Sender<Answer>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // It may have panicked, too.
+            self.0.send(Answer::Broken).ok();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The other side of a board: compares names for a process that has met them.
+//!
+//! It may see less than that process, or see it later: its mounts and its caches are its own. So whatever it could not open,
+//! does not find, or finds on another filesystem than expected, that process looks at itself, and so it does at
+//! directories. What a helper says is of files that both see.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::facts::Inode;
+use crate::meta::XattrRules;
+use crate::plan::Plan;
+
+use super::entry::{Buffers, Outcome};
+use super::names::{Word, Work};
+use super::wire::{Directory, Finding, Note, Parcel, Reply};
+use super::{Difference, Rules};
+
+/// One thread of a process that helps another one to compare.
+pub struct Helper<'a> {
+    rules: Rules<'a>,
+    buffers: Buffers,
+}
+
+impl<'a> Helper<'a> {
+    /// With the plan of the comparison and what else its [`Session`](super::Session) has.
+    pub fn new(plan: &'a Plan, xattrs: &'a XattrRules, stop: &'a (dyn Fn() -> bool + Sync)) -> Helper<'a> {
+        Helper { rules: Rules { plan, xattrs, stop }, buffers: Buffers::new() }
+    }
+
+    /// Compares the names that [`Board::take`](super::Board::take) gave. What it says is for
+    /// [`Board::hear`](super::Board::hear), and has to arrive there in this order. `None` if the message makes no sense.
+    pub fn compare(&mut self, parcel: &[u8], say: &mut dyn FnMut(Vec<u8>)) -> Option<()> {
+        let Parcel { token, of_copy, source, copy, names } = Parcel::decode(parcel)?;
+        let (Ok(one), Ok(other)) = (open(&source), open(&copy)) else {
+            // Who sent it can see them.
+            say(Reply::Cannot { token }.encode());
+            return Some(());
+        };
+        let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
+        let work = Work {
+            rules: &self.rules,
+            source: (one.0.as_fd(), Path::new(&source.path)),
+            copy: (other.0.as_fd(), Path::new(&copy.path)),
+            of_copy,
+            only_on: Some((one.1.id.device(), other.1.id.device())),
+        };
+        let (mut entries, mut notes) = (0, Vec::new());
+        work.go_through(&names, &mut self.buffers, &mut |word| match word {
+            Word::RestFrom(from) => say(Reply::Rest { token, from: from as u64 }.encode()),
+            Word::Elsewhere(at) => notes.push(Note { at: at as u64, finding: None }),
+            Word::Found(at, _, outcome) => {
+                let finding = finding(outcome);
+                entries += u64::from(finding.is_some());
+                if finding.as_ref().is_none_or(|finding| finding.links.is_some() || !finding.differences.is_empty()) {
+                    notes.push(Note { at: at as u64, finding });
+                }
+            }
+        });
+        say(Reply::Done { token, entries, notes }.encode());
+        Some(())
+    }
+}
+
+/// What may be told of an outcome; `None` if the other process has to look, too: at what failed here, and at what is not
+/// there for this machine, which may only not know of it yet.
+fn finding(outcome: Outcome) -> Option<Finding> {
+    let Outcome { links, differences, problems, .. } = outcome;
+    let missing = |found: &Difference| matches!(found, Difference::OnlyInSource | Difference::OnlyInCopy);
+    if !problems.is_empty() || differences.iter().any(missing) {
+        return None;
+    }
+    Some(Finding { links: links.map(|(one, other)| (one.inode(), other.inode())), differences })
+}
+
+/// Opens a directory and makes sure that it is the one that was meant.
+fn open(directory: &Directory) -> Result<(OwnedFd, Inode), Errno> {
+    let open = |path: &OsStr| {
+        let fd = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let inode = Inode::of(fd.as_fd())?;
+        Ok((fd, inode))
+    };
+    let (fd, inode) = open(&directory.path)?;
+    if inode.id.inode() != directory.inode {
+        return Err(Errno::STALE);
+    }
+    // The roots of filesystems that each machine has for itself have one number everywhere, but were not made at one time.
+    match (inode.born, directory.born) {
+        (Some(here), Some(there)) if here == there => return Ok((fd, inode)),
+        (Some(_), Some(_)) => return Err(Errno::STALE),
+        _ => {}
+    }
+    // Where nobody tells when they were made, only the filesystem of the operand is known to be the same here.
+    let operand = directory.operand.as_deref().ok_or(Errno::XDEV)?;
+    let device = open(operand)?.1.id.device();
+    if device == inode.id.device() { Ok((fd, inode)) } else { Err(Errno::XDEV) }
+}

@@ -1,0 +1,82 @@
+//! The names of two directories that belong together, one after the other.
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use haul_sys::Errno;
+
+use crate::facts::{DeviceNumber, Inode, Kind};
+use crate::walk::Spot;
+
+use super::entry::{self, Buffers, Outcome};
+use super::{Rules, joined};
+
+/// Bytes that one thread reads of a batch while others may have nothing to do: some 50 ms of a quick device.
+const SHARE: u64 = 64 << 20;
+
+/// Two directories, and what is to be done there.
+pub(super) struct Work<'a> {
+    pub(super) rules: &'a Rules<'a>,
+    pub(super) source: (BorrowedFd<'a>, &'a Path),
+    pub(super) copy: (BorrowedFd<'a>, &'a Path),
+    /// Names of the copy, of which only those count that the source lacks.
+    pub(super) of_copy: bool,
+    /// Names that lead to other filesystems than these are left alone, and directories: something may be mounted there.
+    pub(super) only_on: Option<(DeviceNumber, DeviceNumber)>,
+}
+
+/// What is told of a name, by its place among the names.
+pub(super) enum Word {
+    /// The names from here on are not looked at: somebody else may begin with them at once.
+    RestFrom(usize),
+    /// It is none of those that were to be looked at here.
+    Elsewhere(usize),
+    /// Both paths, and what was found.
+    Found(usize, (PathBuf, PathBuf), Outcome),
+}
+
+impl Work<'_> {
+    /// Compares what has these names on both sides. Of names that the source has, too, nothing is told if they are of the
+    /// copy. Told to stop, it leaves the others out.
+    pub(super) fn go_through(&self, names: &[&OsStr], buffers: &mut Buffers, tell: &mut dyn FnMut(Word)) {
+        let (mut end, mut read) = (names.len(), 0_u64);
+        for (at, name) in names.iter().enumerate() {
+            if at >= end || (self.rules.stop)() {
+                return;
+            }
+            let paths = (joined(self.source.1, name), joined(self.copy.1, name));
+            let spots = (Spot::new(self.source.0, name, &paths.0), Spot::new(self.copy.0, name, &paths.1));
+            if self.of_copy && !matches!(spots.0.inode(), Err(Errno::NOENT)) {
+                continue;
+            }
+            let outcome = match entry::inodes(self.rules, spots.0, spots.1) {
+                Err(outcome) => outcome,
+                Ok((one, other)) if self.is_elsewhere(&one, &other) => {
+                    tell(Word::Elsewhere(at));
+                    continue;
+                }
+                Ok((one, other)) => {
+                    read = read.saturating_add(self.bytes(&one, &other));
+                    if read > SHARE && at + 1 < end {
+                        end = at + 1;
+                        tell(Word::RestFrom(end));
+                    }
+                    entry::compare_both(self.rules, (spots.0, one), (spots.1, other), buffers)
+                }
+            };
+            tell(Word::Found(at, paths, outcome));
+        }
+    }
+
+    fn is_elsewhere(&self, one: &Inode, other: &Inode) -> bool {
+        let is_dir = one.kind == Kind::Directory || other.kind == Kind::Directory;
+        self.only_on.is_some_and(|only| is_dir || only != (one.id.device(), other.id.device()))
+    }
+
+    /// What is going to be read of each side.
+    fn bytes(&self, one: &Inode, other: &Inode) -> u64 {
+        let both = one.kind == Kind::Regular && other.kind == Kind::Regular && one.size == other.size;
+        if both && !self.rules.plan.attributes_only && one.id != other.id { one.size } else { 0 }
+    }
+}

@@ -1,0 +1,255 @@
+//! What is to be told, in the order of the walk. Answers come in any order.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::error::Error;
+use crate::facts::FileId;
+
+use super::Difference;
+use super::entry::Outcome;
+
+/// Bytes of answers that wait for one before them: many thousands, so that one large file does not hold up all others.
+const MOST_HELD: usize = 16 << 20;
+
+/// What was found under one name, if that has to be told or remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Compared {
+    pub(super) source: PathBuf,
+    pub(super) copy: PathBuf,
+    /// Both files, where one of them may have other names.
+    pub(super) links: Option<(FileId, FileId)>,
+    pub(super) differences: Vec<Difference>,
+    pub(super) problems: Vec<Error>,
+}
+
+impl Compared {
+    /// What was found at these paths.
+    pub(super) fn new(source: PathBuf, copy: PathBuf, outcome: Outcome) -> Compared {
+        let Outcome { links, differences, problems, .. } = outcome;
+        Compared { source, copy, links, differences, problems }
+    }
+
+    /// Whether anything is said or has to be remembered.
+    pub(super) fn matters(&self) -> bool {
+        self.links.is_some() || !self.differences.is_empty() || !self.problems.is_empty()
+    }
+
+    /// About, in bytes.
+    fn weight(&self) -> usize {
+        let lists = self.differences.len() * size_of::<Difference>() + self.problems.len() * size_of::<Error>();
+        size_of::<Compared>() + self.source.as_os_str().len() + self.copy.as_os_str().len() + lists
+    }
+}
+
+/// What became of some names of a batch.
+pub(super) struct Part {
+    /// The place of the batch in the row.
+    pub(super) slot: u64,
+    /// How many names are done with.
+    pub(super) names: usize,
+    /// How many of them were looked at.
+    pub(super) entries: u64,
+    /// By the place in the batch.
+    pub(super) told: Vec<(usize, Compared)>,
+}
+
+/// What comes from those who compare.
+pub(super) enum Answer {
+    Part(Part),
+    /// One of them has panicked.
+    Broken,
+}
+
+/// The next thing to be told.
+pub(super) enum Next {
+    Error(Error),
+    Batch { entries: u64, told: Vec<(usize, Compared)> },
+}
+
+enum Slot {
+    Now(Error),
+    Batch { left: usize, entries: u64, told: Vec<(usize, Compared)> },
+}
+
+/// Batches and errors in the order of the walk.
+pub(super) struct Row {
+    slots: VecDeque<Slot>,
+    /// The number of the first one.
+    first: u64,
+    /// Batches that are not answered.
+    open: usize,
+    /// Bytes of those that are.
+    held: usize,
+    answers: Receiver<Answer>,
+    answer: Sender<Answer>,
+    broken: bool,
+}
+
+impl Row {
+    /// An empty one.
+    pub(super) fn new() -> Row {
+        let (answer, answers) = channel();
+        Row { slots: VecDeque::new(), first: 0, open: 0, held: 0, answers, answer, broken: false }
+    }
+
+    /// Where answers go.
+    pub(super) fn answer(&self) -> Sender<Answer> {
+        self.answer.clone()
+    }
+
+    /// To be told in its turn.
+    pub(super) fn put_error(&mut self, error: Error) {
+        self.slots.push_back(Slot::Now(error));
+    }
+
+    /// A place for the answers about so many names, at least one.
+    pub(super) fn put_batch(&mut self, names: usize) -> u64 {
+        self.slots.push_back(Slot::Batch { left: names, entries: 0, told: Vec::new() });
+        self.open += 1;
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// Batches that are not answered.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Whether so much waits for an answer before it that no more should be asked for.
+    pub(super) fn holds_much(&self) -> bool {
+        self.held >= MOST_HELD
+    }
+
+    /// Somebody who compares has panicked, so not all answers come.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Takes in what has come.
+    pub(super) fn take_in(&mut self) {
+        while let Ok(answer) = self.answers.try_recv() {
+            self.hear(answer);
+        }
+    }
+
+    /// Waits for an answer, if one is to come.
+    pub(super) fn wait(&mut self) {
+        if self.open > 0
+            && !self.broken
+            && let Ok(answer) = self.answers.recv()
+        {
+            self.hear(answer);
+            self.take_in();
+        }
+    }
+
+    fn hear(&mut self, answer: Answer) {
+        let Answer::Part(part) = answer else {
+            self.broken = true;
+            return;
+        };
+        let at = part.slot.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let Some(Slot::Batch { left, entries, told }) = at.and_then(|at| self.slots.get_mut(at)) else { return };
+        *left = left.saturating_sub(part.names);
+        *entries += part.entries;
+        self.held += part.told.iter().map(|(_, one)| one.weight()).sum::<usize>();
+        told.extend(part.told);
+        if *left == 0 {
+            told.sort_by_key(|(at, _)| *at);
+            self.open -= 1;
+            self.held += size_of::<Slot>();
+        }
+    }
+
+    /// What comes next, if that is known.
+    pub(super) fn next(&mut self) -> Option<Next> {
+        if let Slot::Batch { left: 1.., .. } = self.slots.front()? {
+            return None;
+        }
+        self.first += 1;
+        Some(match self.slots.pop_front()? {
+            Slot::Now(error) => Next::Error(error),
+            Slot::Batch { entries, told, .. } => {
+                let weight = size_of::<Slot>() + told.iter().map(|(_, one)| one.weight()).sum::<usize>();
+                self.held = self.held.saturating_sub(weight);
+                Next::Batch { entries, told }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::What;
+
+    fn compared(name: &str) -> Compared {
+        let differences = vec![Difference::OnlyInCopy];
+        Compared { source: name.into(), copy: name.into(), links: None, differences, problems: Vec::new() }
+    }
+
+    fn part(slot: u64, names: usize, told: &[(usize, &str)]) -> Answer {
+        let told = told.iter().map(|(at, name)| (*at, compared(name))).collect();
+        Answer::Part(Part { slot, names, entries: names as u64, told })
+    }
+
+    fn all(row: &mut Row) -> Vec<String> {
+        let mut said = Vec::new();
+        while let Some(next) = row.next() {
+            match next {
+                Next::Error(error) => said.push(error.path.display().to_string()),
+                Next::Batch { told, .. } => said.extend(told.iter().map(|(_, one)| one.copy.display().to_string())),
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn what_comes_in_any_order_is_told_in_that_of_the_walk() {
+        let mut row = Row::new();
+        let first = row.put_batch(3);
+        row.put_error(Error::new(What::Reading, "error"));
+        let second = row.put_batch(1);
+        for answer in [part(second, 1, &[(0, "d")]), part(first, 1, &[(2, "c")])] {
+            row.answer().send(answer).ok();
+        }
+        row.take_in();
+        assert_eq!((all(&mut row), row.open()), (Vec::new(), 1), "the first batch is not whole");
+        row.answer().send(part(first, 2, &[(0, "a"), (1, "b")])).ok();
+        row.wait();
+        assert_eq!(all(&mut row), ["a", "b", "c", "error", "d"]);
+        assert_eq!((row.open(), row.held), (0, 0));
+        // Nothing is to come, so nobody waits.
+        row.wait();
+        let later = row.put_batch(1);
+        row.answer().send(part(later, 1, &[(0, "e")])).ok();
+        row.wait();
+        assert_eq!(all(&mut row), ["e"]);
+    }
+
+    #[test]
+    fn one_who_panics_is_not_waited_for() {
+        let mut row = Row::new();
+        row.put_batch(3);
+        row.answer().send(Answer::Broken).ok();
+        row.wait();
+        assert!(row.is_broken() && row.open() == 1);
+        row.wait();
+    }
+
+    #[test]
+    fn much_that_waits_for_one_answer_is_noticed_and_weighs_nothing_once_it_is_told() {
+        let mut row = Row::new();
+        let first = row.put_batch(1);
+        let long = "x".repeat(4 << 20);
+        let second = row.put_batch(2);
+        row.answer().send(part(second, 2, &[(0, &long), (1, &long)])).ok();
+        row.wait();
+        assert!(row.holds_much());
+        row.answer().send(part(first, 1, &[])).ok();
+        row.wait();
+        assert_eq!(all(&mut row).len(), 2);
+        assert!(!row.holds_much() && row.held == 0);
+    }
+}

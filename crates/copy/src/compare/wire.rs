@@ -1,0 +1,354 @@
+//! What processes that compare one pair of trees say to each other, as bytes.
+//!
+//! All of them run one version of this program, so there is no version in here. What cannot be understood is `None` all the
+//! same, never a panic and never a large allocation.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::facts::{DeviceNumber, Kind, Time};
+
+use super::Difference;
+
+/// Names to be compared by the receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Parcel {
+    pub(super) token: u64,
+    pub(super) of_copy: bool,
+    pub(super) source: Directory,
+    pub(super) copy: Directory,
+    pub(super) names: Vec<OsString>,
+}
+
+/// A directory as the sender sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Directory {
+    pub(super) path: OsString,
+    pub(super) inode: u64,
+    pub(super) born: Option<Time>,
+    /// The directory that the user named, which all processes have looked at; `None` if this one is on another filesystem.
+    pub(super) operand: Option<OsString>,
+}
+
+/// What the receiver of a parcel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// It keeps the names before this one. More is to come.
+    Rest { token: u64, from: u64 },
+    /// It could not begin.
+    Cannot { token: u64 },
+    /// So many names were looked at; of some of them there is something to be said.
+    Done { token: u64, entries: u64, notes: Vec<Note> },
+}
+
+/// About one name of a parcel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) at: u64,
+    /// `None`: the sender has to look for itself.
+    pub(super) finding: Option<Finding>,
+}
+
+/// What was found under one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// The inode numbers of both, where one of them may have other names.
+    pub(super) links: Option<(u64, u64)>,
+    pub(super) differences: Vec<Difference>,
+}
+
+impl Parcel {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(512));
+        out.number(self.token).byte(u8::from(self.of_copy)).directory(&self.source).directory(&self.copy);
+        out.number(self.names.len() as u64);
+        for name in &self.names {
+            out.text(name);
+        }
+        out.0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Parcel> {
+        let mut from = Reader(bytes);
+        let (token, of_copy) = (from.number()?, from.byte()? != 0);
+        let (source, copy, count) = (from.directory()?, from.directory()?, from.number()?);
+        let mut names = Vec::new();
+        for _ in 0..count {
+            names.push(from.text()?);
+        }
+        from.0.is_empty().then_some(Parcel { token, of_copy, source, copy, names })
+    }
+}
+
+impl Reply {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(32));
+        match self {
+            Reply::Rest { token, from } => _ = out.byte(0).number(*token).number(*from),
+            Reply::Cannot { token } => _ = out.byte(1).number(*token),
+            Reply::Done { token, entries, notes } => {
+                out.byte(2).number(*token).number(*entries).number(notes.len() as u64);
+                for Note { at, finding } in notes {
+                    out.number(*at).byte(u8::from(finding.is_some()));
+                    if let Some(Finding { links, differences }) = finding {
+                        let (one, other) = links.unwrap_or_default();
+                        out.byte(u8::from(links.is_some())).number(one).number(other);
+                        out.number(differences.len() as u64);
+                        for difference in differences {
+                            out.difference(difference);
+                        }
+                    }
+                }
+            }
+        }
+        out.0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
+        let mut from = Reader(bytes);
+        let reply = match from.byte()? {
+            0 => Reply::Rest { token: from.number()?, from: from.number()? },
+            1 => Reply::Cannot { token: from.number()? },
+            2 => {
+                let (token, entries, count) = (from.number()?, from.number()?, from.number()?);
+                let mut notes = Vec::new();
+                for _ in 0..count {
+                    let (at, there) = (from.number()?, from.byte()? != 0);
+                    notes.push(Note { at, finding: if there { Some(from.finding()?) } else { None } });
+                }
+                Reply::Done { token, entries, notes }
+            }
+            _ => return None,
+        };
+        from.0.is_empty().then_some(reply)
+    }
+}
+
+/// Every kind of file, at the place that is its number.
+const KINDS: [Kind; 8] = [
+    Kind::Unknown,
+    Kind::Regular,
+    Kind::Directory,
+    Kind::SymbolicLink,
+    Kind::Fifo,
+    Kind::Socket,
+    Kind::CharacterDevice,
+    Kind::BlockDevice,
+];
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn byte(&mut self, byte: u8) -> &mut Writer {
+        self.0.push(byte);
+        self
+    }
+
+    fn number(&mut self, number: u64) -> &mut Writer {
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
+    fn two(&mut self, one: u32, other: u32) -> &mut Writer {
+        self.number(u64::from(one) << 32 | u64::from(other))
+    }
+
+    fn text(&mut self, text: &OsStr) -> &mut Writer {
+        self.number(text.len() as u64);
+        self.0.extend_from_slice(text.as_bytes());
+        self
+    }
+
+    fn time(&mut self, time: Time) -> &mut Writer {
+        self.number(time.seconds.cast_unsigned()).number(time.nanoseconds.into())
+    }
+
+    fn directory(&mut self, directory: &Directory) -> &mut Writer {
+        let Directory { path, inode, born, operand } = directory;
+        self.text(path).number(*inode).byte(u8::from(born.is_some()));
+        self.time(born.unwrap_or(Time { seconds: 0, nanoseconds: 0 }));
+        self.byte(u8::from(operand.is_some())).text(operand.as_deref().unwrap_or_default())
+    }
+
+    fn kind(&mut self, kind: Kind) -> &mut Writer {
+        let at = KINDS.iter().position(|known| *known == kind).unwrap_or_default();
+        self.byte(u8::try_from(at).unwrap_or_default())
+    }
+
+    fn difference(&mut self, difference: &Difference) {
+        match difference {
+            Difference::OnlyInSource => self.byte(0),
+            Difference::OnlyInCopy => self.byte(1),
+            Difference::Kind(one, other) => self.byte(2).kind(*one).kind(*other),
+            Difference::Size(one, other) => self.byte(3).number(*one).number(*other),
+            Difference::Contents(at) => self.byte(4).number(*at),
+            Difference::Target(one, other) => self.byte(5).text(one).text(other),
+            Difference::Node(one, other) => self.byte(6).two(one.major, one.minor).two(other.major, other.minor),
+            Difference::Mode(one, other) => self.byte(7).two(*one, *other),
+            Difference::Owner(one, other) => self.byte(8).two(one.0, one.1).two(other.0, other.1),
+            Difference::Modified(one, other) => self.byte(9).time(*one).time(*other),
+            Difference::Attribute(name) => self.byte(10).text(name),
+            Difference::NotLinked(first) => self.byte(11).text(first.as_os_str()),
+            Difference::Linked(first) => self.byte(12).text(first.as_os_str()),
+        };
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take(&mut self, count: usize) -> Option<&[u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn two(&mut self) -> Option<(u32, u32)> {
+        let both = self.number()?;
+        Some(((both >> 32) as u32, both as u32))
+    }
+
+    fn text(&mut self) -> Option<OsString> {
+        let count = usize::try_from(self.number()?).ok()?;
+        Some(OsString::from_vec(self.take(count)?.to_vec()))
+    }
+
+    fn time(&mut self) -> Option<Time> {
+        Some(Time { seconds: self.number()?.cast_signed(), nanoseconds: u32::try_from(self.number()?).ok()? })
+    }
+
+    fn directory(&mut self) -> Option<Directory> {
+        let (path, inode, there) = (self.text()?, self.number()?, self.byte()? != 0);
+        let born = Some(self.time()?).filter(|_| there);
+        let there = self.byte()? != 0;
+        Some(Directory { path, inode, born, operand: Some(self.text()?).filter(|_| there) })
+    }
+
+    fn kind(&mut self) -> Option<Kind> {
+        KINDS.get(usize::from(self.byte()?)).copied()
+    }
+
+    fn node(&mut self) -> Option<DeviceNumber> {
+        let (major, minor) = self.two()?;
+        Some(DeviceNumber { major, minor })
+    }
+
+    fn finding(&mut self) -> Option<Finding> {
+        let there = self.byte()? != 0;
+        let links = Some((self.number()?, self.number()?)).filter(|_| there);
+        let count = self.number()?;
+        let mut differences = Vec::new();
+        for _ in 0..count {
+            differences.push(self.difference()?);
+        }
+        Some(Finding { links, differences })
+    }
+
+    fn difference(&mut self) -> Option<Difference> {
+        Some(match self.byte()? {
+            0 => Difference::OnlyInSource,
+            1 => Difference::OnlyInCopy,
+            2 => Difference::Kind(self.kind()?, self.kind()?),
+            3 => Difference::Size(self.number()?, self.number()?),
+            4 => Difference::Contents(self.number()?),
+            5 => Difference::Target(self.text()?, self.text()?),
+            6 => Difference::Node(self.node()?, self.node()?),
+            7 => {
+                let (one, other) = self.two()?;
+                Difference::Mode(one, other)
+            }
+            8 => Difference::Owner(self.two()?, self.two()?),
+            9 => Difference::Modified(self.time()?, self.time()?),
+            10 => Difference::Attribute(self.text()?),
+            11 => Difference::NotLinked(self.text()?.into()),
+            12 => Difference::Linked(self.text()?.into()),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = OsString> {
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(OsString::from_vec)
+    }
+
+    fn time() -> impl Strategy<Value = Time> {
+        any::<(i64, u32)>().prop_map(|(seconds, nanoseconds)| Time { seconds, nanoseconds })
+    }
+
+    fn directory() -> impl Strategy<Value = Directory> {
+        (text(), any::<u64>(), prop::option::of(time()), prop::option::of(text()))
+            .prop_map(|(path, inode, born, operand)| Directory { path, inode, born, operand })
+    }
+
+    fn parcel() -> impl Strategy<Value = Parcel> {
+        (any::<u64>(), any::<bool>(), directory(), directory(), prop::collection::vec(text(), 0..5))
+            .prop_map(|(token, of_copy, source, copy, names)| Parcel { token, of_copy, source, copy, names })
+    }
+
+    fn difference() -> impl Strategy<Value = Difference> {
+        let kind = || prop::sample::select(KINDS.to_vec());
+        let node = || any::<(u32, u32)>().prop_map(|(major, minor)| DeviceNumber { major, minor });
+        prop_oneof![
+            Just(Difference::OnlyInSource),
+            Just(Difference::OnlyInCopy),
+            (kind(), kind()).prop_map(|(one, other)| Difference::Kind(one, other)),
+            any::<(u64, u64)>().prop_map(|(one, other)| Difference::Size(one, other)),
+            any::<u64>().prop_map(Difference::Contents),
+            (text(), text()).prop_map(|(one, other)| Difference::Target(one, other)),
+            (node(), node()).prop_map(|(one, other)| Difference::Node(one, other)),
+            any::<(u32, u32)>().prop_map(|(one, other)| Difference::Mode(one, other)),
+            any::<[(u32, u32); 2]>().prop_map(|[one, other]| Difference::Owner(one, other)),
+            (time(), time()).prop_map(|(one, other)| Difference::Modified(one, other)),
+            text().prop_map(Difference::Attribute),
+            text().prop_map(|first| Difference::NotLinked(first.into())),
+            text().prop_map(|first| Difference::Linked(first.into())),
+        ]
+    }
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        let finding = (any::<Option<(u64, u64)>>(), prop::collection::vec(difference(), 0..5))
+            .prop_map(|(links, differences)| Finding { links, differences });
+        let note = (any::<u64>(), prop::option::of(finding)).prop_map(|(at, finding)| Note { at, finding });
+        prop_oneof![
+            any::<(u64, u64)>().prop_map(|(token, from)| Reply::Rest { token, from }),
+            any::<u64>().prop_map(|token| Reply::Cannot { token }),
+            (any::<u64>(), any::<u64>(), prop::collection::vec(note, 0..5))
+                .prop_map(|(token, entries, notes)| Reply::Done { token, entries, notes }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_message_is_understood_as_it_was_meant(parcel in parcel(), reply in reply()) {
+            prop_assert_eq!(Parcel::decode(&parcel.encode()), Some(parcel));
+            prop_assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+
+        #[test]
+        fn what_was_cut_or_garbled_is_nothing_or_a_message_and_never_a_panic(
+            parcel in parcel(), reply in reply(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(),
+        ) {
+            let (mut one, mut other) = (parcel.encode(), reply.encode());
+            prop_assert_eq!(Parcel::decode(&one[..cut.index(one.len())]), None);
+            prop_assert_eq!(Reply::decode(&other[..cut.index(other.len())]), None);
+            let at = (flip.index(one.len()), flip.index(other.len()));
+            one[at.0] ^= 0x55;
+            other[at.1] ^= 0x55;
+            let _any = (Parcel::decode(&one), Reply::decode(&other));
+        }
+    }
+}
