@@ -12,7 +12,7 @@ use crate::facts::{DeviceNumber, FileId, Inode};
 use super::entry::Buffers;
 use super::names::{Word, Work};
 use super::row::{Answer, Compared, Part};
-use super::wire::{Directory, Finding, Note, Parcel, Reply};
+use super::wire::{Directory, Note, Parcel, Reply};
 use super::{Rules, joined};
 
 /// Both directories, open.
@@ -73,15 +73,16 @@ impl Batch {
         self.answer.send(Answer::Part(Part { slot: self.slot, names, entries, told })).ok();
     }
 
-    fn compared(&self, at: usize, finding: Finding) -> Option<(usize, Compared)> {
+    /// Two files that a helper has found to be the same, one of which may have other names.
+    fn same(&self, at: usize, (one, other): (u64, u64)) -> Option<(usize, Compared)> {
         let (place, name) = self.names.get(at)?;
         let Sides { source, copy } = &*self.sides;
         let id = |side: &Side, inode: u64| FileId::new(side.inode.id.device(), inode);
         let compared = Compared {
             source: joined(&source.path, name),
             copy: joined(&copy.path, name),
-            links: finding.links.map(|(one, other)| (id(source, one), id(copy, other))),
-            differences: finding.differences,
+            links: Some((id(source, one), id(copy, other))),
+            differences: Vec::new(),
             problems: Vec::new(),
         };
         Some((*place, compared))
@@ -167,10 +168,10 @@ impl Board {
             Reply::Done { token, entries, notes } => {
                 let mut batch = state.away.remove(&token)?;
                 let (mut told, mut undone) = (Vec::new(), Vec::new());
-                for Note { at, finding } in notes {
+                for Note { at, links } in notes {
                     let at = usize::try_from(at).ok()?;
-                    match finding {
-                        Some(finding) => told.push(batch.compared(at, finding)?),
+                    match links {
+                        Some(links) => told.push(batch.same(at, links)?),
                         None => undone.push(batch.names.get(at)?.clone()),
                     }
                 }

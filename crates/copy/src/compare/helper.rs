@@ -1,8 +1,8 @@
 //! The other side of a board: compares names for a process that has met them.
 //!
 //! It may see less than that process, or see it later: its mounts and its caches are its own. So whatever it could not open,
-//! does not find, or finds on another filesystem than expected, that process looks at itself, and so it does at
-//! directories. What a helper says is of files that both see.
+//! finds on another filesystem than expected, or finds to be different, that process looks at itself, and so it does at
+//! directories. All that a helper says is which files are the same, and which of those may have other names.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +15,10 @@ use crate::facts::Inode;
 use crate::meta::XattrRules;
 use crate::plan::Plan;
 
+use super::Rules;
 use super::entry::{Buffers, Outcome};
 use super::names::{Word, Work};
-use super::wire::{Directory, Finding, Note, Parcel, Reply};
-use super::{Difference, Rules};
+use super::wire::{Directory, Note, Parcel, Reply};
 
 /// One thread of a process that helps another one to compare.
 pub struct Helper<'a> {
@@ -52,29 +52,24 @@ impl<'a> Helper<'a> {
         let (mut entries, mut notes) = (0, Vec::new());
         work.go_through(&names, &mut self.buffers, &mut |word| match word {
             Word::RestFrom(from) => say(Reply::Rest { token, from: from as u64 }.encode()),
-            Word::Elsewhere(at) => notes.push(Note { at: at as u64, finding: None }),
-            Word::Found(at, _, outcome) => {
-                let finding = finding(outcome);
-                entries += u64::from(finding.is_some());
-                if finding.as_ref().is_none_or(|finding| finding.links.is_some() || !finding.differences.is_empty()) {
-                    notes.push(Note { at: at as u64, finding });
+            Word::Elsewhere(at) => notes.push(Note { at: at as u64, links: None }),
+            Word::Found(at, _, outcome) if is_the_same(&outcome) => {
+                entries += 1;
+                if let Some((one, other)) = outcome.links {
+                    notes.push(Note { at: at as u64, links: Some((one.inode(), other.inode())) });
                 }
             }
+            Word::Found(at, ..) => notes.push(Note { at: at as u64, links: None }),
         });
         say(Reply::Done { token, entries, notes }.encode());
         Some(())
     }
 }
 
-/// What may be told of an outcome; `None` if the other process has to look, too: at what failed here, and at what is not
-/// there for this machine, which may only not know of it yet.
-fn finding(outcome: Outcome) -> Option<Finding> {
-    let Outcome { links, differences, problems, .. } = outcome;
-    let missing = |found: &Difference| matches!(found, Difference::OnlyInSource | Difference::OnlyInCopy);
-    if !problems.is_empty() || differences.iter().any(missing) {
-        return None;
-    }
-    Some(Finding { links: links.map(|(one, other)| (one.inode(), other.inode())), differences })
+/// Whether there is nothing to be told. What differs for this machine may be what it knew of a file before that was
+/// changed elsewhere, and what is not there may only not be known yet: the other process has to see that, too.
+fn is_the_same(outcome: &Outcome) -> bool {
+    outcome.problems.is_empty() && outcome.differences.is_empty()
 }
 
 /// Opens a directory and makes sure that it is the one that was meant.

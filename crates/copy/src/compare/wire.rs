@@ -6,9 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::facts::{DeviceNumber, Kind, Time};
-
-use super::Difference;
+use crate::facts::Time;
 
 /// Names to be compared by the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,16 +43,9 @@ pub(super) enum Reply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) at: u64,
-    /// `None`: the sender has to look for itself.
-    pub(super) finding: Option<Finding>,
-}
-
-/// What was found under one name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
-    /// The inode numbers of both, where one of them may have other names.
+    /// The inode numbers of two files that are the same, one of which may have other names. `None`: the sender has to look
+    /// for itself.
     pub(super) links: Option<(u64, u64)>,
-    pub(super) differences: Vec<Difference>,
 }
 
 impl Parcel {
@@ -88,16 +79,9 @@ impl Reply {
             Reply::Cannot { token } => _ = out.byte(1).number(*token),
             Reply::Done { token, entries, notes } => {
                 out.byte(2).number(*token).number(*entries).number(notes.len() as u64);
-                for Note { at, finding } in notes {
-                    out.number(*at).byte(u8::from(finding.is_some()));
-                    if let Some(Finding { links, differences }) = finding {
-                        let (one, other) = links.unwrap_or_default();
-                        out.byte(u8::from(links.is_some())).number(one).number(other);
-                        out.number(differences.len() as u64);
-                        for difference in differences {
-                            out.difference(difference);
-                        }
-                    }
+                for Note { at, links } in notes {
+                    let (one, other) = links.unwrap_or_default();
+                    out.number(*at).byte(u8::from(links.is_some())).number(one).number(other);
                 }
             }
         }
@@ -114,7 +98,7 @@ impl Reply {
                 let mut notes = Vec::new();
                 for _ in 0..count {
                     let (at, there) = (from.number()?, from.byte()? != 0);
-                    notes.push(Note { at, finding: if there { Some(from.finding()?) } else { None } });
+                    notes.push(Note { at, links: Some((from.number()?, from.number()?)).filter(|_| there) });
                 }
                 Reply::Done { token, entries, notes }
             }
@@ -123,18 +107,6 @@ impl Reply {
         from.0.is_empty().then_some(reply)
     }
 }
-
-/// Every kind of file, at the place that is its number.
-const KINDS: [Kind; 8] = [
-    Kind::Unknown,
-    Kind::Regular,
-    Kind::Directory,
-    Kind::SymbolicLink,
-    Kind::Fifo,
-    Kind::Socket,
-    Kind::CharacterDevice,
-    Kind::BlockDevice,
-];
 
 struct Writer(Vec<u8>);
 
@@ -147,10 +119,6 @@ impl Writer {
     fn number(&mut self, number: u64) -> &mut Writer {
         self.0.extend_from_slice(&number.to_le_bytes());
         self
-    }
-
-    fn two(&mut self, one: u32, other: u32) -> &mut Writer {
-        self.number(u64::from(one) << 32 | u64::from(other))
     }
 
     fn text(&mut self, text: &OsStr) -> &mut Writer {
@@ -168,29 +136,6 @@ impl Writer {
         self.text(path).number(*inode).byte(u8::from(born.is_some()));
         self.time(born.unwrap_or(Time { seconds: 0, nanoseconds: 0 }));
         self.byte(u8::from(operand.is_some())).text(operand.as_deref().unwrap_or_default())
-    }
-
-    fn kind(&mut self, kind: Kind) -> &mut Writer {
-        let at = KINDS.iter().position(|known| *known == kind).unwrap_or_default();
-        self.byte(u8::try_from(at).unwrap_or_default())
-    }
-
-    fn difference(&mut self, difference: &Difference) {
-        match difference {
-            Difference::OnlyInSource => self.byte(0),
-            Difference::OnlyInCopy => self.byte(1),
-            Difference::Kind(one, other) => self.byte(2).kind(*one).kind(*other),
-            Difference::Size(one, other) => self.byte(3).number(*one).number(*other),
-            Difference::Contents(at) => self.byte(4).number(*at),
-            Difference::Target(one, other) => self.byte(5).text(one).text(other),
-            Difference::Node(one, other) => self.byte(6).two(one.major, one.minor).two(other.major, other.minor),
-            Difference::Mode(one, other) => self.byte(7).two(*one, *other),
-            Difference::Owner(one, other) => self.byte(8).two(one.0, one.1).two(other.0, other.1),
-            Difference::Modified(one, other) => self.byte(9).time(*one).time(*other),
-            Difference::Attribute(name) => self.byte(10).text(name),
-            Difference::NotLinked(first) => self.byte(11).text(first.as_os_str()),
-            Difference::Linked(first) => self.byte(12).text(first.as_os_str()),
-        };
     }
 }
 
@@ -211,11 +156,6 @@ impl Reader<'_> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    fn two(&mut self) -> Option<(u32, u32)> {
-        let both = self.number()?;
-        Some(((both >> 32) as u32, both as u32))
-    }
-
     fn text(&mut self) -> Option<OsString> {
         let count = usize::try_from(self.number()?).ok()?;
         Some(OsString::from_vec(self.take(count)?.to_vec()))
@@ -230,48 +170,6 @@ impl Reader<'_> {
         let born = Some(self.time()?).filter(|_| there);
         let there = self.byte()? != 0;
         Some(Directory { path, inode, born, operand: Some(self.text()?).filter(|_| there) })
-    }
-
-    fn kind(&mut self) -> Option<Kind> {
-        KINDS.get(usize::from(self.byte()?)).copied()
-    }
-
-    fn node(&mut self) -> Option<DeviceNumber> {
-        let (major, minor) = self.two()?;
-        Some(DeviceNumber { major, minor })
-    }
-
-    fn finding(&mut self) -> Option<Finding> {
-        let there = self.byte()? != 0;
-        let links = Some((self.number()?, self.number()?)).filter(|_| there);
-        let count = self.number()?;
-        let mut differences = Vec::new();
-        for _ in 0..count {
-            differences.push(self.difference()?);
-        }
-        Some(Finding { links, differences })
-    }
-
-    fn difference(&mut self) -> Option<Difference> {
-        Some(match self.byte()? {
-            0 => Difference::OnlyInSource,
-            1 => Difference::OnlyInCopy,
-            2 => Difference::Kind(self.kind()?, self.kind()?),
-            3 => Difference::Size(self.number()?, self.number()?),
-            4 => Difference::Contents(self.number()?),
-            5 => Difference::Target(self.text()?, self.text()?),
-            6 => Difference::Node(self.node()?, self.node()?),
-            7 => {
-                let (one, other) = self.two()?;
-                Difference::Mode(one, other)
-            }
-            8 => Difference::Owner(self.two()?, self.two()?),
-            9 => Difference::Modified(self.time()?, self.time()?),
-            10 => Difference::Attribute(self.text()?),
-            11 => Difference::NotLinked(self.text()?.into()),
-            12 => Difference::Linked(self.text()?.into()),
-            _ => return None,
-        })
     }
 }
 
@@ -299,30 +197,8 @@ mod tests {
             .prop_map(|(token, of_copy, source, copy, names)| Parcel { token, of_copy, source, copy, names })
     }
 
-    fn difference() -> impl Strategy<Value = Difference> {
-        let kind = || prop::sample::select(KINDS.to_vec());
-        let node = || any::<(u32, u32)>().prop_map(|(major, minor)| DeviceNumber { major, minor });
-        prop_oneof![
-            Just(Difference::OnlyInSource),
-            Just(Difference::OnlyInCopy),
-            (kind(), kind()).prop_map(|(one, other)| Difference::Kind(one, other)),
-            any::<(u64, u64)>().prop_map(|(one, other)| Difference::Size(one, other)),
-            any::<u64>().prop_map(Difference::Contents),
-            (text(), text()).prop_map(|(one, other)| Difference::Target(one, other)),
-            (node(), node()).prop_map(|(one, other)| Difference::Node(one, other)),
-            any::<(u32, u32)>().prop_map(|(one, other)| Difference::Mode(one, other)),
-            any::<[(u32, u32); 2]>().prop_map(|[one, other]| Difference::Owner(one, other)),
-            (time(), time()).prop_map(|(one, other)| Difference::Modified(one, other)),
-            text().prop_map(Difference::Attribute),
-            text().prop_map(|first| Difference::NotLinked(first.into())),
-            text().prop_map(|first| Difference::Linked(first.into())),
-        ]
-    }
-
     fn reply() -> impl Strategy<Value = Reply> {
-        let finding = (any::<Option<(u64, u64)>>(), prop::collection::vec(difference(), 0..5))
-            .prop_map(|(links, differences)| Finding { links, differences });
-        let note = (any::<u64>(), prop::option::of(finding)).prop_map(|(at, finding)| Note { at, finding });
+        let note = any::<(u64, Option<(u64, u64)>)>().prop_map(|(at, links)| Note { at, links });
         prop_oneof![
             any::<(u64, u64)>().prop_map(|(token, from)| Reply::Rest { token, from }),
             any::<u64>().prop_map(|token| Reply::Cannot { token }),

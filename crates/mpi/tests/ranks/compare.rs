@@ -277,6 +277,28 @@ fn another_filesystem_that_a_rank_has_below_the_source_does_not_count() {
     }
 }
 
+#[test]
+fn what_differs_for_another_rank_alone_is_no_difference() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(23), &dir, MIXED);
+    for file in 0..200 {
+        fs::write(dir.join(format!("source/many/known {file:05}")), format!("bytes {file:05}")).expect("a file");
+    }
+    haul_copies(&dir, &["-aT", "source", "copy"]);
+    fs::write(dir.join("older"), "older bytes").expect("a file");
+    let words = ["-a", "--compare", "-T", "source", "copy"];
+    let reference = haul_says(&[], &dir, &words);
+    assert_eq!(reference.status.code(), Some(0), "{reference:?}");
+    // On the same filesystem, so that nothing tells this view from that of the first rank.
+    let line = "for copy in copy/many/known*; do mount --bind older \"$copy\" || exit; done; exec \"$0\" \"$@\"";
+    let starter = ["unshare", "--mount", "sh", "-c", line];
+    for mpi in Mpi::all() {
+        let job = Job::of(mpi, &dir, vec![Part::new(1, &words), Part::new(2, &words).by(&starter)]);
+        says_the_same(&job, &reference, &format!("{mpi:?}"));
+    }
+}
+
 /// Entries that each rank has compared, as `-v` tells.
 fn shares(stdout: &str) -> Vec<u64> {
     let share = |line: &str| line.strip_suffix(" of them")?.rsplit(' ').next()?.parse().ok();
