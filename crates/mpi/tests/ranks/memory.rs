@@ -22,6 +22,8 @@ use crate::support::{Job, Mpi, Outcome, Part, RANKS, chance, haul_copies, number
 const TREE: Extent = Extent { trees: 10, many: 1000, large: 2 };
 /// Files with another name in another directory.
 const LINKS: usize = 500;
+/// Further attempts to make a job fail, if none has.
+const MORE: u64 = 10;
 /// Copied so far, in files, when the least limit is set: a rank that has its threads to start has much to ask for.
 const FIRST: usize = 1;
 
@@ -49,38 +51,44 @@ fn job(mpi: Mpi, ranks: usize, dir: &Path) -> Job {
     Job::of(mpi, dir, vec![Part::new(ranks, &words).by(&["env", "RUST_BACKTRACE=1"])])
 }
 
-/// Bytes that a rank without a limit takes: when the first files are there, and at most.
-fn measure(mpi: Mpi, dir: &Path) -> (u64, u64) {
+/// The most bytes that a rank without a limit takes.
+fn measure(mpi: Mpi, dir: &Path) -> u64 {
     fs::create_dir(dir.join("result")).expect("a directory");
     let mut running = job(mpi, 3, dir).start();
     let pid = running.rank(1).expect("it has just been started");
-    let (mut first, mut most) = (None, 0);
+    let mut most = 0;
     running.until(|| {
-        let now = taken(pid).unwrap_or_default();
-        if first.is_none() && count(&dir.join("result")) >= FIRST {
-            first = Some(now);
-        }
-        most = most.max(now);
+        most = most.max(taken(pid).unwrap_or_default());
         // The ranks must not wait for a processor because of this.
         thread::sleep(Duration::from_millis(2));
         false
     });
     running.end().succeeded();
     remove(&dir.join("result"));
-    let first = first.expect("it has copied");
-    assert!(0 < first && first < most, "{mpi:?}: a rank takes {first} bytes at first, and {most} at most");
-    (first, most)
+    assert!(most > 0, "{mpi:?}: a rank takes memory");
+    most
 }
 
-/// Runs a job of which a rank may not have more than `limit` bytes from the moment on at which so many files are there.
-///
-/// `None` if it had ended before.
-fn run_short(job: &Job, result: &Path, rank: usize, files: usize, limit: u64) -> Option<Outcome> {
+/// A rank that is to be out of memory.
+#[derive(Debug)]
+struct Shortage {
+    rank: usize,
+    /// Files that are there when it gets its limit.
+    files: usize,
+    /// How much of what others take at most it may still take, of so many parts: none is what it has.
+    share: (u64, u64),
+}
+
+/// Runs a job with a shortage; `None` if it had ended before.
+fn run_short(job: &Job, result: &Path, shortage: &Shortage, most: u64) -> Option<Outcome> {
     let mut running = job.start();
-    let pid = running.rank(rank)?;
-    let limit = Some(limit);
-    let limited = running.until(|| count(result) >= files)
-        && prlimit(Some(pid), Resource::Data, Rlimit { current: limit, maximum: limit }).is_ok();
+    let pid = running.rank(shortage.rank)?;
+    let limit = || {
+        let now = taken(pid)?;
+        let limit = Some(now + most.saturating_sub(now) * shortage.share.0 / shortage.share.1);
+        prlimit(Some(pid), Resource::Data, Rlimit { current: limit, maximum: limit }).ok()
+    };
+    let limited = running.until(|| count(result) >= shortage.files) && limit().is_some();
     let done = running.end();
     limited.then_some(done)
 }
@@ -109,21 +117,20 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
     let (all, reference) = (count(&dir.join("reference")), look(&dir.join("reference")));
     let shortages = number("HAUL_MPI_SHORTAGES", 3);
     for mpi in Mpi::all() {
-        let (first, most) = measure(mpi, &dir);
-        let mut failed = 0;
-        for shortage in 0..shortages {
-            // From nothing more to nearly all that it would take.
-            let limit = first + (most - first) * shortage / shortages;
-            let files = if shortage == 0 { FIRST } else { rng.usize(FIRST..all / 2) };
+        let most = measure(mpi, &dir);
+        let (mut tried, mut failed) = (0, 0);
+        // From nothing more to nearly all that it would take. Who has taken all before it is limited does not fail; then others
+        // get nothing more until one does.
+        while tried < shortages || (failed == 0 && tried < shortages + MORE) {
+            let share = if tried < shortages { (tried, shortages) } else { (0, 1) };
+            let files = if share.0 == 0 { FIRST } else { rng.usize(FIRST..all / 2) };
             let ranks = rng.usize(3..=4);
-            let (rank, then) = (rng.usize(..ranks), RANKS[rng.usize(..RANKS.len())]);
-            let context = format!(
-                "{mpi:?}: rank {rank} of {ranks} with {limit} bytes at {files} of {all} files ({first} to {most}), \
-                 then {then} ranks"
-            );
+            let shortage = Shortage { rank: rng.usize(..ranks), files, share };
+            let then = RANKS[rng.usize(..RANKS.len())];
+            let context = format!("{mpi:?}: {shortage:?}, {ranks} ranks, {all} files, {most} bytes, then {then} ranks");
             let result = dir.join("result");
             fs::create_dir(&result).expect("a directory");
-            if let Some(done) = run_short(&job(mpi, ranks, &dir), &result, rank, files, limit) {
+            if let Some(done) = run_short(&job(mpi, ranks, &dir), &result, &shortage, most) {
                 assert!(!done.timed_out && done.left.is_empty() && done.code.is_some(), "{context}: {done}");
                 let found = look(&result);
                 if done.code == Some(0) {
@@ -138,6 +145,7 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
             job(mpi, then, &dir).run().succeeded();
             assert_none(&differences_but_for(FILLED, &reference, &look(&result)), &context);
             remove(&result);
+            tried += 1;
         }
         assert!(failed > 0 || shortages == 0, "{mpi:?}: no job has failed for want of memory");
     }
