@@ -197,6 +197,16 @@ impl Inode {
     pub fn at_following(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Inode, Errno> {
         statx(dir, name, AtFlags::empty())
     }
+
+    /// As [`Inode::at`], or with `follow` as [`Inode::at_following`], as the filesystem has them now: one of the network asks
+    /// its server and does not trust what this machine remembers.
+    ///
+    /// # Errors
+    /// Whatever statx(2) says.
+    pub fn now_at(dir: BorrowedFd<'_>, name: &OsStr, follow: bool) -> Result<Inode, Errno> {
+        let link = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        statx(dir, name, link | AtFlags::STATX_FORCE_SYNC)
+    }
 }
 
 /// Processors that this process may use at the same time: its affinity, and what a cgroup allows.

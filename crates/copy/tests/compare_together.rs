@@ -49,6 +49,17 @@ fn alone(plan: &Plan) -> (Summary, Vec<String>) {
     (compare(plan, &session), heard.0.into_inner())
 }
 
+/// Lets nobody wait for a helper that has panicked.
+struct Alarm<'a>(&'a AtomicU64);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(u64::MAX / 2, Ordering::Release);
+        }
+    }
+}
+
 /// What is said when the only thread of the process waits at its first name until helpers have compared so many entries, or
 /// have left something to others; that name is a directory, which is not for helpers. Also how many entries helpers have
 /// compared, and how often they left something.
@@ -63,6 +74,7 @@ fn together(plan: &Plan, helpers: usize, enough: u64) -> (Summary, Vec<String>, 
         false
     };
     let help = || {
+        let _alarm = Alarm(&done);
         let mut helper = Helper::new(plan, &rules, &|| false);
         while !over.load(Ordering::Acquire) {
             let Some(parcel) = board.take() else {

@@ -85,14 +85,18 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
                 busy = true;
                 match Talk::decode(bytes) {
                     Some(Talk::Want) => asked.push_back(from),
-                    Some(Talk::Run(message)) => match board.hear(&message) {
-                        Some(Heard::More) => {}
-                        Some(Heard::Done(entries)) => {
-                            lock(&shares)[from] += entries;
-                            asked.push_back(from);
+                    Some(Talk::Run(message)) => {
+                        // Held until it is counted: with the last answer the shares may be told.
+                        let mut shares = lock(&shares);
+                        match board.hear(&message) {
+                            Some(Heard::More) => {}
+                            Some(Heard::Done(entries)) => {
+                                shares[from] += entries;
+                                asked.push_back(from);
+                            }
+                            None => give_up(line, agreed),
                         }
-                        None => give_up(line, agreed),
-                    },
+                    }
                     // Another version: somebody would wait for ever for what it wanted.
                     _ => give_up(line, agreed),
                 }

@@ -202,8 +202,11 @@ impl Board {
         self.filled.notify_one();
     }
 
-    fn put_back(&self, batch: Batch) {
-        self.state().waiting.push_front(batch);
+    /// To where it came from.
+    fn put_back(&self, batch: Batch, for_own: bool) {
+        let mut state = self.state();
+        let place = if for_own { &mut state.for_own } else { &mut state.waiting };
+        place.push_front(batch);
         self.filled.notify_one();
     }
 
@@ -219,16 +222,18 @@ impl Board {
         self.state().closed = false;
     }
 
-    /// Waits for the next batch; `None` once there are no more.
-    fn next(&self) -> Option<Batch> {
+    /// Waits for the next batch, and whether it is for this process alone; `None` once there are no more.
+    fn next(&self) -> Option<(Batch, bool)> {
         let mut state = self.state();
         loop {
             if state.closed {
                 return None;
             }
-            let batch = state.for_own.pop_front().or_else(|| state.waiting.pop_front());
-            if batch.is_some() {
-                return batch;
+            if let Some(batch) = state.for_own.pop_front() {
+                return Some((batch, true));
+            }
+            if let Some(batch) = state.waiting.pop_front() {
+                return Some((batch, false));
             }
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -243,7 +248,7 @@ impl Board {
     pub(super) fn work(&self, rules: &Rules<'_>, answer: Sender<Answer>) {
         let _alarm = Alarm(answer);
         let mut buffers = Buffers::new();
-        while let Some(mut batch) = self.next() {
+        while let Some((mut batch, for_own)) = self.next() {
             let names: Vec<OsString> = batch.names.iter().map(|(_, name)| name.clone()).collect();
             let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
             let (mut entries, mut told) = (0, Vec::new());
@@ -256,7 +261,7 @@ impl Board {
                 only_on: None,
             };
             work.go_through(&names, &mut buffers, &mut |word| match word {
-                Word::RestFrom(from) => self.put_back(batch.split_off(from)),
+                Word::RestFrom(from) => self.put_back(batch.split_off(from), for_own),
                 Word::Elsewhere(_) => {}
                 Word::Found(at, (source, copy), outcome) => {
                     entries += 1;

@@ -58,7 +58,7 @@ pub(super) fn compare(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>, buffe
 pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Result<(Inode, Inode), Outcome> {
     let mut outcome = Outcome::default();
     let follow = rules.plan.dereference == Dereference::Always;
-    let inode = |spot: Spot<'_>| if follow { spot.inode_following() } else { spot.inode() };
+    let inode = |spot: Spot<'_>| spot.inode_now(follow);
     match (inode(source), inode(copy)) {
         (Ok(one), Ok(other)) => return Ok((one, other)),
         (Err(Errno::NOENT), Ok(_)) => outcome.differences.push(Difference::OnlyInCopy),

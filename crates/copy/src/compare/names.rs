@@ -47,8 +47,16 @@ impl Work<'_> {
             }
             let paths = (joined(self.source.1, name), joined(self.copy.1, name));
             let spots = (Spot::new(self.source.0, name, &paths.0), Spot::new(self.copy.0, name, &paths.1));
-            if self.of_copy && !matches!(spots.0.inode(), Err(Errno::NOENT)) {
-                continue;
+            if self.of_copy {
+                match spots.0.inode_now(false) {
+                    Err(Errno::NOENT) => {}
+                    // It is not known here whether the source has it.
+                    Err(_) if self.only_on.is_some() => {
+                        tell(Word::Elsewhere(at));
+                        continue;
+                    }
+                    _ => continue,
+                }
             }
             let outcome = match entry::inodes(self.rules, spots.0, spots.1) {
                 Err(outcome) => outcome,
@@ -78,5 +86,41 @@ impl Work<'_> {
     fn bytes(&self, one: &Inode, other: &Inode) -> u64 {
         let both = one.kind == Kind::Regular && other.kind == Kind::Regular && one.size == other.size;
         if both && !self.rules.plan.attributes_only && one.id != other.id { one.size } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use haul_testbed::temp_dir;
+
+    use super::*;
+    use crate::meta::XattrRules;
+    use crate::plan::Plan;
+
+    #[test]
+    fn who_helps_does_not_say_of_a_source_that_it_cannot_look_at_that_it_has_a_name() {
+        let dir = temp_dir();
+        for name in ["no directory", "extra"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let (plan, xattrs) = (Plan::default(), XattrRules::default());
+        let (source, copy) = (File::open(dir.path().join("no directory")).unwrap(), File::open(dir.path()).unwrap());
+        let device = Inode::of(copy.as_fd()).unwrap().id.device();
+        let work = Work {
+            rules: &Rules { plan: &plan, xattrs: &xattrs, stop: &|| false },
+            source: (source.as_fd(), Path::new("source")),
+            copy: (copy.as_fd(), Path::new("copy")),
+            of_copy: true,
+            only_on: Some((device, device)),
+        };
+        let mut elsewhere = Vec::new();
+        work.go_through(&[OsStr::new("extra")], &mut Buffers::new(), &mut |word| match word {
+            Word::Elsewhere(at) => elsewhere.push(at),
+            Word::RestFrom(_) | Word::Found(..) => panic!("it cannot know"),
+        });
+        assert_eq!(elsewhere, [0]);
     }
 }

@@ -101,6 +101,7 @@ impl Row {
 
     /// To be told in its turn.
     pub(super) fn put_error(&mut self, error: Error) {
+        self.held += weight(&error);
         self.slots.push_back(Slot::Now(error));
     }
 
@@ -169,7 +170,10 @@ impl Row {
         }
         self.first += 1;
         Some(match self.slots.pop_front()? {
-            Slot::Now(error) => Next::Error(error),
+            Slot::Now(error) => {
+                self.held = self.held.saturating_sub(weight(&error));
+                Next::Error(error)
+            }
             Slot::Batch { entries, told, .. } => {
                 let weight = size_of::<Slot>() + told.iter().map(|(_, one)| one.weight()).sum::<usize>();
                 self.held = self.held.saturating_sub(weight);
@@ -177,6 +181,11 @@ impl Row {
             }
         })
     }
+}
+
+/// Bytes of an error that waits.
+fn weight(error: &Error) -> usize {
+    size_of::<Slot>() + error.path.as_os_str().len()
 }
 
 #[cfg(test)]

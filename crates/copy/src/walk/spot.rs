@@ -55,6 +55,14 @@ impl<'a> Spot<'a> {
         Inode::at_following(self.dir?, self.name)
     }
 
+    /// One of both, as [`Inode::now_at`] finds it.
+    ///
+    /// # Errors
+    /// As statx(2).
+    pub fn inode_now(&self, follow: bool) -> Result<Inode, Errno> {
+        Inode::now_at(self.dir?, self.name, follow)
+    }
+
     /// Opens the entry, never a controlling terminal, always close-on-exec. The caller says whether links are followed.
     ///
     /// # Errors
