@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
@@ -37,6 +38,13 @@ pub(super) struct Outcome {
 /// Memory for the contents of two files.
 pub(super) struct Buffers([Vec<u8>; 2]);
 
+impl Outcome {
+    /// Of a name that cannot be looked at.
+    pub(super) fn failed(path: &Path, errno: Errno) -> Outcome {
+        Outcome { problems: vec![Error::new(What::CannotStat, path).errno(errno)], ..Outcome::default() }
+    }
+}
+
 impl Buffers {
     pub(super) fn new() -> Buffers {
         Buffers([vec![0; BUFFER], vec![0; BUFFER]])
@@ -63,8 +71,8 @@ pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Res
         (Ok(one), Ok(other)) => return Ok((one, other)),
         (Err(Errno::NOENT), Ok(_)) => outcome.differences.push(Difference::OnlyInCopy),
         (Ok(_), Err(Errno::NOENT)) => outcome.differences.push(Difference::OnlyInSource),
-        (Err(errno), _) => outcome.problems.push(Error::new(What::CannotStat, source.path).errno(errno)),
-        (_, Err(errno)) => outcome.problems.push(Error::new(What::CannotStat, copy.path).errno(errno)),
+        (Err(errno), _) => outcome = Outcome::failed(source.path, errno),
+        (_, Err(errno)) => outcome = Outcome::failed(copy.path, errno),
     }
     Err(outcome)
 }

@@ -47,15 +47,18 @@ impl Work<'_> {
             }
             let paths = (joined(self.source.1, name), joined(self.copy.1, name));
             let spots = (Spot::new(self.source.0, name, &paths.0), Spot::new(self.copy.0, name, &paths.1));
-            if self.of_copy {
-                match spots.0.inode_now(false) {
-                    Err(Errno::NOENT) => {}
-                    // It is not known here whether the source has it.
-                    Err(_) if self.only_on.is_some() => {
-                        tell(Word::Elsewhere(at));
-                        continue;
-                    }
-                    _ => continue,
+            match self.is_told_with_the_source(spots.0) {
+                Ok(false) => {}
+                Ok(true) => continue,
+                // It must not be taken for a name that the source has, nor for one that it lacks.
+                Err(_) if self.only_on.is_some() => {
+                    tell(Word::Elsewhere(at));
+                    continue;
+                }
+                Err(errno) => {
+                    let outcome = Outcome::failed(spots.0.path, errno);
+                    tell(Word::Found(at, paths, outcome));
+                    continue;
                 }
             }
             let outcome = match entry::inodes(self.rules, spots.0, spots.1) {
@@ -74,6 +77,18 @@ impl Work<'_> {
                 }
             };
             tell(Word::Found(at, paths, outcome));
+        }
+    }
+
+    /// Whether it is a name of the copy that the source has, too.
+    fn is_told_with_the_source(&self, source: Spot<'_>) -> Result<bool, Errno> {
+        if !self.of_copy {
+            return Ok(false);
+        }
+        match source.inode_now(false) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno),
         }
     }
 
@@ -100,8 +115,8 @@ mod tests {
     use crate::meta::XattrRules;
     use crate::plan::Plan;
 
-    #[test]
-    fn who_helps_does_not_say_of_a_source_that_it_cannot_look_at_that_it_has_a_name() {
+    /// What is told of a name of the copy, where the source cannot be looked at.
+    fn told_of_extra(helps: bool) -> (usize, Vec<String>) {
         let dir = temp_dir();
         for name in ["no directory", "extra"] {
             std::fs::write(dir.path().join(name), name).unwrap();
@@ -114,13 +129,25 @@ mod tests {
             source: (source.as_fd(), Path::new("source")),
             copy: (copy.as_fd(), Path::new("copy")),
             of_copy: true,
-            only_on: Some((device, device)),
+            only_on: helps.then_some((device, device)),
         };
-        let mut elsewhere = Vec::new();
+        let (mut elsewhere, mut problems) = (0, Vec::new());
         work.go_through(&[OsStr::new("extra")], &mut Buffers::new(), &mut |word| match word {
-            Word::Elsewhere(at) => elsewhere.push(at),
-            Word::RestFrom(_) | Word::Found(..) => panic!("it cannot know"),
+            Word::Elsewhere(_) => elsewhere += 1,
+            Word::RestFrom(_) => panic!("nothing is read"),
+            Word::Found(_, _, outcome) => problems.extend(outcome.problems.iter().map(ToString::to_string)),
         });
-        assert_eq!(elsewhere, [0]);
+        (elsewhere, problems)
+    }
+
+    #[test]
+    fn who_helps_does_not_say_of_a_source_that_it_cannot_look_at_that_it_has_a_name() {
+        assert_eq!(told_of_extra(true), (1, Vec::new()));
+    }
+
+    #[test]
+    fn a_name_of_the_copy_for_which_the_source_cannot_be_asked_is_an_error() {
+        let (elsewhere, problems) = told_of_extra(false);
+        assert!(elsewhere == 0 && problems.len() == 1 && problems[0].contains("source/extra"), "{problems:?}");
     }
 }

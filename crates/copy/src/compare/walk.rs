@@ -46,11 +46,17 @@ pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
         for count in 0..threads(plan) {
             let (answer, rules) = (row.answer(), &rules);
             let started = thread::Builder::new().spawn_scoped(scope, move || board.work(rules, answer));
-            // Fewer do as well; without any nobody would answer.
-            if started.is_err() && count > 0 {
-                break;
+            match started {
+                Ok(_) => {}
+                // Fewer do as well; without any nobody would answer.
+                Err(_) if count > 0 => break,
+                Err(error) => {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+                    let path = plan.sources.first().map_or(Path::new(""), Path::new);
+                    session.observer.problem(&Error::new(What::CannotStartThreads, path).errno(errno));
+                    return Summary { errors: 1, ..Summary::default() };
+                }
             }
-            started.expect("a comparison needs a thread");
         }
         let summary = Summary::default();
         let mut walk =
