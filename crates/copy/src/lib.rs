@@ -35,3 +35,4 @@ pub mod stats;
 pub mod strategy;
 pub mod verify;
 pub mod walk;
+mod wire;

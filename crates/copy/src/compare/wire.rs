@@ -1,12 +1,9 @@
 //! What processes that compare one pair of trees say to each other, as bytes.
-//!
-//! All of them run one version of this program, so there is no version in here. What cannot be understood is `None` all the
-//! same, never a panic and never a large allocation.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
 
 use crate::facts::Time;
+use crate::wire::{Reader, Writer};
 
 /// Names to be compared by the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,25 +105,7 @@ impl Reply {
     }
 }
 
-struct Writer(Vec<u8>);
-
 impl Writer {
-    fn byte(&mut self, byte: u8) -> &mut Writer {
-        self.0.push(byte);
-        self
-    }
-
-    fn number(&mut self, number: u64) -> &mut Writer {
-        self.0.extend_from_slice(&number.to_le_bytes());
-        self
-    }
-
-    fn text(&mut self, text: &OsStr) -> &mut Writer {
-        self.number(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
-        self
-    }
-
     fn time(&mut self, time: Time) -> &mut Writer {
         self.number(time.seconds.cast_unsigned()).number(time.nanoseconds.into())
     }
@@ -139,28 +118,7 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
 impl Reader<'_> {
-    fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    fn text(&mut self) -> Option<OsString> {
-        let count = usize::try_from(self.number()?).ok()?;
-        Some(OsString::from_vec(self.take(count)?.to_vec()))
-    }
-
     fn time(&mut self) -> Option<Time> {
         Some(Time { seconds: self.number()?.cast_signed(), nanoseconds: u32::try_from(self.number()?).ok()? })
     }
@@ -175,6 +133,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use proptest::prelude::*;
 
     use super::*;

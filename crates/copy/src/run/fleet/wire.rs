@@ -3,14 +3,14 @@
 //! All of them run the same version of this program (they make sure of that before they begin), so there is no version in
 //! here. What cannot be understood is `None` all the same, never a panic and never a large allocation.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
 
 use haul_sys::rustix::fs::FileType;
 
 use super::super::link_table::pages::{KEY, Key};
 use crate::manifest::Index;
 use crate::walk::Listed;
+use crate::wire::{Reader, Writer};
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,18 +209,7 @@ impl Message {
     }
 }
 
-struct Writer(Vec<u8>);
-
 impl Writer {
-    fn byte(&mut self, byte: u8) -> &mut Writer {
-        self.0.push(byte);
-        self
-    }
-
-    fn number(&mut self, number: u64) -> &mut Writer {
-        self.bytes(&number.to_le_bytes())
-    }
-
     fn born(&mut self, born: Option<(i64, u32)>) -> &mut Writer {
         let (seconds, nanoseconds) = born.unwrap_or_default();
         self.byte(u8::from(born.is_some())).number(seconds.cast_unsigned()).number(nanoseconds.into())
@@ -228,15 +217,6 @@ impl Writer {
 
     fn index(&mut self, index: Option<Index>) -> &mut Writer {
         self.number(index.map_or(u64::MAX, u64::from))
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Writer {
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn text(&mut self, text: &OsStr) -> &mut Writer {
-        self.number(text.len() as u64).bytes(text.as_bytes())
     }
 
     fn way(&mut self, way: &Way) -> &mut Writer {
@@ -255,23 +235,7 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
 impl Reader<'_> {
-    fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
     fn born(&mut self) -> Option<Option<(i64, u32)>> {
         let there = self.byte()? != 0;
         let born = (self.number()?.cast_signed(), u32::try_from(self.number()?).ok()?);
@@ -287,11 +251,6 @@ impl Reader<'_> {
 
     fn key(&mut self) -> Option<Key> {
         self.take(KEY)?.try_into().ok()
-    }
-
-    fn text(&mut self) -> Option<OsString> {
-        let count = usize::try_from(self.number()?).ok()?;
-        Some(OsString::from_vec(self.take(count)?.to_vec()))
     }
 
     fn way(&mut self) -> Option<Way> {
@@ -319,6 +278,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use proptest::prelude::*;
 
     use super::*;
