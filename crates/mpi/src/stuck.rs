@@ -38,17 +38,33 @@ pub fn watch() {
 
 /// Takes no memory: there may be none.
 fn look(stat: &File) {
-    let mut seen = (0, 0);
+    let mut watch = Watch::default();
     loop {
         thread::sleep(LOOK_EVERY);
         let (calls, Some(ticks)) = (CALLS.load(Ordering::Relaxed), ticks(stat)) else { return };
-        if calls % 2 == 0 || calls != seen.0 {
-            seen = (calls, ticks);
-        } else if ticks - seen.1 > TOO_LONG {
+        if watch.is_stuck(calls, ticks) {
             writeln!(io::stderr(), "{NAME}: MPI does not come back, as when it is out of memory; the job is ended")
                 .ok();
             process::abort();
         }
+    }
+}
+
+/// What was seen of the call that has begun last.
+#[derive(Default)]
+struct Watch {
+    calls: u64,
+    /// The processor time of the thread then.
+    ticks: u64,
+}
+
+impl Watch {
+    /// Whether one call has taken too much since it was first seen.
+    fn is_stuck(&mut self, calls: u64, ticks: u64) -> bool {
+        if calls.is_multiple_of(2) || calls != self.calls {
+            *self = Watch { calls, ticks };
+        }
+        ticks - self.ticks > TOO_LONG
     }
 }
 
@@ -69,12 +85,23 @@ fn parse(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{TOO_LONG, Watch, parse};
 
     #[test]
     fn processor_time_is_read_behind_any_name() {
         let line = "7 (a) R 1 (b) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20 0\n";
         assert_eq!(parse(line), Some(154));
         assert_eq!(parse("7 (a) R 1"), None);
+    }
+
+    #[test]
+    fn only_one_call_that_goes_on_and_on_is_stuck() {
+        let mut watch = Watch::default();
+        assert!(!watch.is_stuck(1, 5000), "it has just been seen");
+        assert!(!watch.is_stuck(1, 5000 + TOO_LONG));
+        assert!(watch.is_stuck(1, 5001 + TOO_LONG));
+        assert!(!watch.is_stuck(2, 9000), "it has come back");
+        assert!(!watch.is_stuck(2, 99_000), "nothing is asked of MPI");
+        assert!(!watch.is_stuck(5, 199_000), "another call");
     }
 }
