@@ -225,7 +225,7 @@ impl Pace {
     /// How large a job may be so that the flow stays even and the run can be stopped soon: about 100 ms of the limit, in
     /// whole blocks of 4 or 64 KiB. `u64::MAX` without limit.
     pub fn piece(&self) -> u64 {
-        if !self.0.active.load(Ordering::Acquire) {
+        if !self.is_active() {
             return u64::MAX;
         }
         let state = self.lock();
@@ -236,9 +236,14 @@ impl Pace {
         polite.into_iter().chain(by_bytes).chain(by_operations).min().map_or(u64::MAX, even)
     }
 
+    /// Whether anybody has to wait for a turn, or its work is counted.
+    pub fn is_active(&self) -> bool {
+        self.0.active.load(Ordering::Acquire)
+    }
+
     /// Waits for the turn to do about so much work. `None`: the run was cancelled.
     pub fn turn(&self, expected: Work, cancelled: &dyn Fn() -> bool) -> Option<Turn> {
-        if !self.0.active.load(Ordering::Acquire) {
+        if !self.is_active() {
             return Some(Turn { paid: None });
         }
         let begun = self.0.clock.now();

@@ -16,6 +16,7 @@ use super::moving::{Moving, Stop};
 use super::open_sides::direct_align;
 use super::readahead::Trial;
 use super::tree::Frame;
+use crate::engine::buffer::AlignedBuffer;
 use crate::engine::wrap::Tally;
 use crate::engine::{self, Engine, Refusal};
 use crate::error::Error;
@@ -53,6 +54,8 @@ pub(super) struct Mover {
     chosen: Option<(DataFacts, Arc<Steps>)>,
     /// Which place of the profile two devices are.
     places: Places,
+    /// For small files, once there was one.
+    pub small: Option<AlignedBuffer>,
 }
 
 /// Pairs of devices, and which place of a profile both of them are.
@@ -115,7 +118,14 @@ pub(super) struct Broken {
 
 impl Mover {
     pub fn new(shared: Arc<Shared>) -> Mover {
-        Mover { engines: BTreeMap::new(), tally: Tally::default(), shared, chosen: None, places: Places::default() }
+        Mover {
+            engines: BTreeMap::new(),
+            tally: Tally::default(),
+            shared,
+            chosen: None,
+            places: Places::default(),
+            small: None,
+        }
     }
 
     /// How many files the profile wants copied at the same time in such a tree.
@@ -157,15 +167,18 @@ impl Mover {
         session: &Session<'_>,
         stats: &mut Stats,
     ) -> Result<(), Broken> {
-        let started = Instant::now();
         session.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
+        let preferred = self.preferred(job, plan);
+        let quick = DataFacts { preferred, ..self.facts(job, false) };
+        let steps = self.choose_quickly(&quick, plan);
+        if self.move_at_once(job, (&quick, &steps), plan, session, stats) {
+            return Ok(());
+        }
+        let started = Instant::now();
         let large = probe::is_worth_it(job.source_inode, job.dest_inode, WORTH_ASKING);
         if large {
             self.shared.probe.begin();
         }
-        let preferred = self.preferred(job, plan);
-        let quick = DataFacts { preferred, ..self.facts(job, false) };
-        let steps = self.choose_quickly(&quick, plan);
         let mut refused = Vec::new();
         if large && steps.engines.first() == Some(&EngineName::Clone) {
             // Sharing extents takes a millisecond, and the questions about a large file some fifty.

@@ -47,7 +47,7 @@ impl Run<'_> {
         job: &DataJob<'_>,
         created: bool,
         turns: &'a Mutex<()>,
-    ) -> Result<Option<Looked<'a>>, Error> {
+    ) -> Result<Option<Box<Looked<'a>>>, Error> {
         let plan = self.plan;
         let required = plan.smart == SmartCopy::Require;
         let kinds = [job.source_inode.kind, job.dest_inode.kind];
@@ -93,7 +93,7 @@ impl Run<'_> {
         let report = report_of(job, &seen);
         let found = seen.free.ok();
         let turn = found.is_some().then_some(turn);
-        Ok(Some(Looked { report, found, source, first, _turn: turn }))
+        Ok(Some(Box::new(Looked { report, found, source, first, _turn: turn })))
     }
 
     /// Copies the data of an image without what is free in it, tells the observer, and counts.

@@ -32,6 +32,7 @@ mod same_file;
 mod selection;
 mod shards;
 mod share;
+mod small;
 mod special;
 mod stage;
 mod survey;

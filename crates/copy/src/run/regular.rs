@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
         }
         let whole_image = looked.take_if(|looked| looked.found.is_none());
         job.image = whole_image.as_ref().map(|looked| &looked.report);
-        let (result, room) = self.move_with_room(&mut job, looked.as_mut());
+        let (result, room) = self.move_with_room(&mut job, looked.as_deref_mut());
         let result = match looked.is_some() {
             // The copy of an image looks for itself.
             true => result,

@@ -218,8 +218,8 @@ impl Observer for Voice<'_> {
             Event::Problem(_) | Event::Warning(_) => true,
             _ => self.observer.in_order(),
         };
-        match (self.transcript, &*self.passage()) {
-            (Some(transcript), Some(passage)) if in_order => transcript.tell(passage, event, self.observer),
+        match (self.transcript.filter(|_| in_order), in_order.then(|| self.passage()).as_deref()) {
+            (Some(transcript), Some(Some(passage))) => transcript.tell(passage, event, self.observer),
             _ => self.observer.event(event),
         }
     }
