@@ -36,6 +36,8 @@ pub(super) struct Level<'t> {
     pub is_regular: bool,
     /// Its number in the list of what is to be copied, if there is one.
     pub listed: Option<Index>,
+    /// Its copy, a directory, was made ahead.
+    pub is_made: bool,
 }
 
 impl Level<'_> {
@@ -120,7 +122,14 @@ impl Run<'_> {
         let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
         self.will_write_beside(dest);
         self.give_names_if_one_is(dest);
-        let level = Level { dir: root.or(own_root.as_ref()), sides: None, ancestors: &[], is_regular: false, listed };
+        let level = Level {
+            dir: root.or(own_root.as_ref()),
+            sides: None,
+            ancestors: &[],
+            is_regular: false,
+            listed,
+            is_made: false,
+        };
         let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
@@ -158,6 +167,10 @@ impl Run<'_> {
             return Step::Done;
         }
         let is_directory = subject.inode.kind == Kind::Directory;
+        if level.is_made && !is_directory {
+            // It was one when its name was read.
+            dest.remove_dir().ok();
+        }
         if !is_directory {
             self.announce(&subject, &clear);
         }

@@ -1,5 +1,6 @@
 //! A whole run: the only room that knows all the others.
 
+mod ahead;
 mod backup;
 mod behind;
 mod changes;

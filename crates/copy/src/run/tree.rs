@@ -9,6 +9,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
+use super::ahead::unmake;
 use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
 use super::fleet::Errand;
@@ -69,6 +70,11 @@ impl Sides {
     /// These two.
     pub fn new(source: OwnedFd, dest: OwnedFd) -> Sides {
         Sides { source, dest }
+    }
+
+    /// The source and the destination.
+    pub fn both(&self) -> [BorrowedFd<'_>; 2] {
+        [self.source.as_fd(), self.dest.as_fd()]
     }
 
     /// The directory of the destination.
@@ -177,6 +183,11 @@ impl Frame {
         &self.place
     }
 
+    /// The names that were read and not visited, and where they are, if that is open.
+    pub(super) fn names(&mut self) -> (&Place, Option<&Sides>, impl Iterator<Item = &mut Listed>) {
+        (&self.place, self.sides.as_deref(), self.listing.names())
+    }
+
     /// Takes the names out that it has.
     pub(super) fn take_names(&mut self) -> Vec<Listed> {
         self.listing.take_names()
@@ -221,7 +232,8 @@ impl Run<'_> {
             self.problem(Error::new(What::CyclicLink, source.path));
             return None;
         }
-        let Home { fd: dest_fd, inode: dest_inode, created, fresh } = self.make_or_find_directory(subject, clear)?;
+        let Home { fd: dest_fd, inode: dest_inode, created, fresh } =
+            self.make_or_find_directory(subject, clear, level.is_made)?;
         let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
         // Below a directory that we made, everything is ours already.
         if created && !level.ancestors.last().is_some_and(|above| above.place.fresh) {
@@ -273,10 +285,10 @@ impl Run<'_> {
     }
 
     /// Makes the directory of the destination, or opens the one that is there.
-    fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear) -> Option<Home> {
+    fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear, is_made: bool) -> Option<Home> {
         let dest = subject.dest;
         let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
-        if fresh {
+        if fresh && !is_made {
             self.note_directory(dest);
             let preserve = &self.plan.preserve;
             let creation =
@@ -423,7 +435,8 @@ impl Run<'_> {
                     }
                 }
                 None => {
-                    if let Some(frame) = stack.pop() {
+                    if let Some(mut frame) = stack.pop() {
+                        self.unmake(&mut frame);
                         self.leave(frame, &mut stack);
                     }
                 }
@@ -441,7 +454,12 @@ impl Run<'_> {
         self.go_on_after_parts(frame);
         let next = match &frame.sides {
             Some(_) if frame.place.listed.is_some() => Ok(self.next_listed(&mut frame.listing)),
-            Some(sides) => frame.listing.next(sides.source.as_fd()),
+            Some(sides) => frame.listing.read(sides.source.as_fd()).map(|read| {
+                if read {
+                    self.make_ahead(frame);
+                }
+                frame.listing.next_of_batch()
+            }),
             None => Ok(None),
         };
         self.stats.walk_time += started.elapsed();
@@ -471,9 +489,18 @@ impl Run<'_> {
         let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
         let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
         let is_regular = listed.kind == Some(FileType::RegularFile);
-        let level =
-            Level { dir: Some(&place.dir), sides: Some(sides), ancestors: stack, is_regular, listed: listed.entry };
+        let level = Level {
+            dir: Some(&place.dir),
+            sides: Some(sides),
+            ancestors: stack,
+            is_regular,
+            listed: listed.entry,
+            is_made: listed.made,
+        };
         let step = self.visit(source, dest, place.fresh, &level, top);
+        if matches!(step, Step::Done) {
+            unmake(dest, listed);
+        }
         self.paths = [source_path, dest_path];
         match step {
             Step::Enter(frame) => Some(frame),

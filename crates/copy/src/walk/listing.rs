@@ -26,6 +26,8 @@ pub struct Listed {
     pub kind: Option<FileType>,
     /// Its number, if the name comes out of a list and not out of the directory.
     pub entry: Option<u32>,
+    /// Its copy, a directory, stands there already, and is empty.
+    pub made: bool,
 }
 
 /// Reads a directory batch by batch. Holds no descriptor, so that a walk may close and reopen the directory.
@@ -53,10 +55,25 @@ impl Listing {
     /// # Errors
     /// What getdents64(2) or lseek(2) says.
     pub fn next(&mut self, dir: BorrowedFd<'_>) -> Result<Option<Listed>, Errno> {
-        if self.batch.is_empty() && !self.at_end {
+        self.read(dir)?;
+        Ok(self.batch.pop_front())
+    }
+
+    /// Reads names if there are none left; whether it did. Reads from `dir` as [`Listing::next`].
+    ///
+    /// # Errors
+    /// What getdents64(2) or lseek(2) says.
+    pub fn read(&mut self, dir: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let read = self.batch.is_empty() && !self.at_end;
+        if read {
             self.fill(dir)?;
         }
-        Ok(self.batch.pop_front())
+        Ok(read)
+    }
+
+    /// The names that were read and not visited.
+    pub fn names(&mut self) -> impl Iterator<Item = &mut Listed> {
+        self.batch.iter_mut()
     }
 
     /// Names that come out of a list, from this place in it on.
@@ -149,7 +166,7 @@ impl Listing {
             if name != c"." && name != c".." {
                 let kind = Some(entry.file_type()).filter(|kind| *kind != FileType::Unknown);
                 let name = OsStr::from_bytes(name.to_bytes()).to_owned();
-                found.push((entry.ino(), Listed { name, kind, entry: None }));
+                found.push((entry.ino(), Listed { name, kind, entry: None, made: false }));
             }
         }
     }

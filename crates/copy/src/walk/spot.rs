@@ -95,6 +95,14 @@ impl<'a> Spot<'a> {
         fs::mkdirat(self.dir?, self.name, Mode::from_raw_mode(mode))
     }
 
+    /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// As unlinkat(2).
+    pub fn remove_dir(&self) -> Result<(), Errno> {
+        fs::unlinkat(self.dir?, self.name, AtFlags::REMOVEDIR)
+    }
+
     /// Makes a symbolic link with this text.
     ///
     /// # Errors

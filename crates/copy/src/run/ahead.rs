@@ -1,0 +1,71 @@
+//! Directories that are made ahead: all that a directory holds, before the first of its files is copied.
+//!
+//! Where files are made in turns with the directories beside them, ext4 without flex_bg puts a directory and all its files
+//! into the same block group, and then the next ones, so that all threads make inodes in one group. They wait there for each
+//! other's blocks of the inode table, and each new inode is looked for among all those that were freed in that group within
+//! the last minutes. Directories that were made first get their files in a group each: on such a filesystem
+//! (Linux 6.18, two threads, 60,000 files where others had just been removed) a copy took 1.8 s instead of 2.8.
+
+use haul_sys::rustix::fs::FileType;
+
+use super::Run;
+use super::tree::Frame;
+use crate::facts::Kind;
+use crate::meta;
+use crate::walk::{Listed, Spot};
+
+impl Run<'_> {
+    /// Makes the directories among the names that were just read in this one. What cannot be made is left to the visit, which
+    /// reports it.
+    pub(super) fn make_ahead(&mut self, frame: &mut Frame) {
+        if !self.may_make_ahead(frame) {
+            return;
+        }
+        let (plan, caller) = (self.plan, self.shared.caller);
+        let (place, sides, names) = frame.names();
+        let Some(sides) = sides else { return };
+        let [source_dir, dest_dir] = sides.both();
+        for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)) {
+            if self.cancelled() {
+                return;
+            }
+            let source = Spot::new(source_dir, &listed.name, &place.source_path);
+            let Ok(inode) = source.inode() else { continue };
+            if inode.kind == Kind::Directory {
+                let creation = meta::creation_mode(inode.kind, &inode, &place.entries, &plan.preserve, caller);
+                let dest = Spot::new(dest_dir, &listed.name, &place.dest_path);
+                listed.made = dest.make_dir(creation.mode).is_ok();
+            }
+        }
+    }
+
+    /// Only in a directory that holds nothing but what we put there, and where nobody else has to be told before.
+    fn may_make_ahead(&self, frame: &Frame) -> bool {
+        frame.place().fresh
+            && frame.listed().is_none()
+            // Without one, the copy may be changing its own source.
+            && self.crew.is_some()
+            && self.party.is_none()
+            && self.plan.shard.is_none()
+            && self.shared.progress.get().is_none()
+            && !self.session.pace.is_active()
+    }
+
+    /// Takes directories away that were made ahead and that nobody will visit.
+    pub(super) fn unmake(&self, frame: &mut Frame) {
+        let (place, sides, names) = frame.names();
+        let Some(sides) = sides else { return };
+        let [_, dest_dir] = sides.both();
+        for listed in names {
+            unmake(Spot::new(dest_dir, &listed.name, &place.dest_path), listed);
+        }
+    }
+}
+
+/// Takes a directory away that was made ahead, if nothing is in it.
+pub(super) fn unmake(dest: Spot<'_>, listed: &Listed) {
+    if listed.made {
+        // Another one that stays behind does no harm.
+        dest.remove_dir().ok();
+    }
+}
