@@ -1,30 +1,32 @@
-//! Directories that are made ahead of the files beside them, and what becomes of them when they are not wanted.
+//! Directories that are made ahead of the files beside them, and what becomes of them when they are not wanted. On ext4: only
+//! filesystems with a device of their own get them.
 
 mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use haul_copy::events::Event;
 use haul_copy::plan::{Dereference, Destination, Plan};
 use haul_copy::run::Cancel;
-use haul_testbed::{TempDir, temp_dir};
+use haul_testbed::{Bed, Fs};
 use support::copy;
 
 const DIRECTORIES: usize = 8;
 
-/// A tree of a few files and directories, each with a file in it.
-fn tree() -> (TempDir, PathBuf, PathBuf) {
-    let dir = temp_dir();
-    let (source, dest) = (dir.path().join("source"), dir.path().join("dest"));
+/// A tree of a few files and directories, each with a file in it, and where its copy goes.
+fn tree(room: &Path) -> (PathBuf, PathBuf) {
+    let (source, dest) = (room.join("source"), room.join("dest"));
     for number in 0..DIRECTORIES {
         let below = directory(&source, number);
         fs::create_dir_all(&below).unwrap();
+        fs::set_permissions(&below, PermissionsExt::from_mode(0o755)).unwrap();
         fs::write(below.join("file"), format!("{number}")).unwrap();
         fs::write(source.join(format!("file-{number}")), "beside").unwrap();
     }
-    (dir, source, dest)
+    (source, dest)
 }
 
 fn directory(above: &Path, number: usize) -> PathBuf {
@@ -48,7 +50,9 @@ fn is_file(path: &Path) -> bool {
 
 #[test]
 fn all_directories_beside_a_file_are_there_before_it() {
-    let (_dir, source, dest) = tree();
+    let Some(bed) = Bed::new() else { return };
+    let Some(room) = bed.mount(Fs::Ext4) else { return };
+    let (source, dest) = tree(&room);
     let mut early = Vec::new();
     let (summary, problems) = copy(&plan(&source, &dest), &Cancel::default(), |event| {
         if let Event::Copying { dest: file, .. } = event
@@ -68,7 +72,9 @@ fn all_directories_beside_a_file_are_there_before_it() {
 
 #[test]
 fn a_stopped_copy_leaves_no_directory_that_it_did_not_come_to() {
-    let (_dir, source, dest) = tree();
+    let Some(bed) = Bed::new() else { return };
+    let Some(room) = bed.mount(Fs::Ext4) else { return };
+    let (source, dest) = tree(&room);
     let cancel = Cancel::default();
     let mut entered = BTreeSet::new();
     copy(&plan(&source, &dest), &cancel, |event| {
@@ -86,8 +92,10 @@ fn a_stopped_copy_leaves_no_directory_that_it_did_not_come_to() {
 
 #[test]
 fn a_directory_that_becomes_a_file_meanwhile_is_copied_as_one_or_reported() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(room) = bed.mount(Fs::Ext4) else { return };
     for round in 0..20 {
-        let (_dir, source, dest) = tree();
+        let (source, dest) = tree(&room.join(round.to_string()));
         let mut replaced = false;
         let (summary, problems) = copy(&plan(&source, &dest), &Cancel::default(), |event| {
             let Event::Copying { dest: entered, .. } = event else { return };
@@ -107,4 +115,51 @@ fn a_directory_that_becomes_a_file_meanwhile_is_copied_as_one_or_reported() {
             assert!(!entered || summary.failed || directory(&dest, number).join("file").exists(), "round {round}");
         }
     }
+}
+
+#[test]
+fn a_directory_gets_the_mode_that_its_source_has_when_it_is_copied() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(room) = bed.mount(Fs::Ext4) else { return };
+    let (source, dest) = tree(&room);
+    let mut closed = false;
+    let (summary, problems) = copy(&plan(&source, &dest), &Cancel::default(), |event| {
+        // By then all of them stand there.
+        if let Event::Copying { dest: entered, .. } = event
+            && *entered != dest
+            && !std::mem::replace(&mut closed, true)
+        {
+            for number in 0..DIRECTORIES {
+                fs::set_permissions(directory(&source, number), PermissionsExt::from_mode(0o700)).unwrap();
+            }
+        }
+    });
+    assert!(!summary.failed, "{problems:?}");
+    let mode = |number| fs::metadata(directory(&dest, number)).unwrap().permissions().mode() & 0o7777;
+    let modes: Vec<_> = (0..DIRECTORIES).map(mode).collect();
+    // Another thread may have been at some of them before.
+    assert!(modes.iter().all(|mode| matches!(mode, 0o700 | 0o755)), "{modes:?}");
+    assert!(modes.contains(&0o700), "{modes:?}");
+}
+
+#[test]
+fn a_directory_that_was_removed_since_it_was_made_is_made_again() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(room) = bed.mount(Fs::Ext4) else { return };
+    let (source, dest) = tree(&room);
+    let mut removed = false;
+    let (_, problems) = copy(&plan(&source, &dest), &Cancel::default(), |event| {
+        if let Event::Copying { dest: entered, .. } = event
+            && is_file(entered)
+            && !std::mem::replace(&mut removed, true)
+        {
+            for number in 0..DIRECTORIES {
+                // Those that nobody has come to.
+                fs::remove_dir(directory(&dest, number)).ok();
+            }
+        }
+    });
+    let missing = (0..DIRECTORIES).filter(|number| !directory(&dest, *number).join("file").exists()).count();
+    // The other thread may have opened one just then.
+    assert!(missing <= 1, "{missing} are missing: {problems:?}");
 }

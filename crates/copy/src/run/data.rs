@@ -171,7 +171,7 @@ impl Mover {
         let preferred = self.preferred(job, plan);
         let quick = DataFacts { preferred, ..self.facts(job, false) };
         let steps = self.choose_quickly(&quick, plan);
-        if self.move_at_once(job, (&quick, &steps), plan, session, stats) {
+        if self.move_at_once(job, (&quick, &steps), plan, session, stats)? {
             return Ok(());
         }
         let started = Instant::now();

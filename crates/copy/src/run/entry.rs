@@ -36,8 +36,8 @@ pub(super) struct Level<'t> {
     pub is_regular: bool,
     /// Its number in the list of what is to be copied, if there is one.
     pub listed: Option<Index>,
-    /// Its copy, a directory, was made ahead.
-    pub is_made: bool,
+    /// Its copy, a directory, was made ahead, with this mode.
+    pub made: Option<u32>,
 }
 
 impl Level<'_> {
@@ -128,7 +128,7 @@ impl Run<'_> {
             ancestors: &[],
             is_regular: false,
             listed,
-            is_made: false,
+            made: None,
         };
         let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
@@ -167,7 +167,7 @@ impl Run<'_> {
             return Step::Done;
         }
         let is_directory = subject.inode.kind == Kind::Directory;
-        if level.is_made && !is_directory {
+        if level.made.is_some() && !is_directory {
             // It was one when its name was read.
             dest.remove_dir().ok();
         }

@@ -227,7 +227,7 @@ impl Selection {
                 Kind::Directory => Some(FileType::Directory),
                 _ => None,
             };
-            found.push(Listed { name: self.manifest.name(at).to_owned(), kind, entry: Some(at), made: false });
+            found.push(Listed { name: self.manifest.name(at).to_owned(), kind, entry: Some(at), made: None });
             at = self.next[at as usize];
         }
         (found, Some(at).filter(|at| *at != 0))

@@ -7,14 +7,17 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
+use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::ftruncate;
 
 use super::Session;
-use super::data::{DataJob, Mover};
+use super::data::{Broken, DataJob, Mover};
 use super::made_up::is_kept_somewhere;
 use crate::engine::Tuning;
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
+use crate::error::{Error, What};
 use crate::events::{DataReport, Event, Tried};
 use crate::facts::Kind;
 use crate::moved::Moved;
@@ -26,8 +29,8 @@ use crate::strategy::{DataFacts, Ranges, SMALL, Steps, Workers};
 const BUFFER: usize = SMALL as usize;
 
 impl Mover {
-    /// Moves a whole small file, counts, and tells the observer. False if nothing was moved that counts: it is no plain case,
-    /// or something is not as it was seen.
+    /// Moves a whole small file, counts, and tells the observer. False if nothing was moved: it is no plain case, or something
+    /// is not as it was seen.
     pub(super) fn move_at_once(
         &mut self,
         job: &DataJob<'_>,
@@ -35,15 +38,17 @@ impl Mover {
         plan: &Plan,
         session: &Session<'_>,
         stats: &mut Stats,
-    ) -> bool {
+    ) -> Result<bool, Broken> {
         if !(is_plain(job, facts) && is_chosen(steps) && plan.readahead.is_none() && is_unobserved(session)) {
-            return false;
+            return Ok(false);
         }
         let started = Instant::now();
         let size = job.source_inode.size;
         let buffer = self.small.get_or_insert_with(|| AlignedBuffer::for_copying(BUFFER));
-        if !in_one_go(&Linux, job.source.as_fd(), job.dest.as_fd(), size, buffer.bytes()) {
-            return false;
+        let whole = in_one_go(&Linux, job.source.as_fd(), job.dest.as_fd(), size, buffer.bytes());
+        let truncating = |errno| Broken { error: Some(Error::new(What::Truncating, job.dest_path).errno(errno)) };
+        if !whole.map_err(truncating)? {
+            return Ok(false);
         }
         let moved = Moved { written: size, ..Moved::default() };
         stats.moved += moved;
@@ -65,7 +70,7 @@ impl Mover {
             time: started.elapsed(),
             image: None,
         }));
-        true
+        Ok(true)
     }
 }
 
@@ -98,16 +103,25 @@ fn is_unobserved(session: &Session<'_>) -> bool {
     !session.pace.is_active() && !session.observer.in_order()
 }
 
-/// Copies a file of so many bytes by one read and one write. False if one of them did not do all that, or failed: what the
-/// destination holds then is the beginning of the file, or nothing.
-fn in_one_go(kernel: &dyn Kernel, source: BorrowedFd<'_>, dest: BorrowedFd<'_>, size: u64, buffer: &mut [u8]) -> bool {
-    let Ok(size) = usize::try_from(size) else { return false };
-    let Some(room) = buffer.get_mut(..=size) else { return false };
+/// Copies a file of so many bytes by one read and one write. False if one of them did not do all that, or failed: then the
+/// destination is empty, since the engine may find fewer bytes than were read here. The error is that of emptying it.
+fn in_one_go(
+    kernel: &dyn Kernel,
+    source: BorrowedFd<'_>,
+    dest: BorrowedFd<'_>,
+    size: u64,
+    buffer: &mut [u8],
+) -> Result<bool, Errno> {
+    let Ok(size) = usize::try_from(size) else { return Ok(false) };
+    let Some(room) = buffer.get_mut(..=size) else { return Ok(false) };
     // Where there was room for another byte, fewer than that are all.
     if again(|| kernel.pread(source, room, 0)) != Ok(size) {
-        return false;
+        return Ok(false);
     }
-    size == 0 || again(|| kernel.pwrite(dest, &room[..size], 0)) == Ok(size)
+    if size == 0 || again(|| kernel.pwrite(dest, &room[..size], 0)) == Ok(size) {
+        return Ok(true);
+    }
+    again(|| ftruncate(dest, 0)).map(|()| false)
 }
 
 #[cfg(test)]
@@ -116,7 +130,6 @@ mod tests {
     use std::fs::{self, File};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use haul_sys::Errno;
     use haul_sys::kernel::Fd;
     use haul_testbed::temp_dir;
 
@@ -131,8 +144,10 @@ mod tests {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::write(&from, bytes(size)).unwrap();
         let (source, dest) = (File::open(&from).unwrap(), File::create(&to).unwrap());
-        let whole = in_one_go(kernel, source.as_fd(), dest.as_fd(), seen as u64, &mut [0; BUFFER]);
-        whole.then(|| fs::read(to).unwrap())
+        let whole = in_one_go(kernel, source.as_fd(), dest.as_fd(), seen as u64, &mut [0; BUFFER]).unwrap();
+        let copied = fs::read(to).unwrap();
+        assert!(whole || copied.is_empty(), "{} bytes are left", copied.len());
+        whole.then_some(copied)
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Run<'_> {
             return None;
         }
         let Home { fd: dest_fd, inode: dest_inode, created, fresh } =
-            self.make_or_find_directory(subject, clear, level.is_made)?;
+            self.make_or_find_directory(subject, clear, level.made)?;
         let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
         // Below a directory that we made, everything is ours already.
         if created && !level.ancestors.last().is_some_and(|above| above.place.fresh) {
@@ -285,15 +285,19 @@ impl Run<'_> {
     }
 
     /// Makes the directory of the destination, or opens the one that is there.
-    fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear, is_made: bool) -> Option<Home> {
+    fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear, made: Option<u32>) -> Option<Home> {
         let dest = subject.dest;
         let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
-        if fresh && !is_made {
+        let (preserve, caller) = (&self.plan.preserve, self.shared.caller);
+        let mode = meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, caller).mode;
+        let stands = made == Some(mode);
+        if made.is_some() && !stands {
+            // The source has got another mode since: what was made may let others in.
+            dest.remove_dir().ok();
+        }
+        if fresh && !stands {
             self.note_directory(dest);
-            let preserve = &self.plan.preserve;
-            let creation =
-                meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, self.shared.caller);
-            match self.with_room(|| dest.make_dir(creation.mode)) {
+            match self.with_room(|| dest.make_dir(mode)) {
                 Ok(()) => {}
                 // Another shard has come first.
                 Err(Errno::EXIST) if self.plan.shard.is_some() => fresh = false,
@@ -303,7 +307,14 @@ impl Run<'_> {
                 }
             }
         }
-        let (fd, mut inode) = match self.open_destination(subject, clear) {
+        let opened = match self.open_destination(subject, clear) {
+            // Somebody removes what is empty.
+            Err(Errno::NOENT) if stands => {
+                self.with_room(|| dest.make_dir(mode)).and_then(|()| self.open_destination(subject, clear))
+            }
+            opened => opened,
+        };
+        let (fd, mut inode) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
                 self.problem(Error::new(What::CannotStat, dest.path).errno(errno));
@@ -453,18 +464,17 @@ impl Run<'_> {
         let started = Instant::now();
         self.go_on_after_parts(frame);
         let next = match &frame.sides {
-            Some(_) if frame.place.listed.is_some() => Ok(self.next_listed(&mut frame.listing)),
-            Some(sides) => frame.listing.read(sides.source.as_fd()).map(|read| {
-                if read {
-                    self.make_ahead(frame);
-                }
-                frame.listing.next_of_batch()
-            }),
-            None => Ok(None),
+            Some(_) if frame.place.listed.is_some() => Ok((self.next_listed(&mut frame.listing), false)),
+            Some(sides) => frame.listing.read(sides.source.as_fd()).map(|read| (None, read)),
+            None => Ok((None, false)),
         };
         self.stats.walk_time += started.elapsed();
         match next {
-            Ok(listed) => listed,
+            Ok((None, true)) => {
+                self.make_ahead(frame);
+                frame.listing.next_of_batch()
+            }
+            Ok((listed, _)) => listed,
             Err(errno) => {
                 self.problem(Error::new(What::CannotAccess, &frame.place.source_path).errno(errno));
                 None
@@ -495,7 +505,7 @@ impl Run<'_> {
             ancestors: stack,
             is_regular,
             listed: listed.entry,
-            is_made: listed.made,
+            made: listed.made,
         };
         let step = self.visit(source, dest, place.fresh, &level, top);
         if matches!(step, Step::Done) {

@@ -26,8 +26,8 @@ pub struct Listed {
     pub kind: Option<FileType>,
     /// Its number, if the name comes out of a list and not out of the directory.
     pub entry: Option<u32>,
-    /// Its copy, a directory, stands there already, and is empty.
-    pub made: bool,
+    /// Its copy, a directory, was made already, with this mode, and is empty.
+    pub made: Option<u32>,
 }
 
 /// Reads a directory batch by batch. Holds no descriptor, so that a walk may close and reopen the directory.
@@ -166,7 +166,7 @@ impl Listing {
             if name != c"." && name != c".." {
                 let kind = Some(entry.file_type()).filter(|kind| *kind != FileType::Unknown);
                 let name = OsStr::from_bytes(name.to_bytes()).to_owned();
-                found.push((entry.ino(), Listed { name, kind, entry: None, made: false }));
+                found.push((entry.ino(), Listed { name, kind, entry: None, made: None }));
             }
         }
     }

@@ -163,7 +163,7 @@ impl Message {
                 for _ in 0..count {
                     let kind = from.byte()?;
                     let kind = (kind != 0).then(|| FileType::from_raw_mode(u32::from(kind) << 12));
-                    names.push(Listed { name: from.text()?, kind, entry: from.index()?, made: false });
+                    names.push(Listed { name: from.text()?, kind, entry: from.index()?, made: None });
                 }
                 Message::Names(Parcel { token, pair, names })
             }
@@ -316,7 +316,7 @@ mod tests {
     fn names() -> impl Strategy<Value = Vec<Listed>> {
         let kinds = [None, Some(FileType::Directory), Some(FileType::RegularFile), Some(FileType::Socket)];
         prop::collection::vec((text(), prop::sample::select(kinds.to_vec()), any::<Option<u32>>()), 0..6).prop_map(
-            |names| names.into_iter().map(|(name, kind, entry)| Listed { name, kind, entry, made: false }).collect(),
+            |names| names.into_iter().map(|(name, kind, entry)| Listed { name, kind, entry, made: None }).collect(),
         )
     }
 
