@@ -122,6 +122,17 @@ pub struct Inode {
     pub direct: (u32, u32),
 }
 
+/// The filesystems that take what is written into the page cache in ways of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filesystem {
+    /// ext4, or what its driver mounts as ext2 and ext3: quicker where the space was allocated.
+    Ext4,
+    /// XFS: in large pieces and cheaply.
+    Xfs,
+    /// Any other, or not known.
+    Other,
+}
+
 /// What is known about time and place of a copy: asked for only where a file is large enough for it to matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Surroundings {
@@ -136,8 +147,8 @@ pub struct Surroundings {
     /// One of the devices has moving heads; `None` where a device does not tell, or what it tells means nothing (virtio,
     /// loop).
     pub rotational: Option<bool>,
-    /// The destination is on XFS, which takes what is written into the page cache in large pieces and cheaply.
-    pub dest_on_xfs: bool,
+    /// Source and destination are on one filesystem.
+    pub within_one: bool,
     /// Processors that this process may use.
     pub cores: usize,
     /// Files of this size class that this run is copying at the moment, this one included.

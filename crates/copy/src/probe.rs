@@ -15,7 +15,7 @@ use haul_sys::rustix::param::page_size;
 
 pub use self::place::{Mount, mount, place, place_of};
 
-use crate::facts::{DeviceNumber, Inode, Kind, Surroundings};
+use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
 
 /// The free memory is looked up again after this many bytes were moved.
 const MEMORY_AGE: u64 = 128 << 20;
@@ -55,7 +55,7 @@ pub fn memory() -> Option<u64> {
 impl Probe {
     /// Everything about two open files.
     pub(crate) fn look(&self, source: (BorrowedFd<'_>, &Inode), dest: (BorrowedFd<'_>, &Inode)) -> Surroundings {
-        let ((file, inode), (dest_file, dest_inode)) = (source, dest);
+        let ((file, inode), (_, dest_inode)) = (source, dest);
         let cached = if inode.kind == Kind::Regular { cached_bytes(file, inode.size) } else { None };
         let disk_of = |inode: &Inode| match inode.kind {
             Kind::BlockDevice => self.disk(inode.node),
@@ -73,7 +73,7 @@ impl Probe {
                 (Some(false), Some(false)) => Some(false),
                 _ => None,
             },
-            dest_on_xfs: is_on_xfs(dest_file),
+            within_one: inode.id.device() == dest_inode.id.device(),
             cores: self.cores(),
             at_once: self.at_once.load(Ordering::Relaxed).max(1),
         }
@@ -121,11 +121,18 @@ impl Probe {
     }
 }
 
-fn is_on_xfs(file: BorrowedFd<'_>) -> bool {
+/// The filesystem of an open file.
+pub(crate) fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
+    const EXT4_SUPER_MAGIC: u32 = 0xEF53;
     const XFS_SUPER_MAGIC: u32 = 0x5846_5342;
+    let Ok(stat) = haul_sys::rustix::fs::fstatfs(file) else { return Filesystem::Other };
     // The type of the field differs from one architecture to the next.
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    haul_sys::rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type as u32 == XFS_SUPER_MAGIC)
+    match stat.f_type as u32 {
+        EXT4_SUPER_MAGIC => Filesystem::Ext4,
+        XFS_SUPER_MAGIC => Filesystem::Xfs,
+        _ => Filesystem::Other,
+    }
 }
 
 /// How much of a file is in the page cache; of a very large one by samples, since the answer takes 15 ms for each GiB that

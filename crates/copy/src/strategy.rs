@@ -1,12 +1,16 @@
 //! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or globals.
 
+mod large;
 mod prefer;
 
 use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::events::HoleSearch;
-use crate::facts::{Kind, Surroundings};
+use crate::facts::{Filesystem, Kind, Surroundings};
 use crate::plan::profile::{Preference, Setting, SizeClass};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
+
+pub(crate) use self::large::{ALLOCATED_FIRST, Large, goes_to_device};
+use self::large::{can_be_allocated_first, is_half_cold};
 
 /// What is known about the two open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct DataFacts {
     /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
     /// itself when the kernel is asked to.
     pub local_disk: bool,
+    /// What the destination is on. Not asked, and other, for files below [`ALLOCATED_FIRST`].
+    pub dest_on: Filesystem,
     /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
     pub around: Option<Surroundings>,
     /// What the user's profile says of files of this size, if it knows the storage.
@@ -163,6 +169,7 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
     }
     if steps.ranges != Ranges::Stream && !steps.strict {
         choose_around(facts, plan, &mut steps);
+        choose_space(facts, plan, &mut steps);
     }
     steps
 }
@@ -227,19 +234,22 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.reasons.push("sharing extents is tried first");
     }
     push_past_the_cache(facts, plan, steps);
+    let past_the_cache = |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect);
+    let buffered = !steps.engines.iter().any(past_the_cache);
     if may_share && steps.ranges == Ranges::Extents {
         steps.reasons.push("sparse: read and write beat copy_file_range on many small extents");
     } else if may_share && facts.size < SMALL {
         steps.reasons.push("small: one read and one write are the quickest");
     } else if may_share && facts.copy_range_is_known_to_fail {
         steps.passed_over.push(EngineName::CopyRange);
+    } else if may_share && buffered && can_be_allocated_first(facts, plan, steps) {
+        steps.reasons.push("read and write beat copy_file_range on ext4 where the space is allocated first");
     } else if may_share && !(is_cold(facts) && facts.local_disk) {
         steps.engines.push(EngineName::CopyRange);
         steps.reasons.push("through the page cache, the kernel copies without a detour through this process");
     }
     steps.engines.push(EngineName::ReadWrite);
-    let past_the_cache = |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect);
-    if facts.around.is_some_and(|around| around.dest_on_xfs) && !steps.engines.iter().any(past_the_cache) {
+    if buffered && facts.around.is_some() && facts.dest_on == Filesystem::Xfs {
         steps.tuning.buffer_size = steps.tuning.buffer_size.or(Some(TO_XFS));
     }
 }
@@ -247,10 +257,10 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
 /// The engines that leave the page cache alone, for files that are not to stay there.
 fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     let Some(around) = &facts.around else { return };
-    if !goes_to_device(&Large::of(facts, around, steps.ranges), plan.cache) {
-        let would_go = plan.cache == CacheUse::Auto && steps.ranges == Ranges::Whole && facts.size >= ALWAYS_LARGE;
-        if would_go && around.rotational != Some(true) && stays_on_its_way_to_xfs(around, is_cold(facts)) {
-            steps.reasons.push("XFS takes it into the page cache quicker than a device would");
+    let large = Large::of(facts, around, plan, steps);
+    if !goes_to_device(&large, plan.cache) {
+        if large.would_go(plan.cache) {
+            steps.reasons.push("this filesystem takes it into the page cache quicker than a device would");
         }
         return;
     }
@@ -281,89 +291,13 @@ fn is_cold(facts: &DataFacts) -> bool {
     facts.around.is_some_and(|around| is_half_cold(&around, facts.size.min(facts.allocated)))
 }
 
-fn is_half_cold(around: &Surroundings, amount: u64) -> bool {
-    around.cached.is_some_and(|cached| cached < amount / 2)
-}
-
-/// A dense file from here on goes to the device, whatever memory there is: what memory takes at once (2 GiB: 0.9 to 2.4 s, to
-/// the device 1.4 s, and 0.06 s of processor time instead of 1.5) has to be written in any case.
-const ALWAYS_LARGE: u64 = SizeClass::Huge.least();
-/// Below this a file stays in the page cache, unless the user says otherwise.
-const NEVER_LARGE: u64 = SizeClass::Large.least();
-/// `--cache=drop` leaves smaller files alone.
-const NEVER_DROPPED: u64 = WORTH_ASKING;
-
-/// What of a file decides whether it goes to the device.
-pub(crate) struct Large<'a> {
-    /// Bytes of the file.
-    pub size: u64,
-    /// Bytes that are written.
-    pub amount: u64,
-    /// They are written in long runs. Many small direct writes wait for the device each: a sparse file went half as fast.
-    pub in_long_runs: bool,
-    /// Where.
-    pub dest: Kind,
-    /// Less than half of what is read is in the page cache.
-    pub is_cold: bool,
-    pub around: &'a Surroundings,
-}
-
-impl<'a> Large<'a> {
-    fn of(facts: &DataFacts, around: &'a Surroundings, ranges: Ranges) -> Large<'a> {
-        let amount = facts.size.min(facts.allocated);
-        let (in_long_runs, is_cold) = (ranges == Ranges::Whole, is_half_cold(around, amount));
-        Large { size: facts.size, amount, in_long_runs, dest: facts.dest, is_cold, around }
-    }
-
-    /// A disk image of which so many bytes are copied. Small runs of it never go to the device by themselves.
-    pub(crate) fn image(size: u64, amount: u64, dest: Kind, around: &'a Surroundings) -> Large<'a> {
-        Large { size, amount, in_long_runs: true, dest, is_cold: is_half_cold(around, amount), around }
-    }
-}
-
-/// Whether the copy is to be on the device and not in the page cache.
-pub(crate) fn goes_to_device(large: &Large<'_>, cache: CacheUse) -> bool {
-    let &Large { size, amount, around, .. } = large;
-    match cache {
-        CacheUse::Keep => false,
-        CacheUse::Drop => size >= NEVER_DROPPED,
-        CacheUse::Auto if large.dest == Kind::BlockDevice => amount >= NEVER_LARGE,
-        // Heads that move make a direct copy as slow as the disk, where memory would have taken it at once.
-        CacheUse::Auto => {
-            let memory = around.memory.unwrap_or(ALWAYS_LARGE * 4);
-            let through_xfs = stays_on_its_way_to_xfs(around, large.is_cold);
-            let share = match around.rotational {
-                Some(true) => memory / 4,
-                _ if through_xfs => memory / 5,
-                _ => memory / 8,
-            };
-            let quick = around.rotational == Some(true) || through_xfs;
-            let always = large.in_long_runs && !quick && amount >= ALWAYS_LARGE;
-            let crowded = around.left_in_cache.saturating_add(amount) > memory / 2;
-            amount >= NEVER_LARGE && (always || amount > share || crowded)
-        }
-    }
-}
-
 /// Buffer in bytes for files that go to XFS through the page cache, which takes each write as one folio, if it can get one
 /// (4 GiB: 0.49 (0.48-0.61) s with 128 KiB, 0.45 (0.38-0.50) with 256, with 1 MiB 0.48 (0.44-1.07): larger ones do not stay
 /// in the processor's cache, and the kernel may have to look for memory).
 const TO_XFS: usize = 256 << 10;
 
-/// Whether the page cache takes a file quicker than devices do: XFS needs no journal entry for each page, and takes large
-/// folios (4 GiB, warm: returned after 1.1 to 1.4 s, directly to the device after 2.3 s; durable after 2.5 to 2.7 and 2.3 s).
-/// Beyond a fifth of the memory (vm.dirty_ratio) the kernel would make the copy wait for the device after all.
-fn stays_on_its_way_to_xfs(around: &Surroundings, is_cold: bool) -> bool {
-    around.dest_on_xfs && around.cached.is_some() && !is_cold
-}
-
-/// What concerns all engines: workers, space, and what stays in the page cache.
+/// What concerns all engines: workers, reading ahead, and what stays in the page cache.
 fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
-    let dense = steps.ranges == Ranges::Whole && !steps.find_zeros && facts.dest == Kind::Regular;
-    steps.preallocate = plan.preallocate == Preallocate::Always && dense && facts.size > 0;
-    if steps.preallocate {
-        steps.reasons.push("--preallocate: the space is allocated first");
-    }
     // Whoever names an engine wants to see that engine, and says himself whether to read ahead of it.
     let plain = facts.source == Kind::Regular && steps.ranges == Ranges::Whole && plan.engine == EngineChoice::Auto;
     let Some(around) = &facts.around else {
@@ -375,7 +309,7 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         return;
     }
     steps.read_ahead = plain && is_cold(facts);
-    let to_device = goes_to_device(&Large::of(facts, around, steps.ranges), plan.cache);
+    let to_device = goes_to_device(&Large::of(facts, around, plan, steps), plan.cache);
     steps.forget_source = to_device && around.cached.is_some_and(|cached| cached < facts.size);
     let drop = plan.cache == CacheUse::Drop || (to_device && plan.reads_again());
     steps.send_dest = drop && facts.dest == Kind::Regular;
@@ -386,11 +320,30 @@ fn choose_around(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         let most = steps.workers.most.min(around.cores.saturating_sub(1).max(1));
         steps.workers = Workers { start: steps.workers.start.min(most), most };
     }
-    let direct = steps.engines.iter().any(|name| matches!(name, EngineName::Direct | EngineName::MappedDirect));
-    if plan.preallocate == Preallocate::Auto && dense && direct && steps.workers.most > 1 {
-        steps.preallocate = true;
-        steps.reasons.push("the space is allocated first, so that direct writes need not wait for each other");
+}
+
+/// Whether the space is allocated before it is written.
+fn choose_space(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
+    let dense = steps.ranges == Ranges::Whole && !steps.find_zeros && facts.dest == Kind::Regular;
+    if !dense || facts.size == 0 {
+        return;
     }
+    let direct = steps.engines.iter().any(|name| matches!(name, EngineName::Direct | EngineName::MappedDirect));
+    let first = steps.engines.iter().find(|name| **name != EngineName::Clone);
+    let buffered = matches!(first, Some(EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice));
+    let why = match plan.preallocate {
+        Preallocate::Never => return,
+        Preallocate::Always => "--preallocate: the space is allocated first",
+        Preallocate::Auto if direct && steps.workers.most > 1 => {
+            "the space is allocated first, so that direct writes need not wait for each other"
+        }
+        Preallocate::Auto if buffered && can_be_allocated_first(facts, plan, steps) => {
+            "the space is allocated first, so that ext4 need not set it aside page by page"
+        }
+        Preallocate::Auto => return,
+    };
+    steps.preallocate = true;
+    steps.reasons.push(why);
 }
 
 /// How many workers, by the engine that comes first after a clone.
@@ -440,6 +393,7 @@ mod tests {
         direct_source: true,
         direct_dest: true,
         local_disk: true,
+        dest_on: Filesystem::Other,
         around: None,
         preferred: Preference { cached: None, cold: None },
     };
@@ -466,7 +420,7 @@ mod tests {
         left_in_cache: 0,
         same_device: Some(true),
         rotational: None,
-        dest_on_xfs: false,
+        within_one: true,
         cores: 2,
         at_once: 1,
     };
@@ -522,7 +476,7 @@ mod tests {
 
     #[test]
     fn xfs_gets_larger_writes_through_the_page_cache_and_the_user_still_says_how_large() {
-        let facts = around(sized(GIB, GIB), |around| around.dest_on_xfs = true);
+        let facts = DataFacts { dest_on: Filesystem::Xfs, ..sized(GIB, GIB) };
         let size = |facts: &DataFacts, plan: &Plan| choose(facts, plan).tuning.buffer_size;
         assert_eq!(size(&facts, &Plan::default()), Some(TO_XFS));
         assert_eq!(size(&facts, &Plan { buffer_size: Some(4096), ..Plan::default() }), Some(4096));
@@ -536,14 +490,62 @@ mod tests {
     #[test]
     fn xfs_takes_a_cached_file_through_the_page_cache_while_a_fifth_of_the_memory_will_do() {
         let to_xfs = |size, cached| {
-            let facts = around(sized(size, cached), |around| around.dest_on_xfs = true);
+            let facts = DataFacts { dest_on: Filesystem::Xfs, ..sized(size, cached) };
             choose(&facts, &Plan::default()).engines[0]
         };
         assert_eq!(to_xfs(3 * GIB, 3 * GIB), EngineName::CopyRange);
         assert_eq!(to_xfs(4 * GIB, 4 * GIB), EngineName::MappedDirect, "more than a fifth");
         assert_eq!(to_xfs(3 * GIB, 0), EngineName::Direct, "it waits for the device in any case");
-        let unknown = around(sized(3 * GIB, 0), |around| (around.dest_on_xfs, around.cached) = (true, None));
+        let to_xfs = DataFacts { dest_on: Filesystem::Xfs, ..sized(3 * GIB, 0) };
+        let unknown = around(to_xfs, |around| around.cached = None);
         assert_eq!(choose(&unknown, &Plan::default()).engines[0], EngineName::MappedDirect, "perhaps it is cold");
+    }
+
+    #[test]
+    fn ext4_gets_its_space_first_where_a_file_of_a_mebibyte_goes_through_the_page_cache() {
+        let to_ext4 = |size| DataFacts { dest_on: Filesystem::Ext4, size, allocated: size, ..FILE };
+        let plan = Plan::default();
+        assert!(choose(&to_ext4(ALLOCATED_FIRST), &plan).preallocate);
+        assert!(!choose(&to_ext4(ALLOCATED_FIRST - 1), &plan).preallocate);
+        assert!(!choose(&DataFacts { dest_on: Filesystem::Xfs, ..to_ext4(GIB) }, &plan).preallocate);
+        assert!(!choose(&DataFacts { allocated: GIB / 2, ..to_ext4(GIB) }, &plan).preallocate, "it has holes");
+        assert!(!choose(&to_ext4(GIB), &Plan { sparse: Sparse::Always, ..Plan::default() }).preallocate);
+        assert!(!choose(&to_ext4(GIB), &Plan { preallocate: Preallocate::Never, ..Plan::default() }).preallocate);
+        let device = DataFacts { dest: Kind::BlockDevice, ..to_ext4(GIB) };
+        assert!(!choose(&device, &plan).preallocate);
+        let by =
+            |name| choose(&to_ext4(GIB), &Plan { engine: EngineChoice::Only(name), ..Plan::default() }).preallocate;
+        assert!(by(EngineName::ReadWrite) && by(EngineName::CopyRange) && by(EngineName::Splice));
+        assert!(!by(EngineName::Reference) && !by(EngineName::Mapped));
+    }
+
+    #[test]
+    fn ext4_is_written_by_read_and_write_and_by_copy_range_only_where_nothing_is_allocated_first() {
+        use EngineName::{CopyRange, Dontcache, MappedDirect, ReadWrite};
+        let to_ext4 = |size, cached| DataFacts { dest_on: Filesystem::Ext4, ..sized(size, cached) };
+        assert_eq!(engines(to_ext4(GIB, GIB), &Plan::default()), [ReadWrite]);
+        let never = Plan { preallocate: Preallocate::Never, ..Plan::default() };
+        assert_eq!(engines(to_ext4(GIB, GIB), &never), [CopyRange, ReadWrite]);
+        let past = [MappedDirect, Dontcache, CopyRange, ReadWrite];
+        assert_eq!(
+            engines(to_ext4(4 * GIB, 4 * GIB), &Plan::default()),
+            past,
+            "within one filesystem the device is quicker"
+        );
+    }
+
+    #[test]
+    fn ext4_takes_a_cached_file_of_another_filesystem_through_the_page_cache_while_a_fifth_of_the_memory_will_do() {
+        let first = |size, cached, plan: &Plan| {
+            let facts = DataFacts { dest_on: Filesystem::Ext4, ..sized(size, cached) };
+            choose(&around(facts, |around| around.within_one = false), plan).engines[0]
+        };
+        let plan = Plan::default();
+        assert_eq!(first(3 * GIB, 3 * GIB, &plan), EngineName::ReadWrite);
+        assert_eq!(first(4 * GIB, 4 * GIB, &plan), EngineName::MappedDirect, "more than a fifth");
+        assert_eq!(first(3 * GIB, 0, &plan), EngineName::Direct, "it waits for the device in any case");
+        let never = Plan { preallocate: Preallocate::Never, ..Plan::default() };
+        assert_eq!(first(3 * GIB, 3 * GIB, &never), EngineName::MappedDirect, "without space it is no quicker");
     }
 
     #[test]

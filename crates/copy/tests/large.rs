@@ -150,8 +150,36 @@ fn a_copy_to_be_kept_is_in_the_page_cache_and_the_choice_follows_the_cache() {
     assert_eq!(copy(&with(CacheUse::Drop)), [EngineName::Direct]);
     assert_eq!(copy(&with(CacheUse::Keep)), [EngineName::ReadWrite]);
     make_warm(&a, size as usize);
-    assert_eq!(copy(&with(CacheUse::Keep)), [EngineName::CopyRange]);
+    assert_eq!(copy(&with(CacheUse::Keep)), [EngineName::ReadWrite]);
     assert_same_contents(&a, &b);
+    let unallocated = Plan { preallocate: Preallocate::Never, ..with(CacheUse::Keep) };
+    assert_eq!(copy(&unallocated), [EngineName::CopyRange]);
+    assert_same_contents(&a, &b);
+}
+
+#[test]
+fn a_file_of_a_mebibyte_gets_its_space_on_ext4_before_it_is_written() {
+    let Some(bed) = Bed::new() else { return };
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let Some(dir) = bed.mount(fs) else { continue };
+        for (size, expected) in [(MIB + 5, fs == Fs::Ext4), (MIB - 1, false)] {
+            let (a, b) = (dir.join("a"), dir.join("b"));
+            create_painted(&a, size);
+            let mut reasons = Vec::new();
+            let (summary, _) = support::copy(&plan(&a, &b), &Cancel::default(), |event| {
+                if let Event::DataDone(report) = event {
+                    reasons.extend_from_slice(report.reasons);
+                }
+            });
+            assert!(!summary.failed);
+            assert_same_contents(&a, &b);
+            let first = reasons.iter().any(|reason| reason.contains("allocated first, so that ext4"));
+            assert_eq!(first, expected, "{size} bytes on {}: {reasons:?}", fs.name());
+            assert!(allocated(&b) <= size.next_multiple_of(4096) + 128 * KIB);
+            fs::remove_file(&a).unwrap();
+            fs::remove_file(&b).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -21,14 +21,14 @@ use crate::engine::wrap::Tally;
 use crate::engine::{self, Engine, Refusal};
 use crate::error::Error;
 use crate::events::{DataReport, Event, Tried};
-use crate::facts::{DeviceNumber, Inode, Kind, Surroundings};
+use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
 use crate::images::ImageReport;
 use crate::moved::Moved;
 use crate::plan::profile::{PlaceEntry, Preference, SizeClass};
 use crate::plan::{EngineName, Plan};
 use crate::probe::{self, Probe};
 use crate::stats::Stats;
-use crate::strategy::{self, DataFacts, Steps, WORTH_ASKING};
+use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, Steps, WORTH_ASKING};
 use crate::verify::Follower;
 
 /// Buffer of a `direct` engine that moves one file after the other.
@@ -305,7 +305,9 @@ impl Mover {
             let probe = &self.shared.probe;
             probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
         });
-        facts_of_sides(sides, cannot, around)
+        let asked = source.size >= ALLOCATED_FIRST;
+        let dest_on = if asked { probe::filesystem_of(job.dest.as_fd()) } else { Filesystem::Other };
+        facts_of_sides(sides, cannot, (dest_on, around))
     }
 
     /// What engines would have said that were not asked again. Each thread learns for itself when it needs not ask, and
@@ -351,14 +353,15 @@ impl Mover {
 pub fn facts_of(source: &OwnedFd, dest: &OwnedFd) -> Result<DataFacts, Errno> {
     let inodes = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
     let around = Probe::default().look((source.as_fd(), &inodes.0), (dest.as_fd(), &inodes.1));
-    Ok(facts_of_sides(((source, &inodes.0), (dest, &inodes.1)), [false, false], Some(around)))
+    let dest_on = probe::filesystem_of(dest.as_fd());
+    Ok(facts_of_sides(((source, &inodes.0), (dest, &inodes.1)), [false, false], (dest_on, Some(around))))
 }
 
 /// `cannot`: the filesystems are known not to clone, and not to copy inside the kernel.
 fn facts_of_sides(
     ((source_fd, source), (dest_fd, dest)): ((&OwnedFd, &Inode), (&OwnedFd, &Inode)),
     cannot: [bool; 2],
-    around: Option<Surroundings>,
+    (dest_on, around): (Filesystem, Option<Surroundings>),
 ) -> DataFacts {
     DataFacts {
         source: source.kind,
@@ -373,6 +376,7 @@ fn facts_of_sides(
         direct_source: direct_align(source).is_some(),
         direct_dest: direct_align(dest).is_some(),
         local_disk: source.id.device().major != 0,
+        dest_on,
         around,
         preferred: Preference::default(),
     }

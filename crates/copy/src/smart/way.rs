@@ -8,7 +8,7 @@ use haul_guest::ExtentSet;
 use crate::engine::switch::grain;
 use crate::facts::{Inode, Kind, Surroundings};
 use crate::plan::CacheUse;
-use crate::probe::Probe;
+use crate::probe::{Probe, filesystem_of};
 use crate::strategy::{Large, WORTH_ASKING, goes_to_device};
 
 use super::dest::Dest;
@@ -85,7 +85,8 @@ impl Way {
         let around = known.unwrap_or_else(ask);
         self.lanes = lanes(&around, false);
         let amount = amount(source, free, task.options.sparse);
-        let large = Large::image(source.total(), amount, dest.inode.kind, &around);
+        let on = (dest.inode.kind, filesystem_of(dest.file.as_fd()));
+        let large = Large::image(source.total(), amount, on, &around);
         // A limit wants small steps.
         let limited = task.pace.is_some_and(|pace| pace.piece() < SHARE);
         if limited || !goes_to_device(&large, cache) {

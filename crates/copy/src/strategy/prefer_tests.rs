@@ -1,6 +1,7 @@
 //! What a profile may change of the steps, and what not.
 
 use super::*;
+use crate::facts::Filesystem;
 use crate::plan::CacheUse;
 use crate::plan::profile::{Preference, may_be_preferred};
 use crate::strategy::choose;
@@ -13,7 +14,7 @@ const AROUND: Surroundings = Surroundings {
     left_in_cache: 0,
     same_device: Some(true),
     rotational: None,
-    dest_on_xfs: false,
+    within_one: true,
     cores: 2,
     at_once: 1,
 };
@@ -31,6 +32,7 @@ const FILE: DataFacts = DataFacts {
     direct_source: true,
     direct_dest: true,
     local_disk: true,
+    dest_on: Filesystem::Other,
     around: Some(AROUND),
     preferred: Preference { cached: None, cold: None },
 };
