@@ -40,7 +40,7 @@ pub struct DataFacts {
     /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
     /// itself when the kernel is asked to.
     pub local_disk: bool,
-    /// What the destination is on. Not asked, and other, for files below [`ALLOCATED_FIRST`].
+    /// What the destination is on. Not asked, and other, for files below 1 MiB.
     pub dest_on: Filesystem,
     /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
     pub around: Option<Surroundings>,
