@@ -59,6 +59,8 @@ fn main() -> ExitCode {
         Some((task, rest)) => (task.as_str(), rest),
         None => ("help", &[][..]),
     };
+    let asks_for_help = rest.iter().any(|arg| arg == "--help" || arg == "-h");
+    let task = if asks_for_help { "help" } else { task };
     let answer = match task {
         "test" => test::run(rest),
         "layers" => no_arguments(rest).and_then(|()| layers::run()),

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use haul_copy::events::Event;
-use haul_copy::plan::{Dereference, Destination, Plan};
+use haul_copy::plan::{Dereference, Destination, EngineChoice, EngineName, IfChanged, Plan};
 use haul_copy::run::Cancel;
 use haul_testbed::{create_painted, temp_dir};
 use support::copy;
@@ -307,5 +307,41 @@ fn a_source_that_shrinks_or_grows_meanwhile_is_copied_to_its_end() {
         if new_len > 300 << 20 {
             haul_testbed::assert_same_contents(&big, &s.dest);
         }
+    }
+}
+
+/// Copies an empty file that is written to at a moment, if that is to be an error. Whether it was, and what the copy is.
+fn written_to_at(moment: fn(&Event<'_>) -> bool, engine: EngineChoice) -> (bool, Option<String>) {
+    let s = scene();
+    let empty = s.source.join("empty");
+    fs::write(&empty, "").unwrap();
+    let plan = Plan { if_changed: IfChanged::Fail, engine, ..file(&empty, &s.dest) };
+    let mut met = 0;
+    let (summary, _) = copy(&plan, &Cancel::default(), |event| {
+        if moment(event) {
+            met += 1;
+            fs::write(&empty, "no longer").unwrap();
+        }
+    });
+    assert_eq!(met, 1);
+    (summary.failed, fs::read_to_string(&s.dest).ok())
+}
+
+const ENGINES: [EngineChoice; 3] =
+    [EngineChoice::Auto, EngineChoice::Only(EngineName::CopyRange), EngineChoice::Only(EngineName::Mapped)];
+
+#[test]
+fn an_empty_source_that_is_written_to_before_it_is_read_has_changed() {
+    for engine in ENGINES {
+        let (failed, copied) = written_to_at(|event| matches!(event, Event::DataStarted { .. }), engine);
+        assert!(failed && copied.is_none(), "{engine:?}: {copied:?}");
+    }
+}
+
+#[test]
+fn an_empty_source_that_is_written_to_after_it_was_read_is_copied_as_it_was() {
+    for engine in ENGINES {
+        let (failed, copied) = written_to_at(|event| matches!(event, Event::DataDone(_)), engine);
+        assert!(!failed && copied.as_deref() == Some(""), "{engine:?}: {copied:?}");
     }
 }

@@ -359,13 +359,14 @@ impl<'a> Run<'a> {
         }
         let whole_image = looked.take_if(|looked| looked.found.is_none());
         job.image = whole_image.as_ref().map(|looked| &looked.report);
+        let before = self.stats.moved;
         let (result, room) = self.move_with_room(&mut job, looked.as_deref_mut());
         let result = match looked.is_some() {
             // The copy of an image looks for itself.
             true => result,
-            false => {
-                result.and_then(|()| self.settle_changes(&job, &mut copied)).and_then(|()| self.settle_check(&job))
-            }
+            false => result
+                .and_then(|()| self.settle_changes(&job, &mut copied, before))
+                .and_then(|()| self.settle_check(&job)),
         };
         let whole = match result {
             Ok(()) => {
