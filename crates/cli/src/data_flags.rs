@@ -76,8 +76,8 @@ pub(crate) const PREALLOCATE: Flag = Flag {
     origin: Origin::Haul,
     help: "when to allocate a file's space before writing it",
     details: "Without this option auto is meant, without WHEN, always. With auto the space is allocated where several \
-              write to the device at the same time, and on ext4 for files of 1 MiB and more that stay in memory, which \
-              are written in two thirds to half of the time then. Where the filesystem cannot, or has too little \
+              write to the device at the same time, and on ext4 for new files of 1 MiB and more that stay in memory, \
+              which are written in two thirds to half of the time then. Where the filesystem cannot, or has too little \
               space, the file is copied without. Until it is whole such a file is one byte shorter than its source.",
     ..Flag::new(Id::Preallocate, Data)
 };

@@ -117,9 +117,9 @@ pub(crate) const IF_CHANGED: Flag = Flag {
     origin: Origin::Haul,
     help: "what to do if a file changes while it is copied",
     details: "Called as haul the default is warn, called as cp it is ignore. A file has changed if its size, or its time \
-              of modification or of change, is not the same after its data was read as before. A program that writes \
-              through a mapping may move no time until its pages are written back; copy a snapshot of what must be \
-              consistent.",
+              of modification or of change, is not the same after its data was read as before; the copy of an empty file \
+              is of the moment when it was opened. A program that writes through a mapping may move no time until its \
+              pages are written back; copy a snapshot of what must be consistent.",
     ..Flag::new(Id::IfChanged, Safety)
 };
 

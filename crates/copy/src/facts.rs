@@ -125,7 +125,7 @@ pub struct Inode {
 /// The filesystems that take what is written into the page cache in ways of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4, or what its driver mounts as ext2 and ext3: quicker where the space was allocated.
+    /// ext4: quicker where the space was allocated. Or ext2 and ext3, which tell the same number and do not allocate.
     Ext4,
     /// XFS: in large pieces and cheaply.
     Xfs,

@@ -367,8 +367,8 @@ pub enum CacheUse {
 /// When space is allocated before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preallocate {
-    /// Where it lets several writes into one file go on at the same time, and for files of 1 MiB and more that go through the
-    /// page cache to ext4.
+    /// Where it lets several writes into one file go on at the same time, and for new files of 1 MiB and more that go through
+    /// the page cache to ext4.
     Auto,
     /// For every file without holes.
     Always,

@@ -40,8 +40,10 @@ pub struct DataFacts {
     /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
     /// itself when the kernel is asked to.
     pub local_disk: bool,
-    /// What the destination is on. Not asked, and other, for files below 1 MiB.
+    /// What the destination is on. Not asked, and other, for files below 1 MiB and without a device.
     pub dest_on: Filesystem,
+    /// The destination held something before this copy.
+    pub replaces: bool,
     /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
     pub around: Option<Surroundings>,
     /// What the user's profile says of files of this size, if it knows the storage.
@@ -394,6 +396,7 @@ mod tests {
         direct_dest: true,
         local_disk: true,
         dest_on: Filesystem::Other,
+        replaces: false,
         around: None,
         preferred: Preference { cached: None, cold: None },
     };
@@ -511,6 +514,8 @@ mod tests {
         assert!(!choose(&DataFacts { allocated: GIB / 2, ..to_ext4(GIB) }, &plan).preallocate, "it has holes");
         assert!(!choose(&to_ext4(GIB), &Plan { sparse: Sparse::Always, ..Plan::default() }).preallocate);
         assert!(!choose(&to_ext4(GIB), &Plan { preallocate: Preallocate::Never, ..Plan::default() }).preallocate);
+        assert!(!choose(&DataFacts { replaces: true, ..to_ext4(GIB) }, &plan).preallocate);
+        assert!(!choose(&to_ext4(GIB), &Plan { atomic: true, ..Plan::default() }).preallocate);
         let device = DataFacts { dest: Kind::BlockDevice, ..to_ext4(GIB) };
         assert!(!choose(&device, &plan).preallocate);
         let by =

@@ -7,6 +7,7 @@
 mod crash;
 mod place;
 mod shutdown;
+mod soon;
 mod tally;
 mod ways;
 mod write_log;

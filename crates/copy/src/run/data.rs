@@ -305,7 +305,8 @@ impl Mover {
             let probe = &self.shared.probe;
             probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
         });
-        let asked = source.size >= ALLOCATED_FIRST;
+        // Those with a way of their own have a device, and a filesystem of the network would have to ask its server.
+        let asked = source.size >= ALLOCATED_FIRST && dest.id.device().major != 0;
         let dest_on = if asked { probe::filesystem_of(job.dest.as_fd()) } else { Filesystem::Other };
         facts_of_sides(sides, cannot, (dest_on, around))
     }
@@ -377,6 +378,7 @@ fn facts_of_sides(
         direct_dest: direct_align(dest).is_some(),
         local_disk: source.id.device().major != 0,
         dest_on,
+        replaces: dest.size > 0,
         around,
         preferred: Preference::default(),
     }

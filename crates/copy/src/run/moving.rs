@@ -22,7 +22,7 @@ use crate::engine::parallel::{Ran, Stopped, Team};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
 use crate::events::{Event, Tried};
-use crate::facts::Kind;
+use crate::facts::{Inode, Kind};
 use crate::moved::Moved;
 use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
@@ -541,8 +541,13 @@ impl<'a> Moving<'a> {
         self.session.observer.event(&Event::Progress(holes));
     }
 
-    /// A hole at the end is made by the size alone; old contents beyond the end go away.
+    /// A hole at the end is made by the size alone; old contents beyond the end go away. A size that is right already is left
+    /// alone: set again, ext4 commits it within seconds, and after a power cut the file would look whole where its data
+    /// had not been written yet.
     fn set_size(&self, size: u64) -> Result<(), Stop> {
+        if Inode::of(self.job.dest.as_fd()).is_ok_and(|now| now.size == size) {
+            return Ok(());
+        }
         retry_on_intr(|| ftruncate(&self.job.dest, size))
             .map_err(|errno| Stop::Failed(Error::new(What::Extending, self.job.dest_path).errno(errno)))
     }

@@ -121,6 +121,10 @@ pub(crate) const ALLOCATED_FIRST: u64 = 1 << 20;
 /// Without that, ext4 sets each page aside by itself as it is written (delayed allocation): 4 GiB took 0.93 s instead of 0.55, files
 /// of 4 MiB and more 1.4 times as long, files of 1 MiB 1.25 times. With 256 KiB it makes no difference, and with 64 KiB or less
 /// it takes 1.4 times as long (Linux 6.18). XFS and btrfs have nothing to gain, and tmpfs would fill everything with zeros first.
+///
+/// Not where the copy replaces something: ext4 writes a truncated file back when it is closed, and one that takes the name of another when
+/// it is renamed, so that a power cut soon after leaves the old or the new contents (auto_da_alloc), but only if it set the space
+/// aside itself.
 pub(super) fn can_be_allocated_first(facts: &DataFacts, plan: &Plan, steps: &Steps) -> bool {
     facts.dest_on == Filesystem::Ext4
         && facts.source == Kind::Regular
@@ -128,5 +132,6 @@ pub(super) fn can_be_allocated_first(facts: &DataFacts, plan: &Plan, steps: &Ste
         && facts.size >= ALLOCATED_FIRST
         && steps.ranges == Ranges::Whole
         && !steps.find_zeros
+        && !(facts.replaces || plan.atomic)
         && plan.preallocate != Preallocate::Never
 }

@@ -33,6 +33,7 @@ const FILE: DataFacts = DataFacts {
     direct_dest: true,
     local_disk: true,
     dest_on: Filesystem::Other,
+    replaces: false,
     around: Some(AROUND),
     preferred: Preference { cached: None, cold: None },
 };

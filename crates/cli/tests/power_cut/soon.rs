@@ -1,0 +1,44 @@
+//! The power is cut soon after the end of a copy that was asked to be no more durable than others are.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use haul_testbed::power::{self, Template};
+use haul_testbed::{Bed, Fs, create_painted, first_difference};
+
+/// Enough for its space to be allocated before it is written, where that is done.
+const SIZE: u64 = 8 << 20;
+
+/// Copies to `name` on a new filesystem, has the journal committed and not the data, and cuts. What is found there then.
+fn left_of(source: &Path, name: &str, kind: Fs, bed: &Bed) -> Option<(u64, Option<u64>)> {
+    let template = Template::new(bed, kind, 96 << 20, |root| fs::write(root.join("old"), "older").unwrap())?;
+    let image = template.image("soon");
+    let mounted = image.mount(bed);
+    let dest = mounted.path().join(name);
+    let status = Command::new(env!("CARGO_BIN_EXE_haul")).arg("-p").args([source, &dest]).status().unwrap();
+    assert!(status.success());
+    File::create(mounted.path().join("neighbour")).unwrap().sync_all().unwrap();
+    power::cut(mounted.path());
+    mounted.unmount();
+    let mounted = image.mount(bed);
+    let dest = mounted.path().join(name);
+    let found = fs::metadata(&dest).map_or(0, |copy| copy.len());
+    let difference = if found > 0 { first_difference(source, &dest) } else { Some(0) };
+    mounted.unmount();
+    Some((found, difference))
+}
+
+#[test]
+fn a_copy_whose_data_is_not_on_the_device_yet_does_not_look_whole_after_a_power_cut() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(room) = bed.mount(Fs::Tmpfs) else { return };
+    let source = room.join("source");
+    create_painted(&source, SIZE);
+    for kind in [Fs::Ext4, Fs::Xfs] {
+        for name in ["new", "old"] {
+            let Some((size, difference)) = left_of(&source, name, kind, &bed) else { continue };
+            assert!(size != SIZE || difference.is_none(), "{name} on {}: {difference:?}", kind.name());
+        }
+    }
+}
