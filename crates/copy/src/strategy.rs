@@ -535,7 +535,7 @@ mod tests {
         assert_eq!(
             engines(to_ext4(4 * GIB, 4 * GIB), &Plan::default()),
             past,
-            "within one filesystem the device is quicker"
+            "within one filesystem the device is durable sooner"
         );
     }
 
