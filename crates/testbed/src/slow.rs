@@ -1,10 +1,13 @@
-//! A disk that is slow.
+//! A disk that is slow, or fails.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+use rustix::io::Errno;
 
 use crate::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use crate::{Bed, Fs, skip, temp_dir};
@@ -20,6 +23,8 @@ const IMAGE: &str = "disk";
 pub struct SlowDisk {
     path: PathBuf,
     device: String,
+    /// The most KiB in one request, before that was changed.
+    usual_write: OnceCell<String>,
     // Dropped last: unmounting writes.
     below: Misbehaving,
 }
@@ -43,7 +48,7 @@ impl SlowDisk {
         let path = bed.path().join(name);
         fs::create_dir(&path).expect("cannot make a mount point");
         let device = run("losetup", &["--find", "--show"], &below.path().join(IMAGE));
-        let disk = SlowDisk { path, device, below };
+        let disk = SlowDisk { path, device, usual_write: OnceCell::new(), below };
         disk.demand_stable_pages(stable);
         run("mount", &["-t", "ext4", "-o", "noinit_itable", &disk.device], &disk.path);
         Some(disk)
@@ -59,12 +64,24 @@ impl SlowDisk {
         self.below.on(Fault::of(On::Write, IMAGE).does(What::Delay(time)));
     }
 
-    /// From now on it is quick.
+    /// After so many writes from now on one fails, and none after it.
+    ///
+    /// # Panics
+    /// If the kernel cannot be told to make one request of each write: for one of which only a later part fails, a loop device
+    /// answers that all is well (Linux 6.18).
+    pub fn fail_once_after(&self, writes: u32) {
+        let largest = self.largest_write();
+        self.usual_write.get_or_init(|| fs::read_to_string(&largest).expect("the device is there"));
+        fs::write(largest, "64").expect("cannot limit what is written at once");
+        self.below.on(Fault::of(On::Write, IMAGE).after(writes).does(What::Fail(Errno::IO)).once());
+    }
+
+    /// From now on it is quick, and nothing fails.
     pub fn hurry(&self) {
         self.below.behave();
     }
 
-    /// How many writes were slow.
+    /// How many writes were slow, or failed.
     pub fn slowed(&self) -> u32 {
         self.below.met()
     }
@@ -84,6 +101,12 @@ impl SlowDisk {
         fs::write(limit, "1").expect("cannot set a strict limit");
         fs::write(self.limits().join("max_bytes"), bytes.to_string()).expect("cannot set how much may be dirty");
         true
+    }
+
+    /// Where the kernel is told how much one request may write.
+    fn largest_write(&self) -> PathBuf {
+        let name = self.device.trim_start_matches("/dev/");
+        PathBuf::from(format!("/sys/block/{name}/queue/max_sectors_kb"))
     }
 
     /// What the kernel lets be dirty of this disk.
@@ -115,6 +138,9 @@ impl Drop for SlowDisk {
         // as it is not. The next one with this number must not demand what this one did.
         Command::new("umount").arg(&self.path).status().map(drop).unwrap_or_default();
         self.demand_stable_pages(false);
+        if let Some(usual) = self.usual_write.get() {
+            fs::write(self.largest_write(), usual.trim()).unwrap_or_default();
+        }
         fs::write(self.limits().join("strict_limit"), "0").unwrap_or_default();
         fs::write(self.limits().join("max_ratio"), "100").unwrap_or_default();
         Command::new("losetup").args(["--detach", &self.device]).status().map(drop).unwrap_or_default();

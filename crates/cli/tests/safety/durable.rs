@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
-use haul_testbed::{Bed, Fs, temp_dir};
+use haul_testbed::{Bed, Fs, SlowDisk, create_painted, first_difference, temp_dir};
 
 use super::{HAUL, assert_same_trees, assert_tidy, haul, make_tree, said, succeeds};
 
@@ -31,7 +32,7 @@ fn a_durable_copy_of_a_tree_is_a_copy() {
 }
 
 /// The lines of strace about these calls.
-fn calls(dir: &std::path::Path, calls: &str, arguments: &[&str]) -> Option<Vec<String>> {
+fn calls(dir: &Path, calls: &str, arguments: &[&str]) -> Option<Vec<String>> {
     let trace = format!("trace={calls}");
     let traced = Command::new("strace")
         .args(["-f", "-qq", "-y", "-e", &trace, HAUL])
@@ -60,6 +61,75 @@ fn with_flush_the_filesystem_is_synced_last_of_all() {
     let opened = calls.iter().position(|call| call.contains("openat(") && call.contains("\".\"")).unwrap();
     let made = calls.iter().position(|call| call.contains("mkdirat(")).unwrap();
     assert!(opened < made, "{opened} {made}");
+}
+
+/// Small files, and more of them than are left to one sync at the end. Their names.
+fn make_many(dir: &Path) -> Vec<String> {
+    fs::create_dir(dir).unwrap();
+    let names: Vec<String> = (0..150).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        create_painted(dir.join(name), 1_000_000);
+    }
+    names
+}
+
+#[test]
+fn with_flush_ext4_and_xfs_are_synced_while_small_files_are_still_copied_to_them() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(place) = bed.mount(Fs::Tmpfs) else { return };
+    let names = make_many(&place.join("tree"));
+    for kind in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let Some(dest) = bed.small(kind, 400 << 20) else { continue };
+        let copy = dest.join("copy");
+        let arguments = ["-r", "--durable=flush", "tree", copy.to_str().unwrap()];
+        let Some(calls) = calls(&place, "syncfs,openat", &arguments) else { return };
+        let first = calls.iter().position(|call| call.contains("syncfs(")).expect("it syncs");
+        let made_later = calls[first..].iter().any(|call| call.contains("openat(") && call.contains("O_CREAT"));
+        assert_eq!(made_later, kind != Fs::Btrfs, "{}: {:#?}", kind.name(), &calls[first..]);
+        for name in &names {
+            assert_eq!(first_difference(place.join("tree").join(name), copy.join(name)), None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn with_flush_a_large_file_is_sent_on_its_way_before_the_next_one_is_made() {
+    let Some(bed) = Bed::new() else { return };
+    let (Some(place), Some(dest)) = (bed.mount(Fs::Tmpfs), bed.mount(Fs::Ext4)) else { return };
+    for name in ["one", "two"] {
+        create_painted(place.join(name), 9 << 20);
+    }
+    for (option, expected) in
+        [("--durable=flush", vec!["made", "sent", "made", "sent"]), ("--durable=none", vec!["made"; 2])]
+    {
+        let arguments = [option, "one", "two", dest.to_str().unwrap()];
+        let Some(calls) = calls(&place, "sync_file_range,openat", &arguments) else { return };
+        let steps = calls.iter().filter_map(|call| match call {
+            call if call.contains("sync_file_range(") => Some("sent"),
+            call => (call.contains("openat(") && call.contains("O_CREAT")).then_some("made"),
+        });
+        assert_eq!(steps.collect::<Vec<_>>(), expected, "{option}: {calls:#?}");
+        for name in ["one", "two"] {
+            assert_eq!(first_difference(place.join(name), dest.join(name)), None, "{name}");
+            fs::remove_file(dest.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_error_of_the_device_that_was_met_while_files_were_still_copied_is_told_at_the_end() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(place) = bed.mount(Fs::Tmpfs) else { return };
+    make_many(&place.join("tree"));
+    let Some(disk) = SlowDisk::mount(&bed, "faulty", 240 << 20, false) else { return };
+    let copy = disk.path().join("copy");
+    // Some 12 MiB of data come first: whoever asks after the first sync finds nothing wrong.
+    disk.fail_once_after(100);
+    let output = haul(&place, &["-r", "--durable=flush", "--jobs=1", "tree", copy.to_str().unwrap()]);
+    assert_eq!(disk.slowed(), 1, "the write was not made");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("to its device: Input/output error"), "{}", said(&output));
+    disk.hurry();
 }
 
 #[test]

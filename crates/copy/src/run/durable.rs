@@ -17,6 +17,7 @@ use haul_sys::page_cache::write_back;
 use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, fstatfs, openat, sync, syncfs};
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 
+use super::early::Early;
 use super::entry::Subject;
 use super::link_table::{Made, link_to};
 use super::marks::STEP;
@@ -24,7 +25,7 @@ use super::tree::{Frame, Sides};
 use super::{Run, descriptors, links};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{DeviceNumber, FileId, Inode};
+use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 use crate::journal::Fingerprint;
 use crate::plan::Durable;
 use crate::verify::{Checked, Finding, compare_with_device};
@@ -103,9 +104,11 @@ struct Filesystem {
     device: DeviceNumber,
     /// Opened before anything was written: syncfs(2) tells the errors since then (Linux 5.8). `None` where nothing could be
     /// opened that it takes.
-    fd: Option<OwnedFd>,
+    fd: Option<Arc<OwnedFd>>,
     /// syncfs(2) brings everything to the device.
     syncs_whole: bool,
+    /// It is worth while to sync it while files are still being copied to it.
+    syncs_early: bool,
     /// A directory on it, or a file.
     path: PathBuf,
 }
@@ -125,6 +128,10 @@ const SYNC_WHOLE: [u64; 10] = [
     0x00c3_6400, // Ceph
 ];
 
+/// Those of them that sync while others make files. On btrfs each sync commits a transaction, for which all who make files wait:
+/// 100,000 small ones were durable after 7.3 s, and by one sync at the end after 5.7 (Linux 6.18). Others were not measured.
+const SYNC_EARLY: [u64; 2] = [0xef53, 0x5846_5342];
+
 /// What the threads of a run have for each other to make durable.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -132,6 +139,7 @@ pub(super) struct Ledger {
     waiting: Mutex<Waiting>,
     /// Who empties the queue has this: what comes later in it depends on what came before.
     turn: Mutex<()>,
+    early: Early,
 }
 
 #[derive(Default)]
@@ -152,7 +160,7 @@ impl Run<'_> {
                 self.writes_to = Some(device);
             } else if !is_handle(fd) {
                 // A directory that cannot be read was no help; an open file is.
-                filesystem.fd = fcntl_dupfd_cloexec(fd, 0).ok();
+                filesystem.fd = fcntl_dupfd_cloexec(fd, 0).ok().map(Arc::new);
             }
             return;
         }
@@ -164,8 +172,14 @@ impl Run<'_> {
             Err(_) => fcntl_dupfd_cloexec(fd, 0).ok(),
         };
         #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-        let syncs_whole = fstatfs(fd).is_ok_and(|stat| SYNC_WHOLE.contains(&(stat.f_type as u64)));
-        known.push(Filesystem { device, fd: opened, syncs_whole, path: path.to_owned() });
+        let is_one_of = |kinds: &[u64]| fstatfs(fd).is_ok_and(|stat| kinds.contains(&(stat.f_type as u64)));
+        known.push(Filesystem {
+            device,
+            fd: opened.map(Arc::new),
+            syncs_whole: is_one_of(&SYNC_WHOLE),
+            syncs_early: is_one_of(&SYNC_EARLY),
+            path: path.to_owned(),
+        });
     }
 
     /// Whether a file on this filesystem has to be synced by itself if the copy has to be durable.
@@ -184,6 +198,28 @@ impl Run<'_> {
         let found = dest.dir().and_then(|dir| Ok((Inode::of(dir)?.id.device(), dir)));
         if let Ok((device, dir)) = found {
             self.will_write_to(device, dest.path, dir);
+        }
+    }
+
+    /// Lets the kernel begin with a whole file while others are copied, where the run ends with bringing all of them to the
+    /// device. Not on a disk with heads, which have enough to do with reading.
+    pub(super) fn write_early(&self, file: BorrowedFd<'_>, dest: &Inode, size: u64) {
+        let (ledger, device) = (&self.shared.ledger, dest.id.device());
+        if self.plan.durable != Durable::Flush || dest.kind != Kind::Regular {
+            return;
+        }
+        let heads = || self.shared.data.probe.has_heads([device; 2]);
+        if size >= LARGE {
+            if !heads() {
+                // An error of the data is met by the sync at the end.
+                write_back(file, 0, 0, false).ok();
+            }
+        } else if ledger.early.left(size) && !heads() {
+            let known = lock(&ledger.filesystems);
+            let filesystem = known.iter().find(|filesystem| filesystem.device == device && filesystem.syncs_early);
+            if let Some(fd) = filesystem.and_then(|filesystem| filesystem.fd.as_ref()).map(Arc::clone) {
+                ledger.early.begin(device, move || retry_on_intr(|| syncfs(&fd)));
+            }
         }
     }
 
@@ -381,11 +417,12 @@ impl Run<'_> {
     /// The last thing of a run: what was written is on its device afterwards, or that is told.
     pub(super) fn sync_everything(&mut self) {
         self.give_names();
+        let started = Instant::now();
+        let failed_early = self.shared.ledger.early.end();
         // Who was told to stop by a signal has nothing to promise.
         if self.plan.durable == Durable::None || (self.cancelled() && !self.plan.fail_fast) {
             return;
         }
-        let started = Instant::now();
         let filesystems = std::mem::take(&mut *lock(&self.shared.ledger.filesystems));
         for filesystem in filesystems {
             let synced = match &filesystem.fd {
@@ -397,6 +434,9 @@ impl Run<'_> {
                     Ok(())
                 }
             };
+            // That one is told once, and this sync has not heard of it.
+            let early = failed_early.iter().find(|(device, _)| *device == filesystem.device);
+            let synced = early.map_or(synced, |(_, errno)| Err(*errno));
             if let Err(errno) = synced {
                 self.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
             }

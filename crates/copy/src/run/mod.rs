@@ -9,6 +9,7 @@ mod climb;
 mod crew;
 mod data;
 mod durable;
+mod early;
 mod entry;
 mod existing;
 mod fleet;
