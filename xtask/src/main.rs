@@ -39,11 +39,12 @@ Usage: cargo xtask TASK
   bench single-file [--size SIZE] [--runs N] [--engine NAME,...] [--place NAME,...]
                    one file: haul against cp, on the filesystem of the temporary directory and, as root, on
                    ext4, XFS and btrfs in loop images; prints tables
-  bench peers [--only WORKLOAD,...] [--programs NAME,...] [--engine NAME,...] [--runs N] [--scale FACTOR]
-              [--dir DIR] [--space SIZE] [--settle SECONDS] [--timeout SECONDS] [--haul PROGRAM]
+  bench peers [--only WORKLOAD,...] [--programs NAME,...] [--engine NAME,...] [--with OPTION,...] [--runs N]
+              [--scale FACTOR] [--dir DIR] [--space SIZE] [--settle SECONDS] [--timeout SECONDS] [--haul PROGRAM]
               [--json FILE] [--from FILE] [--profile] [--list]
                    haul against every other copier, which it installs, in every workload of docs/performance.md;
-                   checks every copy, prints tables; --list names workloads and programs, --from shows saved results
+                   checks every copy, prints tables; --list names workloads and programs, --from shows saved results,
+                   --with=durable times haul --durable, too
   bench images [--size SIZE] [--runs N] [--dir DIR] [--image FILE] [--json FILE] [--haul PROGRAM]
                [--only cold|warm] [--programs NAME,...] [--dirty]
                    smartcp against other programs that copy disk images; mounts and compares every copy, and prints

@@ -41,13 +41,13 @@ pub(crate) const DURABLE: Flag = Flag {
     values: Values::One(DURABILITIES),
     origin: Origin::Haul,
     help: "when the copy is on its device; none by default",
-    details: "Without WHEN, flush is meant. With flush, the filesystems that were written to are synced at the end; what \
-              could not be written is an error. With file, each regular file is made under a name of its own (.haul- and \
-              16 digits, in the same directory), brought to the device together with others, and only then given its name, \
-              so that after a crash each name stands for the old file or for the whole new one; it implies --atomic. A \
-              directory gets its times and its mode when all that is in it has its name. A filesystem that is synced \
-              writes the data of other programs, too. What a device has in a cache of its own that it keeps quiet about, \
-              nobody can know.",
+    details: "Without WHEN, flush is meant. With flush, the filesystems that were written to are synced at the end, ext4 and \
+              XFS also in between, while other files are still being copied; what could not be written is an error. With \
+              file, each regular file is made under a name of its own (.haul- and 16 digits, in the same directory), \
+              brought to the device together with others, and only then given its name, so that after a crash each name \
+              stands for the old file or for the whole new one; it implies --atomic. A directory gets its times and its \
+              mode when all that is in it has its name. A filesystem that is synced writes the data of other programs, \
+              too. What a device has in a cache of its own that it keeps quiet about, nobody can know.",
     ..Flag::new(Id::Durable, Safety)
 };
 

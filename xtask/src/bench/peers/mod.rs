@@ -140,7 +140,9 @@ fn programs_for(workload: &Workload, peers: &[Peer], options: &Options, asynchro
     if workload.shape == Shape::Matrix {
         engines.extend(asynchronous.iter().filter(|name| !options.engines.contains(name)).cloned());
     }
-    programs::of(workload.shape, peers, &engines, workload.limit)
+    let engines = engines.iter().map(|engine| format!("--engine={engine}"));
+    let with = options.with.iter().map(|option| format!("--{option}"));
+    programs::of(workload.shape, peers, &engines.chain(with).collect::<Vec<_>>(), workload.limit)
 }
 
 /// Those of the asynchronous engines that this haul has.

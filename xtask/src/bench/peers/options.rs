@@ -15,6 +15,8 @@ pub struct Options {
     pub programs: Vec<String>,
     /// Engines of haul to time beside its own choice, in every workload.
     pub engines: Vec<String>,
+    /// Other options of haul, without their dashes, of which each is timed beside haul as it is, in every workload.
+    pub with: Vec<String>,
     /// Timed runs of each program in each workload.
     pub runs: usize,
     /// By what the sizes and counts are multiplied.
@@ -45,6 +47,7 @@ impl Default for Options {
             only: Vec::new(),
             programs: Vec::new(),
             engines: Vec::new(),
+            with: Vec::new(),
             runs: 5,
             scale: 1.0,
             dir: None,
@@ -60,8 +63,8 @@ impl Default for Options {
     }
 }
 
-const NAMES: &str = "--only, --programs, --engine, --runs, --scale, --dir, --json, --from, --space, --settle, --timeout, \
-                     --haul, --profile and --list";
+const NAMES: &str = "--only, --programs, --engine, --with, --runs, --scale, --dir, --json, --from, --space, --settle, \
+                     --timeout, --haul, --profile and --list";
 
 impl Options {
     /// Takes the arguments after `bench peers`.
@@ -98,6 +101,7 @@ impl Options {
             "--only" => self.only = list(),
             "--programs" => self.programs = list(),
             "--engine" => self.engines = list(),
+            "--with" => self.with = list(),
             "--runs" => self.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
             "--scale" => {
                 let scale: Option<f64> = value.parse().ok().filter(|scale| *scale > 0.0 && *scale <= 1.0);
@@ -138,8 +142,10 @@ mod tests {
     #[test]
     fn options_are_taken_with_and_without_equals_sign() {
         let options =
-            parse(&["--only", "tree,file", "--scale=0.01", "--profile", "--space=3G", "--runs", "2"]).unwrap();
+            parse(&["--only", "tree,file", "--scale=0.01", "--profile", "--space=3G", "--runs", "2", "--with=durable"])
+                .unwrap();
         assert_eq!(options.only, ["tree", "file"]);
+        assert_eq!(options.with, ["durable"]);
         assert_eq!((options.runs, options.space, options.profile), (2, 3 << 30, true));
         assert_eq!(options.scaled(100_000, 10), 1000);
         assert_eq!(options.scaled(100, 10), 10);

@@ -114,9 +114,9 @@ pub enum Task {
     Limit,
 }
 
-/// The programs for a kind of copy, cp first. `engines` are those of haul to be timed beside its own choice; `limit`
-/// adds the limit of the device.
-pub fn of(shape: Shape, peers: &[Peer], engines: &[String], limit: bool) -> Vec<Program> {
+/// The programs for a kind of copy, cp first. haul is timed once more with each of these options; `limit` adds the limit of the
+/// device.
+pub fn of(shape: Shape, peers: &[Peer], options: &[String], limit: bool) -> Vec<Program> {
     let mut programs = Vec::new();
     for &(name, _, words) in LINES.iter().filter(|line| line.1 == shape) {
         let Some(peer) = peers.iter().find(|peer| peer.name == name) else { continue };
@@ -125,10 +125,9 @@ pub fn of(shape: Shape, peers: &[Peer], engines: &[String], limit: bool) -> Vec<
         if name != "haul" {
             continue;
         }
-        for engine in engines {
-            let mut forced = vec![format!("--engine={engine}")];
-            forced.extend(words.iter().cloned());
-            programs.push(Program { name: shown(name, &forced), peer: peer.clone(), task: Task::Copy(forced) });
+        for option in options {
+            let with: Vec<String> = [option].into_iter().chain(&words).cloned().collect();
+            programs.push(Program { name: shown(name, &with), peer: peer.clone(), task: Task::Copy(with) });
         }
     }
     if let Some(fio) = peers.iter().find(|peer| peer.name == "fio").filter(|_| limit) {
@@ -154,9 +153,9 @@ fn shown(peer: &str, words: &[String]) -> String {
 }
 
 impl Program {
-    /// Whether it is haul with its own choice of engines.
+    /// Whether it is haul as it is, with no option that the kind of copy does not ask for.
     pub fn is_haul(&self) -> bool {
-        self.peer.name == "haul" && !self.name.contains("--engine")
+        self.peer.name == "haul" && !self.name.contains("--")
     }
 
     /// The words of a command that copies `source` to `dest`; empty for what copies nothing.
@@ -218,11 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_timed_beside_hauls_own_choice() {
-        let programs = of(Shape::Matrix, &[peer("cp"), peer("haul"), peer("fio")], &["direct".into()], true);
+    fn haul_with_options_is_timed_beside_haul_as_it_is() {
+        let options = ["--engine=direct".into(), "--durable".into()];
+        let programs = of(Shape::Matrix, &[peer("cp"), peer("haul"), peer("fio")], &options, true);
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
-        assert_eq!(names, ["cp -r", "haul -r", "haul --engine=direct -r", "device limit (fio)"]);
-        assert!(programs[1].is_haul() && !programs[2].is_haul());
+        assert_eq!(names, ["cp -r", "haul -r", "haul --engine=direct -r", "haul --durable -r", "device limit (fio)"]);
+        assert_eq!(programs.iter().map(Program::is_haul).collect::<Vec<_>>(), [false, true, false, false, false]);
         assert_eq!(line(&programs[2]), "/bin/haul --engine=direct -r /a/x /b/0/x");
     }
 
