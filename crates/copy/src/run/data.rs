@@ -56,6 +56,8 @@ pub(super) struct Mover {
     places: Places,
     /// For small files, once there was one.
     pub small: Option<AlignedBuffer>,
+    /// Bytes of copies that went through the page cache, since somebody asked.
+    pub left_in_cache: u64,
 }
 
 /// Pairs of devices, and which place of a profile both of them are.
@@ -125,6 +127,7 @@ impl Mover {
             chosen: None,
             places: Places::default(),
             small: None,
+            left_in_cache: 0,
         }
     }
 
@@ -133,6 +136,11 @@ impl Mover {
         plan.profile.as_ref()?;
         let [source, dest] = frame.devices();
         self.places.find(plan, (source, dest), || frame.sides())?.jobs()
+    }
+
+    /// Bytes of copies that went through the page cache since this was asked last.
+    pub fn take_left_in_cache(&mut self) -> u64 {
+        std::mem::take(&mut self.left_in_cache)
     }
 
     /// What the profile says of a file.
@@ -253,6 +261,7 @@ impl Mover {
             moving.cut();
         }
         let result = result.and(moving.close());
+        self.left_in_cache += moving.left_in_cache();
         if large {
             self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
         }

@@ -25,7 +25,7 @@ use super::tree::{Frame, Sides};
 use super::{Run, descriptors, links};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::journal::Fingerprint;
 use crate::plan::Durable;
 use crate::verify::{Checked, Finding, compare_with_device};
@@ -201,25 +201,23 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the kernel begin with a whole file while others are copied, where the run ends with bringing all of them to the
-    /// device. Not on a disk with heads, which have enough to do with reading.
-    pub(super) fn write_early(&self, file: BorrowedFd<'_>, dest: &Inode, size: u64) {
+    /// Has the filesystem of a file that was just copied synced from time to time while others are copied, where the run ends
+    /// with that. Not where a disk is known to have heads, which have enough to do with reading.
+    pub(super) fn sync_early(&mut self, dest: &Inode) {
+        let bytes = self.mover.take_left_in_cache();
         let (ledger, device) = (&self.shared.ledger, dest.id.device());
-        if self.plan.durable != Durable::Flush || dest.kind != Kind::Regular {
+        // Where names wait, files are synced before they get them.
+        if bytes == 0 || self.plan.durable != Durable::Flush || self.names_wait() || !ledger.early.left(bytes) {
             return;
         }
-        let heads = || self.shared.data.probe.has_heads([device; 2]);
-        if size >= LARGE {
-            if !heads() {
-                // An error of the data is met by the sync at the end.
-                write_back(file, 0, 0, false).ok();
-            }
-        } else if ledger.early.left(size) && !heads() {
+        let fd = {
             let known = lock(&ledger.filesystems);
             let filesystem = known.iter().find(|filesystem| filesystem.device == device && filesystem.syncs_early);
-            if let Some(fd) = filesystem.and_then(|filesystem| filesystem.fd.as_ref()).map(Arc::clone) {
-                ledger.early.begin(device, move || retry_on_intr(|| syncfs(&fd)));
-            }
+            filesystem.and_then(|filesystem| filesystem.fd.clone())
+        };
+        match fd.filter(|_| !self.shared.data.probe.has_heads([device; 2])) {
+            Some(fd) => ledger.early.begin(device, move || retry_on_intr(|| syncfs(&fd))),
+            None => ledger.early.count_anew(),
         }
     }
 
@@ -417,12 +415,12 @@ impl Run<'_> {
     /// The last thing of a run: what was written is on its device afterwards, or that is told.
     pub(super) fn sync_everything(&mut self) {
         self.give_names();
-        let started = Instant::now();
-        let failed_early = self.shared.ledger.early.end();
-        // Who was told to stop by a signal has nothing to promise.
+        // Who was told to stop by a signal has nothing to promise, and does not wait for a sync that is under way.
         if self.plan.durable == Durable::None || (self.cancelled() && !self.plan.fail_fast) {
             return;
         }
+        let started = Instant::now();
+        let failed_early = self.shared.ledger.early.end();
         let filesystems = std::mem::take(&mut *lock(&self.shared.ledger.filesystems));
         for filesystem in filesystems {
             let synced = match &filesystem.fd {

@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         if kept && self.unsealed.len() == sealed && !copied_again {
             self.staging.source = self.staging.print;
         }
-        self.write_early(fd.as_fd(), &inode, source_inode.size);
+        self.sync_early(&inode);
         self.let_go(subject, clear, (fd, inode, created)) && (kept || clear.staged)
     }
 

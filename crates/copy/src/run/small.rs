@@ -52,6 +52,7 @@ impl Mover {
         }
         let moved = Moved { written: size, ..Moved::default() };
         stats.moved += moved;
+        self.left_in_cache += size;
         let entry = stats.engines.entry(EngineName::ReadWrite).or_default();
         entry.files += u64::from(size > 0);
         entry.moved += moved;

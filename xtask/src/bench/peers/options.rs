@@ -101,7 +101,12 @@ impl Options {
             "--only" => self.only = list(),
             "--programs" => self.programs = list(),
             "--engine" => self.engines = list(),
-            "--with" => self.with = list(),
+            "--with" => {
+                self.with = list();
+                if let Some(dashed) = self.with.iter().find(|option| option.starts_with('-')) {
+                    return Err(format!("--with wants an option of haul without its dashes, not {dashed:?}"));
+                }
+            }
             "--runs" => self.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
             "--scale" => {
                 let scale: Option<f64> = value.parse().ok().filter(|scale| *scale > 0.0 && *scale <= 1.0);
@@ -153,9 +158,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for args in
-            [&["--scale", "0"][..], &["--scale=2"], &["--runs=0"], &["--runs"], &["--what=1"], &["--space=much"]]
-        {
+        for args in [
+            &["--scale", "0"][..],
+            &["--scale=2"],
+            &["--runs=0"],
+            &["--runs"],
+            &["--what=1"],
+            &["--space=much"],
+            &["--with=--durable"],
+        ] {
             assert!(parse(args).is_err(), "{args:?}");
         }
     }

@@ -153,7 +153,7 @@ fn shown(peer: &str, words: &[String]) -> String {
 }
 
 impl Program {
-    /// Whether it is haul as it is, with no option that the kind of copy does not ask for.
+    /// Whether it is haul with its own choice of everything: the kinds of copy ask for short options only.
     pub fn is_haul(&self) -> bool {
         self.peer.name == "haul" && !self.name.contains("--")
     }

@@ -39,7 +39,7 @@ pub struct Row {
     pub version: String,
     /// cp: the others are compared with it.
     pub base: bool,
-    /// haul with its own choice of engines.
+    /// haul with its own choice of everything.
     pub haul: bool,
     /// Copies nothing: the limit of the device.
     pub limit: bool,
