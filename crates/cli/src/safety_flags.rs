@@ -47,7 +47,7 @@ pub(crate) const DURABLE: Flag = Flag {
               brought to the device together with others, and only then given its name, so that after a crash each name \
               stands for the old file or for the whole new one; it implies --atomic. A directory gets its times and its \
               mode when all that is in it has its name. A filesystem that is synced writes the data of other programs, \
-              too. What a device has in a cache of its own that it keeps quiet about, nobody can know.",
+              too, and even when haul is told to stop it cannot end before that is done. What a device has in a cache of its own that it keeps quiet about, nobody can know.",
     ..Flag::new(Id::Durable, Safety)
 };
 

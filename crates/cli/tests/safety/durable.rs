@@ -99,6 +99,21 @@ fn with_flush_ext4_and_xfs_are_synced_before_the_end_too_and_btrfs_is_not() {
 }
 
 #[test]
+fn where_names_wait_for_the_device_there_are_no_other_syncs_before_the_end() {
+    let Some(bed) = Bed::new() else { return };
+    let (Some(place), Some(dest)) = (bed.mount(Fs::Tmpfs), bed.small(Fs::Ext4, 400 << 20)) else { return };
+    make_many(&place.join("tree"));
+    let copy = dest.join("copy");
+    for options in [&["--durable=file"][..], &["--durable=flush", "--verify=device"]] {
+        let arguments = [&["-r", "-T", "tree", copy.to_str().unwrap()][..], options].concat();
+        let Some(calls) = calls(&place, "syncfs", &arguments) else { return };
+        // For all names, and for what is made after them.
+        assert_eq!(calls.iter().filter(|call| call.contains("syncfs(")).count(), 2, "{options:?}: {calls:#?}");
+        fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+#[test]
 fn an_error_of_the_device_that_was_met_while_files_were_still_copied_is_told_at_the_end() {
     let Some(bed) = Bed::new() else { return };
     let Some(place) = bed.mount(Fs::Tmpfs) else { return };

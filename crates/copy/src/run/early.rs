@@ -1,7 +1,7 @@
 //! Beginning to bring a tree to its device while it is still being copied (`--durable=flush`).
 //!
 //! One kernel thread writes back all small files of a filesystem, at some 10 µs each (ext4, Linux 6.18): 1.0 s for 100,000 files
-//! that two threads had copied in 1.4 s. If it begins at the end, all processors but that one have nothing to do meanwhile.
+//! that two threads had copied in 1.4 s. If it begins at the end, a quarter of two processors and most of many are idle meanwhile.
 //! So a thread of its own has the filesystem synced each time that enough was left in the page cache. To ask file by file
 //! (sync_file_range) takes 46 µs of a processor for each, since then each is a request of its own to the device.
 //!
