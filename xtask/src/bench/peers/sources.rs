@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub fn make(source: Source, path: &Path) -> Result {
         Source::Decorated { files } => ["decorated".into(), files.to_string(), "0".into()],
         Source::Empty { files } => ["empty".into(), files.to_string(), "0".into()],
         Source::Flat { files } => ["flat".into(), files.to_string(), "0".into()],
+        Source::Sized { files, each } => ["sized".into(), files.to_string(), each.to_string()],
         Source::Set { files, bytes } => ["set".into(), files.to_string(), bytes.to_string()],
         Source::File { bytes } => ["file".into(), "1".into(), bytes.to_string()],
         Source::Sparse { bytes, data } => ["sparse".into(), data.to_string(), bytes.to_string()],
@@ -55,10 +57,11 @@ pub fn process(args: &[String]) -> Result {
     let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{text:?} is no number"));
     let (count, bytes, path) = (number(count)?, number(bytes)?, Path::new(path));
     let made = match kind.as_str() {
-        "tree" => tree(path, count, IN_ONE, true, false),
-        "decorated" => tree(path, count, IN_ONE, true, true),
-        "empty" => tree(path, count, IN_ONE, false, false),
-        "flat" => tree(path, count, u64::MAX, true, false),
+        "tree" => tree(path, count, IN_ONE, MIXED, false),
+        "decorated" => tree(path, count, IN_ONE, MIXED, true),
+        "empty" => tree(path, count, IN_ONE, 0..=0, false),
+        "flat" => tree(path, count, u64::MAX, MIXED, false),
+        "sized" => tree(path, count, IN_ONE, bytes..=bytes, false),
         "set" => fs::create_dir(path)
             .and_then(|()| (0..count).try_for_each(|file| random(&path.join(format!("f{file}")), bytes / count))),
         "file" => random(path, bytes),
@@ -68,8 +71,11 @@ pub fn process(args: &[String]) -> Result {
     made.map_err(|error| format!("cannot make {}: {error}", path.display()))
 }
 
-/// So many files, `in_one` in each directory; the number of a directory, digit by digit, is its path.
-fn tree(root: &Path, files: u64, in_one: u64, filled: bool, decorated: bool) -> io::Result<()> {
+/// Bytes of the files of most trees.
+const MIXED: RangeInclusive<u64> = 1024..=16 * 1024;
+
+/// So many files of `sizes` bytes, `in_one` in each directory; the number of a directory, digit by digit, is its path.
+fn tree(root: &Path, files: u64, in_one: u64, sizes: RangeInclusive<u64>, decorated: bool) -> io::Result<()> {
     let pool = pool()?;
     let mut state = 1_u64;
     let mut dir = root.to_owned();
@@ -84,8 +90,8 @@ fn tree(root: &Path, files: u64, in_one: u64, filled: bool, decorated: bool) -> 
         let path = dir.join(format!("f{file}"));
         // Knuth's generator; its high bits are the random ones. The same sizes each time.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let size = if filled { 1024 + (state >> 33) % (15 * 1024 + 1) } else { 0 };
-        let start = (state >> 20) % (POOL as u64 - (17 << 10));
+        let size = sizes.start() + (state >> 33) % (sizes.end() - sizes.start() + 1);
+        let start = (state >> 20) % (POOL as u64 - sizes.end() - 1024);
         let range = usize::try_from(start).unwrap_or(0)..usize::try_from(start + size).unwrap_or(0);
         fs::write(&path, &pool[range])?;
         if decorated {
@@ -265,6 +271,14 @@ mod tests {
         // Directories 0 to 12 (10, 11 and 12 are in 1) and the root.
         assert_eq!(extent.inodes, 1201 + 13 + 1);
         assert!((1201 * 7 * 1024..1201 * 14 * 1024).contains(&extent.bytes), "{}", extent.bytes);
+    }
+
+    #[test]
+    fn files_of_one_size_have_that_size() {
+        let (path, _) = made("sized", 3, 5000);
+        let sizes: Vec<u64> = (0..3).map(|file| path.join(format!("d0/f{file}")).metadata().unwrap().len()).collect();
+        fs::remove_dir_all(path).unwrap();
+        assert_eq!(sizes, [5000; 3]);
     }
 
     #[test]

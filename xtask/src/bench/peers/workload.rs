@@ -27,6 +27,8 @@ pub enum Source {
     Empty { files: u64 },
     /// So many files of 1 to 16 KiB in one directory.
     Flat { files: u64 },
+    /// A nested tree of so many files of so many bytes each, 100 in a directory.
+    Sized { files: u64, each: u64 },
     /// So many equal files that have so many bytes together, in one directory.
     Set { files: u64, bytes: u64 },
     /// One file of incompressible data.
@@ -81,6 +83,9 @@ impl Source {
         Some(match self {
             Source::Tree { files } | Source::Decorated { files } | Source::Flat { files } => small(files),
             Source::Empty { files } => Extent { inodes: files + files / 100, bytes: files * 64 },
+            Source::Sized { files, each } => {
+                Extent { inodes: files + files / 100, bytes: files * each.next_multiple_of(4096) }
+            }
             Source::Set { files, bytes } => Extent { inodes: files + 1, bytes },
             Source::File { bytes } => Extent { inodes: 1, bytes },
             Source::Sparse { data, .. } => Extent { inodes: 1, bytes: data },
@@ -95,6 +100,7 @@ const GIB: u64 = 1 << 30;
 pub fn all(options: &Options) -> Vec<Workload> {
     let mut rows = trees(options);
     rows.extend(files(options));
+    rows.extend(small(options));
     rows.extend(matrix(options));
     rows
 }
@@ -107,7 +113,7 @@ pub fn chosen(options: &Options) -> Result<Vec<Workload>> {
     let all = all(options);
     if let Some(unknown) = options.only.iter().find(|name| !all.iter().any(|row| row.is(name))) {
         let names: Vec<&str> = all.iter().map(|row| row.name.as_str()).collect();
-        return Err(format!("no workload {unknown:?}; there are: matrix, {}", names.join(", ")));
+        return Err(format!("no workload {unknown:?}; there are: matrix, small, {}", names.join(", ")));
     }
     let wanted = |row: &Workload| options.only.is_empty() || options.only.iter().any(|name| row.is(name));
     Ok(all.into_iter().filter(wanted).collect())
@@ -224,6 +230,22 @@ fn files(options: &Options) -> Vec<Workload> {
         holes.target(Target { returned: Some(1.8), durable: Some(1.5), ..target }),
         start.target(Target { returned: Some(1.0 / 1.3), ..target }),
     ]
+}
+
+/// Trees of tiny files within one filesystem that can share extents: from which size on is sharing the quicker way?
+fn small(options: &Options) -> Vec<Workload> {
+    let files = options.scaled(20_000, 200);
+    let mut rows = Vec::new();
+    for (fs, name) in [(Fs::Xfs, "xfs"), (Fs::Btrfs, "btrfs")] {
+        for kib in [1, 4, 16, 64] {
+            let source = Source::Sized { files, each: kib << 10 };
+            let title = format!("{files} files of {kib} KiB, nested; -r, warm, {name} to the same {name}");
+            let row = Workload::new(&format!("small-{name}-{kib}k"), title, source, Shape::Tree).between(fs, fs);
+            let target = Target { returned: Some(1.0), not_behind: true, ..Target::default() };
+            rows.push(Workload { group: "small", ..row.target(target) });
+        }
+    }
+    rows
 }
 
 /// The asynchronous-copy experiment: how many bytes in how many files.
