@@ -329,6 +329,8 @@ what! {
     ShardIsDone = "this shard is done already, says {path}; nothing is copied: remove that file to copy all of them again",
     /// In shards; `detail` says what differs.
     OtherSplit = "other shards of this copy, whose state is in {path}, {detail}; nothing was copied",
+    /// `path` is where the kernel tells the umask; the errno is of the other way to find it out.
+    UmaskUnknown = "cannot find out the umask, for which {path} or unshare(2) is needed; nothing was copied",
     /// No threads.
     CannotStartThreads = "cannot start the threads that copy {path}",
     /// A directory was moved while it was being copied.

@@ -28,8 +28,10 @@ pub mod queue;
 #[cfg(feature = "namespaces")]
 pub mod sandbox;
 pub mod shared_map;
+mod umask;
 mod xattr_at;
 
 pub use close::close;
 pub use rustix;
 pub use rustix::io::Errno;
+pub use umask::umask;

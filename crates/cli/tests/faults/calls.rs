@@ -42,7 +42,6 @@ const NOT_OF_FILES: &[&str] = &[
     "getpid",
     "gettid",
     "getuid",
-    "umask",
 ];
 
 /// The calls of each name that concern the copy: their numbers, as the tracer counts them for each thread from its start.

@@ -52,7 +52,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::Mode;
 use haul_sys::rustix::process;
 
 use crate::error::Error;
@@ -153,8 +152,14 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     } else {
         plan
     };
-    let selection = match selection::prepare(plan, session, part.is_none_or(|part| part.fleet.rank() == 0)) {
-        Ok(selection) => selection,
+    let first = part.is_none_or(|part| part.fleet.rank() == 0);
+    let prepared = meta::Caller::this_thread().map_err(|error| {
+        session.observer.event(&Event::Problem(&error));
+        Box::new(Stats { errors: 1, ..Stats::default() })
+    });
+    let prepared = prepared.and_then(|caller| Ok((selection::prepare(plan, session, first)?, caller)));
+    let (selection, caller) = match prepared {
+        Ok(prepared) => prepared,
         Err(stats) => {
             if let Some(part) = part.filter(|part| part.fleet.rank() == 0) {
                 // The others wait for something to do. That nothing is done is told already.
@@ -168,7 +173,7 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
             };
         }
     };
-    let outcome = team::run(plan, session, selection, part);
+    let outcome = team::run(plan, session, (selection, caller), part);
     Summary {
         failed: outcome.failed,
         cancelled: session.cancel.is_cancelled(),
@@ -269,10 +274,7 @@ struct Entry {
 }
 
 impl Shared {
-    fn new(selection: Option<selection::Selection>) -> Shared {
-        // The umask can only be read by setting it. Nothing else of this process creates files at this time.
-        let umask = process::umask(Mode::empty());
-        process::umask(umask);
+    fn new(selection: Option<selection::Selection>, caller: meta::Caller) -> Shared {
         Shared {
             links: link_table::LinkTable::default(),
             data: Arc::default(),
@@ -283,13 +285,7 @@ impl Shared {
             selection,
             shards: OnceLock::new(),
             memory: meta::PairMemory::new(),
-            caller: meta::Caller {
-                user: process::geteuid().as_raw(),
-                group: process::getegid().as_raw(),
-                umask: umask.as_raw_mode(),
-                selinux: haul_sys::rustix::fs::access("/sys/fs/selinux/enforce", haul_sys::rustix::fs::Access::EXISTS)
-                    .is_ok(),
-            },
+            caller,
         }
     }
 }

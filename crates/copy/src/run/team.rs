@@ -17,6 +17,7 @@ use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts;
+use crate::meta::Caller;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::stats::Stats;
 
@@ -45,7 +46,12 @@ struct Team<'a> {
 }
 
 /// Copies what the plan says, with as many threads as are useful and allowed.
-pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selection>, part: Option<Part<'_>>) -> Outcome {
+pub(super) fn run(
+    plan: &Plan,
+    session: &Session<'_>,
+    (selection, caller): (Option<Selection>, Caller),
+    part: Option<Part<'_>>,
+) -> Outcome {
     let climb = threads(plan);
     let most = climb.ceiling();
     let (transcript, first) = Transcript::new();
@@ -53,7 +59,7 @@ pub(super) fn run(plan: &Plan, session: &Session<'_>, selection: Option<Selectio
     let team = Team {
         plan,
         session,
-        shared: Shared::new(selection),
+        shared: Shared::new(selection, caller),
         transcript,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
         crew: Crew::new(climb, open_levels),
