@@ -104,7 +104,7 @@ pub enum Argument {
 pub enum Origin {
     /// GNU cp 9.1 and older.
     Cp,
-    /// GNU cp 9.2 to 9.9.
+    /// GNU cp 9.2 to 9.10.
     LaterCp,
     /// haul only.
     Haul,
@@ -419,12 +419,14 @@ pub const FLAGS: &[Flag] = &[
         short: "i",
         long: "interactive",
         help: "ask before a file is replaced; overrides an earlier -n",
+        details: "A file that is not to be replaced makes the exit status 1. What --update=none protects is not asked about.",
         ..Flag::new(Id::Interactive, Destination)
     },
     Flag {
         short: "n",
         long: "no-clobber",
         help: "replace no file, silently; overrides -u and an earlier -i",
+        details: "The same as --update=none, but that a later -i overrides it.",
         ..Flag::new(Id::NoClobber, Destination)
     },
     Flag {

@@ -1,5 +1,6 @@
 //! From the command line to a plan: what each option means, alone and with the others.
 
+mod overwrite;
 mod safety;
 mod shards;
 
@@ -9,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use haul_copy::plan::{
-    Backup, ContextRule, Dereference, Destination, EngineChoice, IfChanged, LinkMode, ModeRule, Overwrite, Plan,
-    Reflink, SmartCopy, Sparse, Wish,
+    Backup, ContextRule, Dereference, Destination, EngineChoice, IfChanged, LinkMode, ModeRule, Plan, Reflink,
+    SmartCopy, Sparse, Wish,
 };
 use haul_sys::rustix::fs::statfs;
 
@@ -230,8 +231,7 @@ struct Draft<'a> {
     dereference: Option<Dereference>,
     hard_links: bool,
     symbolic_links: bool,
-    overwrite: Option<Overwrite>,
-    no_clobber: bool,
+    existing: overwrite::Existing,
     keep_context: bool,
     require_context: bool,
     keep_xattr: bool,
@@ -273,8 +273,7 @@ impl<'a> Draft<'a> {
             dereference: None,
             hard_links: false,
             symbolic_links: false,
-            overwrite: None,
-            no_clobber: false,
+            existing: overwrite::Existing::default(),
             keep_context: false,
             require_context: false,
             keep_xattr: false,
@@ -435,35 +434,6 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// `-i`, `-n` and `--update`.
-    fn overwriting(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
-        let unspecified = matches!(self.overwrite, None | Some(Overwrite::Ask));
-        match flag.id {
-            // It overrides -n, but not --update=none and --update=none-fail.
-            Id::Interactive if self.no_clobber || unspecified => {
-                self.no_clobber = false;
-                self.overwrite = Some(Overwrite::Ask);
-            }
-            Id::NoClobber => {
-                self.no_clobber = true;
-                self.overwrite = Some(Overwrite::Skip);
-            }
-            Id::Update => {
-                let update = value.map_or(Ok("older"), |word| self.choice(flag, word))?;
-                self.plan.only_newer = update == "older";
-                match update {
-                    _ if self.no_clobber => {}
-                    "none" => self.overwrite = Some(Overwrite::SkipSilently),
-                    "none-fail" => self.overwrite = Some(Overwrite::Refuse),
-                    _ if !unspecified => self.overwrite = None,
-                    _ => {}
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
     fn context(&mut self, context: Option<&OsStr>) {
         match (context, self.security()) {
             (Some(context), Security::Selinux | Security::Smack) => {
@@ -579,17 +549,7 @@ impl<'a> Draft<'a> {
         if self.hard_links && self.symbolic_links {
             return Err(misuse("cannot make both hard and symbolic links"));
         }
-        self.plan.overwrite = self.overwrite.unwrap_or(Overwrite::Replace);
-        match self.plan.overwrite {
-            Overwrite::Skip if self.backups => {
-                return Err(misuse("options --backup and --no-clobber are mutually exclusive"));
-            }
-            Overwrite::SkipSilently | Overwrite::Refuse if self.backups => {
-                return Err(misuse("--backup is mutually exclusive with -n or --update=none-fail"));
-            }
-            Overwrite::Skip => self.plan.only_newer = false,
-            _ => {}
-        }
+        self.settle_overwriting()?;
         if self.plan.reflink == Reflink::Always && self.plan.sparse != Sparse::Auto {
             return Err(misuse("--reflink can be used only with --sparse=auto"));
         }

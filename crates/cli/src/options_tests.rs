@@ -1,7 +1,7 @@
 //! What command lines mean. What they are refused for is compared with the system's cp in tests/command_line.rs.
 
 use super::*;
-use haul_copy::plan::{EngineName, Preserve};
+use haul_copy::plan::{EngineName, Overwrite, Preserve};
 
 fn environment() -> Environment {
     Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }
@@ -81,8 +81,8 @@ fn links_are_followed_by_the_last_word_on_it_or_by_default() {
 }
 
 #[test]
-fn the_last_of_i_n_and_u_decides_but_n_beats_u() {
-    use Overwrite::{Ask, Refuse, Replace, Skip, SkipSilently};
+fn i_and_n_override_each_other_and_update_only_itself() {
+    use Overwrite::{Ask, Refuse, Replace, Skip};
     for (options, overwrite, only_newer) in [
         ("", Replace, false),
         ("-i", Ask, false),
@@ -99,14 +99,14 @@ fn the_last_of_i_n_and_u_decides_but_n_beats_u() {
         ("--update=older", Replace, true),
         ("--update=all", Replace, false),
         ("-u --update=all", Replace, false),
-        ("--update=none", SkipSilently, false),
+        ("-i --update=all", Ask, false),
+        ("--update=none", Skip, false),
         ("--update=none-fail", Refuse, false),
         ("--update=none --update=all", Replace, false),
         ("--update=none -u", Replace, true),
-        ("--update=none -i", SkipSilently, false),
         ("--update=none-fail -n", Skip, false),
         ("-n --update=none-fail", Skip, false),
-        ("-u --update=none", SkipSilently, false),
+        ("-u --update=none", Skip, false),
     ] {
         let plan = plan(options);
         assert_eq!((plan.overwrite, plan.only_newer), (overwrite, only_newer), "{options}");
@@ -114,8 +114,24 @@ fn the_last_of_i_n_and_u_decides_but_n_beats_u() {
 }
 
 #[test]
+fn update_none_protects_files_whatever_i_n_and_f_say() {
+    for (update, expected) in [("none", Overwrite::Skip), ("none-fail", Overwrite::Refuse)] {
+        for around in ["-i @", "@ -i", "-n @ -i", "@ -n -i", "-n -i @", "-n -f @ -i", "-f @", "-i @ -f", "-u @ -i"] {
+            let options = around.replace('@', &format!("--update={update}"));
+            assert_eq!(plan(&options).overwrite, expected, "{options}");
+        }
+    }
+}
+
+#[test]
 fn backups_and_keeping_old_files_exclude_each_other() {
-    for line in ["-b --update=none a b", "--backup=none --update=none-fail a b", "-S x --update=none a b"] {
+    for line in [
+        "-b -n a b",
+        "-b --update=none a b",
+        "--backup=none --update=none-fail a b",
+        "-S x --update=none a b",
+        "-b --update=none -i a b",
+    ] {
         assert_eq!(refused(line), "--backup is mutually exclusive with -n or --update=none-fail", "{line}");
     }
 }

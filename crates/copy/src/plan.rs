@@ -224,10 +224,8 @@ pub enum Overwrite {
     Replace,
     /// The user is asked (`-i`).
     Ask,
-    /// It is left alone and this is no failure (`-n`).
+    /// It is left alone and this is no failure (`-n`, `--update=none`).
     Skip,
-    /// It is left alone without even looking whether it is the same file (`--update=none`).
-    SkipSilently,
     /// It is left alone and this is a failure (`--update=none-fail`).
     Refuse,
 }

@@ -172,7 +172,7 @@ impl Run<'_> {
         };
         let verdict = match plan.overwrite {
             // What is left alone need not be looked at.
-            Overwrite::Skip | Overwrite::SkipSilently => Verdict::Go,
+            Overwrite::Skip => Verdict::Go,
             _ => judge(&pair, plan),
         };
         if verdict == Verdict::Refuse {
@@ -203,7 +203,7 @@ impl Run<'_> {
         }
         let keep = match plan.overwrite {
             Overwrite::Replace => false,
-            Overwrite::Skip | Overwrite::SkipSilently => true,
+            Overwrite::Skip => true,
             Overwrite::Refuse => {
                 self.problem(Error::new(What::NotReplacing, subject.dest.path));
                 return Some(Way::Blocked);
