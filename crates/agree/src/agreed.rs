@@ -1,4 +1,7 @@
-//! Where haul differs from cp 9.1 on purpose, each with its reason. Everything else is a failure.
+//! Where haul differs from the system's cp on purpose, each with its reason. Everything else is a failure.
+//!
+//! haul does what cp 9.10 does; these tests have the cp of Debian 12, which is 9.1. What changed in between is agreed
+//! here, too: who declines a question gets exit status 1 (9.2), a backup makes way for a directory (9.6), and a few words.
 //!
 //! More faults of cp 9.1 never get here, because the generator does not ask for them: `--backup=simple` puts the backup
 //! of `d/f` into the working directory; `--parents -p /a/b d` looks for the attributes of `a`, not `/a`; backups of
@@ -55,6 +58,10 @@ pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
         // The same, where haul looks first.
         return Weight::StatusAndLosses;
     }
+    if said(reference, "cannot overwrite non-directory") && backs_up(call) {
+        // With a backup of what stands there, the directory is copied.
+        return Weight::Losses;
+    }
     if said(reference, "for reading: No such file or directory") {
         // cp removed or renamed a destination through which the source was reached, and then missed the source.
         return Weight::Losses;
@@ -74,11 +81,38 @@ pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
     Weight::Everything
 }
 
-/// Standard error without what haul says more than cp.
-pub fn messages(tested: &Outcome) -> Vec<u8> {
+/// Standard error in the words of cp 9.1, without what haul says more than cp.
+pub fn messages(outcome: &Outcome) -> Vec<u8> {
     let more = |line: &&[u8]| line.ends_with(b"' was removed and could not be replaced");
-    let lines: Vec<&[u8]> = tested.stderr.split(|&byte| byte == b'\n').filter(|line| !more(line)).collect();
-    lines.join(&b'\n')
+    let lines = outcome.stderr.split(|&byte| byte == b'\n').filter(|line| !more(line));
+    lines.map(in_older_words).collect::<Vec<_>>().join(&b'\n')
+}
+
+/// A message of cp 9.10 as cp 9.1 has it.
+fn in_older_words(line: &[u8]) -> &[u8] {
+    const DIRECTORY: &[u8] = b" with non-directory";
+    if line.ends_with(b": --backup is mutually exclusive with -n or --update=none-fail") {
+        return b"cp: options --backup and --no-clobber are mutually exclusive";
+    }
+    match line.windows(DIRECTORY.len() + 1).rposition(|words| words == [DIRECTORY, b" "].concat()) {
+        Some(at) if line.starts_with(b"cp: cannot overwrite directory ") => &line[..at + DIRECTORY.len()],
+        _ => line,
+    }
+}
+
+/// Whether the exit statuses differ as those of cp 9.1 and 9.10 do: a file that was not replaced since the user said so
+/// was not copied.
+pub fn differs_by_declining(call: &Call, reference: &Outcome, tested: &Outcome) -> bool {
+    reference.status == "exit 0" && tested.status == "exit 1" && declines(call, reference)
+}
+
+/// Whether an answer to one of the questions was not yes.
+fn declines(call: &Call, reference: &Outcome) -> bool {
+    let said = String::from_utf8_lossy(&reference.stderr);
+    let questions = said.split_inclusive("? ").filter(|text| text.contains("cp: ") && text.ends_with("? ")).count();
+    let mut answers = call.stdin.split(|&byte| byte == b'\n');
+    let yes = |answer: Option<&[u8]>| answer.is_some_and(|answer| matches!(answer.first(), Some(b'y' | b'Y')));
+    (0..questions).any(|_| !yes(answers.next()))
 }
 
 /// New files whose data could not be copied: cp leaves a stub, haul removes it.

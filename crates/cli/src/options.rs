@@ -553,6 +553,10 @@ impl<'a> Draft<'a> {
         if self.plan.reflink == Reflink::Always && self.plan.sparse != Sparse::Auto {
             return Err(misuse("--reflink can be used only with --sparse=auto"));
         }
+        if self.plan.sparse == Sparse::Never {
+            // Shared extents may have holes.
+            self.plan.reflink = Reflink::Never;
+        }
         if self.plan.reflink == Reflink::Always && self.plan.smart != SmartCopy::Off {
             return Err(misuse("cannot combine --reflink=always and --smart"));
         }

@@ -46,15 +46,21 @@ fn run_in_scene(program: &str, script: &str, stdin: &str) -> (Output, TempDir) {
     (child.wait_with_output().expect("it ends"), dir)
 }
 
-fn agree(script: &str, stdin: &str) -> Output {
-    let (ours, _) = run_in_scene(HAUL, script, stdin);
-    let (theirs, _) = run_in_scene(CP, script, stdin);
-    let parts = |output: &Output| {
+type Printed = (String, String, Option<i32>);
+
+/// What haul and cp print in the same scene, and how they end.
+fn both(script: &str, stdin: &str) -> [(Printed, Output); 2] {
+    [HAUL, CP].map(|program| {
+        let (output, _) = run_in_scene(program, script, stdin);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (text(&output.stdout), text(&output.stderr), output.status.code())
-    };
-    assert_eq!(parts(&ours), parts(&theirs), "{script}: haul, then cp");
-    theirs
+        ((text(&output.stdout), text(&output.stderr), output.status.code()), output)
+    })
+}
+
+fn agree(script: &str, stdin: &str) -> Output {
+    let [(ours, _), (theirs, output)] = both(script, stdin);
+    assert_eq!(ours, theirs, "{script}: haul, then cp");
+    output
 }
 
 #[test]
@@ -100,8 +106,60 @@ fn output_that_cannot_be_written_fails_the_run_as_cps_does() {
 #[test]
 fn the_question_before_a_file_is_replaced_is_cps_and_so_is_its_answer() {
     for answer in ["y\n", "Y\n", "yes\n", "n\n", "\n", "", "y", " y\n", "no\ny\n", "1\n"] {
-        agree("cp -i a b; cat b", answer);
-        agree("cp -iv a b tree/inner/c dest; cp -iv a b tree/inner/c dest", answer);
+        for script in ["cp -i a b; cat b", "cp -iv a b tree/inner/c dest; cp -iv a b tree/inner/c dest; true"] {
+            agree(script, answer);
+        }
+    }
+}
+
+#[test]
+fn a_declined_question_makes_the_exit_status_1() {
+    for (options, answer, printed) in [
+        ("-i", "n\n", "1\nold"),
+        ("-i", "", "1\nold"),
+        ("-i --fail-fast", "n\n", "1\nold"),
+        ("-i", "y\n", "0\nnew contents"),
+        // Not asked for at all.
+        ("-in", "y\n", "0\nold"),
+        ("-iu", "y\n", "0\nold"),
+    ] {
+        // The copy is not newer than what is there.
+        let before = if options == "-iu" { "touch -d @1 a" } else { "true" };
+        let (output, _) = run_in_scene(HAUL, &format!("{before}; cp {options} a b; echo $?; cat b"), answer);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), printed, "{options} {answer:?}");
+    }
+}
+
+#[test]
+fn what_update_none_protects_is_never_asked_about() {
+    for options in ["-n --update=none -i", "--update=none -n -i", "-n -f --update=none -i", "--update=none -i"] {
+        for (options, said, status) in
+            [(options.to_owned(), "", 0), (options.replace("=none", "=none-fail"), "cp: not replacing 'b'\n", 1)]
+        {
+            let (output, dir) = run_in_scene(HAUL, &format!("cp {options} a b"), "y\n");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), said, "{options}");
+            assert_eq!(output.status.code(), Some(status), "{options}");
+            assert_eq!(fs::read(dir.path().join("b")).expect("it is there"), b"old", "{options}");
+        }
+    }
+}
+
+#[test]
+fn debug_says_that_sparse_never_shares_no_extents() {
+    let (output, _) = run_in_scene(HAUL, "cp --debug --sparse=never a b", "");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.ends_with("copy offload: avoided, reflink: no, sparse detection: no\n"), "{said}");
+}
+
+#[test]
+fn a_backup_makes_way_for_a_directory() {
+    for options in ["-rb", "-ab", "-rb --atomic"] {
+        let (output, dir) =
+            run_in_scene(HAUL, &format!("cp -T b tree/inner/d; mkdir -p x/inner/d/y; cp {options} -T x tree"), "");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{options}");
+        assert_eq!(output.status.code(), Some(0), "{options}");
+        assert_eq!(fs::read(dir.path().join("tree/inner/d~")).expect("the backup is there"), b"old", "{options}");
+        assert!(dir.path().join("tree/inner/d/y").is_dir(), "{options}");
     }
 }
 
@@ -148,7 +206,7 @@ fn the_question_about_a_file_that_may_not_be_written_shows_its_mode() {
     ] {
         let (ours, theirs) = (as_nobody(HAUL, options, mode), as_nobody(CP, options, mode));
         let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((said(&ours), ours.status.code()), (said(&theirs), theirs.status.code()), "{options} {mode:o}");
+        assert_eq!(said(&ours), said(&theirs), "{options} {mode:o}");
         assert!(said(&theirs).contains("mode"), "{}", said(&theirs));
     }
 }

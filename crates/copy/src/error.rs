@@ -174,7 +174,7 @@ what! {
     SameFile = "{path} and {other} are the same file",
     NotReplacing = "not replacing {path}",
     CannotOverwriteNonDirectory = "cannot overwrite non-directory {path} with directory {other}",
-    CannotOverwriteDirectory = "cannot overwrite directory {path} with non-directory",
+    CannotOverwriteDirectory = "cannot overwrite directory {path} with non-directory {other}",
     JustCreated = "will not overwrite just-created {path} with {other}",
     ThroughJustCreatedLink = "will not copy {path} through just-created symlink {other}",
     BackupWouldDestroySource = "backing up {path} might destroy source;  {other} not copied",

@@ -6,7 +6,7 @@ use std::fs;
 use haul_agree::hunt::{Failure, Hunt, hunt};
 use haul_agree::report::report;
 
-use crate::support::{REFERENCE, haul_as_cp, haul_as_cp_with, lacks_root, number, room};
+use crate::support::{haul_as_cp, haul_as_cp_with, lacks_root, number, reference, room};
 
 /// Most scenes and options that a person could think of, and many that nobody would.
 #[test]
@@ -18,7 +18,7 @@ fn random_scenes_and_options_give_the_same_as_cp() {
     let seed = number("HAUL_AGREE_SEED", 1);
     let default = if env::var_os("HAUL_AGREE_SEED").is_some() { 1 } else { 1500 };
     let plan = Hunt {
-        reference: REFERENCE.into(),
+        reference: reference(),
         tested: match env::var("HAUL_AGREE_WITH") {
             Ok(option) => haul_as_cp_with(room.path(), &option),
             Err(_) => haul_as_cp(room.path()),
@@ -66,7 +66,7 @@ fn random_copies_that_replace_in_one_step_are_those_of_cp() {
     for option in ["--atomic", "--durable=file", "--verify"] {
         let room = room();
         let plan = Hunt {
-            reference: REFERENCE.into(),
+            reference: reference(),
             tested: haul_as_cp_with(room.path(), option),
             cases: number("HAUL_AGREE_STAGED_CASES", 150),
             seed: number("HAUL_AGREE_SEED", 1),

@@ -172,7 +172,7 @@ impl Run<'_> {
         };
         let verdict = match plan.overwrite {
             // What is left alone need not be looked at.
-            Overwrite::Skip => Verdict::Go,
+            Overwrite::Skip | Overwrite::Refuse => Verdict::Go,
             _ => judge(&pair, plan),
         };
         if verdict == Verdict::Refuse {
@@ -208,7 +208,12 @@ impl Run<'_> {
                 self.problem(Error::new(What::NotReplacing, subject.dest.path));
                 return Some(Way::Blocked);
             }
-            Overwrite::Ask => !self.ask(subject.dest, &existing.target),
+            Overwrite::Ask => {
+                let declined = !self.ask(subject.dest, &existing.target);
+                // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
+                self.failed |= declined;
+                declined
+            }
         };
         if keep {
             self.skip(subject.dest);
@@ -261,7 +266,9 @@ impl Run<'_> {
             return (!from_directory).then(|| Error::new(What::CannotOverwriteDirectory, dest).and(source));
         }
         if from_directory {
-            return Some(Error::new(What::CannotOverwriteNonDirectory, dest).and(source));
+            // With a backup it makes way.
+            let in_the_way = self.plan.backup == Backup::None;
+            return in_the_way.then(|| Error::new(What::CannotOverwriteNonDirectory, dest).and(source));
         }
         if subject.is_operand
             && self.plan.backup != Backup::Numbered
@@ -303,7 +310,8 @@ impl Run<'_> {
             self.problem(Error::new(What::BackupWouldDestroySource, dest.path).and(source.path));
             return Way::Blocked;
         }
-        if plan.is_staged() {
+        // A directory is not renamed into its place.
+        if plan.is_staged() && subject.inode.kind != Kind::Directory {
             match backup::link_aside(dest, plan) {
                 Ok(Some(name)) => {
                     let backup = Some(name);
