@@ -129,6 +129,8 @@ pub enum Filesystem {
     Ext4,
     /// XFS: in large pieces and cheaply.
     Xfs,
+    /// btrfs, which keeps the tiniest files beside their inodes.
+    Btrfs,
     /// Any other, or not known.
     Other,
 }

@@ -125,12 +125,14 @@ impl Probe {
 pub(crate) fn filesystem_of(file: BorrowedFd<'_>) -> Filesystem {
     const EXT4_SUPER_MAGIC: u32 = 0xEF53;
     const XFS_SUPER_MAGIC: u32 = 0x5846_5342;
+    const BTRFS_SUPER_MAGIC: u32 = 0x9123_683E;
     let Ok(stat) = haul_sys::rustix::fs::fstatfs(file) else { return Filesystem::Other };
     // The type of the field differs from one architecture to the next.
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
     match stat.f_type as u32 {
         EXT4_SUPER_MAGIC => Filesystem::Ext4,
         XFS_SUPER_MAGIC => Filesystem::Xfs,
+        BTRFS_SUPER_MAGIC => Filesystem::Btrfs,
         _ => Filesystem::Other,
     }
 }

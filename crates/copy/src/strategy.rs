@@ -2,6 +2,7 @@
 
 mod large;
 mod prefer;
+mod tiny;
 
 use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::events::HoleSearch;
@@ -11,6 +12,7 @@ use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink
 
 pub(crate) use self::large::{ALLOCATED_FIRST, Large, goes_to_device};
 use self::large::{can_be_allocated_first, is_half_cold};
+pub(crate) use self::tiny::MOST as MOST_TINY;
 
 /// What is known about the two open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct DataFacts {
     /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
     /// itself when the kernel is asked to.
     pub local_disk: bool,
-    /// What the destination is on. Not asked, and other, for files below 1 MiB and without a device.
+    /// What the destination is on. Not asked, and other, where nothing depends on it.
     pub dest_on: Filesystem,
     /// The destination held something before this copy.
     pub replaces: bool,
@@ -70,6 +72,8 @@ pub struct Steps {
     pub passed_over: Vec<EngineName>,
     /// Nothing else may be tried: a refusal of the last engine fails the file.
     pub strict: bool,
+    /// One read and one write come before the engines, if the source is in the page cache.
+    pub at_once_if_cached: bool,
     /// Which bytes to ask for.
     pub ranges: Ranges,
     /// Blocks of zeros become holes.
@@ -134,7 +138,8 @@ impl DataFacts {
     #[must_use]
     pub fn in_kind(self) -> DataFacts {
         let dense_and_small = (1..SMALL).contains(&self.size) && self.allocated >= self.size && self.around.is_none();
-        if dense_and_small { DataFacts { size: 1, allocated: 1, ..self } } else { self }
+        let size = if tiny::is_tiny(&self) { 1 } else { SMALL - 1 };
+        if dense_and_small { DataFacts { size, allocated: size, ..self } } else { self }
     }
 }
 
@@ -144,6 +149,7 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
         engines: Vec::with_capacity(3),
         passed_over: Vec::new(),
         strict: false,
+        at_once_if_cached: false,
         ranges: Ranges::Whole,
         find_zeros: false,
         workers: Workers::ONE,
@@ -233,7 +239,11 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     } else {
         // Also where the device numbers differ: the subvolumes of a btrfs have different ones.
         steps.engines.push(EngineName::Clone);
-        steps.reasons.push("sharing extents is tried first");
+        steps.at_once_if_cached = steps.ranges == Ranges::Whole && tiny::is_read_and_written_sooner(facts, plan);
+        steps.reasons.push(match steps.at_once_if_cached {
+            true => "tiny: what is in the page cache is written sooner than its extents are shared",
+            false => "sharing extents is tried first",
+        });
     }
     push_past_the_cache(facts, plan, steps);
     let past_the_cache = |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect);

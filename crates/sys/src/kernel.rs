@@ -128,6 +128,11 @@ pub trait Kernel: Debug + Send + Sync {
         rustix::fs::fadvise(fd, offset, Some(len), Advice::WillNeed)
     }
 
+    /// How many pages of a range are in the page cache; see [`crate::page_cache::cached_pages`].
+    fn cached_pages(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+        crate::page_cache::cached_pages(fd, offset, len)
+    }
+
     /// fallocate(2): space for the whole range, which becomes a part of the file.
     fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
         rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len)

@@ -28,7 +28,7 @@ use crate::plan::profile::{PlaceEntry, Preference, SizeClass};
 use crate::plan::{EngineName, Plan};
 use crate::probe::{self, Probe};
 use crate::stats::Stats;
-use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, Steps, WORTH_ASKING};
+use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, MOST_TINY, Steps, WORTH_ASKING};
 use crate::verify::Follower;
 
 /// Buffer of a `direct` engine that moves one file after the other.
@@ -54,6 +54,8 @@ pub(super) struct Mover {
     chosen: Option<(DataFacts, Arc<Steps>)>,
     /// Which place of the profile two devices are.
     places: Places,
+    /// The filesystem that was asked last what it is.
+    asked: Option<(DeviceNumber, Filesystem)>,
     /// For small files, once there was one.
     pub small: Option<AlignedBuffer>,
     /// Bytes of copies that went through the page cache, since somebody asked.
@@ -126,6 +128,7 @@ impl Mover {
             shared,
             chosen: None,
             places: Places::default(),
+            asked: None,
             small: None,
             left_in_cache: 0,
         }
@@ -301,7 +304,7 @@ impl Mover {
         })
     }
 
-    fn facts(&self, job: &DataJob<'_>, large: bool) -> DataFacts {
+    fn facts(&mut self, job: &DataJob<'_>, large: bool) -> DataFacts {
         let (source, dest) = (job.source_inode, job.dest_inode);
         let pair = (source.id.device(), dest.id.device());
         let cannot = {
@@ -314,10 +317,27 @@ impl Mover {
             let probe = &self.shared.probe;
             probe.look((job.source.as_fd(), source), (job.dest.as_fd(), dest))
         });
-        // Those with a way of their own have a device, and a filesystem of the network would have to ask its server.
-        let asked = source.size >= ALLOCATED_FIRST && dest.id.device().major != 0;
-        let dest_on = if asked { probe::filesystem_of(job.dest.as_fd()) } else { Filesystem::Other };
+        let dest_on = self.dest_on(job, cannot[0]);
         facts_of_sides(sides, cannot, (dest_on, around))
+    }
+
+    /// What the destination is on, where something depends on that.
+    fn dest_on(&mut self, job: &DataJob<'_>, cannot_clone: bool) -> Filesystem {
+        let (size, device) = (job.source_inode.size, job.dest_inode.id.device());
+        // Those with a way of their own have a device, and a filesystem of the network would have to ask its server.
+        let is_allocated = size >= ALLOCATED_FIRST && device.major != 0;
+        let may_be_tiny = (1..=MOST_TINY).contains(&size) && !cannot_clone;
+        if !is_allocated && !may_be_tiny {
+            return Filesystem::Other;
+        }
+        match self.asked {
+            Some((same, on)) if same == device => on,
+            _ => {
+                let on = probe::filesystem_of(job.dest.as_fd());
+                self.asked = Some((device, on));
+                on
+            }
+        }
     }
 
     /// What engines would have said that were not asked again. Each thread learns for itself when it needs not ask, and

@@ -10,6 +10,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
+use haul_sys::rustix::param::page_size;
 
 use super::Session;
 use super::data::{Broken, DataJob, Mover};
@@ -39,13 +40,17 @@ impl Mover {
         session: &Session<'_>,
         stats: &mut Stats,
     ) -> Result<bool, Broken> {
-        if !(is_plain(job, facts) && is_chosen(steps) && plan.readahead.is_none() && is_unobserved(session)) {
+        if !(is_plain(job, facts) && is_chosen(steps) && plan.readahead.is_none() && is_unobserved(session, steps)) {
+            return Ok(false);
+        }
+        let size = job.source_inode.size;
+        if steps.at_once_if_cached && !is_cached(&Linux, job.source.as_fd(), size) {
             return Ok(false);
         }
         let started = Instant::now();
-        let size = job.source_inode.size;
         let buffer = self.small.get_or_insert_with(|| AlignedBuffer::for_copying(BUFFER));
-        let whole = in_one_go(&Linux, job.source.as_fd(), job.dest.as_fd(), size, buffer.bytes());
+        let files = (job.source.as_fd(), job.dest.as_fd());
+        let whole = in_one_go(&Linux, files, size, buffer.bytes());
         let truncating = |errno| Broken { error: Some(Error::new(What::Truncating, job.dest_path).errno(errno)) };
         if !whole.map_err(truncating)? {
             return Ok(false);
@@ -91,7 +96,7 @@ fn is_plain(job: &DataJob<'_>, facts: &DataFacts) -> bool {
 
 /// The engine was chosen, and nothing besides.
 fn is_chosen(steps: &Steps) -> bool {
-    steps.engines.first() == Some(&EngineName::ReadWrite)
+    (steps.engines.first() == Some(&EngineName::ReadWrite) || steps.at_once_if_cached)
         && steps.ranges == Ranges::Whole
         && steps.workers == Workers::ONE
         && steps.tuning == Tuning::default()
@@ -99,27 +104,32 @@ fn is_chosen(steps: &Steps) -> bool {
         && !(steps.find_zeros || steps.preallocate || steps.read_ahead || steps.forget_source || steps.send_dest)
 }
 
-/// Nobody counts requests, and nobody wants to hear of the engines that were passed over.
-fn is_unobserved(session: &Session<'_>) -> bool {
-    !session.pace.is_active() && !session.observer.in_order()
+/// Nobody counts requests, and nobody wants to hear of engines that were passed over, or none was.
+fn is_unobserved(session: &Session<'_>, steps: &Steps) -> bool {
+    !session.pace.is_active() && (!session.observer.in_order() || steps.passed_over.is_empty())
+}
+
+/// Whether all of a file can be read without its device. Asked in this way, since a read with RWF_NOWAIT begins to read ahead
+/// what it does not find.
+fn is_cached(kernel: &dyn Kernel, source: BorrowedFd<'_>, size: u64) -> bool {
+    kernel.cached_pages(source, 0, size).is_ok_and(|pages| pages >= size.div_ceil(page_size() as u64))
 }
 
 /// Copies a file of so many bytes by one read and one write. False if one of them did not do all that, or failed: then the
 /// destination is empty, since the engine may find fewer bytes than were read here. The error is that of emptying it.
 fn in_one_go(
     kernel: &dyn Kernel,
-    source: BorrowedFd<'_>,
-    dest: BorrowedFd<'_>,
+    (source, dest): (BorrowedFd<'_>, BorrowedFd<'_>),
     size: u64,
     buffer: &mut [u8],
 ) -> Result<bool, Errno> {
     let Ok(size) = usize::try_from(size) else { return Ok(false) };
-    let Some(room) = buffer.get_mut(..=size) else { return Ok(false) };
-    // Where there was room for another byte, fewer than that are all.
-    if again(|| kernel.pread(source, room, 0)) != Ok(size) {
+    let Some(space) = buffer.get_mut(..=size) else { return Ok(false) };
+    // Where there was space for another byte, fewer than that are all.
+    if again(|| kernel.pread(source, space, 0)) != Ok(size) {
         return Ok(false);
     }
-    if size == 0 || again(|| kernel.pwrite(dest, &room[..size], 0)) == Ok(size) {
+    if size == 0 || again(|| kernel.pwrite(dest, &space[..size], 0)) == Ok(size) {
         return Ok(true);
     }
     again(|| ftruncate(dest, 0)).map(|()| false)
@@ -145,7 +155,8 @@ mod tests {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::write(&from, bytes(size)).unwrap();
         let (source, dest) = (File::open(&from).unwrap(), File::create(&to).unwrap());
-        let whole = in_one_go(kernel, source.as_fd(), dest.as_fd(), seen as u64, &mut [0; BUFFER]).unwrap();
+        let files = (source.as_fd(), dest.as_fd());
+        let whole = in_one_go(kernel, files, seen as u64, &mut [0; BUFFER]).unwrap();
         let copied = fs::read(to).unwrap();
         assert!(whole || copied.is_empty(), "{} bytes are left", copied.len());
         whole.then_some(copied)
@@ -192,6 +203,26 @@ mod tests {
             assert_eq!(copy(&Short { read, write }, 1000, 1000), None, "{read} bytes read, {write} written");
         }
         assert!(copy(&Short { read: enough, write: enough }, 1000, 1000) == Some(bytes(1000)));
+    }
+
+    /// So many pages are in the page cache, if the kernel tells.
+    #[derive(Debug)]
+    struct Cached(Result<u64, Errno>);
+
+    impl Kernel for Cached {
+        fn cached_pages(&self, _: Fd<'_>, _: u64, _: u64) -> Result<u64, Errno> {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_file_is_cached_if_all_of_its_pages_are() {
+        let dir = temp_dir();
+        let file = File::create(dir.path().join("file")).unwrap();
+        let page = page_size() as u64;
+        let is_cached = |pages, size| super::is_cached(&Cached(pages), file.as_fd(), size);
+        assert!(is_cached(Ok(1), 1) && is_cached(Ok(1), page) && is_cached(Ok(2), page + 1));
+        assert!(!is_cached(Ok(0), 1) && !is_cached(Ok(1), page + 1) && !is_cached(Err(Errno::PERM), 1));
     }
 
     /// A signal arrives during the first call.

@@ -1,6 +1,7 @@
 //! What is chosen for which facts.
 
 use super::*;
+use crate::plan::Durable;
 
 const FILE: DataFacts = DataFacts {
     source: Kind::Regular,
@@ -245,6 +246,23 @@ fn every_choice_that_is_not_strict_ends_with_an_engine_that_can_do_everything() 
 }
 
 #[test]
+fn a_tiny_file_is_written_at_once_where_that_is_sooner_and_nobody_waits_for_the_device() {
+    let at_once = |size, dest_on, plan: &Plan| {
+        choose(&DataFacts { size, allocated: 8192, dest_on, ..FILE }, plan).at_once_if_cached
+    };
+    let plan = Plan::default();
+    for (on, largest) in [(Filesystem::Xfs, 8192), (Filesystem::Btrfs, 1024)] {
+        assert!(at_once(1, on, &plan) && at_once(largest, on, &plan) && !at_once(largest + 1, on, &plan), "{on:?}");
+    }
+    assert!(!at_once(1, Filesystem::Ext4, &plan) && !at_once(1, Filesystem::Other, &plan));
+    let on_xfs = |plan: Plan| at_once(4096, Filesystem::Xfs, &plan);
+    assert!(!on_xfs(Plan { durable: Durable::Flush, ..Plan::default() }));
+    assert!(!on_xfs(Plan { resume: true, ..Plan::default() }));
+    assert!(!on_xfs(Plan { reflink: Reflink::Always, ..Plan::default() }));
+    assert!(!on_xfs(Plan { engine: EngineChoice::Only(EngineName::Clone), ..Plan::default() }));
+}
+
+#[test]
 fn reflink_always_tries_nothing_else() {
     let steps = choose(&FILE, &Plan { reflink: Reflink::Always, ..Plan::default() });
     assert_eq!((steps.engines, steps.strict), (vec![EngineName::Clone], true));
@@ -271,7 +289,7 @@ fn an_engine_asked_for_does_not_override_what_must_not_be() {
 
 #[test]
 fn a_choice_for_the_kind_of_a_file_is_that_for_the_file() {
-    let sizes = [0, 1, 4095, SMALL - 1, SMALL, SMALL + 1, READ_AHEAD, WORTH_ASKING];
+    let sizes = [0, 1, 1024, 1025, 4095, 8192, 8193, SMALL - 1, SMALL, SMALL + 1, READ_AHEAD, WORTH_ASKING];
     let plans = [
         Plan::default(),
         Plan { sparse: Sparse::Always, ..Plan::default() },
@@ -281,8 +299,13 @@ fn a_choice_for_the_kind_of_a_file_is_that_for_the_file() {
     ];
     for (size, plan) in sizes.into_iter().flat_map(|size| plans.iter().map(move |plan| (size, plan))) {
         for allocated in [0, size / 2, size, size + 4096] {
-            for known in [false, true] {
-                let facts = DataFacts { size, allocated, clone_is_known_to_fail: known, ..FILE };
+            for (known, dest_on) in [
+                (false, Filesystem::Other),
+                (true, Filesystem::Xfs),
+                (false, Filesystem::Xfs),
+                (false, Filesystem::Btrfs),
+            ] {
+                let facts = DataFacts { size, allocated, clone_is_known_to_fail: known, dest_on, ..FILE };
                 assert_eq!(choose(&facts.in_kind(), plan), choose(&facts, plan), "{facts:?} {plan:?}");
             }
         }

@@ -1,0 +1,27 @@
+//! Files so small that reading and writing them is quicker than sharing their extents.
+
+use super::DataFacts;
+use crate::facts::Filesystem;
+use crate::plan::{Durable, Plan};
+
+/// No file beyond this is tiny anywhere.
+pub(crate) const MOST: u64 = 8 << 10;
+
+/// Up to how many bytes a file that is in the page cache is read and written sooner than its extents are shared.
+fn largest(on: Filesystem) -> u64 {
+    match on {
+        Filesystem::Xfs => MOST,
+        Filesystem::Btrfs => 1 << 10,
+        Filesystem::Ext4 | Filesystem::Other => 0,
+    }
+}
+
+/// Whether a file is tiny where it goes.
+pub(super) fn is_tiny(facts: &DataFacts) -> bool {
+    facts.size <= largest(facts.dest_on)
+}
+
+/// Whether it is read and written first. A copy that must be durable shares extents, which leaves no data to be written back.
+pub(super) fn is_read_and_written_sooner(facts: &DataFacts, plan: &Plan) -> bool {
+    is_tiny(facts) && facts.size > 0 && plan.durable == Durable::None && !plan.names_wait()
+}
