@@ -22,6 +22,20 @@ impl Extent {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many extents this thread has looked at to make sets of others.
+    pub(crate) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+fn steps(count: usize) {
+    STEPS.set(STEPS.get() + count);
+}
+
+#[cfg(not(test))]
+fn steps(_: usize) {}
+
 /// A set of bytes: extents that are sorted, not empty, and neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtentSet {
@@ -43,6 +57,7 @@ impl ExtentSet {
     pub fn from_ranges(ranges: impl IntoIterator<Item = Range<u64>>) -> ExtentSet {
         let mut sorted: Vec<Range<u64>> = ranges.into_iter().filter(|range| range.start < range.end).collect();
         sorted.sort_unstable_by_key(|range| range.start);
+        steps(sorted.len());
         let mut set = ExtentSet::new();
         for range in sorted {
             set.push(range);
@@ -146,7 +161,9 @@ impl ExtentSet {
         for extent in self.iter() {
             at = other.next_behind(at, extent.start);
             let mut from = extent.start;
+            steps(1);
             for hole in other.extents.iter().skip(at).take_while(|hole| hole.start < extent.end()) {
+                steps(1);
                 rest.push(from..hole.start);
                 from = hole.end();
             }

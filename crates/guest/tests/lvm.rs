@@ -3,15 +3,14 @@
 mod support;
 
 use std::ops::Range;
-use std::time::Instant;
 
 use haul_guest::crc32;
 use haul_guest::fs::Options;
 use haul_guest::{ExtentSet, Map, ReadAt, Region, Verdict, map_with};
 use haul_testbed::guest::Noise;
-use support::Pages;
 use support::disk::{LISTED, assert_sane, make_listed};
 use support::lvm::Lvm;
+use support::{Pages, within};
 
 const MIB: u64 = 1 << 20;
 const EXTENT: u64 = 4 * MIB;
@@ -269,9 +268,10 @@ fn the_origin_of_a_snapshot_is_not_looked_into() {
 }
 
 #[test]
-fn forged_labels_and_areas_are_refused_quickly() {
+fn forged_labels_and_areas_are_refused_after_few_reads() {
     let Some((_lvm, image)) = group() else { return };
-    let begin = Instant::now();
+    // The area of 1 MiB is read once or twice, whatever its header says.
+    let map = |image: &Pages| within(image, 400, 4 * MIB, |image| map(image));
     // Fields of the header of the metadata area: start, size, offset, length, flags, and the second slot.
     for (at, value) in [
         (24, 0),
@@ -325,7 +325,6 @@ fn forged_labels_and_areas_are_refused_quickly() {
         let map = map(&with_text(&image, text.as_bytes()));
         assert_eq!(map.regions[0].verdict.word(), "refused");
     }
-    assert!(begin.elapsed().as_secs() < 20, "for thirty images");
 }
 
 /// Which bytes the text calls used, read in the dumbest way: a line with the disk's name and a number, and the count of

@@ -6,7 +6,6 @@ mod support;
 use std::fs::File;
 use std::ops::Range;
 use std::process::Command;
-use std::time::Instant;
 
 use haul_guest::fs::swap::Swap;
 use haul_guest::fs::{Findings, FreeMap, Options};
@@ -15,7 +14,7 @@ use haul_testbed::guest::{Noise, has, run};
 use haul_testbed::temp_dir;
 use proptest::prelude::*;
 use support::disk::{LISTED, Listed, assert_sane, blank, feed, make_listed, superblock};
-use support::{Fix, Pages};
+use support::{Fix, Pages, within};
 
 const MIB: u64 = 1 << 20;
 
@@ -217,9 +216,10 @@ fn a_partition_of_a_hybrid_mbr_must_agree() {
 }
 
 #[test]
-fn forged_tables_are_refused_quickly() {
+fn forged_tables_are_refused_after_few_reads() {
     let Some(image) = partitioned(64 * MIB, GPT) else { return };
-    let begin = Instant::now();
+    // What is looked at for any disk: its ends, and where signatures are. No field makes it more.
+    let map = |image: &Pages| within(image, 400, 2 * MIB, |image| map(image));
     for (at, value) in [(80, u32::MAX), (80, 1025), (84, 1 << 31), (84, 0), (84, 127), (12, 0), (12, u32::MAX)] {
         let mut forged = image.clone();
         for header in [512, 64 * MIB - 512] {
@@ -246,7 +246,6 @@ fn forged_tables_are_refused_quickly() {
         repair_gpt(&mut forged, 512, 512);
         map(&forged);
     }
-    assert!(begin.elapsed().as_secs() < 20, "for sixteen images");
 }
 
 #[test]

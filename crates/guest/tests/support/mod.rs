@@ -7,8 +7,10 @@ pub mod whole;
 pub use haul_forge::{Fix, Pages, lvm, open};
 
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::image::Session;
@@ -19,6 +21,45 @@ use haul_testbed::guest::Noise;
 pub fn free(parser: &dyn FreeMap, image: &dyn ReadAt) -> Result<Findings, Refusal> {
     let session = Session::new(image, Budget::for_image(image.size()));
     parser.free(&session.view(), &Options::default())
+}
+
+/// An image that counts what is read of it: the work of a parser, on a machine of any speed.
+pub struct Counted<'a> {
+    image: &'a dyn ReadAt,
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl<'a> Counted<'a> {
+    pub fn new(image: &'a dyn ReadAt) -> Counted<'a> {
+        Counted { image, reads: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// How many reads there were, and of how many bytes together.
+    pub fn work(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl ReadAt for Counted<'_> {
+    fn size(&self) -> u64 {
+        self.image.size()
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.image.read_exact_at(offset, buffer)
+    }
+}
+
+/// What `look` finds in an image, with at most so many reads and bytes.
+pub fn within<T>(image: &dyn ReadAt, reads: u64, bytes: u64, look: impl FnOnce(&Counted<'_>) -> T) -> T {
+    let counted = Counted::new(image);
+    let found = look(&counted);
+    let work = counted.work();
+    assert!(work.0 <= reads && work.1 <= bytes, "{} reads of {} bytes", work.0, work.1);
+    found
 }
 
 /// Makes the smart copy of an image as the slow reference does.
