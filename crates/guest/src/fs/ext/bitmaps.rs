@@ -1,9 +1,12 @@
 //! The block bitmaps: what is free.
 
+use std::ops::Range;
+
 use super::blocks::Blocks;
 use super::groups::{Group, Metadata};
 use super::sums::crc32c;
 use super::superblock::{Layout, Sums};
+use super::tally::Tally;
 use crate::bytes::slice;
 use crate::extents::ExtentSet;
 use crate::refusal::Refusal;
@@ -21,6 +24,8 @@ pub(super) struct Free {
     pub(super) bytes: ExtentSet,
     /// The sum of all groups' free blocks.
     pub(super) blocks: u64,
+    /// The blocks that are free in the state alone, whatever the older one says.
+    pub(super) tally: Tally,
 }
 
 /// Which bytes are free in `state`, and in `older` too if there is one.
@@ -36,6 +41,7 @@ pub(super) fn free(
     let mut free = Free::default();
     for (number, group) in (0..).zip(state.groups) {
         let mut used = bits(state, group, number, layout, metadata)?;
+        free_runs(&used, number, layout).for_each(|run| free.tally.add(run));
         if let Some((older, group)) = older.and_then(|older| Some((older, older.groups.get(number as usize)?)))
             && !group.uninitialised
         {
@@ -98,14 +104,20 @@ fn bits(
 
 /// Adds the clear bits of a group's bitmap to `free`, in bytes of the region.
 fn add(free: &mut ExtentSet, used: &[u8], number: u64, layout: &Layout) {
+    let block = u64::from(layout.block);
+    free_runs(used, number, layout).for_each(|run| free.push(run.start * block..run.end * block));
+}
+
+/// The clear bits of a group's bitmap, as blocks of the filesystem.
+fn free_runs(used: &[u8], number: u64, layout: &Layout) -> impl Iterator<Item = Range<u64>> {
     let (count, first, end) = (clusters(number, layout), layout.first_block(number), layout.end_block(number));
+    let block = move |cluster: u64| (first + (cluster << layout.cluster_bits)).min(end);
     let mut at = 0;
-    while at < count {
+    std::iter::from_fn(move || {
         let from = next(used, at, count, false);
         at = next(used, from, count, true);
-        let block = |cluster: u64| (first + (cluster << layout.cluster_bits)).min(end) * u64::from(layout.block);
-        free.push(block(from)..block(at));
-    }
+        (from < count).then(|| block(from)..block(at))
+    })
 }
 
 /// The next bit of this value from `from` on, or `count`.
@@ -122,7 +134,7 @@ fn next(bits: &[u8], mut from: u64, count: u64, value: bool) -> u64 {
 }
 
 /// How many of the first `count` bits are clear.
-fn zeros(bits: &[u8], count: u64) -> u64 {
+pub(super) fn zeros(bits: &[u8], count: u64) -> u64 {
     let whole: u64 = bits.iter().take((count / 8) as usize).map(|byte| u64::from(byte.count_zeros())).sum();
     let rest = bits.get((count / 8) as usize).map_or(0, |byte| (!byte & ((1 << (count % 8)) - 1)).count_ones());
     whole + u64::from(rest)

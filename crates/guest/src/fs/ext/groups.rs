@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::blocks::Blocks;
 use super::sums::{crc16, crc32c};
 use super::superblock::{Layout, Sums};
+use super::tally::Tally;
 use crate::bytes::{difference, le16, le32, slice, sum};
 use crate::refusal::Refusal;
 
@@ -27,6 +28,12 @@ pub(super) struct Group {
     pub(super) uninitialised: bool,
     /// How many of its inodes have ever been in use; what its table has of the others may never have been written.
     pub(super) inodes: u64,
+    /// How many of its inodes are free.
+    pub(super) free_inodes: u64,
+    /// The checksum of the bitmap of the inodes, as that of the blocks.
+    pub(super) inode_bitmap_sum: u32,
+    /// Whether the bitmap of the inodes on the disk means nothing.
+    pub(super) inodes_uninitialised: bool,
 }
 
 impl Group {
@@ -58,6 +65,9 @@ impl Group {
             bitmap_sum: halves(0x18, 0x38)?,
             uninitialised: flags & BLOCK_UNINIT != 0,
             inodes: difference(layout.inodes_per_group, never_used)?,
+            free_inodes: u64::from(halves(0x0e, 0x2e)?),
+            inode_bitmap_sum: halves(0x1a, 0x3a)?,
+            inodes_uninitialised: flags & INODE_UNINIT != 0,
         };
         group.check(number, layout)?;
         Ok(group)
@@ -159,9 +169,21 @@ fn head_of(group: u64, layout: &Layout) -> Range<u64> {
     superblock.start..superblock.end + descriptors
 }
 
+/// How many blocks at the end of the head of a group belong to the inode for resizing.
+fn room_of_inode(head: &Range<u64>, group: u64, layout: &Layout) -> u64 {
+    match layout.first_meta_bg {
+        None if layout.has_resize_inode && layout.has_superblock(group) => {
+            layout.reserved_gdt.min(head.end - head.start)
+        }
+        _ => 0,
+    }
+}
+
 /// Blocks that the filesystem keeps for itself: sorted runs that do not overlap.
 pub(super) struct Metadata {
     runs: Vec<Range<u64>>,
+    /// Those that belong to no inode.
+    pub(super) ownerless: Tally,
 }
 
 impl Metadata {
@@ -171,12 +193,19 @@ impl Metadata {
     /// If something lies outside, or two of them in one place.
     pub(super) fn of(groups: &[Group], layout: &Layout, more: &[Range<u64>]) -> Result<Metadata, Refusal> {
         let mut runs = more.to_vec();
-        runs.extend(layout.mmp.map(|block| block..block.saturating_add(1)));
+        let mut ownerless = Tally::default();
+        if let Some(block) = layout.mmp {
+            let run = block..block.saturating_add(1);
+            ownerless.add(run.clone());
+            runs.push(run);
+        }
         for (number, group) in (0..).zip(groups) {
             let head = head_of(number, layout);
             if head.end > layout.end_block(number) {
                 return Err(Refusal::corrupt(format!("group {number} is too small for its metadata")));
             }
+            ownerless.add(head.start..head.end - room_of_inode(&head, number, layout));
+            group.own(layout)?.into_iter().for_each(|run| ownerless.add(run));
             runs.push(head);
             runs.extend(group.own(layout)?);
         }
@@ -196,7 +225,7 @@ impl Metadata {
             }
             touch
         });
-        Ok(Metadata { runs })
+        Ok(Metadata { runs, ownerless })
     }
 
     /// The parts that lie within a range.

@@ -89,21 +89,22 @@ fn inode(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Result<Vec<u8>,
     }
     let block = blocks.read(sum(group.inode_table, at / u64::from(layout.block))?)?;
     let inode = slice(&block, (at % u64::from(layout.block)) as usize, layout.inode_size as usize)?.to_vec();
-    if layout.sums == Sums::All {
-        check_sum(&inode, layout)?;
+    if layout.sums == Sums::All && !sum_is_right(JOURNAL, &inode, layout)? {
+        return Err(Refusal::corrupt("the checksum of the journal's inode is wrong"));
     }
     Ok(inode)
 }
 
-/// Where every checksum of the journal's inode starts.
-fn seed(inode: &[u8], layout: &Layout) -> Result<u32, Refusal> {
-    Ok(crc32c(crc32c(layout.seed, &JOURNAL.to_le_bytes()), slice(inode, 0x64, 4)?))
+/// Where every checksum that belongs to an inode starts.
+pub(super) fn seed(number: u32, inode: &[u8], layout: &Layout) -> Result<u32, Refusal> {
+    Ok(crc32c(crc32c(layout.seed, &number.to_le_bytes()), slice(inode, 0x64, 4)?))
 }
 
-fn check_sum(inode: &[u8], layout: &Layout) -> Result<(), Refusal> {
+/// Whether the checksum of an inode is that of its bytes.
+pub(super) fn sum_is_right(number: u32, inode: &[u8], layout: &Layout) -> Result<bool, Refusal> {
     let wide = inode.len() > 128 && le16(inode, 0x80)? >= 4;
     let mut found = u32::from(le16(inode, 0x7c)?);
-    let mut sum = crc32c(crc32c(seed(inode, layout)?, slice(inode, 0, 0x7c)?), &[0, 0]);
+    let mut sum = crc32c(crc32c(seed(number, inode, layout)?, slice(inode, 0, 0x7c)?), &[0, 0]);
     sum = crc32c(sum, slice(inode, 0x7e, 2)?);
     if wide {
         found |= u32::from(le16(inode, 0x82)?) << 16;
@@ -112,10 +113,7 @@ fn check_sum(inode: &[u8], layout: &Layout) -> Result<(), Refusal> {
     } else {
         sum = crc32c(sum, slice(inode, 0x80, inode.len() - 0x80)?) & 0xffff;
     }
-    match sum == found {
-        true => Ok(()),
-        false => Err(Refusal::corrupt("the checksum of the journal's inode is wrong")),
-    }
+    Ok(sum == found)
 }
 
 /// Finds the journal's blocks.
@@ -132,7 +130,7 @@ pub(super) fn journal(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Re
     let root = slice(&inode, tree::AT, tree::ROOT)?;
     let mapped = match le32(&inode, 0x20)? & tree::EXTENTS {
         0 => by_pointers(blocks, layout, root, wanted)?,
-        _ => by_extents(blocks, layout, root, seed(&inode, layout)?)?,
+        _ => by_extents(blocks, layout, root, seed(JOURNAL, &inode, layout)?)?,
     };
     if mapped.blocks != wanted {
         return Err(Refusal::corrupt("the journal does not have all of its blocks"));
@@ -178,10 +176,7 @@ fn by_extents(blocks: &Blocks<'_>, layout: &Layout, root: &[u8], seed: u32) -> R
         mapped.push_node(block, layout)?;
         let bytes = blocks.read(block)?;
         if layout.sums == Sums::All {
-            let end = 12 + 12 * usize::from(le16(&bytes, 4)?);
-            if crc32c(seed, slice(&bytes, 0, end)?) != le32(&bytes, end)? {
-                return Err(Refusal::corrupt("a checksum of the journal's tree of extents is wrong"));
-            }
+            tree::check_sum(&bytes, seed).map_err(|why| of_the_journal(&why))?;
         }
         read_node(&bytes, depth, &mut mapped, &mut todo, layout)?;
     }

@@ -1,27 +1,30 @@
 //! ext2, ext3 and ext4: the block bitmaps of the groups.
 //!
 //! The format is that of Linux's Documentation/filesystems/ext4. A block is free if its group's bitmap says so and the
-//! filesystem keeps no metadata of its own there. The proof: unmounted cleanly and without errors, every checksum right
-//! that there is, each bitmap with as many free bits as its descriptor says, all of them together as many as the superblock
-//! says, and all metadata where the geometry wants them and in use.
+//! filesystem keeps no metadata of its own there. The proof: unmounted cleanly and without errors, each bitmap with as
+//! many free bits as its descriptor says, all of them together as many as the superblock says, and all metadata where the
+//! geometry wants them and in use. All that inodes in use refer to is read, every checksum in it is right, and each used
+//! block has one owner: see `walk`.
 //!
 //! A filesystem that was not unmounted has a journal to replay. Its bitmaps are on their way, and those on the disk are
 //! stale. Then a block is free only if it is free before *and* after the replay. The log is read as the kernel would do it, and
 //! everything after it is checked as in a clean filesystem, except the superblock's free count: while mounted it is not
 //! kept up to date, and the kernel counts anew when it mounts.
 //!
-//! Only filesystems with `metadata_csum` have checksums of their bitmaps. In all others no inode may use a block that a
-//! bitmap calls free, which takes a look at every inode: see `walk`.
+//! Only filesystems with `metadata_csum` have checksums of their bitmaps and inodes. In all others the blocks of the inodes
+//! are the only proof, and what moves no block (a name, a time, a count of links) is not looked at.
 //!
 //! Inodes that were deleted while open (the orphan list) only make more blocks free at the next mount.
 
 mod bitmaps;
 mod blocks;
+mod directory;
 mod groups;
 mod inode;
 mod jbd2;
 mod sums;
 mod superblock;
+mod tally;
 mod tree;
 mod walk;
 
@@ -32,7 +35,6 @@ use self::jbd2::Journal;
 use self::superblock::{AT, JournalAt, LEN, Layout, Sums, Superblock};
 use super::{Findings, FreeMap, Options};
 use crate::bytes::{le16, le32, slice};
-use crate::extents::ExtentSet;
 use crate::image::View;
 use crate::refusal::Refusal;
 
@@ -99,8 +101,8 @@ fn clean(superblock: &Superblock, disk: &Blocks<'_>, journal: Option<&Journal>) 
             found.blocks, superblock.free_blocks
         )));
     }
-    check_unguarded(&state, superblock, &found.bytes)?;
-    let evidence = evidence(superblock, "clean".into(), "free counts agree");
+    walk::check(&state, superblock, &found, &metadata)?;
+    let evidence = evidence(superblock, "cleanly unmounted".into(), "free counts agree");
     Ok(Findings { free: found.bytes, dropped: 0, evidence })
 }
 
@@ -126,25 +128,22 @@ fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Resul
     let before = State { blocks: disk, groups: &groups_before };
     let state = State { blocks: &after, groups: &groups };
     let found = bitmaps::free(&state, Some(&before), layout, &metadata)?;
-    check_unguarded(&state, &renewed, &found.bytes)?;
+    walk::check(&state, &renewed, &found, &metadata)?;
     let how = format!("mapped as after the replay of {transactions} transactions");
     let evidence = evidence(superblock, how, "free counts of the groups agree");
     Ok(Findings { free: found.bytes, dropped: 0, evidence })
 }
 
-/// Compares bitmaps that have no checksums with the inodes.
-fn check_unguarded(state: &State<'_>, superblock: &Superblock, free: &ExtentSet) -> Result<(), Refusal> {
-    match superblock.layout.sums {
-        Sums::All => Ok(()),
-        Sums::None | Sums::Groups => walk::check(state, superblock, free),
-    }
-}
-
 fn evidence(superblock: &Superblock, how: String, counts: &str) -> Vec<String> {
-    let sums = match superblock.layout.sums {
-        Sums::None => "no inode uses what is free",
-        Sums::Groups => "checksums of the groups right, no inode uses what is free",
-        Sums::All => "all checksums right",
+    let layout = &superblock.layout;
+    let sums = match layout.sums {
+        Sums::None => "no checksums",
+        Sums::Groups => "checksums of the groups right, no others",
+        Sums::All => "checksums of groups, bitmaps, inodes, extent trees, directories and attributes right",
     };
-    vec![superblock.kind.into(), how, sums.into(), counts.into()]
+    let owners = match layout.cluster_bits {
+        0 => "each used block has one owner",
+        _ => "no inode uses what is free",
+    };
+    vec![superblock.kind.into(), how, sums.into(), owners.into(), counts.into()]
 }

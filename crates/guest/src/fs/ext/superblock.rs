@@ -14,10 +14,14 @@ const MOST_GROUPS: u64 = 1 << 18;
 
 mod compat {
     pub(super) const HAS_JOURNAL: u32 = 0x4;
+    pub(super) const RESIZE_INODE: u32 = 0x10;
+    pub(super) const DIR_INDEX: u32 = 0x20;
     pub(super) const SPARSE_SUPER2: u32 = 0x200;
+    pub(super) const ORPHAN_FILE: u32 = 0x1000;
     /// Preallocation, imagic inodes, attributes, resize inode, hashed directories, fast commits, stable inode numbers and
     /// the orphan file too. The others (lazy_bg, snapshots) change what a bitmap says.
-    pub(super) const KNOWN: u32 = 0x1 | 0x2 | HAS_JOURNAL | 0x8 | 0x10 | 0x20 | SPARSE_SUPER2 | 0x400 | 0x800 | 0x1000;
+    pub(super) const KNOWN: u32 =
+        0x1 | 0x2 | HAS_JOURNAL | 0x8 | RESIZE_INODE | DIR_INDEX | SPARSE_SUPER2 | 0x400 | 0x800 | ORPHAN_FILE;
 }
 
 mod incompat {
@@ -53,6 +57,7 @@ mod ro_compat {
     pub(super) const GDT_CSUM: u32 = 0x10;
     pub(super) const BIGALLOC: u32 = 0x200;
     pub(super) const METADATA_CSUM: u32 = 0x400;
+    pub(super) const ORPHANS_PRESENT: u32 = 0x1_0000;
     /// Large files, link counts, extra inode fields, quota, read-only, projects, verity and orphans present too. An
     /// unknown one may change what a bitmap says, as bigalloc does.
     pub(super) const KNOWN: u32 = SPARSE_SUPER
@@ -68,7 +73,7 @@ mod ro_compat {
         | 0x1000
         | 0x2000
         | 0x8000
-        | 0x1_0000;
+        | ORPHANS_PRESENT;
 }
 
 /// Which groups have a copy of the superblock and of the descriptors.
@@ -123,6 +128,8 @@ pub(super) struct Layout {
     /// Bytes of a group descriptor.
     pub(super) descriptor: usize,
     pub(super) reserved_gdt: u64,
+    /// Whether that room belongs to an inode.
+    pub(super) has_resize_inode: bool,
     /// With meta_bg: from which block of descriptors on they lie in their own groups.
     pub(super) first_meta_bg: Option<u64>,
     pub(super) backups: Backups,
@@ -203,8 +210,19 @@ pub(super) struct Superblock {
     pub(super) has_inline_data: bool,
     /// Whether extended attributes may be in inodes of their own.
     pub(super) has_attribute_inodes: bool,
+    /// Whether directories may be hashed.
+    pub(super) has_hashed_directories: bool,
+    /// Whether the count of an inode's sectors may have 48 bits, or be one of blocks.
+    pub(super) has_huge_files: bool,
+    /// Whether inodes may be in use that have no name any more.
+    pub(super) has_orphans: bool,
+    /// The file with the list of those.
+    pub(super) orphan_file: Option<u32>,
+    /// The first inode that is not reserved.
+    pub(super) first_inode: u32,
     state: u16,
-    errors: u32,
+    /// Whether it remembers an error.
+    errors: bool,
 }
 
 impl Superblock {
@@ -223,6 +241,10 @@ impl Superblock {
         if free_blocks > layout.blocks {
             return Err(Refusal::corrupt("more free blocks than blocks"));
         }
+        let revision_has_fields = le32(from, 0x4c)? != 0;
+        let has_orphan_file = features.compat & compat::ORPHAN_FILE != 0;
+        // How many errors there were, and when the first and the last one.
+        let errors = [0x194, 0x198, 0x1cc].into_iter().map(|at| le32(from, at)).collect::<Result<Vec<_>, _>>()?;
         Ok(Superblock {
             layout,
             needs_recovery: features.incompat & incompat::RECOVER != 0,
@@ -232,14 +254,19 @@ impl Superblock {
             free_blocks,
             kind: features.kind(),
             state: le16(from, 0x3a)?,
-            errors: le32(from, 0x194)?,
+            has_hashed_directories: features.compat & compat::DIR_INDEX != 0,
+            has_huge_files: features.ro_compat & ro_compat::HUGE_FILE != 0,
+            has_orphans: le32(from, 0xe8)? != 0 || features.ro_compat & ro_compat::ORPHANS_PRESENT != 0,
+            orphan_file: if has_orphan_file { Some(le32(from, 0x280)?) } else { None },
+            first_inode: if revision_has_fields { le32(from, 0x54)? } else { 11 },
+            errors: errors.iter().any(|field| *field != 0),
         })
     }
 
     /// Refuses a filesystem that was mounted without a journal, has seen errors, or was left in the middle of a repair.
     pub(super) fn check_state(&self) -> Result<(), Refusal> {
         match self.state {
-            1 if self.errors == 0 => Ok(()),
+            1 if !self.errors => Ok(()),
             1 => Err(Refusal::dirty("it has recorded errors")),
             state if state & 2 != 0 => Err(Refusal::dirty("it is marked as having errors")),
             state => Err(Refusal::dirty(format!("its state is {state:#x}"))),
@@ -366,6 +393,7 @@ fn layout(from: &[u8], features: &Features, (sums, seed): (Sums, u32)) -> Result
         inode_table: product(inodes_per_group, inode_size)?.div_ceil(u64::from(block)),
         descriptor: descriptor_size(from, features, block)?,
         reserved_gdt: if le32(from, 0x4c)? == 0 { 0 } else { u64::from(le16(from, 0xce)?) },
+        has_resize_inode: features.compat & compat::RESIZE_INODE != 0,
         first_meta_bg: if meta_bg { Some(u64::from(le32(from, 0x104)?)) } else { None },
         backups,
         flex_bg: features.incompat & incompat::FLEX_BG != 0,

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::sums::crc32c;
 use crate::bytes::{le16, le32, slice};
 use crate::refusal::Refusal;
 
@@ -28,7 +29,9 @@ pub(super) struct Node<'a> {
 /// Reads a node.
 pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
     let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
-    if magic != 0xf30a || count > most || ENTRY * (1 + usize::from(most)) > from.len() {
+    // A block may leave room for two more, by the rule of e2fsck.
+    let room = (from.len() / ENTRY).saturating_sub(1);
+    if magic != 0xf30a || count > most || usize::from(most) > room || usize::from(most) + 2 < room {
         return Err(Refusal::corrupt("a tree of extents"));
     }
     if depth > DEEPEST || (depth > 0 && count == 0) {
@@ -36,6 +39,15 @@ pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
     }
     let entries = (1..=usize::from(count)).map(|entry| slice(from, entry * ENTRY, ENTRY));
     Ok(Node { depth, entries: entries.collect::<Result<_, _>>()? })
+}
+
+/// Checks the checksum of a block that is a node. It lies behind the room for entries.
+pub(super) fn check_sum(block: &[u8], seed: u32) -> Result<(), Refusal> {
+    let end = ENTRY * (1 + usize::from(le16(block, 4)?));
+    match crc32c(seed, slice(block, 0, end)?) == le32(block, end)? {
+        true => Ok(()),
+        false => Err(Refusal::corrupt("the checksum of a tree of extents is wrong")),
+    }
 }
 
 /// A run of a file's blocks.
@@ -55,6 +67,11 @@ pub(super) fn extent(entry: &[u8]) -> Result<Run, Refusal> {
     let written = len <= WRITTEN;
     let len = if written { len } else { len - WRITTEN };
     Ok(Run { first, blocks: start..start + u64::from(len), written })
+}
+
+/// The first block of the file that an entry is about.
+pub(super) fn first(entry: &[u8]) -> Result<u64, Refusal> {
+    Ok(u64::from(le32(entry, 0)?))
 }
 
 /// The block of a child.

@@ -1,44 +1,81 @@
-//! What the inodes use: the proof of bitmaps that no checksum guards.
+//! Everything that inodes refer to: the proof that the bitmaps are right, and that nothing in use is damaged.
 //!
-//! A bit that rotted, or a block that was never written, makes a bitmap call a used block free, and where the counts
-//! agree with it nothing else tells. So all inodes are read, and what they use must not be free. An inode is in use if
-//! it has a link or its bit is set: the bitmap of the inodes is no better guarded than that of the blocks.
+//! A bitmap says what is free, and a damaged inode cannot contradict it: whoever repairs it later, or only wants to look at
+//! what is left, needs blocks of which nothing tells any more that they are used. So all inodes in use are read, with
+//! the maps of their blocks, their directories and attributes, and whatever has a checksum must have the right one. What
+//! they use must not be free, and each block that is used must have one owner, be it an inode or the filesystem itself.
+//! That is also what proves the bitmaps of filesystems that have no checksums.
 //!
-//! What this costs is what the inode tables take, 1/64 of the filesystem as mke2fs makes them, and the maps of the files.
-//! All of it is in use and would be read by a whole copy too.
+//! What this costs is what the inode tables take, 1/64 of the filesystem as mke2fs makes them and less where the groups
+//! know how far they were ever in use, with the maps of the files and the directories. All of it is in use and would be
+//! read by a whole copy too.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
-use super::bitmaps::State;
-use super::groups::Group;
-use super::superblock::Superblock;
+use super::bitmaps::{Free, State, zeros};
+use super::directory::Form;
+use super::groups::{Group, Metadata};
+use super::inode;
+use super::sums::crc32c;
+use super::superblock::{Layout, Sums, Superblock};
+use super::tally::Tally;
 use super::tree::{self, AT, EXTENTS, ROOT};
 use crate::bytes::{le16, le32, slice};
-use crate::extents::ExtentSet;
 use crate::refusal::Refusal;
 
-/// How much of an inode table is read at once, in bytes.
+/// How much of an inode table or a directory is read at once, in bytes.
 const PIECE: u64 = 256 << 10;
 /// As many inodes in use, and as many comparisons, count as a node.
 const STEPS_OF_NODE: u64 = 128;
+/// As many steps is a block that was read with others.
+const STEPS_OF_BLOCK: u64 = 8;
+/// The most pieces of one directory, and of shared blocks of attributes, 2 MiB each.
+const MOST_PIECES: usize = 1 << 17;
 
 const INLINE_DATA: u32 = 0x1000_0000;
+const HASHED: u32 = 0x1000;
+const COUNTS_BLOCKS: u32 = 0x4_0000;
 /// A symbolic link shorter than the map of an inode stands in its place.
 const SHORT: u32 = 60;
+const ATTRIBUTES: u32 = 0xea02_0000;
+const ORPHANS: u32 = 0x0b10_ca04;
+/// The inode of blocks that are said to be bad, which may be those of the filesystem itself.
+const BAD_BLOCKS: u32 = 1;
+const ROOT_DIRECTORY: u32 = 2;
 
 mod kind {
     pub(super) const FIFO: u16 = 0x1000;
     pub(super) const CHARACTERS: u16 = 0x2000;
+    pub(super) const DIRECTORY: u16 = 0x4000;
     pub(super) const BLOCKS: u16 = 0x6000;
+    pub(super) const FILE: u16 = 0x8000;
     pub(super) const SYMLINK: u16 = 0xa000;
     pub(super) const SOCKET: u16 = 0xc000;
 }
 
-/// Refuses a filesystem of which an inode uses bytes that are in `free`. Takes the inodes of `state`.
-pub(super) fn check(state: &State<'_>, superblock: &Superblock, free: &ExtentSet) -> Result<(), Refusal> {
-    let mut walk = Walk { state, superblock, free, pending: 0..0, steps: 0 };
+/// Refuses a filesystem of which an inode in use is damaged, uses bytes that are in `free`, or a block that another one
+/// uses; or that has used blocks without an owner. Takes the inodes of `state`.
+pub(super) fn check(
+    state: &State<'_>,
+    superblock: &Superblock,
+    free: &Free,
+    metadata: &Metadata,
+) -> Result<(), Refusal> {
+    let layout = &superblock.layout;
+    let (claimed, shared) = (Tally::default(), HashMap::new());
+    let mut walk = Walk { state, superblock, free, metadata, claimed, shared, pending: 0..0, steps: 0 };
     for (number, group) in (0..).zip(state.groups) {
-        walk.group(group).map_err(|why| of_group(number, why))?;
+        walk.group(number, group).map_err(|why| of_group(number, why))?;
+    }
+    if walk.shared.values().any(|(seen, count)| seen != count) {
+        return Err(Refusal::corrupt("attributes count other inodes than have them"));
+    }
+    let mut all = Tally::default();
+    all.add(layout.first_data_block..layout.blocks);
+    // A cluster may have blocks of which nothing tells.
+    if layout.cluster_bits == 0 && free.tally.and(metadata.ownerless).and(walk.claimed) != all {
+        return Err(Refusal::corrupt("used blocks without an owner, or with two"));
     }
     Ok(())
 }
@@ -53,144 +90,357 @@ fn of_group(number: u64, why: Refusal) -> Refusal {
 struct Walk<'a> {
     state: &'a State<'a>,
     superblock: &'a Superblock,
-    free: &'a ExtentSet,
+    free: &'a Free,
+    metadata: &'a Metadata,
+    /// What inodes use.
+    claimed: Tally,
+    /// Blocks of attributes that several inodes have: how many were seen, and how many there are.
+    shared: HashMap<u64, (u32, u32)>,
     /// Blocks that are used and were not compared yet; neighbours are compared together.
     pending: Range<u64>,
     /// How many inodes in use were seen, and how many runs of blocks compared.
     steps: u64,
 }
 
+/// An inode in use.
+struct Inode<'a> {
+    number: u32,
+    bytes: &'a [u8],
+    /// Where the checksums of its blocks start, if there are any.
+    seed: Option<u32>,
+    /// Whether its blocks are looked into.
+    content: bool,
+}
+
+/// The blocks of an inode.
+#[derive(Default)]
+struct Used {
+    /// How many, with those of its map and attributes.
+    count: u64,
+    /// Those of its contents, where they are looked into.
+    content: Vec<Range<u64>>,
+    /// That of its beginning.
+    first: Option<u64>,
+}
+
 impl Walk<'_> {
-    fn group(&mut self, group: &Group) -> Result<(), Refusal> {
-        if group.inodes == 0 {
+    fn layout(&self) -> &Layout {
+        &self.superblock.layout
+    }
+
+    fn group(&mut self, number: u64, group: &Group) -> Result<(), Refusal> {
+        if group.inodes_uninitialised {
             return Ok(());
         }
-        let layout = &self.superblock.layout;
-        let bitmap = self.state.blocks.read(group.inode_bitmap)?;
-        let block = u64::from(layout.block);
-        let blocks = (group.inodes * layout.inode_size).div_ceil(block);
+        let bitmap = self.bitmap(group)?;
+        let layout = self.layout();
+        let (block, size) = (u64::from(layout.block), layout.inode_size);
+        let first = number * layout.inodes_per_group + 1;
+        let blocks = (group.inodes * size).div_ceil(block);
         let piece = (PIECE / block).max(1);
-        let mut inode = 0;
-        for first in (0..blocks).step_by(piece as usize) {
-            let count = piece.min(blocks - first);
-            let table = self.state.blocks.read_run(group.inode_table + first, count)?;
-            for bytes in table.chunks_exact(layout.inode_size as usize).take((group.inodes - inode) as usize) {
-                let bit = bitmap.get((inode / 8) as usize).is_some_and(|bits| bits >> (inode % 8) & 1 == 1);
-                inode += 1;
+        let (mut index, mut used) = (0, 0);
+        for from in (0..blocks).step_by(piece as usize) {
+            let table = self.state.blocks.read_run(group.inode_table + from, piece.min(blocks - from))?;
+            for bytes in table.chunks_exact(size as usize).take((group.inodes - index) as usize) {
+                let bit = bitmap.get((index / 8) as usize).is_some_and(|bits| bits >> (index % 8) & 1 == 1);
                 let linked = le16(bytes, 0x1a)? != 0;
-                if bit || linked {
-                    self.inode(bytes)?;
+                if linked && !bit {
+                    return Err(Refusal::corrupt("one with a link is free"));
+                }
+                let number = (first + index) as u32;
+                self.check_sum(number, bytes)?;
+                if bit {
+                    used += 1;
+                    self.inode(number, bytes, linked)?;
                 }
                 if linked {
-                    self.state.blocks.region.budget().give_back(layout.inode_size);
+                    self.state.blocks.region.budget().give_back(size);
                 }
+                index += 1;
             }
+        }
+        if used != self.layout().inodes_per_group - group.free_inodes {
+            return Err(Refusal::corrupt("one in use is behind those that were ever used"));
         }
         self.compare()
     }
 
-    /// Takes everything that an inode uses.
-    fn inode(&mut self, inode: &[u8]) -> Result<(), Refusal> {
-        self.step()?;
-        let high = if self.superblock.layout.descriptor >= 64 { le16(inode, 0x76)? } else { 0 };
-        let attributes = u64::from(high) << 32 | u64::from(le32(inode, 0x68)?);
-        if attributes != 0 {
-            self.take(attributes..attributes + 1)?;
+    /// The bitmap of the inodes of a group.
+    fn bitmap(&self, group: &Group) -> Result<Vec<u8>, Refusal> {
+        let layout = self.layout();
+        let bitmap = self.state.blocks.read(group.inode_bitmap)?;
+        if layout.sums == Sums::All {
+            let sum = crc32c(layout.seed, slice(&bitmap, 0, layout.inodes_per_group as usize / 8)?);
+            let sum = if layout.descriptor >= 64 { sum } else { sum & 0xffff };
+            if sum != group.inode_bitmap_sum {
+                return Err(Refusal::corrupt("the checksum of their bitmap is wrong"));
+            }
         }
-        let flags = le32(inode, 0x20)?;
-        let root = slice(inode, AT, ROOT)?;
-        match le16(inode, 0)? & 0xf000 {
-            kind::FIFO | kind::CHARACTERS | kind::BLOCKS | kind::SOCKET => Ok(()),
-            kind::SYMLINK if self.is_in_place(inode, attributes != 0)? => Ok(()),
-            _ if flags & INLINE_DATA != 0 => match self.superblock.has_inline_data {
-                true => Ok(()),
-                false => Err(Refusal::corrupt("data in it, which the filesystem has not")),
-            },
-            _ if flags & EXTENTS != 0 => match self.superblock.has_extents {
-                true => self.extents(root),
-                false => Err(Refusal::corrupt("a tree of extents, which the filesystem has not")),
-            },
-            _ => self.pointers(root),
+        match zeros(&bitmap, layout.inodes_per_group) == group.free_inodes {
+            true => Ok(bitmap),
+            false => Err(Refusal::corrupt("their free count is not that of their bitmap")),
         }
     }
 
-    fn step(&mut self) -> Result<(), Refusal> {
-        self.steps += 1;
-        match self.steps.is_multiple_of(STEPS_OF_NODE) {
-            true => self.state.blocks.region.budget().take_node(),
+    /// One that was deleted keeps its checksum; one that was never in use may have none.
+    fn check_sum(&self, number: u32, bytes: &[u8]) -> Result<(), Refusal> {
+        let guarded = self.layout().sums == Sums::All && bytes.iter().any(|byte| *byte != 0);
+        match guarded && !inode::sum_is_right(number, bytes, self.layout())? {
+            true => Err(Refusal::corrupt(format!("the checksum of inode {number} is wrong"))),
             false => Ok(()),
+        }
+    }
+
+    fn inode(&mut self, number: u32, bytes: &[u8], linked: bool) -> Result<(), Refusal> {
+        self.step(1)?;
+        let reserved = number < self.superblock.first_inode;
+        if reserved && bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        if !linked && !reserved && !self.superblock.has_orphans {
+            return Err(Refusal::corrupt(format!("{number} is in use without a link")));
+        }
+        let seed = match self.layout().sums {
+            Sums::All => Some(inode::seed(number, bytes, self.layout())?),
+            Sums::None | Sums::Groups => None,
+        };
+        let kind = le16(bytes, 0)? & 0xf000;
+        let directory = kind == kind::DIRECTORY;
+        let known = directory
+            || matches!(kind, kind::FIFO | kind::CHARACTERS | kind::BLOCKS | kind::FILE | kind::SYMLINK | kind::SOCKET);
+        // The inode of bad blocks has none.
+        if !known && !reserved {
+            return Err(Refusal::corrupt(format!("{number} is of no known kind")));
+        }
+        let content = linked && (directory || self.superblock.orphan_file == Some(number));
+        let inode = Inode { number, bytes, seed, content };
+        let used = self.used(&inode)?;
+        let counted = !reserved || number == ROOT_DIRECTORY;
+        if counted && self.layout().cluster_bits == 0 && !self.superblock.has_attribute_inodes {
+            self.check_count(&inode, used.count)?;
+        }
+        match content && le32(bytes, 0x20)? & INLINE_DATA == 0 {
+            true => self.content(&inode, &used, directory),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes everything that an inode uses.
+    fn used(&mut self, inode: &Inode<'_>) -> Result<Used, Refusal> {
+        let bytes = inode.bytes;
+        let mut used = Used::default();
+        let high = if self.layout().descriptor >= 64 { le16(bytes, 0x76)? } else { 0 };
+        let attributes = u64::from(high) << 32 | u64::from(le32(bytes, 0x68)?);
+        if attributes != 0 {
+            self.attributes(attributes)?;
+            used.count += 1;
+        }
+        let flags = le32(bytes, 0x20)?;
+        let root = slice(bytes, AT, ROOT)?;
+        match le16(bytes, 0)? & 0xf000 {
+            kind::FIFO | kind::CHARACTERS | kind::BLOCKS | kind::SOCKET => {}
+            kind::SYMLINK if self.is_in_place(bytes, attributes != 0)? => {}
+            _ if flags & INLINE_DATA != 0 => {
+                if !self.superblock.has_inline_data {
+                    return Err(Refusal::corrupt("data in it, which the filesystem has not"));
+                }
+            }
+            _ if flags & EXTENTS != 0 => {
+                if !self.superblock.has_extents {
+                    return Err(Refusal::corrupt("a tree of extents, which the filesystem has not"));
+                }
+                self.extents(inode, root, &mut used)?;
+            }
+            _ => self.pointers(inode, root, &mut used)?,
+        }
+        Ok(used)
+    }
+
+    fn step(&mut self, count: u64) -> Result<(), Refusal> {
+        let before = self.steps / STEPS_OF_NODE;
+        self.steps += count;
+        match self.steps / STEPS_OF_NODE == before {
+            true => Ok(()),
+            false => self.state.blocks.region.budget().take_node(),
         }
     }
 
     /// Whether a symbolic link has no blocks, by the kernel's rule.
     fn is_in_place(&self, inode: &[u8], attributes: bool) -> Result<bool, Refusal> {
-        let layout = &self.superblock.layout;
+        let layout = self.layout();
         let (size, sectors) = (le32(inode, 0x04)?, le32(inode, 0x1c)?);
         let of_attributes = if attributes { (layout.block / 512) << layout.cluster_bits } else { 0 };
         // Attributes in inodes of their own are counted too, so that the count does not tell.
         Ok((1..SHORT).contains(&size) && (self.superblock.has_attribute_inodes || sectors == of_attributes))
     }
 
+    /// Compares how many blocks an inode uses with what it says.
+    fn check_count(&self, inode: &Inode<'_>, blocks: u64) -> Result<(), Refusal> {
+        let (low, high) = (u64::from(le32(inode.bytes, 0x1c)?), u64::from(le16(inode.bytes, 0x74)?));
+        let says = if self.superblock.has_huge_files { high << 32 | low } else { low };
+        let in_blocks = self.superblock.has_huge_files && le32(inode.bytes, 0x20)? & COUNTS_BLOCKS != 0;
+        let unit = if in_blocks { 1 } else { u64::from(self.layout().block) / 512 };
+        match says == blocks * unit {
+            true => Ok(()),
+            false => Err(Refusal::corrupt(format!("{} uses {blocks} blocks, and says another count", inode.number))),
+        }
+    }
+
     /// The old way: 12 blocks, then blocks of block numbers in one, two and three steps. Zero is a hole.
-    fn pointers(&mut self, root: &[u8]) -> Result<(), Refusal> {
+    fn pointers(&mut self, inode: &Inode<'_>, root: &[u8], used: &mut Used) -> Result<(), Refusal> {
         // What is still to be looked at, the next one last.
         let mut todo: Vec<(u64, u32)> = Vec::new();
         for slot in 0..15 {
-            self.pointer(u64::from(le32(root, slot * 4)?), (slot as u32).saturating_sub(11), &mut todo)?;
+            let block = u64::from(le32(root, slot * 4)?);
+            if slot == 0 && block != 0 {
+                used.first = Some(block);
+            }
+            self.pointer(inode, block, (slot as u32).saturating_sub(11), &mut todo, used)?;
         }
         while let Some((block, steps)) = todo.pop() {
             self.state.blocks.region.budget().take_node()?;
             let bytes = self.state.blocks.read(block)?;
             for slot in 0..bytes.len() / 4 {
-                self.pointer(u64::from(le32(&bytes, slot * 4)?), steps - 1, &mut todo)?;
+                self.pointer(inode, u64::from(le32(&bytes, slot * 4)?), steps - 1, &mut todo, used)?;
             }
         }
         Ok(())
     }
 
-    fn pointer(&mut self, block: u64, steps: u32, todo: &mut Vec<(u64, u32)>) -> Result<(), Refusal> {
+    fn pointer(
+        &mut self,
+        inode: &Inode<'_>,
+        block: u64,
+        steps: u32,
+        todo: &mut Vec<(u64, u32)>,
+        used: &mut Used,
+    ) -> Result<(), Refusal> {
         if block == 0 {
             return Ok(());
         }
-        self.take(block..block + 1)?;
         if steps > 0 {
+            self.take(inode, block..block + 1, used)?;
             todo.push((block, steps));
+            return Ok(());
         }
-        Ok(())
+        self.take_content(inode, block..block + 1, used)
     }
 
-    fn extents(&mut self, root: &[u8]) -> Result<(), Refusal> {
-        // What is still to be looked at, each with the depth that it must have.
+    fn extents(&mut self, inode: &Inode<'_>, root: &[u8], used: &mut Used) -> Result<(), Refusal> {
+        // What is still to be looked at, the next one last: each with the depth that it must have, and where it begins.
         let mut todo = Vec::new();
-        self.node(&tree::node(root)?, &mut todo)?;
-        while let Some((block, depth)) = todo.pop() {
+        let mut end = 0;
+        self.node(inode, &tree::node(root)?, &mut end, &mut todo, used)?;
+        while let Some((block, depth, first)) = todo.pop() {
             self.state.blocks.region.budget().take_node()?;
             let bytes = self.state.blocks.read(block)?;
+            if let Some(seed) = inode.seed {
+                tree::check_sum(&bytes, seed)?;
+                self.state.blocks.region.budget().give_back(bytes.len() as u64);
+            }
             let node = tree::node(&bytes)?;
-            if node.depth != depth {
+            let begins = node.entries.first().map(|entry| tree::first(entry)).transpose()?;
+            if node.depth != depth || begins.is_some_and(|begins| begins < first) {
                 return Err(Refusal::corrupt("an uneven tree of extents"));
             }
-            self.node(&node, &mut todo)?;
+            self.node(inode, &node, &mut end, &mut todo, used)?;
         }
         Ok(())
     }
 
-    fn node(&mut self, node: &tree::Node<'_>, todo: &mut Vec<(u64, u16)>) -> Result<(), Refusal> {
+    /// Takes the extents of a leaf, or the children of another node; `end` is the block of the file behind the last extent.
+    fn node(
+        &mut self,
+        inode: &Inode<'_>,
+        node: &tree::Node<'_>,
+        end: &mut u64,
+        todo: &mut Vec<(u64, u16, u64)>,
+        used: &mut Used,
+    ) -> Result<(), Refusal> {
+        if let Some(depth) = node.depth.checked_sub(1) {
+            for entry in node.entries.iter().rev() {
+                let child = tree::child(entry)?;
+                self.take(inode, child..child + 1, used)?;
+                todo.push((child, depth, tree::first(entry)?));
+            }
+            return Ok(());
+        }
         for entry in &node.entries {
-            let Some(depth) = node.depth.checked_sub(1) else {
-                self.take(tree::extent(entry)?.blocks)?;
-                continue;
-            };
-            let child = tree::child(entry)?;
-            self.take(child..child + 1)?;
-            todo.push((child, depth));
+            let extent = tree::extent(entry)?;
+            if extent.first < *end || (inode.content && !extent.written) {
+                return Err(Refusal::corrupt("extents that are not in order"));
+            }
+            *end = extent.first + (extent.blocks.end - extent.blocks.start);
+            if extent.first == 0 {
+                used.first = Some(extent.blocks.start);
+            }
+            self.take_content(inode, extent.blocks, used)?;
+        }
+        Ok(())
+    }
+
+    /// A block of attributes, of which others may be users too.
+    fn attributes(&mut self, block: u64) -> Result<(), Refusal> {
+        self.step(STEPS_OF_BLOCK)?;
+        if let Some((seen, _)) = self.shared.get_mut(&block) {
+            *seen += 1;
+            return Ok(());
+        }
+        self.take_blocks(block..block + 1)?;
+        self.claimed.add(block..block + 1);
+        let bytes = self.state.blocks.read(block)?;
+        let users = le32(&bytes, 4)?;
+        if le32(&bytes, 0)? != ATTRIBUTES || users == 0 || le32(&bytes, 8)? != 1 {
+            return Err(Refusal::corrupt("a block of attributes is none"));
+        }
+        if self.layout().sums == Sums::All {
+            let sum = crc32c(crc32c(self.layout().seed, &block.to_le_bytes()), slice(&bytes, 0, 16)?);
+            if crc32c(crc32c(sum, &[0; 4]), slice(&bytes, 20, bytes.len() - 20)?) != le32(&bytes, 16)? {
+                return Err(Refusal::corrupt("the checksum of a block of attributes is wrong"));
+            }
+        }
+        self.state.blocks.region.budget().give_back(bytes.len() as u64);
+        if users > 1 {
+            if self.shared.len() >= MOST_PIECES {
+                return Err(Refusal::Budget("shared blocks of attributes"));
+            }
+            self.shared.insert(block, (1, users));
+        }
+        Ok(())
+    }
+
+    /// Takes blocks of an inode.
+    fn take(&mut self, inode: &Inode<'_>, blocks: Range<u64>, used: &mut Used) -> Result<(), Refusal> {
+        self.take_blocks(blocks.clone())?;
+        used.count += blocks.end - blocks.start;
+        let own = inode.number == BAD_BLOCKS && self.metadata.within(blocks.clone()).next().is_some();
+        if !own {
+            self.claimed.add(blocks);
+        }
+        Ok(())
+    }
+
+    /// Takes blocks of the contents of an inode.
+    fn take_content(&mut self, inode: &Inode<'_>, blocks: Range<u64>, used: &mut Used) -> Result<(), Refusal> {
+        self.take(inode, blocks.clone(), used)?;
+        if !inode.content {
+            return Ok(());
+        }
+        if let Some(last) = used.content.last_mut()
+            && last.end == blocks.start
+        {
+            last.end = blocks.end;
+        } else if used.content.len() < MOST_PIECES {
+            used.content.push(blocks);
+        } else {
+            return Err(Refusal::Budget("pieces of a directory"));
         }
         Ok(())
     }
 
     /// Takes blocks that are in use.
-    fn take(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
-        let layout = &self.superblock.layout;
+    fn take_blocks(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
+        let layout = self.layout();
         if blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks {
             return Err(Refusal::corrupt(format!("blocks {} to {} are outside", blocks.start, blocks.end)));
         }
@@ -205,12 +455,55 @@ impl Walk<'_> {
 
     /// Compares what was taken with what is free.
     fn compare(&mut self) -> Result<(), Refusal> {
-        self.step()?;
+        self.step(1)?;
         let blocks = std::mem::take(&mut self.pending);
-        let block = u64::from(self.superblock.layout.block);
-        match self.free.touches(blocks.start * block..blocks.end * block) {
+        let block = u64::from(self.layout().block);
+        match self.free.bytes.touches(blocks.start * block..blocks.end * block) {
             false => Ok(()),
             true => Err(Refusal::corrupt(format!("it uses free blocks between {} and {}", blocks.start, blocks.end))),
         }
+    }
+
+    /// Looks into the blocks of a directory, or of the list of inodes without names.
+    fn content(&mut self, inode: &Inode<'_>, used: &Used, directory: bool) -> Result<(), Refusal> {
+        let layout = self.layout();
+        let size = u64::from(layout.block);
+        let blocks: u64 = used.content.iter().map(|run| run.end - run.start).sum();
+        let says = u64::from(le32(inode.bytes, 0x6c)?) << 32 | u64::from(le32(inode.bytes, 0x04)?);
+        if directory && says != blocks * size {
+            return Err(Refusal::corrupt(format!("directory {} has another size than its blocks", inode.number)));
+        }
+        let inodes = (layout.inodes_per_group * layout.groups) as u32;
+        let indexed = self.superblock.has_hashed_directories && le32(inode.bytes, 0x20)? & HASHED != 0;
+        let form = Form { seed: inode.seed, inodes, indexed, blocks };
+        let piece = (PIECE / size).max(1);
+        for run in &used.content {
+            for from in run.clone().step_by(piece as usize) {
+                let count = piece.min(run.end - from);
+                self.step(count * STEPS_OF_BLOCK)?;
+                let bytes = self.state.blocks.read_run(from, count)?;
+                for (at, block) in (from..).zip(bytes.chunks_exact(size as usize)) {
+                    match directory {
+                        true => form.check(block, used.first == Some(at))?,
+                        false => orphans(block, at, inode.seed)?,
+                    }
+                }
+                self.state.blocks.region.budget().give_back(bytes.len() as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks a block of the list of inodes without names.
+fn orphans(block: &[u8], at: u64, seed: Option<u32>) -> Result<(), Refusal> {
+    let end = block.len() - 8;
+    if le32(block, end)? != ORPHANS {
+        return Err(Refusal::corrupt("a block of the orphan file is none"));
+    }
+    let sum = seed.map(|seed| slice(block, 0, end).map(|list| crc32c(crc32c(seed, &at.to_le_bytes()), list)));
+    match sum.transpose()? {
+        Some(sum) if sum != le32(block, end + 4)? => Err(Refusal::corrupt("a checksum of the orphan file is wrong")),
+        _ => Ok(()),
     }
 }

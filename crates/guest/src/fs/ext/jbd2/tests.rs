@@ -24,6 +24,7 @@ fn layout() -> Layout {
         inode_table: 1,
         descriptor: 32,
         reserved_gdt: 0,
+        has_resize_inode: false,
         first_meta_bg: None,
         backups: Backups::Sparse,
         flex_bg: false,
