@@ -77,7 +77,8 @@ pub(crate) const PREALLOCATE: Flag = Flag {
     help: "when to allocate a file's space before writing it",
     details: "Without this option auto is meant, without WHEN, always. With auto the space is allocated where several \
               write to the device at the same time, and on ext4 for new files of 1 MiB and more that stay in memory, \
-              which are written in two thirds to half of the time then. Where the filesystem cannot, or has too little \
+              which are written in two thirds to half of the time then; io-uring, linux-aio and posix-aio allocate what they \
+              write to the device. With never nothing is allocated before it is written. Where the filesystem cannot, or has too little \
               space, the file is copied without. Until it is whole such a file is one byte shorter than its source.",
     ..Flag::new(Id::Preallocate, Data)
 };

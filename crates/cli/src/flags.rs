@@ -550,7 +550,9 @@ pub const FLAGS: &[Flag] = &[
         origin: Origin::Haul,
         help: "size of a read or write buffer in bytes",
         details: "K, M and G (or KiB, MiB, GiB) after the number multiply it by powers of 1024; KB, MB and GB by \
-                  powers of 1000. At most 1G.",
+                  powers of 1000. At most 1G. The size is used as it is; direct I/O and mappings round it up to pages, a \
+                  pipe (splice) holds no more than /proc/sys/fs/pipe-max-size without privilege, and --limit, --verify and \
+                  --resume move smaller pieces. Several threads at one file have a buffer each.",
         ..Flag::new(Id::BufferSize, Data)
     },
     data_flags::CACHE,

@@ -153,7 +153,7 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
         ranges: Ranges::Whole,
         find_zeros: false,
         workers: Workers::ONE,
-        tuning: Tuning { buffer_size: plan.buffer_size, depth: None },
+        tuning: prefer::tuning(plan, None),
         profile: None,
         preallocate: false,
         read_ahead: false,

@@ -13,7 +13,7 @@ use super::buffer::AlignedBuffer;
 use super::hole;
 use super::switch::{Switch, align_of, grain, write_failed};
 use super::transfer::{Transfer, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, whole_buffers};
 use crate::plan::EngineName;
 
 /// Bytes of the buffer unless the user says otherwise. Large requests keep a device busy without a queue of our own (4 GiB
@@ -53,7 +53,7 @@ impl Engine for Direct {
             shares_extents: false,
             needs_alignment: false,
             streams: false,
-            max_job: USEFUL_JOB.max(self.len as u64),
+            max_job: whole_buffers(USEFUL_JOB, self.buffer.len()),
         }
     }
 

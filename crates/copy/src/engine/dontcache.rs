@@ -9,7 +9,7 @@ use haul_sys::kernel::Kernel;
 
 use super::buffer::AlignedBuffer;
 use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, whole_buffers};
 use crate::plan::EngineName;
 
 /// Larger than for ordinary buffered copies: each write starts its own request to the device.
@@ -37,7 +37,7 @@ impl Engine for Dontcache {
             shares_extents: false,
             needs_alignment: false,
             streams: false,
-            max_job: USEFUL_JOB.max(self.buffer.len() as u64),
+            max_job: whole_buffers(USEFUL_JOB, self.buffer.len()),
         }
     }
 

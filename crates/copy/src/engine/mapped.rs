@@ -15,7 +15,7 @@ use haul_sys::rustix::param::page_size;
 
 use super::errnos::refuses_map;
 use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros, whole_buffers};
 use crate::plan::EngineName;
 
 /// The segment of Solaris cp (MAXMAPSIZE).
@@ -53,7 +53,7 @@ impl Engine for Mapped {
             shares_extents: false,
             needs_alignment: false,
             streams: false,
-            max_job: USEFUL_JOB.max(self.segment as u64),
+            max_job: whole_buffers(USEFUL_JOB, self.segment),
         }
     }
 

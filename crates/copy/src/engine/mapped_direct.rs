@@ -16,7 +16,7 @@ use haul_sys::rustix::param::page_size;
 use super::errnos::refuses_map;
 use super::switch::{Switch, align_of, write_failed};
 use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros, whole_buffers};
 use crate::plan::EngineName;
 
 /// Bytes mapped and written at once (measured: 1 to 32 MiB make no difference that stands out).
@@ -47,7 +47,7 @@ impl Engine for MappedDirect {
             shares_extents: false,
             needs_alignment: false,
             streams: false,
-            max_job: USEFUL_JOB.max(self.segment as u64),
+            max_job: whole_buffers(USEFUL_JOB, self.segment),
         }
     }
 

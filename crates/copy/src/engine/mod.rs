@@ -65,12 +65,14 @@ pub fn make_on(kernel: Arc<dyn Kernel>, name: EngineName, tuning: &Tuning) -> Bo
 /// What the user may set about an engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tuning {
-    /// Bytes moved by one pair of system calls (buffer, pipe or mapped segment); `None` takes the engine's own.
-    /// Engines round it to what they need; 0 counts as 1.
+    /// Bytes moved by one pair of system calls (buffer, pipe or mapped segment); `None` takes the engine's own. It is
+    /// used as it is, but rounded up to what alignment needs, and a pipe may get less; 0 counts as 1.
     pub buffer_size: Option<usize>,
     /// Requests in flight at the same time, for the asynchronous engines; `None` takes the engine's own. They take at most
-    /// 32, and fewer if 16 MiB of memory do not suffice for so many buffers.
+    /// 32, and fewer, at least one, if 16 MiB of memory do not suffice for so many buffers.
     pub depth: Option<usize>,
+    /// No space is allocated before it is written; the asynchronous engines do that otherwise.
+    pub no_preallocation: bool,
 }
 
 impl Tuning {
@@ -86,6 +88,12 @@ const LARGEST_COUNT: usize = 0x7fff_f000;
 /// Jobs of this many bytes take some ten milliseconds to a second: often enough for progress and cancellation, and
 /// too long for the cost of a job to show.
 const USEFUL_JOB: u64 = 64 << 20;
+
+/// About so many bytes, in whole buffers: so each of them is full.
+fn whole_buffers(bytes: u64, buffer: usize) -> u64 {
+    let buffer = buffer.max(1) as u64;
+    (bytes / buffer).max(1) * buffer
+}
 
 /// Submits a job and waits for its outcome; no other job of this engine is under way.
 ///

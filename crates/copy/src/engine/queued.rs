@@ -13,7 +13,7 @@ use haul_sys::{Errno, close};
 use super::flight::{Flight, Landing, Route};
 use super::shape::Shapes;
 use super::transfer::{Transfer, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Side, Submitted, Tuning, Zeros};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Side, Submitted, Tuning, Zeros, whole_buffers};
 use crate::plan::EngineName;
 
 /// Fewer bytes than this are read and written at once: one request has nothing to wait for.
@@ -33,6 +33,7 @@ pub(super) struct Queued {
     /// What the kernel said when it was asked for one, where it would say so again.
     unavailable: Option<Errno>,
     shapes: Shapes,
+    allocates: bool,
     buffer: Vec<u8>,
 }
 
@@ -47,7 +48,8 @@ struct Direct {
 impl Queued {
     pub(super) fn new(kernel: Arc<dyn Kernel>, name: EngineName, kind: QueueKind, tuning: &Tuning) -> Queued {
         let shapes = Shapes::new(tuning);
-        Queued { kernel, name, kind, queue: None, unavailable: None, shapes, buffer: vec![0; BUFFER] }
+        let allocates = !tuning.no_preallocation;
+        Queued { kernel, name, kind, queue: None, unavailable: None, shapes, allocates, buffer: vec![0; BUFFER] }
     }
 
     /// Linux AIO is asynchronous for direct requests only; the others gain from those, but do without.
@@ -142,7 +144,8 @@ impl Queued {
             self.queue = None;
             return Err(End::Refused(Refusal::Unsupported(errno)));
         }
-        let growth = direct.dest.is_some().then(|| Growth::new(&*self.kernel, job, start, end)).flatten();
+        let grows = self.allocates && direct.dest.is_some();
+        let growth = grows.then(|| Growth::new(&*self.kernel, job, start, end)).flatten();
         let route = Route {
             start,
             end,
@@ -196,7 +199,7 @@ impl Engine for Queued {
             shares_extents: false,
             needs_alignment: false,
             streams: false,
-            max_job: JOB,
+            max_job: whole_buffers(JOB, self.shapes.asked()),
         }
     }
 

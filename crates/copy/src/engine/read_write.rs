@@ -6,7 +6,7 @@ use haul_sys::kernel::Kernel;
 
 use super::buffer::AlignedBuffer;
 use super::transfer::Transfer;
-use super::{Caps, Engine, Job, Submitted, Tuning, USEFUL_JOB};
+use super::{Caps, Engine, Job, Submitted, Tuning, USEFUL_JOB, whole_buffers};
 use crate::plan::EngineName;
 
 /// Large enough that system calls do not show, small enough to stay in the second-level cache.
@@ -38,7 +38,7 @@ impl Engine for ReadWrite {
             shares_extents: false,
             needs_alignment: false,
             streams: true,
-            max_job: USEFUL_JOB.max(self.buffer.len() as u64),
+            max_job: whole_buffers(USEFUL_JOB, self.buffer.len()),
         }
     }
 

@@ -7,8 +7,10 @@ use haul_sys::rustix::param::page_size;
 
 use super::Tuning;
 
-/// Memory of one engine in bytes, whatever is asked for.
+/// Memory of one engine in bytes, unless a larger block is asked for: then there is one of those.
 const MEMORY: usize = 16 << 20;
+/// No block is larger: io_uring registers no more in one piece.
+const LARGEST: usize = 1 << 30;
 /// Blocks are no smaller unless the user wants them so: below this the cost of a request shows.
 const SMALLEST: usize = 64 << 10;
 /// Pairs of block and slots to try, the likeliest first.
@@ -35,9 +37,14 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub(super) fn new(tuning: &Tuning) -> Shapes {
-        let block = tuning.buffer_size.map(|size| size.clamp(1, MEMORY).next_multiple_of(page_size()));
+        let block = tuning.buffer_size.map(|size| size.clamp(1, LARGEST).next_multiple_of(page_size()));
         let slots = tuning.depth.map(|depth| depth.clamp(1, MOST_SLOTS));
         Shapes { block, slots, rates: Vec::with_capacity(CANDIDATES.len()), current: 0, left: SETTLED }
+    }
+
+    /// The block that is asked for, in bytes.
+    pub(super) fn asked(&self) -> usize {
+        self.block.unwrap_or(1)
     }
 
     /// Block size in bytes, a multiple of `align` and of the page size, and slots, for a flight of `len` bytes.
@@ -46,7 +53,8 @@ impl Shapes {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         // A short flight has smaller blocks, so that its first write does not wait for its last read.
         let block = self.block.unwrap_or_else(|| block.min((len / 4).next_power_of_two().max(SMALLEST)));
-        let block = block.next_multiple_of(align.max(page_size()));
+        // No more memory than the flight has bytes.
+        let block = block.min(len).next_multiple_of(align.max(page_size()));
         let slots = self.slots.unwrap_or(slots).min(MEMORY / block).min(len.div_ceil(block));
         (block, slots.max(1))
     }
@@ -85,18 +93,19 @@ mod tests {
     use super::*;
 
     fn tuned(buffer_size: Option<usize>, depth: Option<usize>) -> Shapes {
-        Shapes::new(&Tuning { buffer_size, depth })
+        Shapes::new(&Tuning { buffer_size, depth, ..Tuning::default() })
     }
 
     #[test]
-    fn memory_is_bounded_whatever_is_asked_for() {
+    fn memory_is_that_of_one_engine_or_of_one_block() {
         let wishes = [None, Some(0), Some(1), Some(4097), Some(1 << 20), Some(usize::MAX)];
         for buffer_size in wishes {
             for depth in wishes {
                 for len in [1, 4096, 1 << 20, 1 << 30, u64::MAX] {
                     for align in [1, 4096, 1 << 16] {
                         let (block, slots) = tuned(buffer_size, depth).choose(len, align);
-                        assert!(block * slots <= MEMORY.max(block) && block <= MEMORY + align, "{block} {slots}");
+                        assert!(block * slots <= MEMORY.max(block) && block <= LARGEST + align, "{block} {slots}");
+                        assert!(block as u64 <= len.saturating_add(align.max(page_size()) as u64), "{block} {len}");
                         assert!((1..=MOST_SLOTS).contains(&slots), "{slots}");
                         assert!(block > 0 && block.is_multiple_of(align) && block.is_multiple_of(page_size()));
                     }
@@ -134,5 +143,6 @@ mod tests {
     fn what_the_user_wants_is_taken() {
         assert_eq!(tuned(Some(256 << 10), Some(3)).choose(1 << 30, 4096), (256 << 10, 3));
         assert_eq!(tuned(Some(5000), Some(100)).choose(1 << 30, 4096), (8192, MOST_SLOTS));
+        assert_eq!(tuned(Some(32 << 20), Some(4)).choose(1 << 30, 4096), (32 << 20, 1));
     }
 }

@@ -1,5 +1,6 @@
 //! `splice`: source to pipe to destination, without a copy in memory of this process; made for streams.
 
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -8,13 +9,16 @@ use haul_sys::kernel::Kernel;
 
 use super::errnos::refuses_splice;
 use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros};
+use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros, whole_buffers};
 use crate::plan::EngineName;
 
 /// The size that pipes have anyway. Between warm files of 512 MiB (Linux 6.18) larger ones were slower: ext4 to XFS took
 /// 0.7 of cp's time with 64 KiB and 1.1 with 256 KiB, ext4 to ext4 5 with 1 MiB, for the reason given at the buffer of
 /// read-write. A noisy machine, n = 9: a rough guide.
 const PIPE: usize = 64 << 10;
+
+/// What a pipe holds as it is made.
+const USUAL: usize = 1 << 16;
 
 /// Moves pages through a pipe of its own.
 pub(super) struct Splice {
@@ -45,7 +49,7 @@ impl Engine for Splice {
             shares_extents: false,
             needs_alignment: false,
             streams: true,
-            max_job: USEFUL_JOB,
+            max_job: whole_buffers(USEFUL_JOB, self.size),
         }
     }
 
@@ -92,8 +96,12 @@ enum Filled {
 impl Pipe {
     fn new(kernel: &dyn Kernel, size: usize) -> Result<Pipe, Errno> {
         let (out, into) = kernel.pipe()?;
-        // Refused (EPERM) to users who have many pipes already; then it stays as it is, 64 KiB as a rule.
-        let size = kernel.set_pipe_size(into.as_fd(), size).unwrap_or(1 << 16);
+        // Refused (EPERM) beyond /proc/sys/fs/pipe-max-size, and to users who have many pipes already: half of it then, down
+        // to what it is, 64 KiB as a rule.
+        let halves = iter::successors(Some(size), |size| Some(size / 2)).take_while(|size| *size > USUAL);
+        let granted = halves.map(|size| kernel.set_pipe_size(into.as_fd(), size)).find_map(Result::ok);
+        let small = || kernel.set_pipe_size(into.as_fd(), size.min(USUAL)).unwrap_or(USUAL);
+        let size = granted.unwrap_or_else(small);
         Ok(Pipe { out, into, size })
     }
 

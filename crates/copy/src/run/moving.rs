@@ -15,7 +15,7 @@ use super::fleet::Given;
 use super::made_up::is_kept_somewhere;
 use super::open_sides::{open_for_direct, side};
 use super::paced::{CANCELLED, Paced};
-use super::pieces::{LAST_BYTES, Lookout, Ranges as PieceRanges, Trail, piece_of};
+use super::pieces::{LAST_BYTES, Lookout, Ranges as PieceRanges, Trail, piece_of, unit_of};
 use super::readahead::{ReadAhead, Trial};
 use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Stopped, Team};
@@ -317,7 +317,7 @@ impl<'a> Moving<'a> {
         let tuning = self.steps.tuning;
         let (pace, cancel) = (&self.session.pace, &self.session.cancel);
         let make = || -> Box<dyn Engine> { Box::new(Paced::new(name, &tuning, pace, cancel)) };
-        let piece = piece_of(name, size - size.min(at), workers.most);
+        let piece = piece_of(name, &tuning, size - size.min(at), workers.most);
         let read_ahead = self.read_ahead.take_if(|_| ReadAhead::helps(name)).map(Mutex::new);
         let lookout = Lookout {
             session: self.session,
@@ -490,7 +490,7 @@ impl<'a> Moving<'a> {
         let size = if self.job.source_inode.kind == Kind::Regular { self.job.source_inode.size } else { u64::MAX };
         let end = at.saturating_add(left).min(size);
         read_ahead.ask(&Linux, self.job.source.as_fd(), at, end);
-        read_ahead.piece()
+        read_ahead.piece().max(unit_of(name, &self.steps.tuning).unwrap_or(0))
     }
 
     /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::kernel::Linux;
+use haul_sys::rustix::param::page_size;
 
 use super::Session;
 use super::behind::Behind;
@@ -12,8 +13,8 @@ use super::data::DataJob;
 use super::fleet::Given;
 use super::marks::{self, Marks};
 use super::readahead::ReadAhead;
-use crate::engine::DIRECT_BUFFER;
 use crate::engine::parallel::{Range, Watch};
+use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::events::Event;
 use crate::moved::Moved;
 use crate::plan::EngineName;
@@ -168,8 +169,21 @@ fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
     })
 }
 
+/// Bytes that an engine wants to move in one go, since the user says so or because that is what it is: pieces of a file
+/// are no smaller.
+pub(super) fn unit_of(name: EngineName, tuning: &Tuning) -> Option<u64> {
+    let page = page_size() as u64;
+    match (name, tuning.buffer_size.map(|size| size.max(1) as u64)) {
+        (EngineName::Mapped, None) => Some(8 << 20),
+        (EngineName::Mapped | EngineName::MappedDirect | EngineName::Direct, Some(size)) => {
+            Some(size.next_multiple_of(page))
+        }
+        (_, size) => size,
+    }
+}
+
 /// Bytes that a worker moves before it comes back for more.
-pub(super) fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
+pub(super) fn piece_of(name: EngineName, tuning: &Tuning, left: u64, workers: usize) -> u64 {
     let usual: u64 = match name {
         EngineName::MappedDirect => 8 << 20,
         EngineName::CopyRange => 16 << 20,
@@ -178,5 +192,9 @@ pub(super) fn piece_of(name: EngineName, left: u64, workers: usize) -> u64 {
     };
     // Small files are shared as well, in pieces that are not worth less than the sharing.
     let fair = (left / (2 * workers.max(1) as u64)).next_multiple_of(1 << 20);
-    usual.min(fair.max(1 << 20))
+    let piece = usual.min(fair.max(1 << 20));
+    match unit_of(name, tuning) {
+        Some(unit) => (piece / unit).max(1) * unit,
+        None => piece,
+    }
 }

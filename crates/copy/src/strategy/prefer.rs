@@ -4,7 +4,7 @@ use super::{DataFacts, Ranges, Steps, Workers, is_cold};
 use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::facts::{Kind, Surroundings};
 use crate::plan::profile::{Setting, Source};
-use crate::plan::{EngineChoice, EngineName, Plan, Reflink, Sparse};
+use crate::plan::{EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse};
 
 /// Puts the preferred engine in front of the others, and takes its buffer and depth. They were measured together, so they are
 /// taken together, or not at all.
@@ -20,15 +20,29 @@ pub(super) fn engine(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         let at = usize::from(steps.engines.first() == Some(&EngineName::Clone));
         steps.engines.insert(at, engine);
     }
-    steps.tuning = Tuning { buffer_size: plan.buffer_size.or(setting.buffer_size), depth: setting.depth };
+    steps.tuning = tuning(plan, Some(&setting));
     steps.profile = Some(setting);
     steps.reasons.push("the profile has measured that this is faster for such files here");
 }
 
+/// What the user says of engines, and what is preferred where nothing is said.
+pub(super) fn tuning(plan: &Plan, preferred: Option<&Setting>) -> Tuning {
+    // An asynchronous engine is never chosen but by name or by a profile; small files are copied without any engine, if
+    // nothing is special about it.
+    let may_be_asynchronous = plan.engine != EngineChoice::Auto || preferred.is_some();
+    Tuning {
+        buffer_size: plan.buffer_size.or(preferred.and_then(|setting| setting.buffer_size)),
+        depth: preferred.and_then(|setting| setting.depth),
+        no_preallocation: plan.preallocate == Preallocate::Never && may_be_asynchronous,
+    }
+}
+
 /// The preferred number of workers, as far as memory, the size of the file and the other files allow.
 pub(super) fn workers(facts: &DataFacts, around: &Surroundings, steps: &Steps) -> Workers {
-    let Some(setting) = steps.profile else { return steps.workers };
-    let wanted = match setting.workers {
+    if steps.profile.is_none() && steps.tuning.buffer_size.is_none() {
+        return steps.workers;
+    }
+    let wanted = match steps.profile.and_then(|setting| setting.workers) {
         Some(count) => {
             let enough = usize::try_from(facts.size / super::WORTH_ASKING).unwrap_or(usize::MAX).max(1);
             let share = (count / around.at_once.max(1)).max(1).min(enough);

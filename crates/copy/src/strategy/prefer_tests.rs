@@ -51,7 +51,7 @@ fn a_preferred_engine_goes_first_with_its_buffer_depth_and_workers_and_may_be_re
     let facts = preferring(wish(EngineName::Splice), FILE);
     let steps = choose(&facts, &Plan::default());
     assert_eq!(steps.engines, [EngineName::Splice, EngineName::CopyRange, EngineName::ReadWrite]);
-    assert_eq!(steps.tuning, Tuning { buffer_size: Some(1 << 20), depth: Some(4) });
+    assert_eq!(steps.tuning, Tuning { buffer_size: Some(1 << 20), depth: Some(4), ..Tuning::default() });
     assert_eq!((steps.workers, steps.strict), (Workers { start: 2, most: 2 }, false));
     assert_eq!(steps.profile, facts.preferred.cold);
 }
