@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use haul_guest::fs::{FreeMap, Options, ext::Ext};
+use haul_guest::fs::{FreeMap, Options, btrfs::Btrfs, ext::Ext};
 use haul_guest::{ReadAt, Refusal, map_with};
 use haul_testbed::guest::{Noise, flush, has, run};
 use haul_testbed::{Bed, temp_dir};
@@ -153,6 +153,10 @@ impl Patient {
     }
 }
 
+fn never(_: &str) -> bool {
+    false
+}
+
 const E2FSCK: &[&str] = &["e2fsck", "-fn"];
 const MKE2FS: [&str; 6] = ["mke2fs", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-t"];
 
@@ -288,4 +292,48 @@ fn ext4_that_remembers_errors_is_refused() {
         run(Command::new("debugfs").args(["-w", "-R", &format!("ssv {field}")]).arg(&image));
         assert!(matches!(free(&Ext, &open(&image)), Err(Refusal::Dirty(_))), "{field}");
     }
+}
+
+#[test]
+fn btrfs_with_damage_that_btrfs_check_finds_is_copied_whole() {
+    let Some(bed) = Bed::new() else { return };
+    if !has("mkfs.btrfs") || !has("btrfs") {
+        return;
+    }
+    for options in [&["-m", "single"][..], &["-m", "dup", "-n", "4096"]] {
+        let dir = temp_dir();
+        let mkfs = [&["mkfs.btrfs", "-q", "-f", "-K"], options].concat();
+        let checker = &["btrfs", "check", "--readonly", "--force"];
+        let patient = patient(&image(&bed, dir.path(), "btrfs", 128, &mkfs), &Btrfs, checker);
+        patient.assert_damage_is_copied(&format!("btrfs {options:?}"), never);
+    }
+}
+
+#[test]
+fn btrfs_with_a_damaged_tree_of_files_or_checksums_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    if !has("mkfs.btrfs") || !has("btrfs") {
+        return;
+    }
+    let dir = temp_dir();
+    let mkfs = ["mkfs.btrfs", "-q", "-f", "-K", "-m", "single"];
+    let image = image(&bed, dir.path(), "btrfs", 128, &mkfs);
+    assert!(free(&Btrfs, &open(&image)).is_ok());
+    let file = fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    for tree in ["5", "7", "9"] {
+        // "leaf 30818304 items ..." or "node ..."
+        let dump = run(Command::new("btrfs").args(["inspect-internal", "dump-tree", "-t", tree]).arg(&image));
+        let line = dump.lines().find(|line| line.starts_with("leaf ")).unwrap();
+        let logical = line.split(' ').nth(1).unwrap();
+        let map = Command::new("btrfs-map-logical").args(["-l", logical]).arg(&image).output().unwrap();
+        let text = String::from_utf8_lossy(&map.stdout).into_owned();
+        let at: u64 = text.split_once("physical ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        let mut old = [0; 4];
+        file.read_exact_at(&mut old, at + 3000).unwrap();
+        file.write_all_at(&old.map(|byte| !byte), at + 3000).unwrap();
+        let found = free(&Btrfs, &open(&image));
+        assert!(matches!(found, Err(Refusal::Corrupt(_))), "tree {tree}: {found:?}");
+        file.write_all_at(&old, at + 3000).unwrap();
+    }
+    assert!(free(&Btrfs, &open(&image)).is_ok());
 }

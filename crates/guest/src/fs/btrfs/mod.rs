@@ -1,9 +1,9 @@
 //! btrfs on one device.
 //!
 //! The extent tree of the last commit is the authority: whatever the superblock's trees refer to has an extent there.
-//! Free is what lies in no chunk, and what of a chunk lies in no extent. Every node that is read is checked by its
-//! checksum and against its parent; superblock, chunks, device extents, block groups and the free space tree must
-//! agree with each other. What fsync wrote since the commit is in log trees, which are walked and added.
+//! Free is what lies in no chunk, and what of a chunk lies in no extent. Every node is checked by its checksum and against
+//! its parent; superblock, chunks, device extents, block groups and the free space tree must agree with each other, and
+//! nothing that a tree of files refers to may be free: see `live`. What fsync wrote since the commit is in log trees, which are walked and added.
 //!
 //! Trees of older commits lie in what is free by now: `mount -o rescue=usebackuproot` finds nothing in a copy.
 //!
@@ -13,12 +13,12 @@ mod checksum;
 mod chunks;
 mod extents;
 mod free_space;
+mod live;
 mod log;
 mod roots;
 mod superblock;
 mod tree;
 
-use chunks::Chunks;
 use extents::{BlockGroups, ExtentTree};
 use free_space::FreeSpaceTree;
 use roots::Roots;
@@ -51,7 +51,7 @@ impl FreeMap for Btrfs {
         let chunks = roots::read_chunks(&forest, &sb)?;
         let roots = Roots::read(&forest, &chunks, &sb)?;
         let in_chunks = roots::read_device(&forest, &chunks, &sb, there(roots.device)?)?;
-        let mut evidence = vec![format!("all {} checksums right", sb.checksum.name())];
+        let mut evidence = vec![format!("{} checksums of all trees right", sb.checksum.name())];
 
         let most = region.budget().extents();
         let mut extent_tree = ExtentTree::new(&chunks, &sb, most);
@@ -79,9 +79,7 @@ impl FreeMap for Btrfs {
         let outside = ExtentSet::from_ranges(in_chunks).complement(0..sb.device.total_bytes);
         free.extend(outside.iter().map(|extent| extent.start..extent.end()));
         let free = ExtentSet::from_ranges(free);
-        for address in forest.take_visited().iter().chain(&roots.addresses) {
-            check_used(&free, &chunks, &sb, *address)?;
-        }
+        live::check(&forest, &chunks, &sb, &roots, &free)?;
 
         let mut used: Vec<_> = MIRRORS.iter().map(|mirror| *mirror..mirror + RESERVED).collect();
         used.push(0..FIRST_MIB);
@@ -98,17 +96,4 @@ impl FreeMap for Btrfs {
 
 fn there(root: Option<Root>) -> Result<Root, Refusal> {
     root.ok_or_else(|| Refusal::corrupt("a tree is missing"))
-}
-
-/// Refuses if a node that is in use would be free.
-fn check_used(free: &ExtentSet, chunks: &Chunks, sb: &Superblock, address: u64) -> Result<(), Refusal> {
-    let chunk = chunks.holding(address, sb.node)?;
-    let end = address + sb.node; // inside the chunk
-    for copy in chunk.on_device(address..end) {
-        let mut sectors = (0..sb.node / sb.sector).map(|sector| copy.start + sector * sb.sector);
-        if sectors.any(|sector| free.contains(sector)) {
-            return Err(Refusal::corrupt("a node that is in use is in no extent"));
-        }
-    }
-    Ok(())
 }

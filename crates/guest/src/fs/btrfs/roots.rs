@@ -7,9 +7,7 @@ use crate::bytes::{le32, le64, u8_at};
 use crate::refusal::Refusal;
 
 /// The most subvolumes that are remembered; 8 MiB.
-const MOST_ROOTS: usize = 1 << 20;
-/// The first and the last of the numbers that ordinary subvolumes have.
-const SUBVOLUMES: std::ops::RangeInclusive<u64> = 256..=256_u64.wrapping_neg();
+const MOST_ROOTS: usize = 1 << 18;
 const FIRST_TREES: std::ops::RangeInclusive<u64> = 1..=11;
 
 /// What the tree of roots says.
@@ -23,8 +21,8 @@ pub struct Roots {
     pub free_space: Option<Root>,
     /// The tree of block groups.
     pub block_group: Option<Root>,
-    /// The logical addresses of the topmost nodes of all trees that are in use.
-    pub addresses: Vec<u64>,
+    /// All trees that are in use, also those above.
+    pub all: Vec<Root>,
 }
 
 /// Reads a ROOT_ITEM.
@@ -58,7 +56,7 @@ impl Roots {
             owner::FREE_SPACE => Some(&mut self.free_space),
             owner::BLOCK_GROUP => Some(&mut self.block_group),
             // The trees of relocation and of relocated data have high numbers.
-            other if FIRST_TREES.contains(&other) || SUBVOLUMES.contains(&other) || other > *SUBVOLUMES.end() => None,
+            other if FIRST_TREES.contains(&other) || other >= *owner::SUBVOLUMES.start() => None,
             other => return Err(Refusal::unsupported(format!("tree {other}"))),
         };
         if let Some(place) = place {
@@ -69,10 +67,10 @@ impl Roots {
         }
         // A deleted subvolume may be gone already but for its name.
         if le32(item, 216)? != 0 && root.address != 0 {
-            if self.addresses.len() >= MOST_ROOTS {
+            if self.all.len() >= MOST_ROOTS {
                 return Err(Refusal::Budget("subvolumes"));
             }
-            self.addresses.push(root.address);
+            self.all.push(root);
         }
         Ok(())
     }

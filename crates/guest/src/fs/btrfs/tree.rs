@@ -1,9 +1,11 @@
 //! Walking the trees: every node is checked before anything in it is believed.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 
 use super::chunks::Chunks;
 use super::superblock::Superblock;
+use crate::budget::Budget;
 use crate::bytes::{self, le32, le64, u8_at};
 use crate::image::View;
 use crate::refusal::Refusal;
@@ -14,10 +16,21 @@ pub mod owner {
     pub const EXTENT: u64 = 2;
     pub const CHUNK: u64 = 3;
     pub const DEVICE: u64 = 4;
+    /// The first subvolume.
+    pub const FILES: u64 = 5;
     pub const FREE_SPACE: u64 = 10;
     pub const BLOCK_GROUP: u64 = 11;
     /// The tree of log trees, and each of them.
     pub const LOG: u64 = 6_u64.wrapping_neg();
+    /// The trees of a relocation, which become nodes of subvolumes.
+    pub const RELOCATION: u64 = 8_u64.wrapping_neg();
+    /// The first and the last of the numbers that the other subvolumes have.
+    pub const SUBVOLUMES: std::ops::RangeInclusive<u64> = 256..=256_u64.wrapping_neg();
+
+    /// Whether a tree is one that may share nodes with others of its kind: a subvolume.
+    pub fn is_shared(number: u64) -> bool {
+        number == FILES || number == RELOCATION || SUBVOLUMES.contains(&number)
+    }
 }
 
 /// The kinds of items that are looked at.
@@ -98,6 +111,23 @@ pub struct Forest<'a> {
     visited: RefCell<Vec<u64>>,
 }
 
+/// Which nodes were visited.
+pub enum Seen {
+    /// Not remembered: each is new.
+    All,
+    /// These.
+    These(HashSet<u64>),
+}
+
+impl Seen {
+    fn is_new(&mut self, address: u64) -> bool {
+        match self {
+            Seen::All => true,
+            Seen::These(nodes) => nodes.insert(address),
+        }
+    }
+}
+
 /// A node on the way down, and which of its pointers is next.
 struct Step {
     node: Vec<u8>,
@@ -110,6 +140,11 @@ impl<'a> Forest<'a> {
     /// Nothing read yet.
     pub fn new(region: &'a View<'a>, sb: &'a Superblock) -> Forest<'a> {
         Forest { region, sb, chunk_tree_uuid: Cell::new(None), visited: RefCell::default() }
+    }
+
+    /// What may still be spent.
+    pub fn budget(&self) -> &Budget {
+        self.region.budget()
     }
 
     /// The logical addresses of the nodes that were read since the last call.
@@ -125,8 +160,19 @@ impl<'a> Forest<'a> {
     /// # Errors
     /// If a node is not in every way what its parent says, or `take` refuses an item.
     pub fn walk(&self, chunks: &Chunks, root: Root, take: Take<'_>) -> Result<(), Refusal> {
+        self.walk_unseen(chunks, root, &mut Seen::All, take)
+    }
+
+    /// [`Forest::walk`], but for the nodes that other trees had already.
+    ///
+    /// # Errors
+    /// Those of [`Forest::walk`].
+    pub fn walk_unseen(&self, chunks: &Chunks, root: Root, seen: &mut Seen, take: Take<'_>) -> Result<(), Refusal> {
         if root.level > HIGHEST_LEVEL {
             return Err(Refusal::corrupt("a tree is too high"));
+        }
+        if !seen.is_new(root.address) {
+            return Ok(());
         }
         let mut last = None;
         let mut path = vec![self.step(chunks, root, None)?];
@@ -146,8 +192,10 @@ impl<'a> Forest<'a> {
                     generation: le64(&step.node, at + Key::SIZE + 8)?,
                     owner: root.owner,
                 };
-                let child = self.step(chunks, child, Some(key))?;
-                path.push(child);
+                if seen.is_new(child.address) {
+                    let child = self.step(chunks, child, Some(key))?;
+                    path.push(child);
+                }
             }
         }
         Ok(())
@@ -182,6 +230,7 @@ impl<'a> Forest<'a> {
             return Err(Refusal::Budget("nodes"));
         }
         visited.push(wanted.address);
+        self.region.budget().give_back(self.sb.node);
         Ok(Step { node, count, next: 0, level: wanted.level })
     }
 
@@ -193,7 +242,10 @@ impl<'a> Forest<'a> {
         if bytes::array(node, 0x20)? != self.sb.metadata_fsid || le64(node, 0x30)? != wanted.address {
             return Err(Refusal::corrupt("a node that belongs elsewhere"));
         }
-        if le64(node, 0x58)? != wanted.owner || u8_at(node, 0x64)? != wanted.level {
+        let found = le64(node, 0x58)?;
+        // Snapshots have the nodes of what they are of.
+        let fits = found == wanted.owner || (owner::is_shared(found) && owner::is_shared(wanted.owner));
+        if !fits || u8_at(node, 0x64)? != wanted.level {
             return Err(Refusal::corrupt("a node of another tree or level"));
         }
         // A log is written for the transaction that comes next.

@@ -1,0 +1,96 @@
+//! Everything that is in use: all trees of the last commit, and the extents of the files in them.
+//!
+//! The extent tree says what is allocated. A damaged tree of files cannot contradict it, and what is left of its files may
+//! be in what nothing names any more. So all trees are walked, node by node as any other, and what they refer to must not be
+//! free. Of a subvolume that is being deleted, part is gone already; it is not walked, and what of it is left is allocated.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::chunks::Chunks;
+use super::roots::Roots;
+use super::superblock::Superblock;
+use super::tree::{Forest, Key, Seen, kind, owner};
+use crate::bytes::{le64, u8_at};
+use crate::extents::ExtentSet;
+use crate::refusal::Refusal;
+
+const INLINE: u8 = 0;
+const REGULAR: u8 = 1;
+const PREALLOCATED: u8 = 2;
+/// As many extents of files count as a node.
+const EXTENTS_OF_NODE: u64 = 128;
+
+/// Refuses if a tree is damaged, or refers to what is in `free`.
+///
+/// # Errors
+/// Those of [`Forest::walk`], and if something in use is free.
+pub fn check(
+    forest: &Forest<'_>,
+    chunks: &Chunks,
+    sb: &Superblock,
+    roots: &Roots,
+    free: &ExtentSet,
+) -> Result<(), Refusal> {
+    let live = Live { chunks, sb, free };
+    // Their nodes were read already.
+    let mut done = vec![owner::EXTENT, owner::DEVICE, owner::BLOCK_GROUP];
+    if sb.has_free_space_tree {
+        done.push(owner::FREE_SPACE);
+    }
+    let shared = roots.all.iter().filter(|root| owner::is_shared(root.owner)).count() > 1;
+    let mut subvolumes = if shared { Seen::These(HashSet::new()) } else { Seen::All };
+    let mut extents = 0;
+    for root in roots.all.iter().filter(|root| !done.contains(&root.owner)) {
+        let seen = if owner::is_shared(root.owner) { &mut subvolumes } else { &mut Seen::All };
+        forest.walk_unseen(chunks, *root, seen, &mut |key, item| {
+            let Some(used) = live.extent(key, item)? else { return Ok(()) };
+            extents += 1;
+            if extents % EXTENTS_OF_NODE == 0 {
+                forest.budget().take_node()?;
+            }
+            live.check(used, "a file has an extent that is free")
+        })?;
+    }
+    for address in forest.take_visited() {
+        live.check(address..address.saturating_add(sb.node), "a node that is in use is in no extent")?;
+    }
+    Ok(())
+}
+
+struct Live<'a> {
+    chunks: &'a Chunks,
+    sb: &'a Superblock,
+    free: &'a ExtentSet,
+}
+
+impl Live<'_> {
+    /// The logical addresses that an item of a file refers to, if any.
+    fn extent(&self, key: Key, item: &[u8]) -> Result<Option<Range<u64>>, Refusal> {
+        if key.kind != kind::EXTENT_DATA {
+            return Ok(None);
+        }
+        match u8_at(item, 20)? {
+            INLINE => return Ok(None),
+            REGULAR | PREALLOCATED => {}
+            _ => return Err(Refusal::corrupt("an odd extent of a file")),
+        }
+        let (start, len) = (le64(item, 21)?, le64(item, 29)?);
+        if start == 0 {
+            return Ok(None); // a hole
+        }
+        if len == 0 || !self.sb.whole_sectors(start) || !self.sb.whole_sectors(len) {
+            return Err(Refusal::corrupt("an impossible extent of a file"));
+        }
+        Ok(Some(start..start.saturating_add(len)))
+    }
+
+    /// Refuses logical addresses of which some are free.
+    fn check(&self, used: Range<u64>, what: &str) -> Result<(), Refusal> {
+        let chunk = self.chunks.holding(used.start, used.end - used.start)?;
+        match chunk.on_device(used).any(|copy| self.free.touches(copy)) {
+            true => Err(Refusal::corrupt(what)),
+            false => Ok(()),
+        }
+    }
+}
