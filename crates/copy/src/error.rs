@@ -172,6 +172,7 @@ what! {
     SourceTwice = "warning: source file {path} specified more than once",
     SourceDirectoryTwice = "warning: source directory {path} specified more than once",
     SameFile = "{path} and {other} are the same file",
+    MaybeSameFile = "{path} and {other} have the same contents and may be the same file",
     NotReplacing = "not replacing {path}",
     CannotOverwriteNonDirectory = "cannot overwrite non-directory {path} with directory {other}",
     CannotOverwriteDirectory = "cannot overwrite directory {path} with non-directory {other}",

@@ -7,6 +7,7 @@ mod durable;
 mod interrupted;
 mod resume;
 mod resumed;
+mod stacked;
 mod verify;
 
 use std::fs::{self, File};

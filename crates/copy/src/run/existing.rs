@@ -15,7 +15,7 @@ use crate::events::{Event, Question};
 use crate::facts::{Inode, Kind};
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode, Overwrite};
-use crate::walk::{Spot, last_component};
+use crate::walk::{Identity, Party, Spot, last_component};
 
 /// A destination as it was found.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +72,8 @@ pub(super) struct Clear {
     pub staged: bool,
     /// The old file that it takes the place of, and some of its attributes.
     pub heritage: Option<Heritage>,
+    /// Whether what stands there may be the source.
+    pub identity: Identity,
     /// What is known of the directory that it stands in.
     pub entries: NewEntries,
 }
@@ -191,7 +193,8 @@ impl Run<'_> {
             self.problem(error);
             return Way::Blocked;
         }
-        self.remove_or_back_up(subject, existing)
+        let identity = self.identity(subject, &existing);
+        self.remove_or_back_up(subject, existing, identity)
     }
 
     /// `--update`, `-n` and `-i`: reasons to leave the destination as it is.
@@ -279,23 +282,36 @@ impl Run<'_> {
         None
     }
 
-    fn remove_or_back_up(&mut self, subject: &Subject<'_>, existing: Existing) -> Way {
+    /// Whether the old file may be the source, though its numbers are others.
+    fn identity(&self, subject: &Subject<'_>, existing: &Existing) -> Identity {
+        if existing.target.kind == Kind::Directory || self.plan.attributes_only {
+            return Identity::Two;
+        }
+        let source = Party { spot: subject.source, inode: &subject.inode, follow: subject.follow };
+        let through_link = existing.entry.kind == Kind::SymbolicLink && existing.target.kind != Kind::SymbolicLink;
+        let dest = Party { spot: subject.dest, inode: &existing.target, follow: through_link };
+        self.shared.identities.judge(source, dest, &|| self.cancelled())
+    }
+
+    fn remove_or_back_up(&mut self, subject: &Subject<'_>, existing: Existing, identity: Identity) -> Way {
         let plan = self.plan;
+        // What may be the source stands there until it is copied.
+        let replaces = plan.is_staged() || identity != Identity::Two;
         let dest = subject.dest;
         let is_directory = existing.target.kind == Kind::Directory;
         let dots = matches!(last_component(dest.path.as_os_str()).to_str(), Some("." | ".."));
         if plan.backup != Backup::None && !dots && !is_directory {
-            return self.back_up(subject);
+            return self.back_up(subject, identity);
         }
         let must_go = plan.remove_destination
             || (!plan.attributes_only
                 && ((self.keeps_links() && existing.target.links > 1)
                     || (subject.dereference == Dereference::Never && subject.inode.kind != Kind::Regular)));
         if is_directory || !must_go {
-            return Way::Clear(Clear { existing: Some(existing), ..Clear::default() });
+            return Way::Clear(Clear { existing: Some(existing), identity, ..Clear::default() });
         }
-        if plan.is_staged() {
-            return Way::Clear(Clear { new: true, replaces: true, ..Clear::default() });
+        if replaces {
+            return Way::Clear(Clear { new: true, replaces, identity, ..Clear::default() });
         }
         if !self.remove(dest) {
             return Way::Blocked;
@@ -303,7 +319,7 @@ impl Run<'_> {
         Way::Clear(Clear { new: true, removed: true, ..Clear::default() })
     }
 
-    fn back_up(&mut self, subject: &Subject<'_>) -> Way {
+    fn back_up(&mut self, subject: &Subject<'_>, identity: Identity) -> Way {
         let plan = self.plan;
         let (source, dest) = (subject.source, subject.dest);
         if plan.backup != Backup::Numbered && backup::would_destroy_source(source, &subject.inode, dest, plan) {
@@ -311,7 +327,8 @@ impl Run<'_> {
             return Way::Blocked;
         }
         // A directory is not renamed into its place.
-        if plan.is_staged() && subject.inode.kind != Kind::Directory {
+        let replaces = plan.is_staged() || identity != Identity::Two;
+        if replaces && subject.inode.kind != Kind::Directory {
             match backup::link_aside(dest, plan) {
                 Ok(Some(name)) => {
                     let backup = Some(name);
@@ -320,6 +337,7 @@ impl Run<'_> {
                         replaces: true,
                         backup,
                         backup_is_link: true,
+                        identity,
                         ..Clear::default()
                     });
                 }

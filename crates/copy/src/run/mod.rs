@@ -63,7 +63,7 @@ use crate::pace::Pace;
 use crate::plan::{Durable, Plan};
 use crate::stats::Stats;
 use crate::verify::{Checked, Trouble};
-use crate::walk::Spot;
+use crate::walk::{Identities, Spot};
 
 use crew::Crew;
 pub use data::facts_of;
@@ -202,6 +202,8 @@ struct Shared {
     links: link_table::LinkTable,
     /// What was said already about attributes that cannot be kept.
     memory: meta::PairMemory,
+    /// Which filesystems show files of others.
+    identities: Identities,
     /// What was found out about filesystems, devices and memory.
     data: Arc<data::Shared>,
     room: room::Room,
@@ -285,6 +287,7 @@ impl Shared {
             selection,
             shards: OnceLock::new(),
             memory: meta::PairMemory::new(),
+            identities: Identities::default(),
             caller,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
+use haul_sys::rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fcntl_setfl, fstatfs, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::data::{Broken, DataJob};
@@ -21,7 +21,7 @@ use crate::facts::{Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, Preserve, Reflink, Sparse, Verify};
 use crate::strategy::SMALL;
-use crate::walk::Spot;
+use crate::walk::{Identity, Spot};
 
 /// An open destination.
 pub(super) struct Opened {
@@ -68,8 +68,10 @@ impl<'a> Run<'a> {
         if created && self.staging.start == 0 {
             self.prepare_attributes(&keep(&source_inode));
         }
+        let has_contents = !created && clear.identity == Identity::DoubtfulAndFixed;
         let copied = match self.plan.attributes_only {
             true => Some(source_inode),
+            false if has_contents => self.touch(subject, &fd).then_some(source_inode),
             false => self.fill(subject, &source, &source_inode, &fd, &inode, created),
         };
         let moved = Instant::now();
@@ -209,7 +211,7 @@ impl<'a> Run<'a> {
                 return None;
             }
         };
-        if let Some(inode) = created.then(|| self.need_not_look(subject, source_inode)).flatten() {
+        if let Some(inode) = created.then(|| self.need_not_look(subject, clear, source_inode)).flatten() {
             return Some(Opened { fd, inode, known: false, created, replaced, entries });
         }
         let inode = match Inode::of(fd.as_fd()) {
@@ -241,13 +243,14 @@ impl<'a> Run<'a> {
     /// What may be taken for granted of a destination that was just made, where nothing else will be asked of it: a small
     /// file of a tree, on a filesystem with a device of its own, whose attributes stay as the kernel made them. Spares each of
     /// them a system call.
-    fn need_not_look(&self, subject: &Subject<'_>, source_inode: &Inode) -> Option<Inode> {
+    fn need_not_look(&self, subject: &Subject<'_>, clear: &Clear, source_inode: &Inode) -> Option<Inode> {
         let plan = self.plan;
         let plain = plan.preserve == Preserve::default()
             && plan.context == ContextRule::Default
             && plan.engine == EngineChoice::Auto
             && plan.sparse == Sparse::Auto
-            && !plan.is_staged();
+            && !plan.is_staged()
+            && !clear.staged;
         let device = subject.dest_device.filter(|device| device.major != 0)?;
         (plain && source_inode.size < SMALL).then(|| Inode::just_made(device))
     }
@@ -415,6 +418,17 @@ impl<'a> Run<'a> {
             return (result, alone);
         }
         (self.move_data(job, looked), alone)
+    }
+
+    /// Leaves a file as it is that has the contents of the source already, and may be the source: it looks as if it had been
+    /// written to.
+    fn touch(&mut self, subject: &Subject<'_>, dest: &OwnedFd) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
+        match (Object { fd: dest.as_fd(), path_only: false }).set_times(&times) {
+            Ok(()) => true,
+            Err(errno) => self.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
+        }
     }
 
     /// Makes an existing file empty, unless that is known to be in vain.

@@ -25,7 +25,7 @@ use crate::journal::Fingerprint;
 use crate::meta::{self, NewEntries, Object, XattrRules};
 use crate::plan::{LinkMode, ModeRule, Preserve, Reflink, SmartCopy, Verify, Wish};
 use crate::verify::Checked;
-use crate::walk::Spot;
+use crate::walk::{Identity, Spot};
 
 /// Set-user-ID and set-group-ID.
 pub(super) const SPECIAL_RIGHTS: u32 = 0o6000;
@@ -182,12 +182,19 @@ impl Run<'_> {
         }
     }
 
-    /// Whether it is made under another name first. Not where an existing file is no regular one, which is written into, as
+    /// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
+    /// source. Not where an existing file is no regular one, which is written into, as
     /// FIFOs and devices are; nor where only attributes are set.
     fn is_staged(&self, subject: &Subject<'_>, clear: &Clear) -> bool {
         let plan = self.plan;
         let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
-        plan.is_staged()
+        let doubtful = match clear.identity {
+            Identity::Two => false,
+            Identity::Doubtful => true,
+            // What is asked of the bytes that are moved needs some.
+            Identity::DoubtfulAndFixed => clear.existing.is_none() || plan.checksum.is_some(),
+        };
+        (plan.is_staged() || doubtful)
             && plan.link == LinkMode::Copy
             && !(plan.attributes_only && clear.existing.is_some())
             && clear

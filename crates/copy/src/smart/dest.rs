@@ -12,7 +12,7 @@ use haul_sys::rustix::fs::OFlags;
 use crate::engine::transfer::again;
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
-use crate::walk::{Operand, Spot};
+use crate::walk::{Identities, Identity, Operand, Party, Spot};
 
 use super::found::Given;
 use super::in_use::{InUse, System, device_in_use, disk_of_somebody};
@@ -104,7 +104,8 @@ impl Dest {
         *unfinished.lock() = Some(entry);
         let dest = Dest { path: path.to_owned(), file: Arc::new(file), inode, unfinished: unfinished.clone() };
         // A new file has no past.
-        match if created { Ok(()) } else { dest.check(kernel, system, source) } {
+        let checked = if created { Ok(()) } else { dest.check(kernel, system, source) };
+        match checked.and_then(|()| if created { Ok(()) } else { dest.tell_apart(spot, source) }) {
             Ok(()) => Ok(dest),
             Err(error) => {
                 unfinished.done();
@@ -141,6 +142,20 @@ impl Dest {
             }
         }
         if self.is_device() { self.check_size(kernel, source) } else { Ok(()) }
+    }
+
+    /// Refuses what may be a file of the source with other numbers, on a stacked filesystem or below one.
+    fn tell_apart(&self, spot: Spot<'_>, source: &Source) -> Result<(), Error> {
+        let identities = Identities::default();
+        let dest = Party { spot, inode: &self.inode, follow: true };
+        for file in source.files() {
+            let operand = Operand::open(file.path.as_os_str());
+            let there = Party { spot: operand.spot(), inode: &file.inode, follow: true };
+            if identities.judge(there, dest, &|| false) != Identity::Two {
+                return Err(Error::new(What::MaybeSameFile, &file.path).and(&self.path));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a device can hold the image.

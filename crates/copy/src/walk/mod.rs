@@ -4,10 +4,12 @@
 //! it is addressed as (descriptor, name). Paths exist for messages only, so trees deeper than PATH_MAX are no special
 //! case, and swapping a directory for a symbolic link behind our back changes nothing.
 
+mod identity;
 mod listing;
 mod operand;
 mod spot;
 
+pub use identity::{Identities, Identity, Party};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, last_component, without_trailing_slashes};
 pub use spot::Spot;

@@ -1,0 +1,257 @@
+//! Whether two entries are two files, where inode numbers do not tell.
+//!
+//! A stacked filesystem shows files that are stored on another one under device and inode numbers of its own (overlay, a
+//! FUSE filesystem that passes requests through, a directory that this machine exports and mounts). Who empties one of
+//! the two empties the other. There is no call that tells, but two files of one moment that differ in size or in a byte
+//! are not one file.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{PoisonError, RwLock};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{self, Access, AtFlags, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
+use haul_sys::rustix::io::{pread, retry_on_intr};
+
+use super::Spot;
+use crate::facts::{DeviceNumber, Inode, Kind};
+
+/// How much of both files is compared at a time.
+const PIECE: usize = 128 << 10;
+
+/// What is known of a source and of what stands at its destination.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// They are two files.
+    #[default]
+    Two,
+    /// They may be one file with two identities; in any case their contents are alike.
+    Doubtful,
+    /// The same, and no other file can be put in the place of the destination: something is mounted there, or the caller
+    /// may not write to the directory.
+    DoubtfulAndFixed,
+}
+
+/// Whether files can be seen under other numbers elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// What is stored on it, and nobody else shows that.
+    Own,
+    /// Files of others; two names with different numbers on it are two files.
+    Others,
+    /// Files of others, and it may make up the numbers: hard links can look like two files.
+    OthersUnnumbered,
+}
+
+/// The filesystems with files of others, as statfs(2) numbers them.
+const STACKED: [(u64, Shows); 15] = [
+    (0x794c_7630, Shows::Others),           // overlay
+    (0x6175_6673, Shows::Others),           // aufs
+    (0xf15f, Shows::Others),                // eCryptfs
+    (0x6969, Shows::Others),                // NFS
+    (0x00c3_6400, Shows::Others),           // Ceph
+    (0x0bd0_0bd0, Shows::Others),           // Lustre
+    (0x5346_414f, Shows::Others),           // AFS
+    (0x6b41_4653, Shows::Others),           // AFS, the kernel's own
+    (0x7375_7245, Shows::Others),           // Coda
+    (0x6573_5546, Shows::OthersUnnumbered), // FUSE
+    (0x0102_1997, Shows::OthersUnnumbered), // 9P
+    (0xff53_4d42, Shows::OthersUnnumbered), // CIFS
+    (0xfe53_4d42, Shows::OthersUnnumbered), // SMB 2 and 3
+    (0x517b, Shows::OthersUnnumbered),      // SMB 1
+    (0x786f_4256, Shows::OthersUnnumbered), // folders of VirtualBox
+];
+
+/// An entry as it was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Party<'a> {
+    /// Where it is.
+    pub spot: Spot<'a>,
+    /// What it is; with `follow` what it leads to.
+    pub inode: &'a Inode,
+    /// A symbolic link is followed.
+    pub follow: bool,
+}
+
+/// Tells files apart, and remembers what kind of filesystem a device has.
+#[derive(Debug, Default)]
+pub struct Identities {
+    /// A run meets few filesystems.
+    known: RwLock<Vec<(DeviceNumber, Shows)>>,
+}
+
+impl Identities {
+    /// Looks at source and destination, whose numbers differ. Costs nothing on filesystems with a device of their own, and one
+    /// question for each filesystem without one; on a stacked one both are looked at again, and read as far as they are alike.
+    ///
+    /// `stop` ends the reading; the answer is [`Identity::Doubtful`] then.
+    pub fn judge(&self, source: Party<'_>, dest: Party<'_>, stop: &dyn Fn() -> bool) -> Identity {
+        if source.inode.kind != dest.inode.kind || !self.can_be_one(source, dest) {
+            return Identity::Two;
+        }
+        match proves_two(source, dest, stop) {
+            Ok(true) => Identity::Two,
+            // What cannot be read is not known.
+            Ok(false) | Err(_) if is_replaceable(dest) => Identity::Doubtful,
+            Ok(false) | Err(_) => Identity::DoubtfulAndFixed,
+        }
+    }
+
+    /// Whether the filesystems allow that.
+    fn can_be_one(&self, source: Party<'_>, dest: Party<'_>) -> bool {
+        let devices = [source, dest].map(|party| party.inode.id.device());
+        // Filesystems that show what others store have no device.
+        if devices.iter().all(|device| device.major != 0) {
+            return false;
+        }
+        let shows = [self.shows(source), self.shows(dest)];
+        if shows == [Shows::Own; 2] {
+            return false;
+        }
+        let one_mount = || devices[0] == devices[1] || mount_id(source).is_some_and(|id| mount_id(dest) == Some(id));
+        shows.contains(&Shows::OthersUnnumbered) || !one_mount()
+    }
+
+    fn shows(&self, party: Party<'_>) -> Shows {
+        let device = party.inode.id.device();
+        if device.major != 0 {
+            return Shows::Own;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, shows)) = known.iter().find(|(known, _)| *known == device) {
+            return *shows;
+        }
+        drop(known);
+        let held = open(party, OFlags::PATH);
+        // One that cannot be opened is not known, and may be anything.
+        let Ok(shows) = held.and_then(|fd| kind_of(fd.as_fd())) else { return Shows::OthersUnnumbered };
+        self.known.write().unwrap_or_else(PoisonError::into_inner).push((device, shows));
+        shows
+    }
+}
+
+fn kind_of(file: BorrowedFd<'_>) -> Result<Shows, Errno> {
+    let number = u64::from(fstatfs(file)?.f_type as u32);
+    Ok(STACKED.iter().find(|(stacked, _)| *stacked == number).map_or(Shows::Own, |(_, shows)| *shows))
+}
+
+/// Whether a difference between the two was seen while the source stayed as it was.
+fn proves_two(source: Party<'_>, dest: Party<'_>, stop: &dyn Fn() -> bool) -> Result<bool, Errno> {
+    // What this machine remembers of a file of the network may be of different moments.
+    let now = |party: Party<'_>| party.spot.inode_now(party.follow);
+    let (before, there) = (now(source)?, now(dest)?);
+    if before.size != there.size {
+        let after = now(source)?;
+        return Ok((after.size, after.changed) == (before.size, before.changed));
+    }
+    if source.inode.kind != Kind::Regular {
+        return Ok(false);
+    }
+    let files = [open_to_read(source)?, open_to_read(dest)?];
+    differ(files[0].as_fd(), files[1].as_fd(), stop)
+}
+
+/// Whether a byte differs. `false` also if the source was written to meanwhile, or the reading was stopped.
+fn differ(source: BorrowedFd<'_>, dest: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> Result<bool, Errno> {
+    let mut pieces = [const { Vec::new() }; 2].map(|mut piece: Vec<u8>| {
+        piece.resize(PIECE, 0);
+        piece
+    });
+    let mut offset = 0;
+    while !stop() {
+        let [a, b] = &mut pieces;
+        let read = read_at(source, a, offset)?;
+        let there = read_at(dest, b, offset)?;
+        if a[..read] != b[..there] {
+            let again = read_at(source, b, offset)?;
+            return Ok(a[..read] == b[..again]);
+        }
+        if read == 0 {
+            return Ok(false);
+        }
+        offset += read as u64;
+    }
+    Ok(false)
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match retry_on_intr(|| pread(file, &mut buffer[filled..], offset + filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
+/// Opens a regular file, or fails if there is another one now.
+fn open_to_read(party: Party<'_>) -> Result<OwnedFd, Errno> {
+    let fd = open(party, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    if !Inode::of(fd.as_fd())?.is_same_file_as(party.inode) {
+        return Err(Errno::STALE);
+    }
+    fcntl_setfl(&fd, OFlags::empty())?;
+    Ok(fd)
+}
+
+fn open(party: Party<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let no_follow = if party.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    party.spot.open(flags | no_follow, 0)
+}
+
+/// The mount that an entry is on, since Linux 5.8.
+fn mount_id(party: Party<'_>) -> Option<u64> {
+    let fd = open(party, OFlags::PATH).ok()?;
+    let stat = fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+}
+
+/// Whether another file can be put in its place.
+fn is_replaceable(dest: Party<'_>) -> bool {
+    let mounted = open(dest, OFlags::PATH)
+        .and_then(|fd| fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS))
+        .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    let writable = || {
+        dest.spot
+            .dir()
+            .and_then(|dir| fs::accessat(dir, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS))
+            .is_ok()
+    };
+    // Behind a link it is in a directory that is not known here.
+    !mounted && (dest.follow || writable())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    use haul_testbed::temp_dir;
+
+    fn files(a: &[u8], b: &[u8]) -> (File, File, haul_testbed::TempDir) {
+        let dir = temp_dir();
+        let open = |name: &str, bytes: &[u8]| {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+            File::open(dir.path().join(name)).unwrap()
+        };
+        (open("a", a), open("b", b), dir)
+    }
+
+    #[test]
+    fn one_byte_that_differs_tells_two_files_apart() {
+        let same = vec![7; 2 * PIECE + 3];
+        let mut other = same.clone();
+        other[2 * PIECE + 2] = 8;
+        for (there, differs) in [(&same[..], false), (&other[..], true), (&same[..PIECE], true)] {
+            let (a, b, _dir) = files(&same, there);
+            assert_eq!(differ(a.as_fd(), b.as_fd(), &|| false), Ok(differs));
+        }
+    }
+
+    #[test]
+    fn a_comparison_that_was_stopped_proves_nothing() {
+        let (a, b, _dir) = files(b"one", b"two");
+        assert_eq!(differ(a.as_fd(), b.as_fd(), &|| true), Ok(false));
+    }
+}
