@@ -143,7 +143,7 @@ pub fn drop_agreed(call: &Call, found: &mut Vec<Difference>, reference: &Outcome
             return false;
         }
         let parent_of_kept = || kept.iter().any(|path| parent(path) == &difference.path[..]);
-        if leaves_set_group(difference, reference) {
+        if leaves_set_group(difference, reference) || leaves_special_bits(difference, reference) {
             return false;
         }
         !(kept.contains(&difference.path)
@@ -161,6 +161,14 @@ fn leaves_set_group(difference: &Difference, reference: &Outcome) -> bool {
     difference.sort == "mode-f"
         && mode(&difference.reference) == mode(&difference.tested) | 0o2000
         && matches!(owners, [Some(was), Some(is)] if was != is)
+}
+
+/// A file that is overwritten and gets its source's mode: cp leaves it the special bits that the source has not.
+fn leaves_special_bits(difference: &Difference, reference: &Outcome) -> bool {
+    let mode = |text: &str| u32::from_str_radix(text, 8).unwrap_or_default();
+    let (left, gone) = (mode(&difference.reference), mode(&difference.tested));
+    let before = reference.before.get(&difference.path).map_or(0, |item| item.mode);
+    difference.sort == "mode-f" && left & !gone != 0 && gone & !left == 0 && left & !gone & !(before & 0o7000) == 0
 }
 
 fn parent(path: &[u8]) -> &[u8] {

@@ -53,8 +53,7 @@ const fn rights(owner: u32, mode: u32) -> Rights {
 /// What is copied.
 const SOURCES: &[Rights] =
     &[rights(1001, 0o4700), rights(1001, 0o4711), rights(1001, 0o6755), rights(1001, 0o600), rights(0, 0o4750)];
-/// What stands there before. Where source and destination have one owner, cp leaves an old set-user-ID bit to a file
-/// whose source has none.
+/// What stands there before.
 const OLD: &[Option<Rights>] = &[
     None,
     Some(rights(0, 0o644)),
@@ -62,6 +61,7 @@ const OLD: &[Option<Rights>] = &[
     Some(rights(1001, 0o666)),
     Some(rights(1002, 0o6777)),
     Some(rights(1002, 0o2755)),
+    Some(rights(1001, 0o4755)),
 ];
 
 /// A file, or a directory, that is copied over another one or to a free name.

@@ -58,9 +58,7 @@ pub fn while_written(old: &Inode, source: &Inode, preserve: &Preserve) -> Option
     if preserve.ownership && (old.user, old.group) != (source.user, source.group) {
         return Some(was & (0o700 | STICKY));
     }
-    // See `copy` for what stays.
-    let special = if will & SPECIAL == 0 { was & SPECIAL } else { was & will & SPECIAL };
-    Some(was & 0o700 | was & will & 0o077 | special)
+    Some(was & 0o700 | was & will & (SPECIAL | 0o077))
 }
 
 /// Adds the owner's write permission that extended attributes need, where the umask took it from the mode at creation.
@@ -90,8 +88,9 @@ fn creation(request: &Request<'_>) -> Creation {
 
 /// Sets exactly this mode and the source's ACLs. False if that failed.
 ///
-/// As with cp, special bits of an existing destination (or the set-group-ID bit that a new directory has inherited)
-/// stay if the source has none of the three and the filesystem has ACLs.
+/// As with cp, special bits of an existing directory (or the set-group-ID bit that a new one has inherited) stay if the
+/// source has none of the three and the filesystem has ACLs. Those of anything else go: new contents under an old
+/// set-user-ID bit would be a program with rights that its source has not.
 pub fn copy(request: &Request<'_>, mode: u32, current: Option<u32>, names: &Names, report: Report<'_>) -> bool {
     let (source, dest) = (request.source, request.dest);
     let acls = match acl::read(request, names) {
@@ -124,7 +123,10 @@ fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(
     let inherited = dest.inode.permissions & SPECIAL;
     // The set-group-ID bit of a new directory stays, as it does where an ACL is set.
     let stays = dest.inode.kind == Kind::Directory && mode & SPECIAL == 0;
-    if !has_no_acl(request) || inherited != 0 && mode & SPECIAL == 0 && !stays {
+    if has_too_much(request, mode) {
+        dest.object.set_mode(mode)?;
+    }
+    if !has_no_acl(request) {
         return acl::set_from_mode(dest.object, mode);
     }
     // The kernel may want to take a special bit away when the mode is set.
@@ -134,9 +136,15 @@ fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(
     dest.object.set_mode(if stays { mode | inherited } else { mode })
 }
 
+/// Setting an ACL leaves the special bits as they are, and one has to go.
+fn has_too_much(request: &Request<'_>, mode: u32) -> bool {
+    let dest = request.dest.inode;
+    dest.kind != Kind::Directory && dest.permissions & SPECIAL & !mode != 0
+}
+
 fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), Errno> {
     let dest = request.dest.object;
-    let special = mode & SPECIAL != 0;
+    let special = mode & SPECIAL != 0 || has_too_much(request, mode);
     if special {
         dest.set_mode(mode)?;
     }

@@ -2,9 +2,11 @@
 //! same words as cp.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use haul_copy::plan::ModeRule;
 use haul_testbed::{Bed, Fs};
 
 use crate::scene::{
@@ -120,6 +122,9 @@ fn compare(
         Outcome { file: describe(dest, options.preserve.timestamps && !refused), ..outcome }
     };
     let by_cp = as_user(who.0, who.1, || with_cp(source, &expected, options));
+    if found.is_some() && options.preserve.mode == ModeRule::Keep {
+        take_special_bits(source, &expected);
+    }
     let by_cp = complete(by_cp, &expected);
     // What cannot even be read or opened is no matter of metadata.
     let mut difference = None;
@@ -141,6 +146,15 @@ fn compare(
         }
     }
     difference
+}
+
+/// Takes away what cp leaves to an old file, and haul does not: special bits that the source has not.
+fn take_special_bits(source: &Path, copy: &Path) {
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode();
+    let excess = mode(copy) & !mode(source) & 0o7000;
+    if excess != 0 && fs::symlink_metadata(copy).unwrap().is_file() {
+        fs::set_permissions(copy, fs::Permissions::from_mode(mode(copy) & !excess & 0o7777)).unwrap();
+    }
 }
 
 #[track_caller]
