@@ -70,3 +70,65 @@ fn an_existing_directory_keeps_its_set_group_id_bit() {
     assert_eq!(mode(&dir.path().join("d")), 0o2755);
 }
 
+fn make_fifo(path: &Path) {
+    run("mkfifo", &[path.to_str().expect("a name")]);
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_an_error() {
+    for options in [&["-a"][..], &["-r"], &["-a", "--jobs=4"], &["-a", "--atomic"], &["-a", "--verify"], &["--atomic"]]
+    {
+        let dir = temp_dir();
+        let place = dir.path();
+        for name in ["s", "d"] {
+            fs::create_dir(place.join(name)).unwrap();
+        }
+        fs::write(place.join("s/f"), "contents").unwrap();
+        fs::write(place.join("s/other"), "contents").unwrap();
+        make_fifo(&place.join("d/f"));
+        let operands = if options == ["--atomic"] { ["s/f", "d/f"] } else { ["s", "d"] };
+        let output = with_deadline(place, &[options, &["-T"], &operands[..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{options:?}");
+        let words = "cannot create regular file 'd/f': No such device or address";
+        assert!(said(&output).contains(words), "{options:?}: {}", said(&output));
+        assert!(fs::symlink_metadata(place.join("d/f")).unwrap().file_type().is_fifo());
+        if operands == ["s", "d"] {
+            assert_eq!(fs::read_to_string(place.join("d/other")).unwrap(), "contents", "{options:?}");
+        }
+        assert_tidy(place);
+    }
+}
+
+#[test]
+fn a_fifo_that_somebody_reads_is_written_to() {
+    let dir = temp_dir();
+    let place = dir.path();
+    fs::write(place.join("f"), "contents").unwrap();
+    make_fifo(&place.join("fifo"));
+    for options in [&["-a"][..], &["-r"], &["--atomic"], &[]] {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut reader = File::options().read(true).custom_flags(flags).open(place.join("fifo")).unwrap();
+        let output = with_deadline(place, &[options, &["-T", "f", "fifo"]].concat());
+        assert!(output.status.success(), "{options:?}: {}", said(&output));
+        let mut bytes = String::new();
+        reader.read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "contents", "{options:?}");
+    }
+}
+
+#[test]
+fn who_names_a_fifo_waits_for_its_reader() {
+    let dir = temp_dir();
+    let place = dir.path();
+    fs::write(place.join("f"), "contents").unwrap();
+    make_fifo(&place.join("fifo"));
+    // The reader opens the FIFO when haul has done so, or before: either waits for the other.
+    let mut child = Command::new("timeout")
+        .args(["-s", "KILL", "60", HAUL, "f", "fifo"])
+        .current_dir(place)
+        .spawn()
+        .expect("it can be run");
+    assert_eq!(fs::read_to_string(place.join("fifo")).unwrap(), "contents");
+    assert!(child.wait().unwrap().success());
+}
+

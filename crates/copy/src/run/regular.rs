@@ -259,8 +259,11 @@ impl<'a> Run<'a> {
     fn open_existing(&self, subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, bool, NewEntries), Errno> {
         let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
         let flags = if was_link { OFlags::WRONLY } else { OFlags::WRONLY | OFlags::NOFOLLOW };
-        let opened = match clear.existing {
-            Some(existing) if existing.target.kind == Kind::Regular => open_without_waiting(subject.dest, flags)?,
+        // Only who names a FIFO, to write to that, means to wait for somebody who reads it.
+        let means_it = !self.plan.recursive && !self.plan.is_staged();
+        let opened = match clear.existing.map(|existing| existing.target.kind) {
+            Some(Kind::Regular) => open_without_waiting(subject.dest, flags)?,
+            Some(Kind::Fifo) if !means_it => open_without_waiting(subject.dest, flags)?,
             _ => subject.dest.open(flags, 0)?,
         };
         Ok((opened, false, NewEntries::UNKNOWN))
@@ -551,8 +554,9 @@ fn renumbers(file: BorrowedFd<'_>) -> bool {
     fstatfs(file).is_ok_and(|filesystem| u64::try_from(filesystem.f_type) == Ok(OVERLAY))
 }
 
-/// If it was replaced by a FIFO meanwhile, opening must not wait for the other end.
-fn open_without_waiting(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+/// If it is a FIFO, or was replaced by one meanwhile, opening must not wait for the other end: ENXIO where nobody reads what
+/// would be written.
+pub(super) fn open_without_waiting(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let opened = open_at_once(spot, flags)?;
     fcntl_setfl(&opened, OFlags::empty())?;
     Ok(opened)

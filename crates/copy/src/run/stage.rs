@@ -17,6 +17,7 @@ use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use super::durable::{Place, Ready};
 use super::entry::Subject;
 use super::existing::{Clear, Existing, may_write};
+use super::regular::open_without_waiting;
 use super::resume::{Partial, has_settled};
 use super::{Keep, Run};
 use crate::error::{Error, What};
@@ -351,7 +352,7 @@ fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Ver
         object.set_mode(inode.permissions & !SPECIAL_RIGHTS | READ_AND_WRITE).ok()?;
     }
     let access = if verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
-    let opened = spot.open(access | OFlags::NOFOLLOW, 0).ok()?;
+    let opened = open_without_waiting(spot, access | OFlags::NOFOLLOW).ok()?;
     let now = Inode::of(opened.as_fd()).ok()?;
     now.is_same_file_as(&inode).then_some((opened, inode))
 }
