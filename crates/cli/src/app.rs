@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_copy::error::{Error, What};
+use haul_copy::facts::FileId;
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Durable, Plan, Wish};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
@@ -19,7 +20,7 @@ use crate::compare;
 use crate::exit;
 use crate::governor::Governor;
 use crate::help;
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::manners::{Manners, Priority};
 use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use crate::parts;
@@ -76,11 +77,20 @@ pub fn main() -> ExitCode {
     if persona == Persona::Haul || manners.control.is_some() {
         process_state::ignore_sigusr2();
     }
+    if let Some(message) = replaces_source(&plan, &manners, &report) {
+        report.complain(&message);
+        report.hint();
+        return ExitCode::FAILURE;
+    }
+    let mut leave_out = Vec::new();
     if plan.checksum.is_some() {
         let manifest = manners.manifest.as_deref().map(|path| (path, Manifest::begin(path)));
         match manifest {
             None => report.list_digests(None),
-            Some((_, Ok(manifest))) => report.list_digests(Some(manifest)),
+            Some((_, Ok(manifest))) => {
+                leave_out.extend(manifest.id());
+                report.list_digests(Some(manifest));
+            }
             Some((path, Err(error))) => {
                 report.complain(&manifest_failed(&report, path, &error));
                 return ExitCode::FAILURE;
@@ -108,11 +118,27 @@ pub fn main() -> ExitCode {
     if !behave(&report, &manners) {
         return ExitCode::FAILURE;
     }
-    let run = Command { report, plan: Arc::from(plan), persona, manifest: manners.manifest };
+    let run = Command { report, plan: Arc::from(plan), persona, manifest: manners.manifest, leave_out };
     match manners.manifest_out {
         Some(path) => run.list(&path),
         None => run.copy(started, show, &name),
     }
+}
+
+/// Why a list cannot be written where it is to be, if it would replace a file of a source.
+fn replaces_source(plan: &Plan, manners: &Manners, report: &Report) -> Option<Vec<u8>> {
+    let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
+    [&manners.manifest, &manners.manifest_out].into_iter().flatten().find_map(|path| {
+        let place = manifest::place_of(path).ok()?;
+        let source = run::source_of(plan, &place)?;
+        let why: &[u8] = match std::fs::metadata(&place) {
+            Ok(found) if found.is_file() => b"the list would replace ",
+            // Another shard would take it for a file of the source.
+            Err(_) if plan.shard.is_some() => b"with --shard the list cannot be ",
+            _ => return None,
+        };
+        Some([why, &quoted(path), b", which is in the source ", &quoted(Path::new(source))].concat())
+    })
 }
 
 /// Takes the place that the user wants the copy to have on this machine, before there are threads that would keep the old
@@ -153,6 +179,8 @@ struct Command {
     plan: Arc<Plan>,
     persona: Persona,
     manifest: Option<PathBuf>,
+    /// Lists that stand in the source.
+    leave_out: Vec<FileId>,
 }
 
 impl Command {
@@ -161,7 +189,7 @@ impl Command {
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
         let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
-        let session = self.session(cancel, partials);
+        let session = self.session(cancel, partials, self.leave_out.clone());
         let summary = run::run(&self.plan, &session);
         for path in &summary.damaged {
             self.report.complain(&damaged(&self.report, path));
@@ -194,7 +222,8 @@ impl Command {
         let mut saved = Ok(());
         match list {
             Ok(list) => {
-                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials));
+                let leave_out = list.id().into_iter().collect();
+                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials, leave_out));
                 (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
                 if !summary.cancelled {
                     let durable = self.plan.durable != Durable::None;
@@ -216,7 +245,7 @@ impl Command {
         ExitCode::from(status)
     }
 
-    fn session(&self, cancel: Cancel, partials: Partials) -> Session<'_> {
+    fn session(&self, cancel: Cancel, partials: Partials, leave_out: Vec<FileId>) -> Session<'_> {
         Session {
             observer: &*self.report,
             confirm: &*self.report,
@@ -224,6 +253,7 @@ impl Command {
             pace: self.report.pace().clone(),
             partials,
             xattr_rules: xattr_rules(&self.report, &self.plan),
+            leave_out,
         }
     }
 

@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use haul_copy::facts::{FileId, Inode};
 use tempfile::{NamedTempFile, TempPath};
 
 /// Where the list is written.
@@ -44,8 +46,7 @@ impl Manifest {
     /// # Errors
     /// What the system says.
     pub fn begin(path: &Path) -> io::Result<Manifest> {
-        // A symbolic link stays, and the list goes to where it leads.
-        let path = if path.is_symlink() { &fs::canonicalize(path)? } else { path };
+        let path = &place_of(path)?;
         let place = |place| Manifest { path: path.to_owned(), file: Some(BufWriter::new(place)), failed: None };
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
@@ -64,6 +65,14 @@ impl Manifest {
             }
         };
         Ok(place(Place::New(file)))
+    }
+
+    /// Which file it is that is written, if it is a new one.
+    pub fn id(&self) -> Option<FileId> {
+        match self.file.as_ref()?.get_ref() {
+            Place::New(file) => Inode::of(file.as_file().as_fd()).ok().map(|inode| inode.id),
+            Place::There(_) => None,
+        }
     }
 
     /// Adds a file.
@@ -103,6 +112,14 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// Where a list of this name goes: a symbolic link stays, and the list goes to where it leads.
+///
+/// # Errors
+/// What the system says of a link that leads nowhere.
+pub fn place_of(path: &Path) -> io::Result<PathBuf> {
+    if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
 /// One line. A name with a newline or a backslash in it is escaped, and a backslash before the digest says so.

@@ -105,7 +105,8 @@ pub(crate) const MANIFEST: Flag = Flag {
     help: "write the digests to FILE, for b3sum -c and the like",
     details: "Without --checksum, blake3 is meant. The names are those of the copies as the operands give them, so the \
               list is checked in the directory in which haul ran. FILE gets its name when everything is copied; it lists \
-              the good copies also if others failed.",
+              the good copies also if others failed. In the source it is not copied, and a file that is there is never \
+              replaced.",
     ..Flag::new(Id::Manifest, Safety)
 };
 

@@ -13,7 +13,8 @@ pub(crate) const MANIFEST_OUT: Flag = Flag {
     help: "list what would be copied in FILE; copy nothing",
     details: "The list has every file and directory with its size and time, found as a copy with these options would find \
               them (-r, -x, -H and -P count). DEST is given as for the copy, and not looked at. FILE gets its name when the \
-              list is complete. What could not be looked at is an error, and is left out of the list. It does not go with \
+              list is complete; in a SOURCE it is not listed, and a file that is there is never replaced. What could not be \
+              looked at is an error, and is left out of the list. It does not go with \
               -L and --parents.",
     ..Flag::new(Id::ManifestOut, Source)
 };

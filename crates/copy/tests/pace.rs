@@ -70,6 +70,7 @@ fn copy(plan: &Plan, pace: &Pace, cancel_at_progress: Option<Cancel>) -> Summary
         pace: pace.clone(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
+        leave_out: Vec::new(),
     };
     run(plan, &session)
 }

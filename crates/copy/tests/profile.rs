@@ -48,6 +48,7 @@ fn copy(plan: &Plan) -> (Summary, usize) {
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
+        leave_out: Vec::new(),
     };
     let summary = run(plan, &session);
     assert!(!summary.failed);

@@ -148,6 +148,7 @@ impl Job {
             pace: report.pace().clone(),
             partials,
             xattr_rules: app::xattr_rules(report, &self.plan),
+            leave_out: Vec::new(),
         };
         let part = Part { fleet: &*desk.exchange, chunk: self.chunk };
         let summary = run::run_together(&self.plan, &session, part);

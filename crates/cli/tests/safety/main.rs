@@ -5,6 +5,7 @@ mod atomic;
 mod changes;
 mod durable;
 mod interrupted;
+mod lists;
 mod overwriting;
 mod resume;
 mod resumed;

@@ -250,6 +250,9 @@ impl Run<'_> {
             && plan.link == LinkMode::Copy
             && let Ok((opened, inode)) = open_regular(source, plan.engine)
         {
+            if self.session.leave_out.contains(&inode.id) {
+                return None;
+            }
             let opened = Some(opened);
             return Some(Subject { source, dest, inode, opened, dereference, follow, is_operand, sides, dest_device });
         }
@@ -264,6 +267,9 @@ impl Run<'_> {
                 return None;
             }
         };
+        if self.session.leave_out.contains(&inode.id) {
+            return None;
+        }
         if inode.kind == Kind::Directory && !plan.recursive {
             self.problem(Error::new(What::OmittingDirectory, source.path));
             return None;

@@ -41,6 +41,7 @@ mod survey;
 mod team;
 mod transcript;
 mod tree;
+mod within;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -75,6 +76,7 @@ pub use partial::Partials;
 use share::Task;
 pub use survey::{Survey, list};
 use transcript::Voice;
+pub use within::source_of;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +113,8 @@ pub struct Session<'a> {
     pub partials: Partials,
     /// Which extended attributes are not copied: `/etc/xattr.conf`, or the built-in rules.
     pub xattr_rules: meta::XattrRules,
+    /// Files in the sources that are not copied: those that the caller writes there itself.
+    pub leave_out: Vec<FileId>,
 }
 
 /// How a run ended. The exit status is a function of this.

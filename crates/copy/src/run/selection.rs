@@ -4,7 +4,7 @@
 //! nothing to do. Everything else is as in any other copy.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
 use super::entry::Subject;
 use super::survey::{self, operand_inode, root_of};
+use super::within::ways_up;
 use super::{Run, Session};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{Inode, Kind};
+use crate::facts::Kind;
 use crate::manifest::{Assignment, Index, Manifest, Shard};
 use crate::plan::{Destination, Plan};
 use crate::stats::Stats;
@@ -139,22 +140,6 @@ fn into_itself(plan: &Plan) -> Option<Error> {
         let inside = inode.kind == Kind::Directory && ways_up.iter().any(|above| above.is_same_file_as(&inode));
         inside.then(|| Error::new(What::IntoItself, source).and(path))
     })
-}
-
-/// A directory and all that it is in.
-fn ways_up(from: BorrowedFd<'_>) -> Result<Vec<Inode>, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut found = vec![Inode::of(from)?];
-    let mut at = openat(from, "..", flags, Mode::empty())?;
-    loop {
-        let inode = Inode::of(at.as_fd())?;
-        // The root is its own parent.
-        if found.last().is_some_and(|below| below.id == inode.id) {
-            return Ok(found);
-        }
-        found.push(inode);
-        at = openat(&at, "..", flags, Mode::empty())?;
-    }
 }
 
 fn same_names(plan: &Plan) -> Option<Error> {

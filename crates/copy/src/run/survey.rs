@@ -175,6 +175,9 @@ impl Walk<'_> {
                 return None;
             }
         };
+        if self.session.leave_out.contains(&inode.id) {
+            return None;
+        }
         let at = match self.survey.manifest.add(parent.entry, spot.name, &entry_of(&inode, false)) {
             Ok(at) => at,
             Err(why) => {
