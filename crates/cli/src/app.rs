@@ -22,7 +22,7 @@ use crate::governor::Governor;
 use crate::help;
 use crate::manifest::{self, Manifest};
 use crate::manners::{Manners, Priority};
-use crate::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use crate::options::{Complaint, Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use crate::parts;
 use crate::profile;
 use crate::punch;
@@ -77,26 +77,16 @@ pub fn main() -> ExitCode {
     if persona == Persona::Haul || manners.control.is_some() {
         process_state::ignore_sigusr2();
     }
-    if let Some(message) = replaces_source(&plan, &manners, &report) {
-        report.complain(&message);
-        report.hint();
-        return ExitCode::FAILURE;
-    }
-    let mut leave_out = Vec::new();
-    if plan.checksum.is_some() {
-        let manifest = manners.manifest.as_deref().map(|path| (path, Manifest::begin(path)));
-        match manifest {
-            None => report.list_digests(None),
-            Some((_, Ok(manifest))) => {
-                leave_out.extend(manifest.id());
-                report.list_digests(Some(manifest));
+    let leave_out = match begin_lists(&plan, &manners, &mut report) {
+        Ok(leave_out) => leave_out,
+        Err(message) => {
+            report.complain(&message.message);
+            if message.hint {
+                report.hint();
             }
-            Some((path, Err(error))) => {
-                report.complain(&manifest_failed(&report, path, &error));
-                return ExitCode::FAILURE;
-            }
+            return ExitCode::FAILURE;
         }
-    }
+    };
     let mut plan = plan;
     plan.profile = match profile::load(&manners.profile, persona, &report) {
         Ok(profile) => profile,
@@ -123,6 +113,26 @@ pub fn main() -> ExitCode {
         Some(path) => run.list(&path),
         None => run.copy(started, show, &name),
     }
+}
+
+/// Begins the list of digests, if there is to be one, and makes sure that no list replaces a file of a source. Gives what is
+/// written there.
+fn begin_lists(plan: &Plan, manners: &Manners, report: &mut Report) -> Result<Vec<FileId>, Complaint> {
+    if let Some(message) = replaces_source(plan, manners, report) {
+        return Err(Complaint { message, hint: true });
+    }
+    if plan.checksum.is_none() {
+        return Ok(Vec::new());
+    }
+    let Some(path) = manners.manifest.as_deref() else {
+        report.list_digests(None);
+        return Ok(Vec::new());
+    };
+    let manifest = Manifest::begin(path)
+        .map_err(|error| Complaint { message: manifest_failed(report, path, &error), hint: false })?;
+    let leave_out = manifest.id().into_iter().collect();
+    report.list_digests(Some(manifest));
+    Ok(leave_out)
 }
 
 /// Why a list cannot be written where it is to be, if it would replace a file of a source.

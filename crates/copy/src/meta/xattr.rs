@@ -91,6 +91,8 @@ fn copy_all(request: &Request<'_>, names: &Names, report: Report<'_>, wanted: im
     let names = match names.of(source.object) {
         Ok(names) => names,
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return true,
+        // Without /proc there is no way to the attributes of a node, see `acl::read`.
+        Err(Errno::NOENT | Errno::NOTDIR) if source.object.path_only => return true,
         Err(errno) => {
             report(Error::new(What::ListingAttributes, source.path).errno(errno));
             return false;

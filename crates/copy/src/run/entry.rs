@@ -212,7 +212,7 @@ impl Run<'_> {
                 self.remember_destination(dest);
             }
             if claimed {
-                self.complete_claim(&subject);
+                self.complete_claim_of(&subject, &clear);
             }
         } else {
             if claimed || (!met_before && subject.is_operand) {
@@ -334,6 +334,17 @@ impl Run<'_> {
         let Some(dir) = level.dir else { return Earlier::Nothing };
         let claim = self.shared.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
         self.claim_with_others(claim, subject, level)
+    }
+
+    /// The same after a copy.
+    fn complete_claim_of(&mut self, subject: &Subject<'_>, clear: &Clear) {
+        // It was written through a symbolic link: as with cp, other names become links to that.
+        if let Some(existing) = clear.existing.filter(|_| !subject.follow)
+            && existing.entry.kind == Kind::SymbolicLink
+        {
+            self.made = Some(existing.entry.id);
+        }
+        self.complete_claim(subject);
     }
 
     /// What was claimed stands at its place.

@@ -11,6 +11,8 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::links::{DestDir, duplicate};
+use super::survey::operand_inode;
+use super::within::{reaches, ways_up};
 use super::{Entry, Run, backup};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
@@ -76,6 +78,11 @@ impl Run<'_> {
                 return;
             }
         }
+        let above = dest.spot().dir().and_then(ways_up).unwrap_or_default();
+        if self.would_be_in_itself(source.spot(), &above) {
+            self.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
+            return;
+        }
         if let Ok(dir) = dest.spot().dir() {
             let last = last_component(dest.spot().name);
             let shown = renamed(dest.path(), OsStr::new(""));
@@ -108,6 +115,12 @@ impl Run<'_> {
     /// All sources into one directory.
     fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
         let plan = self.plan;
+        // Before anything is made, for any of them.
+        let refused: Vec<bool> = self.would_be_in_themselves(&dir);
+        if !refused.contains(&false) {
+            plan.sources.iter().for_each(|operand| self.refuse_into_itself(target, operand));
+            return;
+        }
         if !self.begin_progress(dir.as_fd(), OsStr::new(""), target) {
             return;
         }
@@ -124,6 +137,10 @@ impl Run<'_> {
                 return;
             }
             self.operand = number;
+            if refused[number] {
+                self.refuse_into_itself(target, operand);
+                continue;
+            }
             let operand = self.strip(operand);
             if plan.parents {
                 self.copy_with_parents(target, &dir, operand);
@@ -131,6 +148,36 @@ impl Run<'_> {
                 self.copy_below(target, &dir, &root, operand);
             }
         }
+    }
+
+    /// Which operands are directories that are copied into themselves.
+    fn would_be_in_themselves(&self, target: &OwnedFd) -> Vec<bool> {
+        let above = if self.plan.recursive { ways_up(target.as_fd()).unwrap_or_default() } else { Vec::new() };
+        let refused = |operand: &OsString| {
+            let operand = self.strip(operand);
+            let is_target = !self.plan.parents && matches!(last_component(operand).as_bytes(), b"." | b".." | b"");
+            let above = if is_target { above.get(1..).unwrap_or_default() } else { &above };
+            self.would_be_in_itself(Operand::open(operand).spot(), above)
+        };
+        self.plan.sources.iter().map(refused).collect()
+    }
+
+    /// Whether a directory would be copied into itself: into the first of these directories, of which each is in the next.
+    /// What a list names need not lead there, and behind a link at the destination it may be elsewhere.
+    fn would_be_in_itself(&self, source: Spot<'_>, above: &[Inode]) -> bool {
+        let plan = self.plan;
+        plan.recursive
+            && !plan.keep_directory_symlink
+            && self.shared.selection.is_none()
+            && !above.is_empty()
+            && operand_inode(source, plan)
+                .is_ok_and(|inode| inode.kind == Kind::Directory && reaches(&inode, above, plan))
+    }
+
+    fn refuse_into_itself(&mut self, target: &OsStr, operand: &OsStr) {
+        let operand = self.strip(operand);
+        let name = if self.plan.parents { without_trailing_slashes(operand) } else { last_component(operand) };
+        self.problem(Error::new(What::IntoItself, operand).and(joined(target, name)));
     }
 
     fn copy_below(&mut self, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
