@@ -43,6 +43,7 @@ impl Tally {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // sets of ranges, some of one
 mod tests {
     use super::*;
 
