@@ -98,15 +98,13 @@ impl Probe {
 
     fn memory(&self) -> Option<u64> {
         let moved = self.moved.load(Ordering::Relaxed);
-        let mut known = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        match *known {
-            Some((then, memory)) if moved.saturating_sub(then) < MEMORY_AGE => memory,
-            _ => {
-                let available = memory();
-                *known = Some((moved, available));
-                available
-            }
+        let known = *self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, memory)) = known.filter(|(then, _)| moved.saturating_sub(*then) < MEMORY_AGE) {
+            return memory;
         }
+        let available = memory();
+        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some((moved, available));
+        available
     }
 
     fn cores(&self) -> usize {
@@ -116,8 +114,13 @@ impl Probe {
     }
 
     fn disk(&self, device: DeviceNumber) -> Option<Disk> {
-        let mut known = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(device).or_insert_with(|| disk(device)).clone()
+        let known = || self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(disk) = known().get(&device) {
+            return disk.clone();
+        }
+        let found = disk(device);
+        known().insert(device, found.clone());
+        found
     }
 }
 

@@ -8,17 +8,18 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::page_cache::write_back;
-use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, fstatfs, openat, sync, syncfs};
-use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
+use haul_sys::rustix::fs::{sync, syncfs};
+use haul_sys::rustix::io::retry_on_intr;
 
 use super::early::Early;
 use super::entry::Subject;
+use super::filesystems::{Filesystems, Synced};
 use super::link_table::{Made, link_to};
 use super::marks::STEP;
 use super::tree::{Frame, Sides};
@@ -99,53 +100,59 @@ enum Item {
     Directory(Box<Frame>),
 }
 
-/// A filesystem that was written to.
-struct Filesystem {
-    device: DeviceNumber,
-    /// Opened before anything was written: syncfs(2) tells the errors since then (Linux 5.8). `None` where nothing could be
-    /// opened that it takes.
-    fd: Option<Arc<OwnedFd>>,
-    /// syncfs(2) brings everything to the device.
-    syncs_whole: bool,
-    /// It is worth while to sync it while files are still being copied to it.
-    syncs_early: bool,
-    /// A directory on it, or a file.
-    path: PathBuf,
-}
-
-/// Filesystems whose syncfs(2) writes everything and waits for the device; the numbers are those of statfs(2). Others are
-/// synced file by file: FUSE asks its server for nothing but with virtiofs, FAT does not flush the cache of the device.
-const SYNC_WHOLE: [u64; 10] = [
-    0xef53,      // ext3, ext4; ext2 by the driver of ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // btrfs
-    0xf2f5_2010, // F2FS
-    0x0102_1994, // tmpfs, which has no device
-    0x794c_7630, // overlay, which asks the filesystem below
-    0x6969,      // NFS
-    0x2fc1_2fc1, // ZFS
-    0xca45_1a4e, // bcachefs
-    0x00c3_6400, // Ceph
-];
-
-/// Those of them that sync while others make files. On btrfs each sync commits a transaction, for which all who make files wait:
-/// 100,000 small ones were durable after 7.3 s, and by one sync at the end after 5.7 (Linux 6.18). Others were not measured.
-const SYNC_EARLY: [u64; 2] = [0xef53, 0x5846_5342];
-
 /// What the threads of a run have for each other to make durable.
 #[derive(Default)]
 pub(super) struct Ledger {
-    filesystems: Mutex<Vec<Filesystem>>,
-    waiting: Mutex<Waiting>,
-    /// Who empties the queue has this: what comes later in it depends on what came before.
-    turn: Mutex<()>,
+    filesystems: Filesystems,
+    queue: Queue,
     early: Early,
+}
+
+/// What waits for its name, and who gives them: one thread at a time, since what comes later depends on what came before.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Nobody gives names any more.
+    free: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     items: Vec<Item>,
     bytes: u64,
+    /// A thread gives names.
+    taken: bool,
+}
+
+impl Queue {
+    /// True if there is so much now that it should be emptied.
+    fn push(&self, item: Item, bytes: u64, most: usize) -> bool {
+        let mut waiting = lock(&self.waiting);
+        waiting.items.push(item);
+        waiting.bytes += bytes;
+        waiting.items.len() >= most || waiting.bytes >= MOST_BYTES
+    }
+
+    /// Everything that waits, once nobody else gives names. Others go on to add to the queue until the turn is dropped.
+    fn take(&self) -> (Vec<Item>, Turn<'_>) {
+        let mut waiting = lock(&self.waiting);
+        while waiting.taken {
+            waiting = self.free.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.taken = true;
+        waiting.bytes = 0;
+        (std::mem::take(&mut waiting.items), Turn(self))
+    }
+}
+
+/// The right to give names. No lock: who has it waits for devices.
+struct Turn<'a>(&'a Queue);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.waiting).taken = false;
+        self.0.free.notify_one();
+    }
 }
 
 impl Run<'_> {
@@ -154,40 +161,14 @@ impl Run<'_> {
         if self.plan.durable == Durable::None || self.writes_to == Some(device) {
             return;
         }
-        let mut known = lock(&self.shared.ledger.filesystems);
-        if let Some(filesystem) = known.iter_mut().find(|filesystem| filesystem.device == device) {
-            if filesystem.fd.is_some() {
-                self.writes_to = Some(device);
-            } else if !is_handle(fd) {
-                // A directory that cannot be read was no help; an open file is.
-                filesystem.fd = fcntl_dupfd_cloexec(fd, 0).ok().map(Arc::new);
-            }
-            return;
+        if self.shared.ledger.filesystems.note(device, path, fd) {
+            self.writes_to = Some(device);
         }
-        // A handle of a directory is not enough; an open file is as it is.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = match openat(fd, ".", flags, Mode::empty()) {
-            Ok(opened) => Some(opened),
-            Err(_) if is_handle(fd) => None,
-            Err(_) => fcntl_dupfd_cloexec(fd, 0).ok(),
-        };
-        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-        let is_one_of = |kinds: &[u64]| fstatfs(fd).is_ok_and(|stat| kinds.contains(&(stat.f_type as u64)));
-        known.push(Filesystem {
-            device,
-            fd: opened.map(Arc::new),
-            syncs_whole: is_one_of(&SYNC_WHOLE),
-            syncs_early: is_one_of(&SYNC_EARLY),
-            path: path.to_owned(),
-        });
     }
 
     /// Whether a file on this filesystem has to be synced by itself if the copy has to be durable.
     pub(super) fn syncs_alone(&self, device: DeviceNumber) -> bool {
-        self.plan.durable != Durable::None
-            && lock(&self.shared.ledger.filesystems)
-                .iter()
-                .any(|filesystem| filesystem.device == device && !filesystem.syncs_whole)
+        self.plan.durable != Durable::None && self.shared.ledger.filesystems.syncs_alone(device)
     }
 
     /// The same for the directory of an entry, if that is known.
@@ -210,11 +191,8 @@ impl Run<'_> {
         if bytes == 0 || self.plan.durable != Durable::Flush || self.names_wait() || !ledger.early.left(bytes) {
             return;
         }
-        let fd = {
-            let known = lock(&ledger.filesystems);
-            let filesystem = known.iter().find(|filesystem| filesystem.device == device && filesystem.syncs_early);
-            filesystem.and_then(|filesystem| filesystem.fd.clone())
-        };
+        let fd = ledger.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
+        let fd = fd.and_then(|filesystem| filesystem.fd);
         match fd.filter(|_| !self.shared.data.probe.has_heads([device; 2])) {
             Some(fd) => ledger.early.begin(device, move || retry_on_intr(|| syncfs(&fd))),
             None => ledger.early.count_anew(),
@@ -243,7 +221,7 @@ impl Run<'_> {
     /// Gives everything its name if one of these is that of the entry: an operand that comes now must find it.
     pub(super) fn give_names_if_one_is(&mut self, dest: Spot<'_>) {
         let name = last_component(dest.name);
-        let waits = lock(&self.shared.ledger.waiting).items.iter().any(|item| match item {
+        let waits = lock(&self.shared.ledger.queue.waiting).items.iter().any(|item| match item {
             Item::File(ready) => ready.last == name,
             Item::Link { last, .. } => last == name,
             Item::Directory(_) => false,
@@ -276,14 +254,9 @@ impl Run<'_> {
     }
 
     fn enqueue(&mut self, item: Item, bytes: u64) {
-        let mut waiting = lock(&self.shared.ledger.waiting);
-        waiting.items.push(item);
-        waiting.bytes += bytes;
         // Each has a descriptor of its own, and maybe two of a directory.
         let most = (descriptors() / 16).clamp(1, MOST_FILES);
-        let enough = waiting.items.len() >= most || waiting.bytes >= MOST_BYTES;
-        drop(waiting);
-        if enough {
+        if self.shared.ledger.queue.push(item, bytes, most) {
             self.give_names();
         }
     }
@@ -294,8 +267,7 @@ impl Run<'_> {
             return;
         }
         let shared = self.shared;
-        let turn = lock(&shared.ledger.turn);
-        let Waiting { items, .. } = std::mem::take(&mut *lock(&shared.ledger.waiting));
+        let (items, turn) = shared.ledger.queue.take();
         let started = Instant::now();
         let synced = self.sync_filesystems(&items);
         self.stats.sync_time += started.elapsed();
@@ -321,7 +293,7 @@ impl Run<'_> {
 
     /// Brings the filesystems of the files to their devices, and says how that went. A filesystem that is not named was not
     /// synced as a whole: its files are, one by one.
-    fn sync_filesystems(&mut self, items: &[Item]) -> Vec<(DeviceNumber, Result<(), Errno>)> {
+    fn sync_filesystems(&self, items: &[Item]) -> Synced {
         let mut files: Vec<(DeviceNumber, usize)> = Vec::new();
         for item in items {
             let Item::File(ready) = item else { continue };
@@ -333,13 +305,8 @@ impl Run<'_> {
         }
         // For one or two, syncs of their own are no more, and wait for nobody else's data.
         files.retain(|(_, count)| *count > 2);
-        let known = lock(&self.shared.ledger.filesystems);
-        let synced = |(device, _)| {
-            let filesystem = known.iter().find(|filesystem| filesystem.device == device)?;
-            let fd = filesystem.fd.as_ref().filter(|_| filesystem.syncs_whole)?;
-            Some((device, retry_on_intr(|| syncfs(fd))))
-        };
-        files.into_iter().filter_map(synced).collect()
+        let devices: Vec<DeviceNumber> = files.into_iter().map(|(device, _)| device).collect();
+        self.shared.ledger.filesystems.sync(&devices, &|fd| retry_on_intr(|| syncfs(fd)))
     }
 
     fn give_name(&mut self, ready: &Ready, synced: &[(DeviceNumber, Result<(), Errno>)]) {
@@ -421,8 +388,7 @@ impl Run<'_> {
         }
         let started = Instant::now();
         let failed_early = self.shared.ledger.early.end();
-        let filesystems = std::mem::take(&mut *lock(&self.shared.ledger.filesystems));
-        for filesystem in filesystems {
+        for filesystem in self.shared.ledger.filesystems.take() {
             let synced = match &filesystem.fd {
                 Some(fd) if filesystem.syncs_whole => retry_on_intr(|| syncfs(fd)),
                 // What was made below has been synced; this is what the operands were made in.
@@ -441,11 +407,6 @@ impl Run<'_> {
         }
         self.stats.sync_time += started.elapsed();
     }
-}
-
-/// Whether it is open as a handle only, by which nothing can be synced.
-fn is_handle(fd: BorrowedFd<'_>) -> bool {
-    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH))
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

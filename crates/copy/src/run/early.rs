@@ -66,9 +66,9 @@ impl Early {
 
     /// Waits for the last one, and says which filesystems could not be synced.
     pub fn end(&self) -> Vec<(DeviceNumber, Errno)> {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rounds = std::mem::take(&mut *self.rounds.lock().unwrap_or_else(PoisonError::into_inner));
         rounds.take_result();
-        std::mem::take(&mut rounds.failed)
+        rounds.failed
     }
 }
 

@@ -12,6 +12,7 @@ mod durable;
 mod early;
 mod entry;
 mod existing;
+mod filesystems;
 mod fleet;
 mod images;
 mod keep;

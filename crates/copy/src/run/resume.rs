@@ -94,6 +94,13 @@ pub(super) struct Partial {
     pub prefix: u64,
 }
 
+/// What becomes of a file of the meantime that is met.
+enum Fate {
+    InUse,
+    Useless,
+    MayBeWanted,
+}
+
 impl Progress {
     /// `rank`: the number of this process among several, of which the first goes on with what all of them have noted earlier.
     fn open(plan: &Plan, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr, rank: usize) -> Result<Progress, Error> {
@@ -212,26 +219,44 @@ impl Progress {
             let Ok(entry) = entry else { return };
             let name = entry.file_name();
             let Some(number) = self.number_of(name.to_bytes()) else { continue };
-            let mut known = self.lock();
-            if number >> RUN == self.run || known.adopted.contains(&number) {
-                continue;
+            match self.fate_of(number, keep) {
+                Fate::InUse => {}
+                Fate::Useless => {
+                    unlinkat(dir, name, AtFlags::empty()).ok();
+                }
+                Fate::MayBeWanted => {
+                    let Ok(dir) = fcntl_dupfd_cloexec(dir, 0) else { continue };
+                    self.lock().kept.push((dir, number));
+                }
             }
-            if !keep || known.partial.values().all(|partial| partial.number != number) {
-                unlinkat(dir, name, AtFlags::empty()).ok();
-            } else if !known.kept.iter().any(|(_, kept)| *kept == number) {
-                let Ok(dir) = fcntl_dupfd_cloexec(dir, 0) else { continue };
-                known.kept.push((dir, number));
-            }
+        }
+    }
+
+    /// What to do with a file of the meantime that has this number.
+    fn fate_of(&self, number: u64, keep: bool) -> Fate {
+        let known = self.lock();
+        let noted = || known.kept.iter().any(|(_, kept)| *kept == number);
+        if number >> RUN == self.run || known.adopted.contains(&number) {
+            Fate::InUse
+        } else if !keep || known.partial.values().all(|partial| partial.number != number) {
+            Fate::Useless
+        } else if noted() {
+            Fate::InUse
+        } else {
+            Fate::MayBeWanted
         }
     }
 
     /// Removes the beginnings that nobody has gone on with.
     fn tidy_kept(&self) {
-        let mut known = self.lock();
-        for (dir, number) in std::mem::take(&mut known.kept) {
-            if !known.adopted.contains(&number) {
-                unlinkat(&dir, self.temporary(number), AtFlags::empty()).ok();
-            }
+        let unwanted = {
+            let mut known = self.lock();
+            let mut kept = std::mem::take(&mut known.kept);
+            kept.retain(|(_, number)| !known.adopted.contains(number));
+            kept
+        };
+        for (dir, number) in unwanted {
+            unlinkat(&dir, self.temporary(number), AtFlags::empty()).ok();
         }
     }
 
