@@ -6,6 +6,7 @@ mod behind;
 mod changes;
 mod check;
 mod climb;
+mod command;
 mod crew;
 mod data;
 mod durable;

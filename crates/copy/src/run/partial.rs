@@ -67,6 +67,16 @@ impl Clone for Partials {
     }
 }
 
+impl Drop for Partials {
+    /// Threads come and go, so a clone takes its place with it; but not what is not whole, as where a thread panics.
+    fn drop(&mut self) {
+        let is_free = lock(&self.own).open.is_none();
+        if is_free {
+            lock(&self.all).retain(|place| !Arc::ptr_eq(place, &self.own));
+        }
+    }
+}
+
 impl Partials {
     /// Notes that this file is being written, so that another thread can remove it, until [`Partials::done`].
     pub(super) fn begin(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: &Arc<OwnedFd>, created: bool) {
@@ -153,4 +163,39 @@ impl Partials {
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while it was held cannot have left it inconsistent.
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use haul_testbed::temp_dir;
+
+    use super::*;
+
+    #[test]
+    fn a_clone_that_is_dropped_leaves_no_place_behind() {
+        let partials = Partials::default();
+        for _ in 0..100 {
+            drop(partials.clone());
+        }
+        let (one, another) = (partials.clone(), partials.clone());
+        drop(one);
+        assert_eq!(lock(&partials.all).len(), 2);
+        drop(another);
+    }
+
+    #[test]
+    fn what_a_dropped_clone_left_half_done_is_removed() {
+        let dir = temp_dir();
+        let partials = Partials::default();
+        let file = File::create_new(dir.path().join("half")).unwrap();
+        let parent = File::open(dir.path()).unwrap();
+        let spot = Spot::new(parent.as_fd(), "half".as_ref(), "half".as_ref());
+        let clone = partials.clone();
+        clone.begin(spot, None, &Arc::new(file.into()), true);
+        drop(clone);
+        assert_eq!(partials.remove_all(), [] as [PathBuf; 0]);
+        assert!(!dir.path().join("half").exists());
+    }
 }

@@ -19,6 +19,7 @@ use haul_sys::rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ftruncate, openat, u
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
+use super::command::command;
 use super::data::DataJob;
 use super::entry::{Earlier, Level, Subject};
 use super::existing::{Clear, Existing, Way};
@@ -33,12 +34,10 @@ use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::journal::{Digest, Fingerprint, Journal, RECORD, Record, Trouble};
 use crate::meta::{NewEntries, Object};
-use crate::plan::{CacheUse, Destination, EngineChoice, EngineName, IfChanged, ModeRule, Plan, Preallocate};
+use crate::plan::{Destination, ModeRule, Plan};
 use crate::verify::Checked;
 use crate::walk::{Operand, last_component};
 
-/// Changes when what is written down means something else.
-const FORMAT: &[u8] = b"haul resume 1";
 /// Before the command and the number, in names of the meantime.
 const TEMPORARY: &str = ".haul-r";
 /// Hexadecimal digits of the command in names.
@@ -300,32 +299,6 @@ fn key(kind: u8, print: Fingerprint) -> Key {
     key[0] = kind;
     key[1..17].copy_from_slice(&print.to_bytes());
     key
-}
-
-/// The same for two commands whose copies are the same: how fast they go does not matter.
-pub(super) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
-    let essence = Plan {
-        // What is copied into a directory has no last name, so it is told apart from what gets this one.
-        destination: Destination::Guess(OsString::new()),
-        // All others write the same.
-        engine: match plan.engine {
-            EngineChoice::Only(EngineName::Null) => plan.engine,
-            _ => EngineChoice::Auto,
-        },
-        buffer_size: None,
-        readahead: None,
-        cache: CacheUse::Auto,
-        preallocate: Preallocate::Auto,
-        jobs: None,
-        profile: None,
-        fail_fast: false,
-        if_changed: IfChanged::Ignore,
-        ..plan.clone()
-    };
-    let relative = plan.sources.iter().any(|source| source.as_bytes().first() != Some(&b'/'));
-    let here = if relative { Inode::at(CWD, OsStr::new(".")).ok() } else { None };
-    let here = here.map_or([0; 16], |here| Fingerprint::of_file(&here).to_bytes());
-    Fingerprint::of_command(&[FORMAT, format!("{essence:?}").as_bytes(), last.as_bytes(), &here], holder)
 }
 
 /// Whether the clock that files get their times from has gone on since the file changed: it does so every 10 ms at most, or

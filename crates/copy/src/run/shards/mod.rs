@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_sys::rustix::fs::OFlags;
 
+use super::command::command;
 use super::entry::{Level, Subject};
 use super::existing::{Clear, Existing, Way};
 use super::links::DestDir;
-use super::resume::command;
 use super::tree::{Frame, sync_directory};
 use super::{Keep, Run};
 use crate::error::{Error, What};
