@@ -57,6 +57,7 @@ const PACKAGES: &[Package] = &[
     package("rsync", "rsync", "compares trees by checksum, an opinion that is not haul's"),
     package("diffutils", "diff", "the second opinion on contents"),
     package("strace", "strace", "asserts which system calls a copy makes"),
+    package("valgrind", "valgrind", "watches what a copy does to its memory"),
     package("qemu-utils", "qemu-img", "containers of disk images, and a second opinion on what is in them; qemu-io"),
     package("qemu-system-common", "qemu-storage-daemon", "logs what reaches a device, to cut its power at each flush"),
     package("b3sum", "b3sum", "checks lists of BLAKE3 digests"),
