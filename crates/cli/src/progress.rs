@@ -6,12 +6,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_copy::facts::{DeviceNumber, FileId, Inode, Kind};
 use haul_copy::plan::{Dereference, LinkMode, Plan};
-use haul_copy::walk::Listing;
+use haul_copy::walk::{Listing, PathNode};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use crate::quote::Quoter;
@@ -201,18 +201,24 @@ impl Counter<'_> {
         }
         let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let Ok(root) = openat(CWD, source, DIRECTORY | no_follow, Mode::empty()) else { return Some(()) };
-        let mut left = vec![PathBuf::from(".")];
+        let mut left = vec![PathNode::root(Path::new("."))];
         while let Some(path) = left.pop() {
             // Somebody may put a link in the place of a directory while this goes on.
             let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            let Ok(dir) = openat2(&root, &path, DIRECTORY, Mode::empty(), beneath) else { continue };
+            let Ok(dir) = openat2(&root, path.path(), DIRECTORY, Mode::empty(), beneath) else { continue };
             self.directory(&dir, &path, found.id.device(), &mut left)?;
         }
         Some(())
     }
 
     /// Counts the entries of a directory; those that are directories are left for later.
-    fn directory(&mut self, dir: &OwnedFd, path: &Path, device: DeviceNumber, left: &mut Vec<PathBuf>) -> Option<()> {
+    fn directory(
+        &mut self,
+        dir: &OwnedFd,
+        path: &Arc<PathNode>,
+        device: DeviceNumber,
+        left: &mut Vec<Arc<PathNode>>,
+    ) -> Option<()> {
         let mut listing = Listing::default();
         while let Ok(Some(listed)) = listing.next(dir.as_fd()) {
             if (self.stop)() {
@@ -222,7 +228,7 @@ impl Counter<'_> {
             self.add(&inode)?;
             let foreign = self.plan.one_file_system && inode.id.device() != device;
             if inode.kind == Kind::Directory && !foreign {
-                left.push(path.join(&listed.name));
+                left.push(path.below(&listed.name));
             }
         }
         Some(())

@@ -5,12 +5,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use std::time::{Duration, Instant};
+
 use haul_testbed::{Bed, Fs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::trees::{number, room};
+
+/// Nothing here takes longer unless it hangs.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The program, with at most so many descriptors.
 fn with_descriptors(limit: u32, program: &Path) -> Command {
@@ -101,12 +106,16 @@ fn peak(mut child: Child) -> u64 {
     let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).expect("the child is there");
     let status = format!("/proc/{}/status", child.id());
     let mut most = 0;
+    let begun = Instant::now();
     // The figure only rises, so that all but the last moment is seen.
     let often = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
     while poll(&mut [PollFd::new(&handle.as_fd(), PollFlags::IN)], Some(&often)).expect("poll works") == 0 {
         let text = fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         most = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(most);
+        if begun.elapsed() > LIMIT {
+            child.kill().expect("the child is ours");
+        }
     }
     assert!(child.wait().expect("the child is ours").success());
     most
@@ -145,6 +154,88 @@ fn memory_does_not_grow_with_the_tree() {
         });
         println!("{} and {most} entries: {peaks:?} KiB", most / 4);
         assert!(peaks[1] < 64 << 10 && peaks[1] < peaks[0] + (12 << 10), "{peaks:?} KiB");
+    }
+}
+
+/// Directories in each other, each with a name as long as names may be and a file beside it.
+fn make_long_chain(root: &Path, levels: usize) {
+    fs::create_dir(root).expect("a directory");
+    let mut dir = openat(CWD, root, OFlags::RDONLY, Mode::empty()).expect("it opens");
+    for level in 0..levels {
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let file = openat(&dir, "file", flags, Mode::from_raw_mode(0o644)).expect("a file");
+        rustix::io::write(&file, level.to_string().as_bytes()).expect("it is written");
+        linkat(&dir, "file", &dir, "other", AtFlags::empty()).expect("a hard link");
+        let name = long_name(level);
+        mkdirat(&dir, &name, Mode::from_raw_mode(0o755)).expect("a directory");
+        dir = openat(&dir, &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).expect("the way down");
+    }
+}
+
+fn long_name(level: usize) -> String {
+    format!("{level:x>255}")
+}
+
+fn assert_long_chain(root: &Path, levels: usize) {
+    let mut dir = openat(CWD, root, OFlags::RDONLY, Mode::empty()).expect("it opens");
+    for level in 0..levels {
+        let file = openat(&dir, "file", OFlags::RDONLY, Mode::empty()).expect("it was copied");
+        let mut text = [0; 8];
+        let count = rustix::io::read(&file, &mut text).expect("it is read");
+        assert_eq!(&text[..count], level.to_string().as_bytes());
+        dir = openat(&dir, long_name(level), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).expect("it was copied");
+    }
+}
+
+/// The memory that a copy with these options takes, in KiB.
+fn peak_with(program: &Path, options: &[&str], source: &Path, dest: &Path) -> u64 {
+    let mut command = Command::new(program);
+    command.args(options).args([source, dest]);
+    peak(command.stdout(Stdio::null()).spawn().expect("it starts"))
+}
+
+/// The most that a way to walk through a tree of so many levels takes beyond what it takes for one, in KiB.
+fn assert_memory_for_levels(options: &[&str], levels: usize) {
+    let (room, program) = room();
+    let [small, large] = ["small", "large"].map(|name| room.path().join(name));
+    make_long_chain(&small, 1);
+    make_long_chain(&large, levels);
+    let list = format!("--manifest-out={}", room.path().join("list").display());
+    let options: Vec<&str> = options.iter().map(|word| if *word == "--manifest-out" { &list } else { *word }).collect();
+    let compares = options.contains(&"--compare");
+    let peaks = [&small, &large].map(|source| {
+        let dest = source.with_extension("copy");
+        if compares {
+            peak_with(&program, &["-a"], source, &dest);
+        }
+        let most = peak_with(&program, &options, source, &dest);
+        if !options.iter().any(|word| word.starts_with("--manifest-out")) {
+            assert_long_chain(&dest, if source == &small { 1 } else { levels });
+        }
+        // The standard library gives up at PATH_MAX.
+        succeeds(Command::new("rm").arg("-rf").args([source, &dest]));
+        most
+    });
+    println!("{options:?}, 1 and {levels} levels: {peaks:?} KiB");
+    assert!(peaks[1] < peaks[0] + (64 << 10), "{options:?}: {peaks:?} KiB");
+}
+
+#[test]
+fn a_copy_of_ten_thousand_levels_takes_little_memory() {
+    assert_memory_for_levels(&["-a"], 10_000);
+}
+
+#[test]
+fn every_walk_through_many_levels_takes_little_memory() {
+    for options in [
+        &["-av", "--jobs=4"][..],
+        &["-a", "--durable=file"],
+        &["-a", "--resume"],
+        &["-a", "--shard=1/1"],
+        &["-r", "--manifest-out"],
+        &["-aT", "--compare"],
+    ] {
+        assert_memory_for_levels(options, 1000);
     }
 }
 

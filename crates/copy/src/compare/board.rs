@@ -8,12 +8,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::facts::{DeviceNumber, FileId, Inode};
+use crate::walk::PathNode;
 
+use super::Rules;
 use super::entry::Buffers;
 use super::names::{Word, Work};
 use super::row::{Answer, Compared, Part};
 use super::wire::{Directory, Note, Parcel, Reply};
-use super::{Rules, joined};
 
 /// Both directories, open.
 pub(super) struct Sides {
@@ -25,7 +26,7 @@ pub(super) struct Sides {
 pub(super) struct Side {
     pub(super) fd: OwnedFd,
     pub(super) inode: Inode,
-    pub(super) path: PathBuf,
+    pub(super) path: Arc<PathNode>,
     /// The directory that the user named, and the filesystem that it is on.
     pub(super) operand: Arc<(PathBuf, DeviceNumber)>,
 }
@@ -35,7 +36,7 @@ impl Side {
     fn described(&self) -> Directory {
         let (operand, device) = &*self.operand;
         Directory {
-            path: self.path.clone().into_os_string(),
+            path: self.path.path().into_os_string(),
             inode: self.inode.id.inode(),
             born: self.inode.born,
             operand: (self.inode.id.device() == *device).then(|| operand.clone().into_os_string()),
@@ -79,8 +80,8 @@ impl Batch {
         let Sides { source, copy } = &*self.sides;
         let id = |side: &Side, inode: u64| FileId::new(side.inode.id.device(), inode);
         let compared = Compared {
-            source: joined(&source.path, name),
-            copy: joined(&copy.path, name),
+            source: source.path.below(name),
+            copy: copy.path.below(name),
             links: Some((id(source, one), id(copy, other))),
             differences: Vec::new(),
             problems: Vec::new(),
@@ -253,21 +254,23 @@ impl Board {
             let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
             let (mut entries, mut told) = (0, Vec::new());
             let sides = Arc::clone(&batch.sides);
+            let paths = (sides.source.path.path(), sides.copy.path.path());
             let work = Work {
                 rules,
-                source: (sides.source.fd.as_fd(), &sides.source.path),
-                copy: (sides.copy.fd.as_fd(), &sides.copy.path),
+                source: (sides.source.fd.as_fd(), &paths.0),
+                copy: (sides.copy.fd.as_fd(), &paths.1),
                 of_copy: batch.of_copy,
                 only_on: None,
             };
             work.go_through(&names, &mut buffers, &mut |word| match word {
                 Word::RestFrom(from) => self.put_back(batch.split_off(from), for_own),
                 Word::Elsewhere(_) => {}
-                Word::Found(at, (source, copy), outcome) => {
+                Word::Found(at, outcome) => {
                     entries += 1;
-                    let compared = Compared::new(source, copy, outcome);
-                    if compared.matters() {
-                        told.push((batch.names[at].0, compared));
+                    if outcome.matters() {
+                        let (place, name) = &batch.names[at];
+                        let (source, copy) = (sides.source.path.below(name), sides.copy.path.below(name));
+                        told.push((*place, Compared::new(source, copy, outcome)));
                     }
                 }
             });

@@ -39,6 +39,11 @@ pub(super) struct Outcome {
 pub(super) struct Buffers([Vec<u8>; 2]);
 
 impl Outcome {
+    /// Whether anything is said or has to be remembered.
+    pub(super) fn matters(&self) -> bool {
+        self.links.is_some() || !self.differences.is_empty() || !self.problems.is_empty()
+    }
+
     /// Of a name that cannot be looked at.
     pub(super) fn failed(path: &Path, errno: Errno) -> Outcome {
         Outcome { problems: vec![Error::new(What::CannotStat, path).errno(errno)], ..Outcome::default() }

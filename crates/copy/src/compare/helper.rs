@@ -53,7 +53,7 @@ impl<'a> Helper<'a> {
         work.go_through(&names, &mut self.buffers, &mut |word| match word {
             Word::RestFrom(from) => say(Reply::Rest { token, from: from as u64 }.encode()),
             Word::Elsewhere(at) => notes.push(Note { at: at as u64, links: None }),
-            Word::Found(at, _, outcome) if is_the_same(&outcome) => {
+            Word::Found(at, outcome) if is_the_same(&outcome) => {
                 entries += 1;
                 if let Some((one, other)) = outcome.links {
                     notes.push(Note { at: at as u64, links: Some((one.inode(), other.inode())) });

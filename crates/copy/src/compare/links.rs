@@ -1,29 +1,30 @@
 //! Which names are one file.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::facts::{FileId, Inode, Kind};
+use crate::walk::PathNode;
 
 use super::Difference;
 
 /// Files that have several names, by the first of those that was met.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    sources: HashMap<FileId, (FileId, PathBuf)>,
-    copies: HashMap<FileId, (FileId, PathBuf)>,
+    sources: HashMap<FileId, (FileId, Arc<PathNode>)>,
+    copies: HashMap<FileId, (FileId, Arc<PathNode>)>,
 }
 
 impl Links {
     /// Looks at two files and remembers them. The path is that of the copy.
-    pub(super) fn look(&mut self, (source, copy): (FileId, FileId), path: &Path) -> Option<Difference> {
-        let new = || path.to_owned();
+    pub(super) fn look(&mut self, (source, copy): (FileId, FileId), path: &Arc<PathNode>) -> Option<Difference> {
+        let new = || Arc::clone(path);
         let (other, first) = self.sources.entry(source).or_insert_with(|| (copy, new()));
         if *other != copy {
-            return Some(Difference::NotLinked(first.clone()));
+            return Some(Difference::NotLinked(first.path()));
         }
         let (other, first) = self.copies.entry(copy).or_insert_with(|| (source, new()));
-        (*other != source).then(|| Difference::Linked(first.clone()))
+        (*other != source).then(|| Difference::Linked(first.path()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use haul_sys::Errno;
 
@@ -32,8 +32,8 @@ pub(super) enum Word {
     RestFrom(usize),
     /// It is none of those that were to be looked at here.
     Elsewhere(usize),
-    /// Both paths, and what was found.
-    Found(usize, (PathBuf, PathBuf), Outcome),
+    /// What was found.
+    Found(usize, Outcome),
 }
 
 impl Work<'_> {
@@ -57,7 +57,7 @@ impl Work<'_> {
                 }
                 Err(errno) => {
                     let outcome = Outcome::failed(spots.0.path, errno);
-                    tell(Word::Found(at, paths, outcome));
+                    tell(Word::Found(at, outcome));
                     continue;
                 }
             }
@@ -76,7 +76,7 @@ impl Work<'_> {
                     entry::compare_both(self.rules, (spots.0, one), (spots.1, other), buffers)
                 }
             };
-            tell(Word::Found(at, paths, outcome));
+            tell(Word::Found(at, outcome));
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         work.go_through(&[OsStr::new("extra")], &mut Buffers::new(), &mut |word| match word {
             Word::Elsewhere(_) => elsewhere += 1,
             Word::RestFrom(_) => panic!("nothing is read"),
-            Word::Found(_, _, outcome) => problems.extend(outcome.problems.iter().map(ToString::to_string)),
+            Word::Found(_, outcome) => problems.extend(outcome.problems.iter().map(ToString::to_string)),
         });
         (elsewhere, problems)
     }

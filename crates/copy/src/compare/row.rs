@@ -1,11 +1,12 @@
 //! What is to be told, in the order of the walk. Answers come in any order.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::error::Error;
 use crate::facts::FileId;
+use crate::walk::PathNode;
 
 use super::Difference;
 use super::entry::Outcome;
@@ -16,8 +17,8 @@ const MOST_HELD: usize = 16 << 20;
 /// What was found under one name, if that has to be told or remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Compared {
-    pub(super) source: PathBuf,
-    pub(super) copy: PathBuf,
+    pub(super) source: Arc<PathNode>,
+    pub(super) copy: Arc<PathNode>,
     /// Both files, where one of them may have other names.
     pub(super) links: Option<(FileId, FileId)>,
     pub(super) differences: Vec<Difference>,
@@ -26,20 +27,16 @@ pub(super) struct Compared {
 
 impl Compared {
     /// What was found at these paths.
-    pub(super) fn new(source: PathBuf, copy: PathBuf, outcome: Outcome) -> Compared {
+    pub(super) fn new(source: Arc<PathNode>, copy: Arc<PathNode>, outcome: Outcome) -> Compared {
         let Outcome { links, differences, problems, .. } = outcome;
         Compared { source, copy, links, differences, problems }
     }
 
-    /// Whether anything is said or has to be remembered.
-    pub(super) fn matters(&self) -> bool {
-        self.links.is_some() || !self.differences.is_empty() || !self.problems.is_empty()
-    }
-
     /// About, in bytes.
     fn weight(&self) -> usize {
-        let lists = self.differences.len() * size_of::<Difference>() + self.problems.len() * size_of::<Error>();
-        size_of::<Compared>() + self.source.as_os_str().len() + self.copy.as_os_str().len() + lists
+        let problems: usize = self.problems.iter().map(weight).sum();
+        let lists = self.differences.len() * size_of::<Difference>() + problems;
+        size_of::<Compared>() + self.source.own_size() + self.copy.own_size() + lists
     }
 }
 
@@ -193,9 +190,13 @@ mod tests {
     use super::*;
     use crate::error::What;
 
+    fn node(name: &str) -> Arc<PathNode> {
+        PathNode::root(name.as_ref())
+    }
+
     fn compared(name: &str) -> Compared {
         let differences = vec![Difference::OnlyInCopy];
-        Compared { source: name.into(), copy: name.into(), links: None, differences, problems: Vec::new() }
+        Compared { source: node(name), copy: node(name), links: None, differences, problems: Vec::new() }
     }
 
     fn part(slot: u64, names: usize, told: &[(usize, &str)]) -> Answer {
@@ -208,7 +209,9 @@ mod tests {
         while let Some(next) = row.next() {
             match next {
                 Next::Error(error) => said.push(error.path.display().to_string()),
-                Next::Batch { told, .. } => said.extend(told.iter().map(|(_, one)| one.copy.display().to_string())),
+                Next::Batch { told, .. } => {
+                    said.extend(told.iter().map(|(_, one)| one.copy.path().display().to_string()))
+                }
             }
         }
         said

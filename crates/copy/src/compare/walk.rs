@@ -14,13 +14,13 @@ use haul_sys::rustix::process;
 use crate::error::{Error, What};
 use crate::facts::{self, FileId, Inode, Kind};
 use crate::plan::{Dereference, Destination, Plan};
-use crate::walk::{Listed, Listing, Operand, Spot, last_component, without_trailing_slashes};
+use crate::walk::{Listed, Listing, Operand, PathNode, Spot, last_component, without_trailing_slashes};
 
 use super::board::{Batch, Board, Side, Sides};
 use super::entry::{self, Buffers};
 use super::links::Links;
 use super::row::{Compared, Next, Row};
-use super::{Found, Rules, Session, Summary, joined};
+use super::{Found, Rules, Session, Summary};
 
 /// Names in one batch: few enough that all threads have some, many enough that handing them over costs nothing.
 const BATCH: usize = 32;
@@ -106,7 +106,7 @@ struct Level {
     inner: VecDeque<OsString>,
     /// The names of the source are done, now come those of the copy.
     in_copy: bool,
-    paths: (PathBuf, PathBuf),
+    paths: (Arc<PathNode>, Arc<PathNode>),
 }
 
 impl Walk<'_> {
@@ -163,7 +163,7 @@ impl Walk<'_> {
         let both = outcome.directories;
         self.tell_all();
         self.summary.entries += 1;
-        self.say(Compared::new(source.path.to_owned(), copy.path.to_owned(), outcome));
+        self.say(Compared::new(PathNode::root(source.path), PathNode::root(copy.path), outcome));
         if is_dir && both {
             self.tree(source, copy);
         }
@@ -195,7 +195,7 @@ impl Walk<'_> {
         let Some(child) = child else { return };
         // Only a link, or a mount, leads back up.
         if stack.iter().any(|level| level.ids.0 == child.ids.0) {
-            self.later(Error::new(What::CyclicLink, &child.paths.0));
+            self.later(Error::new(What::CyclicLink, child.paths.0.path()));
             return;
         }
         stack.push(child);
@@ -212,10 +212,12 @@ impl Walk<'_> {
             .and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)))
         {
             Ok((inode, fd)) => {
-                let path = spot.path.to_owned();
-                let operand = match above {
-                    Some(above) => Arc::clone(&above.operand),
-                    None => Arc::new((path.clone(), inode.id.device())),
+                let (path, operand) = match above {
+                    Some(above) => (above.path.below(spot.name), Arc::clone(&above.operand)),
+                    None => {
+                        let operand = Arc::new((spot.path.to_owned(), inode.id.device()));
+                        (PathNode::root(spot.path), operand)
+                    }
                 };
                 Some(Side { fd, inode, path, operand })
             }
@@ -229,7 +231,7 @@ impl Walk<'_> {
         let copy = open(copy, above.map(|above| &above.copy))?;
         Some(Level {
             ids: (source.inode.id, copy.inode.id),
-            paths: (source.path.clone(), copy.path.clone()),
+            paths: (Arc::clone(&source.path), Arc::clone(&copy.path)),
             sides: Some(Arc::new(Sides { source, copy })),
             listing: Listing::default(),
             inner: VecDeque::new(),
@@ -239,7 +241,7 @@ impl Walk<'_> {
 
     fn descend(&mut self, level: &Level, name: &OsStr) -> Option<Level> {
         let sides = Arc::clone(level.sides.as_ref()?);
-        let (source, copy) = (joined(&level.paths.0, name), joined(&level.paths.1, name));
+        let (source, copy) = (level.paths.0.joined(name), level.paths.1.joined(name));
         let spots = (Spot::new(sides.source.fd.as_fd(), name, &source), Spot::new(sides.copy.fd.as_fd(), name, &copy));
         let child = self.enter(spots.0, spots.1, Some(&sides))?;
         let foreign = child.ids.0.device() != level.ids.0.device();
@@ -265,7 +267,7 @@ impl Walk<'_> {
                 }
                 Ok(None) => break,
                 Err(errno) => {
-                    let error = Error::new(What::CannotAccess, path).errno(errno);
+                    let error = Error::new(What::CannotAccess, path.path()).errno(errno);
                     self.later(error);
                     break;
                 }
@@ -346,7 +348,7 @@ impl Walk<'_> {
         differences.extend(links.and_then(|both| self.links.look(both, &copy)));
         for difference in differences {
             self.summary.differences += 1;
-            self.session.observer.differs(&Found { source: source.clone(), copy: copy.clone(), difference });
+            self.session.observer.differs(&Found { source: source.path(), copy: copy.path(), difference });
         }
         for error in &problems {
             self.problem(error);
@@ -384,14 +386,14 @@ fn reopen(parent: &mut Level, child: &Level) -> Result<(), Error> {
     if parent.sides.is_some() {
         return Ok(());
     }
-    let up = |inner: &Side, id: FileId, path: &Path| {
+    let up = |inner: &Side, id: FileId, path: &Arc<PathNode>| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(&inner.fd, "..", flags, Mode::empty()).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-        let (inode, fd) = opened.map_err(|errno| Error::new(What::CannotAccess, path).errno(errno))?;
+        let (inode, fd) = opened.map_err(|errno| Error::new(What::CannotAccess, path.path()).errno(errno))?;
         if inode.id != id {
-            return Err(Error::new(What::DirectoryMoved, path));
+            return Err(Error::new(What::DirectoryMoved, path.path()));
         }
-        Ok(Side { fd, inode, path: path.to_owned(), operand: Arc::clone(&inner.operand) })
+        Ok(Side { fd, inode, path: Arc::clone(path), operand: Arc::clone(&inner.operand) })
     };
     let Some(sides) = &child.sides else { return Ok(()) };
     let source = up(&sides.source, parent.ids.0, &parent.paths.0)?;

@@ -7,6 +7,7 @@
 //! (Linux 6.18, two threads, 60,000 files where others had just been removed) a copy took 1.8 s instead of 2.8.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_sys::rustix::fs::FileType;
@@ -31,16 +32,17 @@ impl Run<'_> {
         let (plan, caller) = (self.plan, self.shared.caller);
         let (place, sides, names) = frame.names();
         let Some(sides) = sides else { return };
+        let unsaid = Path::new("");
         let [source_dir, dest_dir] = sides.both();
         for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)).take(MOST) {
             if self.cancelled() {
                 return;
             }
-            let source = Spot::new(source_dir, &listed.name, &place.source_path);
+            let source = Spot::new(source_dir, &listed.name, unsaid);
             let Ok(inode) = source.inode() else { continue };
             if inode.kind == Kind::Directory {
                 let creation = meta::creation_mode(inode.kind, &inode, &place.entries, &plan.preserve, caller);
-                let dest = Spot::new(dest_dir, &listed.name, &place.dest_path);
+                let dest = Spot::new(dest_dir, &listed.name, unsaid);
                 listed.made = dest.make_dir(creation.mode).is_ok().then_some(creation.mode);
             }
         }
@@ -64,7 +66,8 @@ impl Run<'_> {
     /// Takes directories away that were made ahead and that nobody will visit.
     pub(super) fn unmake(&self, frame: &mut Frame) {
         let dir = Arc::clone(frame.dest_dir());
-        let (place, sides, names) = frame.names();
+        let (_, sides, names) = frame.names();
+        let unsaid = Path::new("");
         let mut names = names.filter(|listed| listed.made.is_some()).peekable();
         if names.peek().is_none() {
             return;
@@ -73,7 +76,7 @@ impl Run<'_> {
         let dest_dir = sides.map(|sides| sides.dest()).or_else(|| opened.as_ref().map(AsFd::as_fd));
         let Some(dest_dir) = dest_dir else { return };
         for listed in names {
-            unmake(Spot::new(dest_dir, &listed.name, &place.dest_path), listed);
+            unmake(Spot::new(dest_dir, &listed.name, unsaid), listed);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! for each filesystem, then everything in the order in which it came. So a tree of small files costs a few syncs, and not
 //! one for each file, each of which waits for the journal of the filesystem and for the cache of the device.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -44,14 +44,25 @@ const LARGE: u64 = 1 << 20;
 /// An open directory of the destination.
 pub(super) enum Place {
     Shared(Arc<Sides>),
-    Own(OwnedFd),
+    /// With the path of the entry in it that is meant.
+    Own(OwnedFd, PathBuf),
+}
+
+impl Place {
+    /// What users know the entry by that gets this name in it.
+    fn path(&self, last: &OsStr) -> PathBuf {
+        match self {
+            Place::Shared(sides) => sides.dest_path().joined(last),
+            Place::Own(_, path) => path.clone(),
+        }
+    }
 }
 
 impl AsFd for Place {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Place::Shared(sides) => sides.dest(),
-            Place::Own(dir) => dir.as_fd(),
+            Place::Own(dir, _) => dir.as_fd(),
         }
     }
 }
@@ -70,8 +81,6 @@ pub(super) struct Ready {
     pub name: OsString,
     /// The name that it gets.
     pub last: OsString,
-    /// What users know it by.
-    pub path: PathBuf,
     /// Something stands there.
     pub replaces: bool,
     /// What it is a copy of, if it is to be noted that it is finished.
@@ -79,9 +88,14 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// The entry that it is in the meantime.
-    pub fn spot(&self) -> Spot<'_> {
-        Spot::new(self.place.as_fd(), &self.name, &self.path)
+    /// What users know it by.
+    fn path(&self) -> PathBuf {
+        self.place.path(&self.last)
+    }
+
+    /// The entry that it is in the meantime, and what users know it by.
+    pub fn spot<'a>(&'a self, path: &'a Path) -> Spot<'a> {
+        Spot::new(self.place.as_fd(), &self.name, path)
     }
 }
 
@@ -93,7 +107,6 @@ enum Item {
         made: Made,
         place: Place,
         last: OsString,
-        path: PathBuf,
         follow: bool,
     },
     /// A directory that is full, and gets its attributes.
@@ -235,10 +248,10 @@ impl Run<'_> {
     pub(super) fn link_later(&mut self, made: &Made, subject: &Subject<'_>) -> Result<(), Errno> {
         let place = match subject.sides {
             Some(sides) => Place::Shared(Arc::clone(sides)),
-            None => Place::Own(links::duplicate(subject.dest.dir()?)?),
+            None => Place::Own(links::duplicate(subject.dest.dir()?)?, subject.dest.path.to_owned()),
         };
-        let (last, path) = (subject.dest.name.to_owned(), subject.dest.path.to_owned());
-        self.enqueue(Item::Link { made: made.clone(), place, last, path, follow: subject.follow }, 0);
+        let last = subject.dest.name.to_owned();
+        self.enqueue(Item::Link { made: made.clone(), place, last, follow: subject.follow }, 0);
         Ok(())
     }
 
@@ -278,7 +291,8 @@ impl Run<'_> {
                     self.session.partials.release(&ready);
                     self.close(ready);
                 }
-                Item::Link { made, place, last, path, follow } => {
+                Item::Link { made, place, last, follow } => {
+                    let path = place.path(&last);
                     self.link_now(&made, Spot::new(place.as_fd(), &last, &path), None, follow);
                 }
                 Item::Directory(frame) => self.finish_directory(&frame),
@@ -326,21 +340,23 @@ impl Run<'_> {
             Ok(()) => self.give_synced_name(ready),
             // Never asked twice: the second answer would be that all is well, though the data is lost.
             Err(errno) => {
-                self.withdraw(ready.spot(), Error::new(What::Syncing, &ready.path).errno(errno));
+                let path = ready.path();
+                self.withdraw(ready.spot(&path), Error::new(What::Syncing, &path).errno(errno));
             }
         }
     }
 
     fn close(&mut self, ready: Arc<Ready>) {
-        let Some(Ready { file, path, .. }) = Arc::into_inner(ready) else { return };
+        let Some(Ready { file, place, last, .. }) = Arc::into_inner(ready) else { return };
         if let Err(errno) = haul_sys::close(file) {
-            self.problem(Error::new(What::Closing, path).errno(errno));
+            self.problem(Error::new(What::Closing, place.path(&last)).errno(errno));
         }
     }
 
     /// It is on the device. What has to be read from there is read now.
     fn give_synced_name(&mut self, ready: &Ready) {
-        let spot = ready.spot();
+        let path = ready.path();
+        let spot = ready.spot(&path);
         let blocks = ready.checked.blocks.as_ref();
         match blocks.map(|blocks| compare_with_device(&Linux, ready.file.as_fd(), blocks, true)).transpose() {
             Ok(None | Some(Finding::Same)) => {}
@@ -350,10 +366,10 @@ impl Run<'_> {
             }
             // As far as anybody can tell it is good.
             Ok(Some(Finding::NoMedium)) => {
-                self.problem(Error::new(What::NoMedium, &ready.path));
+                self.problem(Error::new(What::NoMedium, &path));
             }
             Err(errno) => {
-                self.withdraw(spot, Error::new(What::ReadingBack, &ready.path).errno(errno));
+                self.withdraw(spot, Error::new(What::ReadingBack, &path).errno(errno));
                 return;
             }
         }
@@ -361,7 +377,7 @@ impl Run<'_> {
             if let Some(source) = ready.source {
                 self.promise_finished(source, ready.file.as_fd(), &ready.checked);
             }
-            self.tell_digest(&ready.path, &ready.checked);
+            self.tell_digest(&path, &ready.checked);
         }
     }
 

@@ -66,7 +66,7 @@ use crate::pace::Pace;
 use crate::plan::{Durable, Plan};
 use crate::stats::Stats;
 use crate::verify::{Checked, Trouble};
-use crate::walk::{Identities, Spot};
+use crate::walk::{Identities, PathCursor, Spot};
 
 use crew::Crew;
 pub use data::facts_of;
@@ -270,7 +270,7 @@ struct Run<'a> {
     /// Directories of one branch kept open on each side.
     open_levels: usize,
     /// Memory for the two paths of the next entry of a directory.
-    paths: [PathBuf; 2],
+    paths: [PathCursor; 2],
 }
 
 /// A directory entry together with the file that it led to: the same name for the same file.

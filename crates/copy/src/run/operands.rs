@@ -244,13 +244,7 @@ pub(super) fn renamed(path: &Path, name: &OsStr) -> PathBuf {
 /// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
 /// many the directory ends in, and `/./` where an absolute path is put below the root.
 pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
-    joined_in(PathBuf::with_capacity(dir.len() + 1 + name.len()), dir, name)
-}
-
-/// The same, in the memory of another path.
-pub(super) fn joined_in(memory: PathBuf, dir: &OsStr, name: &OsStr) -> PathBuf {
-    let mut path = memory.into_os_string().into_vec();
-    path.clear();
+    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
     path.extend_from_slice(without_trailing_slashes(dir).as_bytes());
     match (path.last(), name.as_bytes().first()) {
         (Some(b'/'), Some(b'/')) => path.push(b'.'),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::durable::Ready;
@@ -150,7 +150,7 @@ impl Partials {
             }
         }
         for ready in lock(&self.ready).drain(..) {
-            let spot = ready.spot();
+            let spot = ready.spot(Path::new(""));
             if spot.inode().is_ok_and(|there| there.id == ready.id) {
                 // What cannot be removed has a name that nobody takes for a copy.
                 spot.unlink().ok();

@@ -274,7 +274,9 @@ impl Run<'_> {
         };
         let place = match (&stage.dir, subject.sides) {
             (None, Some(sides)) => Ok(Place::Shared(Arc::clone(sides))),
-            _ => spot.dir().and_then(|dir| fcntl_dupfd_cloexec(dir, 0)).map(Place::Own),
+            _ => {
+                spot.dir().and_then(|dir| fcntl_dupfd_cloexec(dir, 0)).map(|dir| Place::Own(dir, spot.path.to_owned()))
+            }
         };
         let place = match place {
             Ok(place) => place,
@@ -292,7 +294,6 @@ impl Run<'_> {
             place,
             name: stage.name.clone(),
             last: stage.last.clone(),
-            path: spot.path.to_owned(),
             replaces: stage.replaces,
             source,
         });

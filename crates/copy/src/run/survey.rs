@@ -3,19 +3,18 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
-use super::operands::joined;
 use super::{Session, open_levels};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Inode, Kind};
 use crate::manifest::{Entry, Index, Manifest, Misplaced, Root};
 use crate::plan::{Dereference, Plan};
-use crate::walk::{Listing, Operand, Spot};
+use crate::walk::{Listing, Operand, PathCursor, PathNode, Spot};
 
 /// What a walk over the sources has found.
 #[derive(Debug, Default)]
@@ -79,8 +78,7 @@ struct Level {
     inode: Inode,
     listing: Listing,
     entry: Index,
-    /// The length of the path above it.
-    above: usize,
+    path: Arc<PathNode>,
 }
 
 impl Walk<'_> {
@@ -120,10 +118,10 @@ impl Walk<'_> {
     }
 
     fn tree(&mut self, spot: Spot<'_>, follow: bool, inode: Inode, root: Index) {
-        let mut path = spot.path.to_owned();
+        let mut cursor = PathCursor::default();
         let mut on_the_way = HashSet::new();
         let mut stack: Vec<Level> = Vec::new();
-        stack.extend(self.enter(spot, follow, inode, root, 0, &mut on_the_way));
+        stack.extend(self.enter(spot, follow, inode, root, None, &mut on_the_way));
         while let Some(level) = stack.last_mut() {
             if self.session.cancel.is_cancelled() {
                 self.survey.failed = true;
@@ -133,7 +131,7 @@ impl Walk<'_> {
             let listed = match level.listing.next(fd.as_fd()) {
                 Ok(listed) => listed,
                 Err(errno) => {
-                    self.problem(&Error::new(What::CannotAccess, &path).errno(errno));
+                    self.problem(&Error::new(What::CannotAccess, level.path.path()).errno(errno));
                     None
                 }
             };
@@ -144,16 +142,12 @@ impl Walk<'_> {
                     && let Err(errno) = reopen(parent, &done)
                 {
                     // Without its parent the rest of the tree cannot be found.
-                    return self.problem(&Error::new(What::DirectoryMoved, &path).errno(errno));
+                    return self.problem(&Error::new(What::DirectoryMoved, done.path.path()).errno(errno));
                 }
-                truncate(&mut path, done.above);
                 continue;
             };
-            let above = path.as_os_str().len();
-            let child_path = joined(path.as_os_str(), &listed.name);
-            let child = Spot::new(fd.as_fd(), &listed.name, &child_path);
-            if let Some(next) = self.child(child, level, above, &mut on_the_way) {
-                path = child_path;
+            let child = Spot::new(fd.as_fd(), &listed.name, cursor.entry(&level.path, &listed.name));
+            if let Some(next) = self.child(child, level, &mut on_the_way) {
                 stack.push(next);
                 close_far(&mut stack, self.open);
             }
@@ -161,13 +155,7 @@ impl Walk<'_> {
     }
 
     /// Lists what stands in a directory; gives the next level if it is a directory whose contents are wanted.
-    fn child(
-        &mut self,
-        spot: Spot<'_>,
-        parent: &Level,
-        above: usize,
-        on_the_way: &mut HashSet<FileId>,
-    ) -> Option<Level> {
+    fn child(&mut self, spot: Spot<'_>, parent: &Level, on_the_way: &mut HashSet<FileId>) -> Option<Level> {
         let inode = match spot.inode() {
             Ok(inode) => inode,
             Err(errno) => {
@@ -189,7 +177,7 @@ impl Walk<'_> {
         if inode.kind != Kind::Directory || foreign {
             return None;
         }
-        self.enter(spot, false, inode, at, above, on_the_way)
+        self.enter(spot, false, inode, at, Some(&parent.path), on_the_way)
     }
 
     fn enter(
@@ -198,7 +186,7 @@ impl Walk<'_> {
         follow: bool,
         inode: Inode,
         entry: Index,
-        above: usize,
+        above: Option<&Arc<PathNode>>,
         on_the_way: &mut HashSet<FileId>,
     ) -> Option<Level> {
         let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -207,7 +195,10 @@ impl Walk<'_> {
         match found {
             // Mounted in itself: the copy says so.
             Ok(_) if !on_the_way.insert(inode.id) => None,
-            Ok((true, fd)) => Some(Level { fd: Some(fd), inode, listing: Listing::default(), entry, above }),
+            Ok((true, fd)) => {
+                let path = above.map_or_else(|| PathNode::root(spot.path), |above| above.below(spot.name));
+                Some(Level { fd: Some(fd), inode, listing: Listing::default(), entry, path })
+            }
             Ok((false, _)) => {
                 self.problem(&Error::new(What::ReplacedWhileCopied, spot.path));
                 None
@@ -225,13 +216,6 @@ fn entry_of(inode: &Inode, may_be_met_again: bool) -> Entry {
     let several = inode.kind != Kind::Directory && (inode.links > 1 || may_be_met_again);
     let size = if matches!(inode.kind, Kind::Regular | Kind::SymbolicLink) { inode.size } else { 0 };
     Entry { kind: inode.kind, size, modified: inode.modified, id: several.then_some(inode.id) }
-}
-
-fn truncate(path: &mut PathBuf, length: usize) {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let mut bytes = std::mem::take(path).into_os_string().into_vec();
-    bytes.truncate(length);
-    *path = PathBuf::from(OsStr::from_bytes(&bytes));
 }
 
 /// Closes what is far up, so that any depth does with few descriptors.

@@ -1,7 +1,7 @@
 //! Directories: made before what they hold, finished after it, with a bounded number of descriptors at any depth.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -14,7 +14,6 @@ use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
 use super::fleet::Errand;
 use super::links::DestDir;
-use super::operands::joined_in;
 use super::share::Tally;
 use super::transcript::Passage;
 use super::{Keep, Run};
@@ -23,7 +22,7 @@ use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 use crate::manifest::Index;
 use crate::meta::{self, NewEntries, Object};
-use crate::walk::{Listed, Listing, Spot, last_component};
+use crate::walk::{Listed, Listing, PathNode, Spot, last_component};
 
 /// Permissions of the owner, and of all others.
 const OWNER: u32 = 0o700;
@@ -44,8 +43,8 @@ pub(super) struct Place {
     pub created: bool,
     /// We made it in this run: nothing can be in it but what we put there.
     pub fresh: bool,
-    pub source_path: PathBuf,
-    pub dest_path: PathBuf,
+    pub source_path: Arc<PathNode>,
+    pub dest_path: Arc<PathNode>,
     /// Its number in the list of what is to be copied, if there is one.
     pub listed: Option<Index>,
     /// Another process could not begin with names of it: it gets no others.
@@ -64,12 +63,13 @@ struct Home {
 pub(super) struct Sides {
     source: OwnedFd,
     dest: OwnedFd,
+    dest_path: Arc<PathNode>,
 }
 
 impl Sides {
-    /// These two.
-    pub fn new(source: OwnedFd, dest: OwnedFd) -> Sides {
-        Sides { source, dest }
+    /// These two, the second of which users know by this path.
+    pub fn new(source: OwnedFd, dest: OwnedFd, dest_path: &Arc<PathNode>) -> Sides {
+        Sides { source, dest, dest_path: Arc::clone(dest_path) }
     }
 
     /// The source and the destination.
@@ -80,6 +80,11 @@ impl Sides {
     /// The directory of the destination.
     pub fn dest(&self) -> BorrowedFd<'_> {
         self.dest.as_fd()
+    }
+
+    /// The path of the directory of the destination.
+    pub fn dest_path(&self) -> &Arc<PathNode> {
+        &self.dest_path
     }
 }
 
@@ -203,16 +208,16 @@ impl Frame {
         self.listing.join(part.listing);
     }
 
-    /// What the metadata room wants to know, if both sides are open.
-    pub(super) fn keep(&self) -> Option<Keep<'_>> {
+    /// What the metadata room wants to know, if both sides are open; with both paths, for messages.
+    pub(super) fn keep<'k>(&'k self, [source_path, dest_path]: [&'k Path; 2]) -> Option<Keep<'k>> {
         let sides = self.sides.as_ref()?;
         Some(Keep {
             source: Object { fd: sides.source.as_fd(), path_only: self.place.source_path_only },
             source_inode: &self.place.source_inode,
-            source_path: &self.place.source_path,
+            source_path,
             dest: Object { fd: sides.dest.as_fd(), path_only: true },
             dest_inode: &self.place.dest_inode,
-            dest_path: &self.place.dest_path,
+            dest_path,
             created: self.place.created,
             entries: self.place.entries,
         })
@@ -249,6 +254,7 @@ impl Run<'_> {
             false => self.new_entries(&dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
         };
         let (opened, contents) = self.open_source(subject, level)?;
+        let [source_path, dest_path] = nodes_of(subject, level);
         let place = Place {
             source_inode: subject.inode,
             dest_inode,
@@ -259,14 +265,15 @@ impl Run<'_> {
             created,
             // Nor has this shard been there before, and only it makes what it will make there.
             fresh: fresh || created && self.is_first_attempt(),
-            source_path: source.path.to_owned(),
-            dest_path: dest.path.to_owned(),
+            source_path,
+            dest_path,
             listed: level.listed,
             stays: AtomicBool::new(false),
         };
+        let sides = Sides::new(opened, dest_fd, &place.dest_path);
         let frame = Box::new(Frame {
             place: Arc::new(place),
-            sides: Some(Arc::new(Sides { source: opened, dest: dest_fd })),
+            sides: Some(Arc::new(sides)),
             listing: self.listing_of(level.listed),
             through_link: through_link(subject, clear),
             finished: !contents,
@@ -279,7 +286,7 @@ impl Run<'_> {
             party.name_of(subject.inode.id.device(), Some(source.path));
         }
         if fresh {
-            self.prepare_attributes(&frame.keep()?);
+            self.prepare_attributes(&frame.keep([source.path, dest.path])?);
         }
         Some(frame)
     }
@@ -476,7 +483,7 @@ impl Run<'_> {
             }
             Ok((listed, _)) => listed,
             Err(errno) => {
-                self.problem(Error::new(What::CannotAccess, &frame.place.source_path).errno(errno));
+                self.problem(Error::new(What::CannotAccess, frame.place.source_path.path()).errno(errno));
                 None
             }
         }
@@ -493,11 +500,11 @@ impl Run<'_> {
         let parent = stack.last()?;
         let sides = parent.sides.as_ref()?;
         let place = &parent.place;
-        let [source_path, dest_path] = std::mem::take(&mut self.paths);
-        let source_path = joined_in(source_path, place.source_path.as_os_str(), &listed.name);
-        let dest_path = joined_in(dest_path, place.dest_path.as_os_str(), &listed.name);
-        let source = Spot::new(sides.source.as_fd(), &listed.name, &source_path);
-        let dest = Spot::new(sides.dest.as_fd(), &listed.name, &dest_path);
+        let [mut source_path, mut dest_path] = std::mem::take(&mut self.paths);
+        let (source_shown, dest_shown) =
+            (source_path.entry(&place.source_path, &listed.name), dest_path.entry(&place.dest_path, &listed.name));
+        let source = Spot::new(sides.source.as_fd(), &listed.name, source_shown);
+        let dest = Spot::new(sides.dest.as_fd(), &listed.name, dest_shown);
         let is_regular = listed.kind == Some(FileType::RegularFile);
         let level = Level {
             dir: Some(&place.dir),
@@ -538,11 +545,10 @@ impl Run<'_> {
 
     /// Sets the attributes of a directory whose contents are complete.
     pub(super) fn finish_directory(&mut self, frame: &Frame) {
-        if self.leave_to_last_shard(frame) {
-            return;
-        }
-        let started = Instant::now();
-        if let Some(keep) = frame.keep() {
+        let [mut source_path, mut dest_path] = std::mem::take(&mut self.paths);
+        let shown = [source_path.of(&frame.place.source_path), dest_path.of(&frame.place.dest_path)];
+        if let Some(keep) = frame.keep(shown).filter(|keep| !self.leave_to_last_shard(frame, keep)) {
+            let started = Instant::now();
             if !frame.place.fresh {
                 self.tidy(keep.dest.fd, false);
             }
@@ -553,8 +559,18 @@ impl Run<'_> {
             {
                 self.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
             }
+            self.stats.metadata_time += started.elapsed();
         }
-        self.stats.metadata_time += started.elapsed();
+        self.paths = [source_path, dest_path];
+    }
+}
+
+/// The paths of an entry, for those of entries below it.
+fn nodes_of(subject: &Subject<'_>, level: &Level<'_>) -> [Arc<PathNode>; 2] {
+    let (source, dest) = (subject.source, subject.dest);
+    match level.ancestors.last() {
+        Some(above) => [above.place.source_path.below(source.name), above.place.dest_path.below(dest.name)],
+        None => [PathNode::root(source.path), PathNode::root(dest.path)],
     }
 }
 
@@ -590,18 +606,18 @@ fn reopen(parent: &mut Frame, child: &Frame) -> Result<(), Error> {
     if parent.sides.is_some() {
         return Ok(());
     }
-    let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &Path| -> Result<OwnedFd, Error> {
+    let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &PathNode| -> Result<OwnedFd, Error> {
         let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(fd, "..", flags, Mode::empty())
             .and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)))
-            .map_err(|errno| Error::new(What::CannotAccess, path).errno(errno))?;
-        if opened.0.is_same_file_as(was) { Ok(opened.1) } else { Err(Error::new(What::DirectoryMoved, path)) }
+            .map_err(|errno| Error::new(What::CannotAccess, path.path()).errno(errno))?;
+        if opened.0.is_same_file_as(was) { Ok(opened.1) } else { Err(Error::new(What::DirectoryMoved, path.path())) }
     };
     let Some(sides) = &child.sides else { return Ok(()) };
     let place = &parent.place;
     let source = up(sides.source.as_fd(), OFlags::RDONLY, &place.source_inode, &place.source_path)?;
     let dest = up(sides.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?;
-    parent.sides = Some(Arc::new(Sides { source, dest }));
+    parent.sides = Some(Arc::new(Sides::new(source, dest, &place.dest_path)));
     Ok(())
 }
 

@@ -7,9 +7,11 @@
 mod identity;
 mod listing;
 mod operand;
+mod path;
 mod spot;
 
 pub use identity::{Identities, Identity, Party};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, last_component, without_trailing_slashes};
+pub use path::{PathCursor, PathNode};
 pub use spot::Spot;

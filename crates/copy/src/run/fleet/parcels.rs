@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +20,7 @@ use super::{PATIENCE, Party, ToDo, lock, patiently};
 use crate::facts::{Inode, Time};
 use crate::meta::NewEntries;
 use crate::plan::Dereference;
-use crate::walk::{Listed, Listing, Operand};
+use crate::walk::{Listed, Listing, Operand, PathNode};
 
 /// Names that another process has.
 pub(in crate::run) struct Away {
@@ -78,7 +77,7 @@ impl Place {
             born: [self.source_inode.born, self.dest_inode.born].map(born_of),
             device: party.name_of(device, None),
             listed: self.listed,
-            shown: [self.source_path.clone().into_os_string(), self.dest_path.clone().into_os_string()],
+            shown: [self.source_path.path().into_os_string(), self.dest_path.path().into_os_string()],
         }
     }
 }
@@ -141,7 +140,8 @@ impl Run<'_> {
             true => self.entries_of_found(&open.dest, &open.dest_inode),
             false => NewEntries::UNKNOWN,
         };
-        let [source_path, dest_path] = pair.shown.map(PathBuf::from);
+        let [source_path, dest_path] = pair.shown.map(|shown| PathNode::root(shown.as_ref()));
+        let sides = Sides::new(open.source, open.dest, &dest_path);
         let place = Place {
             source_inode: open.source_inode,
             dest_inode: open.dest_inode,
@@ -155,7 +155,6 @@ impl Run<'_> {
             listed: pair.listed,
             stays: AtomicBool::new(false),
         };
-        let sides = Sides::new(open.source, open.dest);
         let frame = Frame::received(place, sides, Listing::of(names), Errand { from, token });
         let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
         self.stats.parcels += 1;

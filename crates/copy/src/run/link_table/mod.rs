@@ -12,7 +12,7 @@ pub(super) mod pages;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 use haul_sys::Errno;
@@ -27,6 +27,8 @@ use pages::{KEY, Key, Pages, Record};
 const PAGES_IN_MEMORY: usize = 4096;
 /// Directories that are likely to be asked for again.
 const RECENT: usize = 16;
+/// So many directories are not looked through for those that nobody has any more.
+const FEW_ALIVE: usize = 1024;
 
 /// A file or directory that was made, or is about to be.
 #[derive(Debug, Clone)]
@@ -91,6 +93,10 @@ struct State {
     /// Directories that the user named.
     roots: HashMap<u32, Arc<DestDir>>,
     recent: VecDeque<(u32, Arc<DestDir>)>,
+    /// Directories that somebody has in memory, so that nobody makes the way to them a second time: it may be long.
+    alive: HashMap<u32, Weak<DestDir>>,
+    /// How many of these there are before those that nobody has any more are looked for.
+    enough_alive: usize,
     directories: u32,
     /// A thread panicked.
     abandoned: bool,
@@ -122,6 +128,8 @@ impl LinkTable {
                 pending: HashMap::new(),
                 roots: HashMap::new(),
                 recent: VecDeque::new(),
+                alive: HashMap::new(),
+                enough_alive: 0,
                 directories: 0,
                 abandoned: false,
                 broken: None,
@@ -314,9 +322,9 @@ impl State {
         let mut missing = Vec::new();
         let mut at = number;
         let mut dir = loop {
-            let known = self.recent.iter().find(|(known, _)| *known == at).map(|(_, dir)| dir);
-            if let Some(dir) = known.or_else(|| self.roots.get(&at)) {
-                break Arc::clone(dir);
+            let known = self.alive.get(&at).and_then(Weak::upgrade);
+            if let Some(dir) = known.or_else(|| self.roots.get(&at).cloned()) {
+                break dir;
             }
             let record = self.pages.get(&key_of_directory(at))?.ok_or(Errno::STALE)?;
             missing.push((at, record.name, record.id.ok_or(Errno::STALE)?));
@@ -325,6 +333,7 @@ impl State {
         for (number, name, id) in missing.into_iter().rev() {
             dir = dir.known_below(&name, id);
             dir.set_number(number);
+            self.alive.insert(number, Arc::downgrade(&dir));
         }
         self.keep(number, &dir);
         Ok(dir)
@@ -338,6 +347,11 @@ impl State {
             self.recent.pop_front();
         }
         self.recent.push_back((number, Arc::clone(dir)));
+        self.alive.insert(number, Arc::downgrade(dir));
+        if self.alive.len() > self.enough_alive {
+            self.alive.retain(|_, dir| dir.strong_count() > 0);
+            self.enough_alive = (2 * self.alive.len()).max(FEW_ALIVE);
+        }
     }
 }
 

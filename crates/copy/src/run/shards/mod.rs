@@ -28,7 +28,7 @@ use crate::journal::Fingerprint;
 use crate::manifest::{Index, Shard};
 use crate::meta::{NewEntries, Object};
 use crate::plan::{Backup, Durable, IfChanged, ModeRule, Plan, Verify};
-use crate::walk::{Operand, Spot, last_component};
+use crate::walk::{Operand, PathNode, Spot, last_component};
 use state::{Earlier, Ended, State, Trouble};
 
 /// Permissions of the owner, and the three special bits.
@@ -50,9 +50,9 @@ struct Waiting {
     directory: Index,
     dest: Arc<DestDir>,
     dest_inode: Inode,
-    dest_path: PathBuf,
+    dest_path: Arc<PathNode>,
     source_inode: Inode,
-    source_path: PathBuf,
+    source_path: Arc<PathNode>,
     created: bool,
 }
 
@@ -180,21 +180,18 @@ impl Run<'_> {
     }
 
     /// Whether the attributes of a directory are left to the last shard that needs it.
-    pub(super) fn leave_to_last_shard(&mut self, frame: &Frame) -> bool {
-        let (Some(shards), Some(directory), Some(keep)) = (self.shared.shards.get(), frame.listed(), frame.keep())
-        else {
-            return false;
-        };
-        if shards.shard.count().get() == 1 || !self.is_in_the_way(&keep) {
+    pub(super) fn leave_to_last_shard(&self, frame: &Frame, keep: &Keep<'_>) -> bool {
+        let (Some(shards), Some(directory)) = (self.shared.shards.get(), frame.listed()) else { return false };
+        if shards.shard.count().get() == 1 || !self.is_in_the_way(keep) {
             return false;
         }
         let waiting = Waiting {
             directory,
             dest: Arc::clone(frame.dest_dir()),
             dest_inode: *keep.dest_inode,
-            dest_path: keep.dest_path.to_owned(),
+            dest_path: Arc::clone(&frame.place().dest_path),
             source_inode: *keep.source_inode,
-            source_path: keep.source_path.to_owned(),
+            source_path: Arc::clone(&frame.place().source_path),
             created: keep.created,
         };
         shards.lock().push(waiting);
@@ -275,31 +272,32 @@ impl Run<'_> {
 
     fn finish_waiting(&mut self, directory: &Waiting) {
         let failed = |path: &PathBuf, errno| Error::new(What::CannotAccess, path).errno(errno);
+        let (source_path, dest_path) = (directory.source_path.path(), directory.dest_path.path());
         let source = match self.open_listed(directory.directory) {
             Ok(source) => source,
             Err(errno) => {
-                self.problem(failed(&directory.source_path, errno));
+                self.problem(failed(&source_path, errno));
                 return;
             }
         };
         if !Inode::of(source.as_fd()).is_ok_and(|now| now.is_same_file_as(&directory.source_inode)) {
-            self.problem(Error::new(What::ReplacedWhileCopied, &directory.source_path));
+            self.problem(Error::new(What::ReplacedWhileCopied, &source_path));
             return;
         }
         let dest = match directory.dest.open() {
             Ok(dest) => dest,
             Err(errno) => {
-                self.problem(failed(&directory.dest_path, errno));
+                self.problem(failed(&dest_path, errno));
                 return;
             }
         };
         self.keep_attributes(&Keep {
             source: Object { fd: source.as_fd(), path_only: true },
             source_inode: &directory.source_inode,
-            source_path: &directory.source_path,
+            source_path: &source_path,
             dest: Object { fd: dest.as_fd(), path_only: true },
             dest_inode: &directory.dest_inode,
-            dest_path: &directory.dest_path,
+            dest_path: &dest_path,
             created: directory.created,
             entries: NewEntries::UNKNOWN,
         });
@@ -308,7 +306,7 @@ impl Run<'_> {
             // Nobody may read it any more; its filesystem was synced before.
             && errno != haul_sys::Errno::ACCESS
         {
-            self.problem(Error::new(What::Syncing, &directory.dest_path).errno(errno));
+            self.problem(Error::new(What::Syncing, &dest_path).errno(errno));
         }
     }
 }
