@@ -39,6 +39,7 @@ const XATTR_RULES: &str = "/etc/xattr.conf";
 pub fn main() -> ExitCode {
     let started = Instant::now();
     let mut arguments = env::args_os();
+    let misused = exit::misuse(env::args_os().collect::<Vec<_>>().iter().map(OsString::as_os_str));
     let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
     let persona = Persona::of(&name);
     process_state::restore_sigpipe();
@@ -62,7 +63,7 @@ pub fn main() -> ExitCode {
             if complaint.hint {
                 report.hint();
             }
-            return ExitCode::FAILURE;
+            return ExitCode::from(misused);
         }
     };
     let with_progress = match show.progress {

@@ -11,6 +11,7 @@ use haul_copy::facts::{DeviceNumber, Kind, Time};
 use haul_copy::plan::Plan;
 
 use crate::app::xattr_rules;
+use crate::exit;
 use crate::options::Show;
 use crate::quote::Quoter;
 use crate::report::Report;
@@ -18,7 +19,7 @@ use crate::words;
 
 /// Does it.
 pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
-    if compare_with(report, plan, show, None) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    ExitCode::from(compare_with(report, plan, show, None))
 }
 
 /// Other processes that help.
@@ -30,8 +31,8 @@ pub struct Helped<'a> {
     pub shares: &'a dyn Fn(&Summary) -> String,
 }
 
-/// The same, with other processes if there are any; true if nothing differs and everything could be looked at and told.
-pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> bool {
+/// The same, with other processes if there are any. Returns the exit status.
+pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
     // A signal has its default effect: nothing was written.
     let rules = xattr_rules(report, plan);
     let board = helped.map(|helped| helped.board);
@@ -47,7 +48,7 @@ pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Hel
         report.screen().print((line + &shares).as_bytes());
     }
     let written = report.finish();
-    summary.is_same() && written
+    exit::comparison(&summary, written)
 }
 
 struct Told<'a>(&'a Report);
@@ -83,6 +84,10 @@ fn text(found: &Found, quoter: &Quoter) -> Vec<u8> {
         Difference::Modified(one, other) => both(format!("time {}, {}", time(*one), time(*other)).into()),
         Difference::Attribute(attribute) => both([b"attribute ", &name(attribute)[..]].concat()),
         Difference::NotLinked(first) => both([b"no hard link to ", &quoted(first)[..]].concat()),
+        Difference::Same => {
+            // The same sentence as where cp refuses.
+            [&source[..], b" and ", &copy, b" are the same file, which is no copy"].concat()
+        }
         Difference::Linked(first) => both([b"a hard link to ", &quoted(first)[..]].concat()),
     }
 }

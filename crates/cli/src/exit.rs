@@ -1,11 +1,33 @@
 //! The exit status: a function of how the run ended.
 
+use std::ffi::OsStr;
+
+use haul_copy::compare;
 use haul_copy::run::Summary;
 
 /// All was done.
 pub const SUCCESS: u8 = 0;
 /// Something was not done.
 pub const FAILURE: u8 = 1;
+
+/// A comparison that could not be made, or not of everything; as with diff, 1 says that something differs.
+pub const TROUBLE: u8 = 2;
+
+/// The status after a comparison, of which all was written or not.
+pub fn comparison(summary: &compare::Summary, written: bool) -> u8 {
+    if summary.errors > 0 || summary.stopped || !written {
+        TROUBLE
+    } else if summary.differences > 0 {
+        FAILURE
+    } else {
+        SUCCESS
+    }
+}
+
+/// The status where the command line cannot be obeyed: who asks for a comparison must not take it for a difference.
+pub fn misuse<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> u8 {
+    if arguments.into_iter().any(|word| word == "--compare") { TROUBLE } else { FAILURE }
+}
 
 /// The status for a run that ended like this, after this signal, with or without a failure to write the output.
 ///
@@ -24,6 +46,21 @@ pub fn status(summary: &Summary, signal: Option<i32>, output_failed: bool) -> u8
 mod tests {
     use super::*;
     use std::path::PathBuf;
+
+    #[test]
+    fn a_comparison_ends_as_diff_does() {
+        let summary = |differences, errors, stopped| compare::Summary { entries: 9, differences, errors, stopped };
+        for (summary, written, expected) in [
+            (summary(0, 0, false), true, 0),
+            (summary(1, 0, false), true, 1),
+            (summary(0, 1, false), true, 2),
+            (summary(1, 1, false), true, 2),
+            (summary(1, 0, true), true, 2),
+            (summary(0, 0, false), false, 2),
+        ] {
+            assert_eq!(comparison(&summary, written), expected, "{summary:?} {written}");
+        }
+    }
 
     #[test]
     fn the_status_tells_how_the_run_ended() {

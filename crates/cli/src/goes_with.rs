@@ -21,6 +21,7 @@ pub fn goes_with_compare(id: Id) -> bool {
             | Id::Dereference
             | Id::DereferenceOperands
             | Id::OneFileSystem
+            | Id::Link
             | Id::AttributesOnly
             | Id::TargetDirectory
             | Id::NoTargetDirectory

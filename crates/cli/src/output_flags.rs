@@ -53,8 +53,9 @@ pub(crate) const COMPARE: Flag = Flag {
     details: "The operands and options are those of the copy: what -a or --preserve would keep is compared, with -r alone \
               names, kinds, contents and the targets of links. Each difference is a line on standard output, in an \
               order that does not depend on the number of threads; what only DEST has is one, too. Times of access are not \
-              compared, nor are inode flags and project IDs. The exit status is 1 if anything differs or cannot be read. Goes \
-              with -a, -d, -p, -r, -t, -v, -x, -H, -L, -P, -T, --preserve, --no-preserve, --attributes-only and \
+              compared, nor are inode flags and project IDs. A copy that is the source itself, by a hard \
+              or a symbolic link, is no copy; with -l it must be a hard link. The exit status is 1 if anything differs, and 2 \
+              if anything cannot be looked at. Goes with -a, -d, -l, -p, -r, -t, -v, -x, -H, -L, -P, -T, --preserve, --no-preserve, --attributes-only and \
               --jobs.",
     ..Flag::new(Id::Compare, Output)
 };

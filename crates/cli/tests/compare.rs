@@ -198,7 +198,7 @@ fn holes_and_written_zeros_are_the_same() {
     let at = |name: &str| dir.path().join(name);
     File::create(at("hole")).expect("made").set_len(2 << 20).expect("extended");
     fs::write(at("zeros"), vec![0; 2 << 20]).expect("it can be written");
-    for (one, other) in [("hole", "zeros"), ("zeros", "hole"), ("hole", "hole")] {
+    for (one, other) in [("hole", "zeros"), ("zeros", "hole")] {
         assert_eq!(haul(dir.path(), &["--compare", one, other]).status.code(), Some(0), "{one} {other}");
     }
     let file = OpenOptions::new().write(true).open(at("zeros")).expect("there");
@@ -254,20 +254,85 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_compared() {
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
     assert_eq!(
         (told(&output), output.status.code()),
-        (vec!["'tree/small' and 'copy/small' differ: size 9, 5".to_owned()], Some(1))
+        (vec!["'tree/small' and 'copy/small' differ: size 9, 5".to_owned()], Some(2))
     );
     // A directory is no file without -r.
     let output = haul(dir.path(), &["--compare", "tree", "copy"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("omitting directory 'tree'"), "{output:?}");
     for target in [&["tree/small", "tree/empty", "copy/small"][..], &["-t", "nowhere", "tree/small"]] {
         let output = haul(dir.path(), &[&["--compare"], target].concat());
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{target:?}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{target:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("target "), "{output:?}");
     }
-    for nonsense in ["--sparse=always", "--backup", "-l", "--smart"] {
+    for nonsense in ["--sparse=always", "--backup", "-s", "--smart"] {
         let output = haul(dir.path(), &["--compare", "-r", nonsense, "tree", "copy"]);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{nonsense}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{nonsense}");
     }
+}
+
+#[test]
+fn a_comparison_ends_with_1_if_anything_differs_and_2_after_trouble() {
+    let dir = scene();
+    let status = |arguments: &[&str]| haul(dir.path(), arguments).status.code();
+    assert_eq!(status(&["--compare", "-a", "-T", "tree", "copy"]), Some(0));
+    fs::write(dir.path().join("copy/small"), "other").expect("it can be written");
+    assert_eq!(status(&["--compare", "-a", "-T", "tree", "copy"]), Some(1));
+    assert_eq!(status(&["--compare", "-a", "tree", "nothing", "copy"]), Some(2));
+    for misuse in [&["--compare"][..], &["--bogus", "--compare", "a", "b"], &["--compare", "a"], &["--compare", "-z"]] {
+        assert_eq!(status(misuse), Some(2), "{misuse:?}");
+    }
+    assert_eq!(status(&["--bogus", "tree", "copy"]), Some(1), "nothing is compared");
+}
+
+#[test]
+fn a_copy_that_is_its_source_is_no_copy() {
+    let dir = scene();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["small", "inner/large", "empty", "fifo"] {
+        fs::remove_file(at("copy").join(name)).expect("it is there");
+        fs::hard_link(at("tree").join(name), at("copy").join(name)).expect("it can be linked");
+    }
+    let output = haul(dir.path(), &["--compare", "-r", "-T", "tree", "copy"]);
+    let same = |name: &str| format!("'tree/{name}' and 'copy/{name}' are the same file, which is no copy");
+    let mut lines = told(&output);
+    lines.sort();
+    assert_eq!(lines, ["empty", "fifo", "inner/large", "small"].map(same));
+    assert_eq!(output.status.code(), Some(1));
+    // By a symbolic link, too.
+    symlink("tree", at("other")).expect("it can be linked");
+    symlink("small", at("tree/inner/deeper/alias")).expect("it can be linked");
+    for (arguments, line) in [
+        (["-rT", "-L", "tree", "other"], "'tree' and 'other' are the same file, which is no copy"),
+        (["-T", "-L", "tree/one", "tree/two"], "'tree/one' and 'tree/two' are the same file, which is no copy"),
+    ] {
+        let output = haul(dir.path(), &[&["--compare"], &arguments[..]].concat());
+        assert_eq!((told(&output), output.status.code()), (vec![line.to_owned()], Some(1)), "{output:?}");
+    }
+}
+
+#[test]
+fn with_l_a_copy_must_be_a_hard_link_of_its_source() {
+    let dir = scene();
+    let output = haul(dir.path(), &["-al", "tree", "links"]);
+    assert!(output.status.success(), "{output:?}");
+    let output = haul(dir.path(), &["--compare", "-al", "-T", "tree", "links"]);
+    assert_eq!((told(&output), output.status.code()), (Vec::new(), Some(0)), "{output:?}");
+    fs::remove_file(dir.path().join("links/small")).expect("it is there");
+    run(
+        "cp",
+        &[
+            "-p",
+            dir.path().join("tree/small").to_str().expect("a name"),
+            dir.path().join("links").to_str().expect("a name"),
+        ],
+    );
+    run(
+        "touch",
+        &["-r", dir.path().join("tree").to_str().expect("a name"), dir.path().join("links").to_str().expect("a name")],
+    );
+    let output = haul(dir.path(), &["--compare", "-al", "-T", "tree", "links"]);
+    let line = "'tree/small' and 'links/small' differ: no hard link to 'tree/small'".to_owned();
+    assert_eq!((told(&output), output.status.code()), (vec![line], Some(1)), "{output:?}");
 }
 
 #[test]

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use haul::app;
 use haul::compare::{Helped, compare_with};
 use haul::options::Show;
 use haul::report::Report;
 use haul::screen::Screen;
+use haul::{app, exit};
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
 use haul_copy::run::Fleet;
@@ -45,7 +45,7 @@ pub fn compare_all(
             if line.rank() == 0 {
                 report.complain(why.as_bytes());
             }
-            return 1;
+            return exit::TROUBLE;
         }
     };
     let plan = Plan { jobs: plan.jobs.or_else(|| agreed.jobs(line.rank())), ..plan.clone() };
@@ -54,11 +54,7 @@ pub fn compare_all(
         return help(line, &agreed, &plan);
     }
     report.configure(show, plan.reflink, false, show.verbose);
-    if line.ranks() == 1 {
-        u8::from(!compare_with(&report, &plan, show, None))
-    } else {
-        lead(line, &agreed, &report, &plan, show)
-    }
+    if line.ranks() == 1 { compare_with(&report, &plan, show, None) } else { lead(line, &agreed, &report, &plan, show) }
 }
 
 /// Rank 0: compares, and gives to others what waits.
@@ -69,8 +65,8 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
     let shares = Mutex::new(vec![0_u64; line.ranks()]);
     let told = |summary: &Summary| table(agreed, summary, &lock(&shares));
     let compare = || {
-        let same = compare_with(report, plan, show, Some(Helped { board: &board, shares: &told }));
-        status.store(u8::from(!same), Ordering::Release);
+        let ended = compare_with(report, plan, show, Some(Helped { board: &board, shares: &told }));
+        status.store(ended, Ordering::Release);
     };
     thread::scope(|scope| {
         let Ok(comparing) = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, compare) else {
@@ -180,7 +176,7 @@ fn next_rest(rest: Duration, busy: bool) -> Duration {
 /// Ends all processes: the others would wait for this one for ever.
 fn give_up(line: &Line<'_>, agreed: &Agreed) -> ! {
     farewell(&agreed.who(line.rank()));
-    line.abort(1)
+    line.abort(i32::from(exit::TROUBLE))
 }
 
 /// Tells that a thread has panicked.

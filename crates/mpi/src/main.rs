@@ -16,15 +16,15 @@ mod stuck;
 mod talk;
 
 use std::env;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use haul::help;
 use haul::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use haul::report::Report;
-use haul::{app, parts, profile};
+use haul::{app, exit, parts, profile};
 use haul_copy::plan::Plan;
 use haul_sys::process_state;
 use mpi::Threading;
@@ -135,7 +135,7 @@ fn refuse(line: &mut Line<'_>, report: &Report, said: &[Vec<u8>], machine: usize
             report.hint();
         }
     }
-    1
+    exit::misuse(said.iter().map(|word| OsStr::from_bytes(word)))
 }
 
 fn print(report: &Report, text: &str) -> u8 {

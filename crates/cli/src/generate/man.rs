@@ -78,6 +78,14 @@ Something was not, or standard output could not be written.
 Other files were copied all the same, unless
 .B \-\-fail\-fast
 was given.
+With
+.BR \-\-compare :
+something differs.
+.TP
+.B 2
+With
+.BR \-\-compare :
+something could not be looked at, or the command line is wrong.
 .TP
 .BR 129 ", " 130 ", " 143
 SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.

@@ -15,7 +15,7 @@ use crate::engine::transfer::again;
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::meta::{Action, is_acl_name};
-use crate::plan::{Dereference, ModeRule, Wish};
+use crate::plan::{Dereference, LinkMode, ModeRule, Wish};
 use crate::ranges::BLIND;
 use crate::walk::Spot;
 
@@ -91,7 +91,7 @@ pub(super) fn compare_both(
 ) -> Outcome {
     let both = (source.1, copy.1);
     let mut outcome = Outcome {
-        directories: both.0.kind == Kind::Directory && both.1.kind == Kind::Directory,
+        directories: both.0.kind == Kind::Directory && both.1.kind == Kind::Directory && both.0.id != both.1.id,
         links: if rules.plan.preserve.links { links::of(&both) } else { None },
         ..Outcome::default()
     };
@@ -120,6 +120,19 @@ impl Pair<'_> {
             self.differ(Difference::Kind(one.kind, other.kind));
             return Ok(());
         }
+        let may_be_linked = !matches!(one.kind, Kind::Directory | Kind::SymbolicLink);
+        match (one.id == other.id, self.rules.plan.link) {
+            // A link to a link is made where the filesystem can, and a copy of it elsewhere.
+            (true, LinkMode::Hard) if one.kind != Kind::Directory => return Ok(()),
+            (true, _) => {
+                self.differ(Difference::Same);
+                return Ok(());
+            }
+            (false, LinkMode::Hard) if may_be_linked => {
+                self.differ(Difference::NotLinked(self.source.0.path.to_owned()));
+            }
+            _ => {}
+        }
         match one.kind {
             Kind::Regular if self.rules.plan.attributes_only => {}
             Kind::Regular => self.contents(buffers)?,
@@ -146,10 +159,6 @@ impl Pair<'_> {
         let (one, other) = (self.source.1, self.copy.1);
         if one.size != other.size {
             self.differ(Difference::Size(one.size, other.size));
-            return Ok(());
-        }
-        // One file under two names. An empty one may still hold something: /proc says so of all files.
-        if one.id == other.id {
             return Ok(());
         }
         let sides = (self.open(self.source)?, self.open(self.copy)?);

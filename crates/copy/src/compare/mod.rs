@@ -52,10 +52,14 @@ pub enum Difference {
     Modified(Time, Time),
     /// An extended attribute, or an ACL by the name of its attribute, that is on one side only or has another value.
     Attribute(OsString),
-    /// The copy is another file than that of this name, of which the source is a hard link.
+    /// The copy is another file than that of this name, of which the source is a hard link; or it should be a hard link of
+    /// its source.
     NotLinked(PathBuf),
     /// The copy is the same file as that of this name; their sources are two.
     Linked(PathBuf),
+    /// The copy is the source itself by another name: what is written to one is written to the other. Where hard links
+    /// are what was asked for, see [`Difference::NotLinked`].
+    Same,
 }
 
 /// One difference and where it is.

@@ -135,6 +135,7 @@ impl Observer for Heard {
             Difference::Node(..) => format!("{name} is another device"),
             Difference::Mode(one, two) => format!("{name} has the mode {two:04o}, not {one:04o}"),
             Difference::Owner(..) => format!("{name} has another owner"),
+            Difference::Same => format!("{name} is the source itself"),
             Difference::Modified(..) => format!("{name} has another time"),
             Difference::Attribute(attribute) => format!("{name} lacks {}", attribute.to_string_lossy()),
             Difference::NotLinked(_) | Difference::Linked(_) => format!("{name} has other hard links"),

@@ -224,7 +224,7 @@ fn what_cannot_be_read_is_told_once_and_in_order_by_all_ranks_together() {
     let words = ["-a", "--compare", "-T", "source", "copy"];
     let reference = haul_says(&HUMBLE, &dir, &words);
     let said = String::from_utf8_lossy(&reference.stderr);
-    assert!(closed.iter().all(|path| said.contains(path)) && reference.status.code() == Some(1), "{reference:?}");
+    assert!(closed.iter().all(|path| said.contains(path)) && reference.status.code() == Some(2), "{reference:?}");
     for mpi in Mpi::all() {
         for ranks in RANKS {
             let job = Job::of(mpi, &dir, vec![Part::new(ranks, &words).by(&HUMBLE)]);
