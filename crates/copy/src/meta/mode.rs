@@ -89,7 +89,7 @@ fn creation(request: &Request<'_>) -> Creation {
 /// Sets exactly this mode and the source's ACLs. False if that failed.
 ///
 /// As with cp, special bits of an existing directory (or the set-group-ID bit that a new one has inherited) stay if the
-/// source has none of the three and the filesystem has ACLs. Those of anything else go: new contents under an old
+/// source has none of the three and the filesystem has ACLs. Those of an overwritten file go: new contents under an old
 /// set-user-ID bit would be a program with rights that its source has not.
 pub fn copy(request: &Request<'_>, mode: u32, current: Option<u32>, names: &Names, report: Report<'_>) -> bool {
     let (source, dest) = (request.source, request.dest);
@@ -126,7 +126,7 @@ fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(
     if has_too_much(request, mode) {
         dest.object.set_mode(mode)?;
     }
-    if !has_no_acl(request) {
+    if !has_no_acl(request) || inherited != 0 && mode & SPECIAL == 0 && !stays {
         return acl::set_from_mode(dest.object, mode);
     }
     // The kernel may want to take a special bit away when the mode is set.
@@ -136,10 +136,11 @@ fn set_plain(request: &Request<'_>, mode: u32, current: Option<u32>) -> Result<(
     dest.object.set_mode(if stays { mode | inherited } else { mode })
 }
 
-/// Setting an ACL leaves the special bits as they are, and one has to go.
+/// Setting an ACL leaves the special bits as they are, and one has to go. (A node that was made with them keeps them if its owner
+/// could not be kept, as with cp.)
 fn has_too_much(request: &Request<'_>, mode: u32) -> bool {
     let dest = request.dest.inode;
-    dest.kind != Kind::Directory && dest.permissions & SPECIAL & !mode != 0
+    !request.created && dest.kind != Kind::Directory && dest.permissions & SPECIAL & !mode != 0
 }
 
 fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), Errno> {

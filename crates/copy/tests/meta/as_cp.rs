@@ -2,7 +2,7 @@
 //! same words as cp.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -122,8 +122,8 @@ fn compare(
         Outcome { file: describe(dest, options.preserve.timestamps && !refused), ..outcome }
     };
     let by_cp = as_user(who.0, who.1, || with_cp(source, &expected, options));
-    if found.is_some() && options.preserve.mode == ModeRule::Keep {
-        take_special_bits(source, &expected);
+    if by_cp.done && found.is_some() && options.preserve.mode == ModeRule::Keep {
+        take_special_bits(source, &expected, options.preserve.ownership);
     }
     let by_cp = complete(by_cp, &expected);
     // What cannot even be read or opened is no matter of metadata.
@@ -148,12 +148,15 @@ fn compare(
     difference
 }
 
-/// Takes away what cp leaves to an old file, and haul does not: special bits that the source has not.
-fn take_special_bits(source: &Path, copy: &Path) {
-    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode();
-    let excess = mode(copy) & !mode(source) & 0o7000;
-    if excess != 0 && fs::symlink_metadata(copy).unwrap().is_file() {
-        fs::set_permissions(copy, fs::Permissions::from_mode(mode(copy) & !excess & 0o7777)).unwrap();
+/// Takes away what cp leaves to an old file, and haul does not: special bits that the source has not, or whose owner could
+/// not be kept with them.
+fn take_special_bits(source: &Path, copy: &Path, with_owner: bool) {
+    let (from, to) = (fs::symlink_metadata(source).unwrap(), fs::symlink_metadata(copy).unwrap());
+    let another = with_owner && (from.uid(), from.gid()) != (to.uid(), to.gid());
+    let wanted = if another { 0 } else { from.mode() };
+    let excess = to.mode() & !wanted & 0o7000;
+    if excess != 0 && to.is_file() {
+        fs::set_permissions(copy, fs::Permissions::from_mode(to.mode() & !excess & 0o7777)).unwrap();
     }
 }
 
