@@ -176,19 +176,16 @@ impl Run<'_> {
 
     fn refuse_into_itself(&mut self, target: &OsStr, operand: &OsStr) {
         let operand = self.strip(operand);
-        let name = if self.plan.parents { without_trailing_slashes(operand) } else { last_component(operand) };
-        self.problem(Error::new(What::IntoItself, operand).and(joined(target, name)));
+        let dest = match self.plan.parents {
+            true => joined(target, without_trailing_slashes(operand)),
+            false => name_in(target, operand).1,
+        };
+        self.problem(Error::new(What::IntoItself, operand).and(dest));
     }
 
     fn copy_below(&mut self, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
         let source = Operand::open(operand);
-        let base = last_component(operand);
-        // A copy of `x/..` goes into the directory itself, not into its parent.
-        let (name, path) = match base.as_bytes() {
-            b".." => (OsStr::new("."), joined(target, OsStr::new("."))),
-            b"" => (OsStr::new("."), joined(target, base)),
-            _ => (base, joined(target, base)),
-        };
+        let (name, path) = name_in(target, operand);
         let dest = Spot::new(dir.as_fd(), name, &path);
         self.copy_operand(source.spot(), dest, false, Some(root));
     }
@@ -221,6 +218,17 @@ impl Run<'_> {
         if let (Some(entry), Some(made)) = (entry_of(spot, file), self.made_for_operands.as_mut()) {
             made.insert(entry);
         }
+    }
+}
+
+/// The name of an operand's copy in a directory, and its path.
+fn name_in<'o>(target: &OsStr, operand: &'o OsStr) -> (&'o OsStr, PathBuf) {
+    let base = last_component(operand);
+    // A copy of `x/..` goes into the directory itself, not into its parent.
+    match base.as_bytes() {
+        b".." => (OsStr::new("."), joined(target, OsStr::new("."))),
+        b"" => (OsStr::new("."), joined(target, base)),
+        _ => (base, joined(target, base)),
     }
 }
 
