@@ -8,11 +8,12 @@ mod support;
 mod tools;
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use haul_guest::fs::{FreeMap, Options, btrfs::Btrfs, ext::Ext};
+use haul_guest::fs::{FreeMap, Options, btrfs::Btrfs, ext::Ext, xfs::Xfs};
 use haul_guest::{ReadAt, Refusal, map_with};
 use haul_testbed::guest::{Noise, flush, has, run};
 use haul_testbed::{Bed, temp_dir};
@@ -292,6 +293,81 @@ fn ext4_that_remembers_errors_is_refused() {
         run(Command::new("debugfs").args(["-w", "-R", &format!("ssv {field}")]).arg(&image));
         assert!(matches!(free(&Ext, &open(&image)), Err(Refusal::Dirty(_))), "{field}");
     }
+}
+
+#[test]
+fn xfs_with_damage_that_xfs_repair_finds_is_copied_whole() {
+    let Some(bed) = Bed::new() else { return };
+    if !has("mkfs.xfs") || !has("xfs_repair") {
+        return;
+    }
+    for options in [&["-b", "size=1024"][..], &["-m", "rmapbt=1,reflink=1"]] {
+        let dir = temp_dir();
+        let mkfs = [&["mkfs.xfs", "-q", "-f", "-K", "--unsupported"], options].concat();
+        let image = image(&bed, dir.path(), "xfs", 64, &mkfs);
+        let mut patient = patient(&image, &Xfs, &["xfs_repair", "-n", "-f"]);
+        // After a clean unmount nobody reads what the log holds, and there is more of it than of all the rest.
+        let log = log_by_xfs_db(&image);
+        patient.places.retain(|at| !log.contains(at));
+        patient.assert_damage_is_copied(&format!("XFS {options:?}"), never);
+    }
+}
+
+/// Where the log is, in bytes.
+fn log_by_xfs_db(image: &Path) -> Range<u64> {
+    let fields = ["blocksize", "agblocks", "agblklog", "logstart", "logblocks"];
+    let print = format!("p {}", fields.join(" "));
+    let said = run(Command::new("xfs_db").args(["-r", "-c", "sb 0", "-c", &print]).arg(image));
+    let numbers: Vec<u64> =
+        said.lines().map(|line| line.split(" = ").nth(1).unwrap().trim().parse().unwrap()).collect();
+    let [block, ag_blocks, ag_log, start, blocks] = numbers[..] else { panic!("{said}") };
+    let start = ((start >> ag_log) * ag_blocks + (start & ((1 << ag_log) - 1))) * block;
+    start..start + blocks * block
+}
+
+/// The place of a block that xfs_db has read, in bytes.
+fn place_by_xfs_db(image: &Path, commands: &[&str]) -> u64 {
+    let mut command = Command::new("xfs_db");
+    command.arg("-r");
+    for one in commands.iter().chain(&["daddr"]) {
+        command.args(["-c", one]);
+    }
+    let said = run(command.arg(image));
+    said.lines().find_map(|line| line.strip_prefix("current daddr is ")).unwrap().trim().parse::<u64>().unwrap() * 512
+}
+
+#[test]
+fn xfs_with_a_damaged_structure_in_use_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    if !has("mkfs.xfs") || !has("xfs_db") {
+        return;
+    }
+    let dir = temp_dir();
+    let mkfs = ["mkfs.xfs", "-q", "-f", "-K", "--unsupported", "-b", "size=1024", "-m", "rmapbt=1,reflink=1"];
+    let image = image(&bed, dir.path(), "xfs", 64, &mkfs);
+    assert!(free(&Xfs, &open(&image)).is_ok());
+    let structures: [(&str, &[&str]); 9] = [
+        ("a header of inodes", &["agi 1"]),
+        ("a copy of the superblock", &["sb 1"]),
+        ("a tree of inodes", &["agi 0", "addr root"]),
+        ("a tree of reverse mappings", &["agf 0", "addr rmaproot"]),
+        ("a tree of reference counts", &["agf 0", "addr refcntroot"]),
+        ("an inode", &["path /d1/3-nnn"]),
+        ("a block of a directory", &["path /d0", "dblock 0"]),
+        ("the index of a directory", &["path /d0", "dblock 33554432"]),
+        ("a tree of extents", &["path /torn", "addr u3.bmbt.ptrs[1]"]),
+    ];
+    let file = fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    for (what, commands) in structures {
+        let at = place_by_xfs_db(&image, commands) + 300;
+        let mut old = [0; 4];
+        file.read_exact_at(&mut old, at).unwrap();
+        file.write_all_at(&old.map(|byte| !byte), at).unwrap();
+        let found = free(&Xfs, &open(&image));
+        assert!(matches!(found, Err(Refusal::Corrupt(_))), "{what}: {found:?}");
+        file.write_all_at(&old, at).unwrap();
+    }
+    assert!(free(&Xfs, &open(&image)).is_ok());
 }
 
 #[test]

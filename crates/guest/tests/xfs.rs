@@ -86,7 +86,7 @@ fn every_layout_keeps_every_file_and_frees_what_xfs_db_says() {
         mounted.unmount();
 
         let found = free(&Xfs, &open(&image)).unwrap_or_else(|refusal| panic!("{options:?}: {refusal}"));
-        assert!(found.evidence.contains(&"clean".to_owned()), "{:?}", found.evidence);
+        assert!(found.evidence.contains(&"cleanly unmounted".to_owned()), "{:?}", found.evidence);
         assert_agrees_with_xfs_db(&image, &found);
         let copy = dir.path().join("copy");
         copy_without(&image, &found.free, &copy);

@@ -26,8 +26,8 @@ mod flag {
     pub const INODES: u16 = 1;
     pub const CANCEL: u16 = 2;
     pub const KIND_SHIFT: u32 = 11;
-    /// Btree block, AGF, AGFL: the kinds of buffers that free space is in.
-    pub const KINDS: [u16; 3] = [4, 5, 6];
+    /// Btree block, AGF, AGFL, AGI: the kinds of buffers that free space is in, or that lead to inodes.
+    pub const KINDS: [u16; 4] = [4, 5, 6, 7];
 }
 
 /// A piece of a buffer that the log has.

@@ -2,15 +2,18 @@
 //!
 //! Free space is what the by-block btree of each allocation group says, where that agrees with the by-size btree, the
 //! group's own counts and, after a clean unmount, the superblock's. What the log would replay decides whether the
-//! btrees on the disk are the last word: see `log`.
+//! btrees on the disk are the last word: see `log`. Everything else that is in use must be whole: see `inodes`.
 //!
 //! Formats as in "XFS Algorithms & Data Structures" (xfs-documentation).
 
 mod ag;
 mod btree;
+mod fork;
+mod inodes;
 mod items;
 mod log;
 mod overlay;
+mod short;
 mod superblock;
 mod transactions;
 
@@ -21,6 +24,7 @@ use crate::refusal::Refusal;
 
 use super::{Findings, FreeMap, Options};
 use ag::Group;
+use inodes::Check;
 use log::State;
 use overlay::{Overlay, Source};
 use superblock::{Geometry, Superblock};
@@ -66,10 +70,8 @@ fn clean(region: &View<'_>, superblock: &Superblock, head: u64) -> Result<Findin
         let says = superblock.free_blocks;
         return Err(Refusal::corrupt(format!("{counted} free blocks, and the superblock says {says}")));
     }
-    let mut evidence = vec!["clean".to_owned()];
-    if geometry.v5 {
-        evidence.push("all checksums right".to_owned());
-    }
+    Check { source: &Source::disk(region, head, 0), geometry, free: &found.free }.all()?;
+    let mut evidence = vec!["cleanly unmounted".to_owned(), sums(geometry).to_owned()];
     evidence.push("both free space trees and all counts agree".to_owned());
     found.finish(evidence)
 }
@@ -98,12 +100,25 @@ fn dirty(region: &View<'_>, geometry: &Geometry, overlay: &Overlay, head: u64) -
     if !found.free.intersection(overlay.touched()).is_empty() {
         return Err(Refusal::dirty("the log writes to a block that is free"));
     }
+    Check { source: &Source::replayed(region, overlay, head, 0), geometry, free: &found.free }.all()?;
     let log = match (overlay.only_superblock(), replayed) {
         (true, _) => "the log touches only the superblock",
         (false, false) => "the log touches no free space map",
         (false, true) => "free on the disk and after the log is replayed",
     };
-    found.finish(vec![log.to_owned(), "both free space trees and all counts of the groups agree".to_owned()])
+    found.finish(vec![
+        log.to_owned(),
+        sums(geometry).to_owned(),
+        "both free space trees and all counts of the groups agree".to_owned(),
+    ])
+}
+
+/// Which checksums were right.
+fn sums(geometry: &Geometry) -> &'static str {
+    match geometry.v5 {
+        true => "checksums of groups, trees, inodes, directories and attributes right",
+        false => "no checksums",
+    }
 }
 
 /// Free space, collected group by group.

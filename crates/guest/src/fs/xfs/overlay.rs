@@ -181,6 +181,7 @@ fn sequence_number(geometry: &Geometry, bytes: &[u8]) -> Result<Option<u64>, Ref
     let (lsn, uuid) = match &be32(bytes, 0)?.to_be_bytes() {
         b"XFSB" => (240, if geometry.meta_uuid == geometry.uuid { 32 } else { 248 }),
         b"XAGF" => (208, 64),
+        b"XAGI" => (320, 296),
         b"XAFL" => (24, 8),
         b"AB3B" | b"AB3C" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC" => (24, 32),
         b"BMA3" => (32, 40),
@@ -230,6 +231,11 @@ impl<'a> Source<'a> {
             }
         }
         Ok((self.region.read(offset, len as usize)?, false))
+    }
+
+    /// Whether the log writes to one of these bytes.
+    pub fn touches(&self, offset: u64, len: u64) -> bool {
+        self.overlay.is_some_and(|overlay| overlay.touched.touches(offset..offset.saturating_add(len)))
     }
 
     /// Refuses what the disk has from a later time than the head of the log.

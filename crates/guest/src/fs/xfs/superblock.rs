@@ -16,7 +16,8 @@ const SMALLEST_AG: u64 = 64;
 /// Larger ones have no 31 bit block numbers.
 const LARGEST_AG: u64 = 1 << 31;
 
-const CRC_AT: usize = 224;
+/// Where its checksum is.
+pub const CRC_AT: usize = 224;
 
 mod feature {
     pub const LOG_V2: u16 = 0x0400;
@@ -32,8 +33,11 @@ mod feature {
 
     /// Free inode tree, reverse map, reflinks, inode tree counts.
     pub const RO_COMPAT_KNOWN: u32 = 0xf;
+    pub const FREE_INODES: u32 = 0x1;
     pub const REVERSE_MAP: u32 = 0x2;
+    pub const REFERENCES: u32 = 0x4;
 
+    pub const SPARSE_INODES: u32 = 0x2;
     pub const META_UUID: u32 = 0x4;
     pub const NEEDS_REPAIR: u32 = 0x10;
     /// File types, sparse inodes, metadata UUID, big time, large extent counts, exchange of ranges, parent pointers.
@@ -63,6 +67,18 @@ pub struct Geometry {
     pub lazy_counts: bool,
     /// There is a reverse map btree in each allocation group.
     pub reverse_map: bool,
+    /// There is a btree of reference counts.
+    pub references: bool,
+    /// There is a btree of the inodes that are free.
+    pub free_inodes: bool,
+    /// Chunks of inodes may have gaps.
+    pub sparse_inodes: bool,
+    /// Bytes of an inode.
+    pub inode: u64,
+    /// The bits of the number of a block that are within its allocation group.
+    pub ag_log: u32,
+    /// Bytes of a block of a directory.
+    pub directory_block: u64,
     /// What the log's records carry.
     pub uuid: [u8; 16],
     /// What the metadata carries.
@@ -195,6 +211,19 @@ fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
     }
     product(blocks, block)?;
 
+    let inode = u64::from(be16(bytes, 104)?);
+    let per_block = u64::from(be16(bytes, 106)?);
+    if !inode.is_power_of_two() || !(256..=2048).contains(&inode) || per_block != block / inode {
+        return Err(Refusal::corrupt(format!("{per_block} inodes of {inode} bytes in a block")));
+    }
+    if u32::from(u8_at(bytes, 122)?) != inode.trailing_zeros() || 1 << u8_at(bytes, 123)?.min(63) != per_block {
+        return Err(Refusal::corrupt("the size of an inode and its logarithm disagree"));
+    }
+    let directory_block = u8_at(bytes, 192)?;
+    if directory_block > 7 || block << directory_block > 65536 {
+        return Err(Refusal::corrupt("the size of a block of a directory"));
+    }
+
     let (version, uuid) = (be16(bytes, 100)?, array(bytes, 32)?);
     let features2 = if version & feature::MORE != 0 { be32(bytes, 200)? } else { 0 };
     let meta_uuid = if v5 && be32(bytes, 216)? & feature::META_UUID != 0 { array(bytes, 248)? } else { uuid };
@@ -207,6 +236,12 @@ fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
         v5,
         lazy_counts: features2 & feature::LAZY_COUNTS != 0,
         reverse_map: v5 && be32(bytes, 212)? & feature::REVERSE_MAP != 0,
+        references: v5 && be32(bytes, 212)? & feature::REFERENCES != 0,
+        free_inodes: v5 && be32(bytes, 212)? & feature::FREE_INODES != 0,
+        sparse_inodes: v5 && be32(bytes, 216)? & feature::SPARSE_INODES != 0,
+        inode,
+        ag_log,
+        directory_block: block << directory_block,
         uuid,
         meta_uuid,
         log_start: 0,
@@ -245,6 +280,28 @@ impl Geometry {
         (4 * self.sector).div_ceil(self.block)
     }
 
+    /// The allocation group of a block, and its number there.
+    pub fn of_block(&self, block: u64) -> Result<(u32, u64), Refusal> {
+        let ag = u32::try_from(block >> self.ag_log).ok().filter(|ag| *ag < self.ags);
+        let ag = ag.ok_or_else(|| Refusal::corrupt("a block outside the filesystem"))?;
+        Ok((ag, block & ((1 << self.ag_log) - 1)))
+    }
+
+    /// Where an inode is, in bytes; `inode` is its number within its allocation group.
+    pub fn inode_place(&self, ag: u32, inode: u64) -> Result<u64, Refusal> {
+        let at = product(inode, self.inode)?;
+        if at / self.block >= self.blocks_of(ag) {
+            return Err(Refusal::corrupt("an inode outside its allocation group"));
+        }
+        sum(self.offset(ag, 0)?, at)
+    }
+
+    /// The number of an inode.
+    pub fn inode_number(&self, ag: u32, inode: u64) -> u64 {
+        let bits = self.ag_log + (self.block / self.inode).trailing_zeros();
+        u64::from(ag) << bits | inode
+    }
+
     /// Where a block of an allocation group is, in bytes.
     pub fn offset(&self, ag: u32, block: u64) -> Result<u64, Refusal> {
         product(sum(product(u64::from(ag), self.ag_blocks)?, block)?, self.block)
@@ -278,6 +335,12 @@ impl Geometry {
             v5: true,
             lazy_counts: true,
             reverse_map: false,
+            references: false,
+            free_inodes: false,
+            sparse_inodes: false,
+            inode: 512,
+            ag_log: 12,
+            directory_block: 4096,
             uuid: [7; 16],
             meta_uuid: [7; 16],
             log_start: 8 << 20,
