@@ -32,16 +32,19 @@ pub struct Done {
     pub edits: usize,
     /// The most bytes that one of them may have changed.
     pub longest: usize,
+    /// Where the last one was.
+    pub last: u64,
 }
 
 /// Does what the rest of an input says.
 pub fn apply(mut input: &[u8], seed: &Seed, pages: &mut Pages) -> Done {
     let mut done = Done::default();
     while done.edits < MOST
-        && let Some(changed) = edit(&mut input, seed, pages)
+        && let Some((at, changed)) = edit(&mut input, seed, pages)
     {
         done.edits += 1;
         done.longest = done.longest.max(changed);
+        done.last = at;
     }
     done
 }
@@ -73,7 +76,7 @@ fn position(input: &mut &[u8], seed: &Seed, by_place: bool) -> Option<(u64, usiz
     None
 }
 
-fn edit(input: &mut &[u8], seed: &Seed, pages: &mut Pages) -> Option<usize> {
+fn edit(input: &mut &[u8], seed: &Seed, pages: &mut Pages) -> Option<(u64, usize)> {
     let kind = *take(input, 1)?.first()?;
     let by_place = kind & 8 != 0;
     let (at, room) = position(input, seed, by_place)?;
@@ -103,5 +106,5 @@ fn edit(input: &mut &[u8], seed: &Seed, pages: &mut Pages) -> Option<usize> {
     };
     let bytes = bytes.get(..room).unwrap_or(&bytes);
     pages.write(at, bytes);
-    Some(bytes.len())
+    Some((at, bytes.len()))
 }

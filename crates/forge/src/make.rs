@@ -221,11 +221,22 @@ fn make_xfs(size: u64, options: &[&str]) -> (TempDir, PathBuf) {
 /// Adds the checksums of everything outside the log.
 fn with_xfs_sums(mut seed: Seed) -> Seed {
     for place in &seed.places {
-        let to = match &seed.pages.read(place.start, 4)[..] {
-            b"XFSB" => 224,
-            b"XAGF" => 216,
-            b"XAFL" => 32,
-            b"AB3B" | b"AB3C" | b"ABTB" | b"ABTC" => 52,
+        let head = seed.pages.read(place.start, 10);
+        let to = match (&head[..4], &head[8..]) {
+            (b"XFSB", _) => 224,
+            (b"XAGF", _) => 216,
+            (b"XAGI", _) => 312,
+            (b"XAFL", _) => 32,
+            (b"AB3B" | b"AB3C" | b"ABTB" | b"ABTC" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC", _) => 52,
+            (b"BMA3", _) => 64,
+            (b"XDB3" | b"XDD3" | b"XDF3", _) => 4,
+            (b"XARM" | b"XSLM", _) | (_, [0x3d, 0xf1 | 0xff] | [0x3e, 0xbe] | [0x3b, 0xee]) => 12,
+            ([b'I', b'N', ..], _) => {
+                // A chunk of inodes of the default size.
+                let inodes = (place.start..place.end).step_by(512);
+                seed.fixes.extend(inodes.map(|from| Fix::Crc32c { from, len: 512, to: from + 100 }));
+                continue;
+            }
             _ => continue,
         };
         seed.fixes.push(Fix::Crc32c { from: place.start, len: place.end - place.start, to: place.start + to });
