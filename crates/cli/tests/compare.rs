@@ -356,3 +356,32 @@ fn nothing_is_written_on_any_filesystem() {
         assert!(lines.iter().all(|line| line.starts_with("'tree/small' and 'copy/small' differ: ")), "{lines:#?}");
     }
 }
+
+#[test]
+fn twenty_descriptors_compare_a_tree_of_any_depth() {
+    let dir = temp_dir();
+    let mut deepest = dir.path().join("tree");
+    for level in 0..150 {
+        fs::create_dir_all(deepest.join("other")).expect("it can be made");
+        fs::write(deepest.join("file"), level.to_string()).expect("it can be written");
+        deepest.push("down");
+    }
+    fs::create_dir(&deepest).expect("it can be made");
+    fs::write(deepest.join("file"), "the last").expect("it can be written");
+    assert!(haul(dir.path(), &["-a", "tree", "copy"]).status.success());
+    fs::write(
+        dir.path().join("copy").join(deepest.strip_prefix(dir.path().join("tree")).expect("below")).join("file"),
+        "differs!",
+    )
+    .expect("it can be written");
+    for jobs in ["--jobs=1", "--jobs=8"] {
+        let limited = "ulimit -n 20 && exec timeout 120 \"$0\" --compare -aT \"$1\" tree copy";
+        let mut command = Command::new("sh");
+        let output = command.args(["-c", limited, HAUL, jobs]).current_dir(dir.path()).output().expect("it can be run");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{jobs}");
+        let unlimited = haul(dir.path(), &["--compare", "-aT", jobs, "tree", "copy"]);
+        assert_eq!((told(&output), output.status), (told(&unlimited), unlimited.status), "{jobs}");
+        // Its contents and its time.
+        assert!(told(&output).iter().any(|line| line.contains("down/file")), "{output:?}");
+    }
+}

@@ -30,8 +30,11 @@ const UNDER_WAY: usize = 64;
 /// The same with those that other processes have, however many descriptors there are.
 const MOST_OPEN: usize = 16 << 10;
 
-/// Directories of the path that are held open on both sides; those above are opened again on the way back.
+/// Directories of the path that are held open on both sides, at most; those above are opened again on the way back.
 const OPEN_LEVELS: usize = 64;
+
+/// Descriptors for all that is open only once: standard streams, the front end's, the operands.
+const OTHERS: usize = 12;
 
 /// Compares every source with what a copy of it by this plan has made.
 pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
@@ -59,8 +62,17 @@ pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
             }
         }
         let summary = Summary::default();
-        let mut walk =
-            Walk { rules: &rules, session, board, row, most_open: most_open(), links: Links::default(), summary };
+        let mut walk = Walk {
+            rules: &rules,
+            session,
+            board,
+            row,
+            most_open: most_open(),
+            under_way: share(UNDER_WAY),
+            open_levels: share(OPEN_LEVELS),
+            links: Links::default(),
+            summary,
+        };
         walk.operands();
         walk.tell_all();
         walk.summary.stopped = (session.stop)();
@@ -70,13 +82,24 @@ pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
 
 /// How many threads of this process compare by this plan.
 pub fn threads(plan: &Plan) -> usize {
-    plan.jobs.unwrap_or_else(|| facts::cores().clamp(2, 8)).max(1)
+    share(plan.jobs.unwrap_or_else(|| facts::cores().clamp(2, 8)))
+}
+
+/// How many descriptors there are.
+fn descriptors() -> usize {
+    let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// So many of what takes two descriptors each, or fewer where there are not enough: levels, batches and threads have a quarter
+/// each, and another one is for what is about to be opened.
+fn share(wanted: usize) -> usize {
+    wanted.min(descriptors().saturating_sub(OTHERS) / 8).max(1)
 }
 
 /// Batches of which nothing is known yet, wherever they are: there have to be descriptors for their directories.
 fn most_open() -> usize {
-    let descriptors = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(UNDER_WAY, MOST_OPEN)
+    (descriptors() / 4).min(MOST_OPEN).max(share(UNDER_WAY))
 }
 
 struct Closing<'a>(&'a Board);
@@ -93,6 +116,9 @@ struct Walk<'a> {
     board: &'a Board,
     row: Row,
     most_open: usize,
+    /// Batches that this process's threads have, and levels that are held open, at most.
+    under_way: usize,
+    open_levels: usize,
     links: Links,
     summary: Summary,
 }
@@ -199,7 +225,7 @@ impl Walk<'_> {
             return;
         }
         stack.push(child);
-        close_far(stack);
+        close_far(stack, self.open_levels);
     }
 
     /// Opens both directories, those of an operand or those in a level; nothing if they are none, which whoever compares
@@ -309,7 +335,7 @@ impl Walk<'_> {
     fn is_full(&self) -> bool {
         let open = self.row.open();
         let here = open.saturating_sub(self.board.away());
-        open > 0 && (here >= UNDER_WAY || open >= self.most_open || self.row.holds_much())
+        open > 0 && (here >= self.under_way || open >= self.most_open || self.row.holds_much())
     }
 
     fn later(&mut self, error: Error) {
@@ -373,8 +399,8 @@ fn below(directory: &OsStr, operand: &OsStr) -> PathBuf {
 }
 
 /// Closes what is far up, so that any depth does with few descriptors.
-fn close_far(stack: &mut [Level]) {
-    if let Some(far) = stack.len().checked_sub(OPEN_LEVELS + 1) {
+fn close_far(stack: &mut [Level], open: usize) {
+    if let Some(far) = stack.len().checked_sub(open + 1) {
         let level = &mut stack[far];
         level.sides = None;
         level.listing.reopened();
