@@ -9,7 +9,7 @@ use haul_copy::manifest::{Manifest, mend};
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((first, bytes)) = input.split_first() else { return };
     let bytes = match first & 1 {
-        1 => mend(&[b"haul\0mf1", bytes, &[0; 32]].concat()),
+        1 => mend(&[b"haul\0mf2", bytes, &[0; 32]].concat()),
         _ => bytes.to_vec(),
     };
     let Ok(mut manifest) = Manifest::load(&mut &bytes[..]) else { return };

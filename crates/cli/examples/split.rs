@@ -46,7 +46,7 @@ fn make(entries: u32) -> Result<Manifest, Box<dyn Error>> {
     let mut manifest = Manifest::default();
     manifest.add_operand("tree".as_ref(), None);
     let time = |number: u32| Time { seconds: 1_600_000_000 + i64::from(number), nanoseconds: number };
-    let entry = |kind, size, number| Entry { kind, size, modified: time(number), id: None };
+    let entry = |kind, size, number| Entry { kind, size, modified: time(number), changed: time(number), id: None };
     let root = manifest.add_root(&entry(Kind::Directory, 0, 0))?;
     let mut random = 1u64;
     let mut directory = root;

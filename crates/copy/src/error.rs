@@ -320,6 +320,9 @@ what! {
     ListedOtherwise = "not copying {path}: when it was listed it was {detail}",
     /// With a list; no failure.
     ListedChanged = "{path} has changed since it was listed; it is copied as it is now",
+    /// In shards.
+    ChangedBetweenShards =
+        "not copying {path}: it has changed since the shards were made; begin anew with another --job, and another list if any",
     /// With a list or in shards; `detail` is an option, `path` is of no interest.
     NotByList = "manifests and shards do not go with {detail}",
     /// In shards; `path` is the file, or its directory.

@@ -2,7 +2,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 8 | `haul\0mf1`: the last digit is the version |
+//! | 8 | `haul\0mf2`: the last digit is the version |
 //! | records | see below |
 //! | 1 | `.`: the end |
 //! | number | how many entries there are |
@@ -14,7 +14,7 @@
 //! | record | what follows |
 //! |---|---|
 //! | `O`, an operand | bytes: the path; 0, or 1 and: the number of the inode, seconds (signed) and nanoseconds of its birth |
-//! | `f d l p s c b ?`, an entry | how many directories it is further out than what is in the last entry (not for the first of an operand); bytes: the name (not for that either); size; seconds (signed) and nanoseconds of the change of its contents; 0, or 1 and: major and minor number of the device and the number of the inode |
+//! | `f d l p s c b ?`, an entry | how many directories it is further out than what is in the last entry (not for the first of an operand); bytes: the name (not for that either); size; seconds (signed) and nanoseconds of the change of its contents, and of that of the inode; 0, or 1 and: major and minor number of the device and the number of the inode |
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,7 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::{Entry, Index, Manifest, Misplaced, Root};
 use crate::facts::{DeviceNumber, FileId, Kind, Time};
 
-const MAGIC: &[u8; 8] = b"haul\0mf1";
+const MAGIC: &[u8; 8] = b"haul\0mf2";
 /// How the magic of every version begins.
 const FAMILY: &[u8] = b"haul\0mf";
 /// Bytes of the checksum.
@@ -130,6 +130,7 @@ impl Manifest {
         }
         to.number(entry.size)?;
         to.time(entry.modified)?;
+        to.time(entry.changed)?;
         to.number(entry.id.is_some().into())?;
         if let Some(id) = entry.id {
             to.number(id.device().major.into())?;
@@ -365,7 +366,7 @@ impl Reader<'_> {
             None => None,
         };
         let size = self.number()?;
-        let modified = self.time()?;
+        let (modified, changed) = (self.time()?, self.time()?);
         let id = match self.flag()? {
             true => {
                 let major = self.small(u32::MAX, "an impossible device")?;
@@ -374,7 +375,7 @@ impl Reader<'_> {
             }
             false => None,
         };
-        let entry = Entry { kind, size, modified, id };
+        let entry = Entry { kind, size, modified, changed, id };
         match place {
             Some((parent, name)) => manifest.add(parent, OsStr::from_bytes(&name), &entry),
             None => manifest.add_root(&entry),

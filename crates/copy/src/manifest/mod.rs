@@ -27,6 +27,8 @@ pub struct Entry {
     pub size: u64,
     /// Last change of its contents.
     pub modified: Time,
+    /// Last change of the inode: of contents or attributes, whatever the other time was set to since.
+    pub changed: Time,
     /// Which file it is, if it may have several names in the list.
     pub id: Option<FileId>,
 }
@@ -69,6 +71,7 @@ struct Node {
     name_end: u64,
     size: u64,
     modified: Time,
+    changed: Time,
     kind: Kind,
 }
 
@@ -158,7 +161,8 @@ impl Manifest {
             self.ids.push((at, id));
         }
         let name_end = self.names.len() as u64;
-        self.entries.push(Node { parent, name_end, size: entry.size, modified: entry.modified, kind: entry.kind });
+        let Entry { kind, size, modified, changed, .. } = *entry;
+        self.entries.push(Node { parent, name_end, size, modified, changed, kind });
         if let Some(operand) = self.operands.last_mut() {
             operand.end = at + 1;
         }
@@ -195,7 +199,7 @@ impl Manifest {
     pub fn entry(&self, at: Index) -> Entry {
         let node = &self.entries[at as usize];
         let id = self.ids.binary_search_by_key(&at, |(at, _)| *at).ok().map(|found| self.ids[found].1);
-        Entry { kind: node.kind, size: node.size, modified: node.modified, id }
+        Entry { kind: node.kind, size: node.size, modified: node.modified, changed: node.changed, id }
     }
 
     /// Its kind.

@@ -85,7 +85,7 @@ impl Assignment {
         self.largest
     }
 
-    /// The same for two lists of the same names that are divided in the same way, and for no others.
+    /// The same for two lists of the same files, unchanged, that are divided in the same way, and for no others.
     pub fn digest(&self) -> [u8; 16] {
         self.digest
     }
@@ -110,7 +110,7 @@ struct Pieces {
 
 impl Manifest {
     /// Divides the list among so many shards. The result depends on the names, kinds and sizes in the list, on which names are
-    /// those of one file, and on the number; on nothing else.
+    /// those of one file, and on the number; on nothing else. Its digest also depends on the times in the list.
     pub fn split(&self, count: NonZero<u32>) -> Assignment {
         let order = self.canonical();
         let pieces = self.pieces(&order);
@@ -189,11 +189,25 @@ impl Manifest {
             record.extend((name.len() as u64).to_le_bytes());
             record.push(u8::from(self.kind(*at) == Kind::Directory));
             record.extend(name);
+            self.push_state(*at, &mut record);
             hasher.update(&record);
         }
         let mut digest = [0; 16];
         digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         digest
+    }
+
+    /// What tells one state of a file from another. The times of FIFOs, sockets and devices change by their use.
+    fn push_state(&self, at: Index, record: &mut Vec<u8>) {
+        let node = &self.entries[at as usize];
+        if !matches!(node.kind, Kind::Regular | Kind::Directory | Kind::SymbolicLink) {
+            return;
+        }
+        record.extend(node.size.to_le_bytes());
+        for time in [node.modified, node.changed] {
+            record.extend(time.seconds.to_le_bytes());
+            record.extend(time.nanoseconds.to_le_bytes());
+        }
     }
 }
 

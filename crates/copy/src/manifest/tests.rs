@@ -38,7 +38,8 @@ fn made(steps: &[Step]) -> Manifest {
         // All names of one file tell the same size.
         let size = id.map_or(size, |id| id.inode() * 1000);
         let modified = Time { seconds: i64::from(*seed) - 100, nanoseconds: u32::from(*link) };
-        let entry = Entry { kind, size, modified, id };
+        let changed = Time { seconds: i64::from(*up), ..modified };
+        let entry = Entry { kind, size, modified, changed, id };
         for _ in 0..usize::from(*up % 3) {
             open.pop();
         }
@@ -155,7 +156,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_an_error_and_nothing_worse(bytes in vec(any::<u8>(), 0..400)) {
         prop_assert!(Manifest::load(&mut &bytes[..]).is_err());
-        let bytes = [&b"haul\0mf1"[..], &bytes].concat();
+        let bytes = [&b"haul\0mf2"[..], &bytes].concat();
         drop(Manifest::load(&mut &mend(&bytes)[..]));
     }
 
@@ -250,8 +251,35 @@ proptest! {
     }
 }
 
+#[test]
+fn a_change_of_any_time_or_size_changes_the_digest() {
+    let listed = |kind, change: fn(&mut Entry)| {
+        let mut manifest = Manifest::default();
+        manifest.add_operand(OsStr::new("tree"), None);
+        let root = manifest.add_root(&entry(Kind::Directory)).expect("it is the first");
+        let mut changed = entry(kind);
+        change(&mut changed);
+        manifest.add(root, OsStr::new("file"), &changed).expect("it fits");
+        manifest.split(count(2)).digest()
+    };
+    let changes: [fn(&mut Entry); 4] = [
+        |entry| entry.size += 1,
+        |entry| entry.modified.seconds += 1,
+        |entry| entry.modified.nanoseconds += 1,
+        |entry| entry.changed.nanoseconds += 1,
+    ];
+    for change in changes {
+        for kind in [Kind::Regular, Kind::Directory, Kind::SymbolicLink] {
+            assert_ne!(listed(kind, change), listed(kind, |_| ()), "{kind:?}");
+        }
+        // Whoever writes into a FIFO changes its times.
+        assert_eq!(listed(Kind::Fifo, change), listed(Kind::Fifo, |_| ()));
+    }
+}
+
 fn entry(kind: Kind) -> Entry {
-    Entry { kind, size: 1, modified: Time { seconds: 0, nanoseconds: 0 }, id: None }
+    let time = Time { seconds: 0, nanoseconds: 0 };
+    Entry { kind, size: 1, modified: time, changed: time, id: None }
 }
 
 #[test]
@@ -288,7 +316,7 @@ fn the_error_says_what_is_wrong_with_a_file_and_where() {
     let bytes = saved(&manifest);
     let error = |bytes: &[u8]| Manifest::load(&mut &*bytes).expect_err("it is damaged").to_string();
     assert_eq!(error(b"#!/bin/sh"), "it is no manifest of haul");
-    assert_eq!(error(b"haul\0mf2"), "another version of haul has written it");
+    assert_eq!(error(b"haul\0mf1"), "another version of haul has written it");
     assert_eq!(error(&bytes[..bytes.len() - 1]), format!("it is cut off at byte {}", bytes.len() - 1));
     assert_eq!(
         error(&[&bytes[..], b"x"].concat()),

@@ -244,7 +244,8 @@ impl Run<'_> {
         listing.next_of_list(|start, most| selection.beside(start, most))
     }
 
-    /// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told.
+    /// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told. In a
+    /// shard they are an error, too: other shards may have copied other files, or other names, as they were.
     pub(super) fn is_as_listed(&mut self, subject: &Subject<'_>, listed: Option<Index>) -> bool {
         let (Some(selection), Some(listed)) = (&self.shared.selection, listed) else { return true };
         let entry = selection.manifest.entry(listed);
@@ -252,11 +253,18 @@ impl Run<'_> {
         if entry.kind != subject.inode.kind {
             return self.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
         }
-        let changed = entry.size != subject.inode.size || entry.modified != subject.inode.modified;
-        if entry.kind == Kind::Regular && changed {
-            self.warning(&Error::new(What::ListedChanged, path));
+        let resized = entry.size != subject.inode.size || entry.modified != subject.inode.modified;
+        let changed = resized || entry.changed != subject.inode.changed;
+        match entry.kind {
+            Kind::Regular | Kind::SymbolicLink if changed && selection.shards.is_some() => {
+                self.problem(Error::new(What::ChangedBetweenShards, path))
+            }
+            Kind::Regular if resized => {
+                self.warning(&Error::new(What::ListedChanged, path));
+                true
+            }
+            _ => true,
         }
-        true
     }
 
     /// Opens a directory of the source again by its number in the list.

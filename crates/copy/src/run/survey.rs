@@ -215,7 +215,8 @@ impl Walk<'_> {
 fn entry_of(inode: &Inode, may_be_met_again: bool) -> Entry {
     let several = inode.kind != Kind::Directory && (inode.links > 1 || may_be_met_again);
     let size = if matches!(inode.kind, Kind::Regular | Kind::SymbolicLink) { inode.size } else { 0 };
-    Entry { kind: inode.kind, size, modified: inode.modified, id: several.then_some(inode.id) }
+    let (kind, modified, changed) = (inode.kind, inode.modified, inode.changed);
+    Entry { kind, size, modified, changed, id: several.then_some(inode.id) }
 }
 
 /// Closes what is far up, so that any depth does with few descriptors.
