@@ -10,6 +10,8 @@ _haul_value() {
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --shard)
             COMPREPLY=() ;;
+        --job)
+            COMPREPLY=() ;;
         --target-directory|-t)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$value") ;;
         --update)
@@ -75,20 +77,20 @@ _haul_value() {
 _haul_options=(
     -R -r --recursive -P --no-dereference -L
     --dereference -H --copy-contents -x --one-file-system --parents
-    --strip-trailing-slashes --manifest-out= --from-manifest= --shard= -t --target-directory=
-    -T --no-target-directory -f --force -i --interactive
-    -n --no-clobber -u --update --update= --remove-destination
-    -b --backup --backup= -S --suffix= --keep-directory-symlink
-    -l --link -s --symbolic-link -a --archive
-    -d -p --preserve --preserve= --no-preserve= --attributes-only
-    -Z --context --context= --reflink --reflink= --sparse=
-    --smart --smart= --punch --snapshot --engine= --buffer-size=
-    --cache= --preallocate --preallocate= --jobs= --profile= --readahead
-    --readahead= --limit= --yield --control= --priority= --durable
-    --durable= --atomic --verify --verify= --checksum= --manifest=
-    --if-changed= --resume -v --verbose --debug --explain
-    --progress --progress= --stats --stats= --compare --fail-fast
-    --keep-going --help --version
+    --strip-trailing-slashes --manifest-out= --from-manifest= --shard= --job= -t
+    --target-directory= -T --no-target-directory -f --force -i
+    --interactive -n --no-clobber -u --update --update=
+    --remove-destination -b --backup --backup= -S --suffix=
+    --keep-directory-symlink -l --link -s --symbolic-link -a
+    --archive -d -p --preserve --preserve= --no-preserve=
+    --attributes-only -Z --context --context= --reflink --reflink=
+    --sparse= --smart --smart= --punch --snapshot --engine=
+    --buffer-size= --cache= --preallocate --preallocate= --jobs= --profile=
+    --readahead --readahead= --limit= --yield --control= --priority=
+    --durable --durable= --atomic --verify --verify= --checksum=
+    --manifest= --if-changed= --resume -v --verbose --debug
+    --explain --progress --progress= --stats --stats= --compare
+    --fail-fast --keep-going --help --version
 )
 
 _haul() {

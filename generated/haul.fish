@@ -12,6 +12,7 @@ complete -c haul -l strip-trailing-slashes -d 'remove slashes from the end of ea
 complete -c haul -l manifest-out -r -F -d 'list what would be copied in FILE; copy nothing'
 complete -c haul -l from-manifest -r -F -d 'copy what the list in FILE names, nothing else'
 complete -c haul -l shard -r -f -d 'copy part I of N; other processes do the others'
+complete -c haul -l job -r -f -d 'with --shard: which copy the part is of'
 complete -c haul -s t -l target-directory -r -f -a '(__fish_complete_directories)' -d 'copy each SOURCE into DIRECTORY'
 complete -c haul -s T -l no-target-directory -d 'take DEST for the name of the copy, even if it is a directory'
 complete -c haul -s f -l force -d 'remove a destination that cannot be opened, and try again'

@@ -22,6 +22,7 @@ use crate::governor::Governor;
 use crate::help;
 use crate::manifest::{self, Manifest};
 use crate::manners::{Manners, Priority};
+use crate::options::shards;
 use crate::options::{Complaint, Environment, Persona, Show, StatsFormat, Wanted, When, parse};
 use crate::parts;
 use crate::profile;
@@ -96,14 +97,12 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(path) = &manners.from_manifest {
-        match parts::load(path, &report) {
-            Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
-            Err(message) => {
-                report.complain(&message);
-                return ExitCode::FAILURE;
-            }
-        }
+    if manners.shard_status {
+        return parts::status(&plan, &report);
+    }
+    if let Err(message) = find_part(&mut plan, &manners, &report) {
+        report.complain(&message);
+        return ExitCode::FAILURE;
     }
     let report = Arc::new(report);
     if !behave(&report, &manners) {
@@ -150,6 +149,17 @@ fn replaces_source(plan: &Plan, manners: &Manners, report: &Report) -> Option<Ve
         };
         Some([why, &quoted(path), b", which is in the source ", &quoted(Path::new(source))].concat())
     })
+}
+
+/// Which part of which copy this is, as far as the command line does not say it.
+fn find_part(plan: &mut Plan, manners: &Manners, report: &Report) -> Result<(), Vec<u8>> {
+    if plan.shard.is_some() && !manners.job_is_given {
+        plan.job = shards::launched(|name| env::var_os(name));
+    }
+    if let Some(path) = &manners.from_manifest {
+        plan.manifest = Some(Arc::new(parts::load(path, report)?));
+    }
+    Ok(())
 }
 
 /// Takes the place that the user wants the copy to have on this machine, before there are threads that would keep the old
@@ -209,8 +219,9 @@ impl Command {
         if let Some(journal) = &summary.journal {
             self.report.complain(&goes_on(&self.report, journal));
         }
-        if let Some(state) = &summary.shard_state {
-            self.report.complain(&parts::not_done(state, &self.report));
+        if let Some(shards) = &summary.shards {
+            // Lists of digests are for other programs to read.
+            parts::tell(shards, self.plan.checksum.is_some(), &self.report);
         }
         let listed = self.finish_manifest();
         let output_failed = !self.report.finish() || !listed;

@@ -38,6 +38,7 @@ pub enum Id {
     Help,
     IfChanged,
     Interactive,
+    Job,
     Jobs,
     KeepDirectorySymlink,
     KeepGoing,
@@ -394,6 +395,7 @@ pub const FLAGS: &[Flag] = &[
     shard_flags::MANIFEST_OUT,
     shard_flags::FROM_MANIFEST,
     shard_flags::SHARD,
+    shard_flags::JOB,
     Flag {
         short: "t",
         long: "target-directory",

@@ -27,6 +27,10 @@ pub struct Manners {
     pub manifest_out: Option<PathBuf>,
     /// `--from-manifest`.
     pub from_manifest: Option<PathBuf>,
+    /// `--job`, also with an empty ID.
+    pub job_is_given: bool,
+    /// `--shard=status`.
+    pub shard_status: bool,
     /// `--profile`.
     pub profile: Profiles,
 }

@@ -2,7 +2,7 @@
 
 mod overwrite;
 mod safety;
-mod shards;
+pub(crate) mod shards;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -342,7 +342,7 @@ impl<'a> Draft<'a> {
             Id::Punch => self.punch = true,
             Id::Compare => self.compare = true,
             Id::Cache | Id::Preallocate => self.memory_and_space(flag, value)?,
-            Id::ManifestOut | Id::FromManifest | Id::Shard => self.parts(flag, value.unwrap_or_default())?,
+            Id::ManifestOut | Id::FromManifest | Id::Shard | Id::Job => self.parts(flag, value.unwrap_or_default())?,
             Id::Atomic | Id::Durable | Id::IfChanged | Id::Resume => self.safety(flag, value)?,
             Id::Verify | Id::Checksum | Id::Manifest => self.safety(flag, value)?,
             Id::TargetDirectory if self.target_directory.is_some() => {

@@ -328,11 +328,25 @@ what! {
     /// In shards; `path` is the file, or its directory.
     NoShardState = "cannot keep the state of the shards in {path}; nothing was copied",
     /// In shards.
-    ShardStateForeign = "will not use {path} as the state of shards: it is not a file of yours with a single name",
+    ShardStateForeign =
+        "will not use {path} as the record of shards: it is not a file of yours with a single name that this version has written",
     /// In shards; no failure.
-    ShardIsDone = "this shard is done already, says {path}; nothing is copied: remove that file to copy all of them again",
+    ShardIsDone = "this shard is done already, says {path}; nothing is copied: the same commands with --job=NEW copy anew",
+    /// In shards; no failure.
+    ShardIsBusy = "another process copies this shard, says {path}; waiting for its end",
     /// In shards; `detail` says what differs.
-    OtherSplit = "other shards of this copy, whose state is in {path}, {detail}; nothing was copied",
+    OtherSplit =
+        "other shards of this copy, whose state is in {path}, {detail}; nothing was copied: the same commands with --job=NEW begin anew",
+    /// In shards; `detail` is the ID of the job that is recorded.
+    JobReplaced = "another job, {detail}, has come after this one, says {path}; nothing was copied",
+    /// In shards; `detail` is the ID of the job that is recorded.
+    JobUnfinished =
+        "{path} is of a job that is not finished; nothing was copied: --job={detail} goes on with it, and --job=NEW for all shards begins anew",
+    /// In shards; `detail` is the ID of the job that is recorded.
+    JobRunning = "shards of another job, {detail}, are being copied, says {path}; nothing was copied",
+    /// In shards.
+    OtherDestination =
+        "what the other shards of this copy have made is not there any more, says {path}; nothing was copied: the same commands with --job=NEW begin anew",
     /// `path` is where the kernel tells the umask; the errno is of the other way to find it out.
     UmaskUnknown = "cannot find out the umask, for which {path} or unshare(2) is needed; nothing was copied",
     /// No threads.

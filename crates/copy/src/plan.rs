@@ -96,6 +96,8 @@ pub struct Plan {
     pub manifest: Option<Arc<Manifest>>,
     /// Only this part is copied, of the list or of what a walk finds; other processes copy the others.
     pub shard: Option<Shard>,
+    /// Which copy a shard is a part of, among several by the same command.
+    pub job: Job,
     /// What was measured to be faster on some storages. It changes only how bytes are moved, and what is set here otherwise
     /// comes first.
     pub profile: Option<Arc<Profile>>,
@@ -104,7 +106,14 @@ pub struct Plan {
 impl Plan {
     /// Whether files are made under another name and get theirs when they are whole.
     pub fn is_staged(&self) -> bool {
-        self.atomic || self.names_wait() || self.verify != Verify::Off
+        // What a shard leaves alone when it is run again must be whole.
+        let repeatable = self.shard.is_some() && self.keeps_existing();
+        self.atomic || self.names_wait() || self.verify != Verify::Off || repeatable
+    }
+
+    /// Whether a file that stands at the destination may stay as it is (`-n`, `-u`).
+    pub fn keeps_existing(&self) -> bool {
+        self.only_newer || self.overwrite == Overwrite::Skip
     }
 
     /// Whether files are on the device before they get their names.
@@ -179,9 +188,22 @@ impl Default for Plan {
             resume: false,
             manifest: None,
             shard: None,
+            job: Job::Recorded,
             profile: None,
         }
     }
+}
+
+/// Which job a shard belongs to. Two jobs of one command differ in their IDs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Job {
+    /// The one that is recorded at the destination, whichever that is; the first one if none is.
+    Recorded,
+    /// The one to which whatever started this process has given this ID. It is not begun in the place of one that has the same
+    /// files to copy and is not finished: one shard of that may have been started again by hand.
+    Launched(OsString),
+    /// The one to which the user has given this ID.
+    Named(OsString),
 }
 
 /// The destination operand and how to read it.

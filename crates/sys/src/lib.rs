@@ -25,6 +25,7 @@ pub mod power;
 pub mod priority;
 pub mod process_state;
 pub mod queue;
+pub mod range_lock;
 #[cfg(feature = "namespaces")]
 pub mod sandbox;
 pub mod shared_map;

@@ -8,6 +8,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 
 use super::links::make_or_replace;
+use super::temporary::TemporaryNames;
 use crate::plan::{Backup, Plan};
 use crate::walk::{Listing, Spot};
 
@@ -44,13 +45,13 @@ pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
 ///
 /// # Errors
 /// As linkat(2) and rename(2).
-pub(super) fn link_aside(dest: Spot<'_>, plan: &Plan) -> Result<Option<OsString>, Errno> {
+pub(super) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) -> Result<Option<OsString>, Errno> {
     let mut taken = None;
     loop {
         let (name, numbered) = next_backup_name(dest, plan, taken)?;
         let dir = dest.dir()?;
         let link = |name: &OsStr| linkat(dir, dest.name, dir, name, AtFlags::empty());
-        match make_or_replace(dest.beside(&name, dest.path), !numbered, link) {
+        match make_or_replace(dest.beside(&name, dest.path), (!numbered).then_some(names), link) {
             Ok(_) => return Ok(Some(name)),
             // As above.
             Err(Errno::EXIST) if number_of_backup(dest, &name).is_some() => taken = number_of_backup(dest, &name),

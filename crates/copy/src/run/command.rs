@@ -73,6 +73,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         resume,
         manifest,
         shard,
+        job: _, // What is stored of it knows its job.
         profile: _,
     } = plan;
     let mut lines = Lines(format!("{VERSION}\n"));

@@ -383,7 +383,7 @@ impl Run<'_> {
 
     /// Makes the entry another name of what was made. `here` is its directory, if that is known.
     pub(super) fn link_now(&mut self, made: &Made, dest: Spot<'_>, here: Option<FileId>, follow: bool) -> bool {
-        match link_to(made, dest, here, follow) {
+        match link_to(made, dest, here, follow, self.temporary_names()) {
             Ok(replaced) => {
                 if replaced == links::Replaced::Something {
                     self.tell(&Event::Removed(dest.path));

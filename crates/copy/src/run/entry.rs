@@ -434,7 +434,7 @@ impl Run<'_> {
         let plan = self.plan;
         let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
         let replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
-        match links::hard_link(subject.source, subject.dest, flags, replace) {
+        match links::hard_link(subject.source, subject.dest, flags, self.names_if(replace)) {
             Ok(_) => {
                 self.stats.hard_links += 1;
                 true

@@ -100,6 +100,9 @@ impl Run<'_> {
             Ok(Found::Something(existing)) => match self.pass_over_finished(subject, level, &existing) {
                 Some(way) => way,
                 None if self.is_of_earlier_attempt(subject, level, &existing) => self.make_again(subject),
+                None if self.is_noted_by_shard(subject, &existing) => {
+                    self.is_known_by_other_name(subject, level, &existing).unwrap_or(Way::Done)
+                }
                 None => self.decide(subject, level, existing),
             },
         }
@@ -329,7 +332,7 @@ impl Run<'_> {
         // A directory is not renamed into its place.
         let replaces = plan.is_staged() || identity != Identity::Two;
         if replaces && subject.inode.kind != Kind::Directory {
-            match backup::link_aside(dest, plan) {
+            match backup::link_aside(dest, plan, self.temporary_names()) {
                 Ok(Some(name)) => {
                     let backup = Some(name);
                     return Way::Clear(Clear {
@@ -356,6 +359,37 @@ impl Run<'_> {
                 self.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
                 Way::Blocked
             }
+        }
+    }
+
+    /// What stands there is the finished copy of this source. If it has other names, those that come get the same file; what is
+    /// to be done with this one if another name came before it.
+    pub(super) fn is_known_by_other_name(
+        &mut self,
+        subject: &Subject<'_>,
+        level: &Level<'_>,
+        existing: &Existing,
+    ) -> Option<Way> {
+        if subject.is_operand {
+            self.remember_destination(subject.dest);
+        }
+        let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
+        if !self.keeps_links() || !may_be_met_again {
+            return None;
+        }
+        match self.claim(subject, level) {
+            Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => Some(Way::Done),
+            Earlier::Made(earlier) => {
+                let linked = self.link_to_earlier(&earlier, subject, level);
+                Some(if linked { Way::Done } else { Way::Blocked })
+            }
+            Earlier::Unknown => Some(Way::Blocked),
+            Earlier::Claimed => {
+                self.made = Some(existing.target.id);
+                self.complete_claim(subject);
+                None
+            }
+            Earlier::Nothing => None,
         }
     }
 

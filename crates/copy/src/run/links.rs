@@ -10,6 +10,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
+use super::temporary::TemporaryNames;
 use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::walk::Spot;
 
@@ -185,27 +186,32 @@ pub(super) enum Replaced {
     Something,
 }
 
-/// Makes `dest` a hard link to `source`. With `replace` an existing destination is replaced in one step.
-pub(super) fn hard_link(source: Spot<'_>, dest: Spot<'_>, flags: AtFlags, replace: bool) -> Result<Replaced, Errno> {
+/// Makes `dest` a hard link to `source`. With names to `replace` by an existing destination is replaced in one step.
+pub(super) fn hard_link(
+    source: Spot<'_>,
+    dest: Spot<'_>,
+    flags: AtFlags,
+    replace: Option<&TemporaryNames>,
+) -> Result<Replaced, Errno> {
     make_or_replace(dest, replace, |name| linkat(source.dir()?, source.name, dest.dir()?, name, flags))
 }
 
-/// Makes `dest` a symbolic link. With `replace` an existing destination is replaced in one step.
-pub(super) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: bool) -> Result<Replaced, Errno> {
+/// Makes `dest` a symbolic link. With names to `replace` by an existing destination is replaced in one step.
+pub(super) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: Option<&TemporaryNames>) -> Result<Replaced, Errno> {
     make_or_replace(dest, replace, |name| dest.beside(name, dest.path).make_link(text))
 }
 
 pub(super) fn make_or_replace(
     dest: Spot<'_>,
-    replace: bool,
+    replace: Option<&TemporaryNames>,
     make: impl Fn(&OsStr) -> Result<(), Errno>,
 ) -> Result<Replaced, Errno> {
-    match make(dest.name) {
-        Ok(()) => return Ok(Replaced::Nothing),
-        Err(Errno::EXIST) if replace => {}
-        Err(errno) => return Err(errno),
-    }
-    let temporary = super::temporary_name(|name| make(name))?;
+    let names = match (make(dest.name), replace) {
+        (Ok(()), _) => return Ok(Replaced::Nothing),
+        (Err(Errno::EXIST), Some(names)) => names,
+        (Err(errno), _) => return Err(errno),
+    };
+    let temporary = super::temporary_name(names, |name| make(name))?;
     let dir = dest.dir()?;
     let renamed = renameat(dir, &temporary, dir, dest.name);
     // Renaming one name of a file over another name of the same file does nothing, successfully: the temporary name

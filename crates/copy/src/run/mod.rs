@@ -41,13 +41,13 @@ mod special;
 mod stage;
 mod survey;
 mod team;
+mod temporary;
 mod transcript;
 mod tree;
 mod within;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -75,8 +75,10 @@ pub use fleet::{Fleet, Hunger, Part};
 use keep::Keep;
 pub use operands::settle_destination;
 pub use partial::Partials;
+pub use shards::{ShardReport, shard_status};
 use share::Task;
 pub use survey::{Survey, list};
+use temporary::TemporaryNames;
 use transcript::Voice;
 pub use within::source_of;
 
@@ -130,8 +132,8 @@ pub struct Summary {
     pub damaged: Vec<PathBuf>,
     /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
     pub journal: Option<PathBuf>,
-    /// With a shard that is not done: the state of all shards stays in this file, and the shard is to be run again.
-    pub shard_state: Option<PathBuf>,
+    /// With a shard: what all shards of its job have done.
+    pub shards: Option<ShardReport>,
     /// The counters.
     pub stats: Stats,
 }
@@ -185,7 +187,7 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
         cancelled: session.cancel.is_cancelled(),
         damaged: outcome.damaged,
         journal: outcome.journal,
-        shard_state: outcome.shard_state,
+        shards: outcome.shards,
         stats: outcome.stats,
     }
 }
@@ -197,7 +199,7 @@ impl AddAssign for Summary {
         self.cancelled |= other.cancelled;
         self.damaged.extend(other.damaged);
         self.journal = self.journal.take().or(other.journal);
-        self.shard_state = self.shard_state.take().or(other.shard_state);
+        self.shards = self.shards.take().or(other.shards);
         self.stats += &other.stats;
     }
 }
@@ -221,6 +223,8 @@ struct Shared {
     progress: OnceLock<resume::Progress>,
     /// What is to be copied, if it is not everything.
     selection: Option<selection::Selection>,
+    /// What files are called before they have their names, where nobody will look for them.
+    names: TemporaryNames,
     /// What this run and others do together, if it is a shard.
     shards: OnceLock<shards::Shards>,
     caller: meta::Caller,
@@ -291,6 +295,7 @@ impl Shared {
             ledger: durable::Ledger::default(),
             progress: OnceLock::new(),
             selection,
+            names: TemporaryNames::anybodys(),
             shards: OnceLock::new(),
             memory: meta::PairMemory::new(),
             identities: Identities::default(),
@@ -354,6 +359,18 @@ impl<'a> Run<'a> {
         self.session.observer.event(event);
     }
 
+    /// What files are called before they have their names: so that the same command finds them if this run is killed, where
+    /// there is something that will know the command again.
+    fn temporary_names(&self) -> &'a TemporaryNames {
+        let shared = self.shared;
+        let of_shard = shared.shards.get().map(shards::Shards::names);
+        shared.progress.get().map(resume::Progress::names).or(of_shard).unwrap_or(&shared.names)
+    }
+
+    fn names_if(&self, wanted: bool) -> Option<&'a TemporaryNames> {
+        wanted.then(|| self.temporary_names())
+    }
+
     /// Waits for the turn to make a file. A cancelled run is told at once, and stops where it always does.
     fn wait_to_make(&self) {
         let _came = self.session.pace.turn_to_make(&|| self.cancelled());
@@ -393,12 +410,9 @@ fn directory_id(spot: Spot<'_>) -> Option<FileId> {
 }
 
 /// Makes something under a random name that is free, and returns the name.
-fn temporary_name(make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<OsString, Errno> {
-    let random = RandomState::new();
-    for attempt in 0u32..10_000 {
-        let mut hasher = random.build_hasher();
-        hasher.write_u32(attempt);
-        let name = OsString::from(format!(".haul-{:016x}", hasher.finish()));
+fn temporary_name(names: &TemporaryNames, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<OsString, Errno> {
+    for _ in 0..10_000 {
+        let name = names.another();
         match make(&name) {
             Ok(()) => return Ok(name),
             Err(Errno::EXIST) => {}

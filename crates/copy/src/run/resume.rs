@@ -6,11 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
@@ -21,7 +20,7 @@ use haul_sys::rustix::time::{ClockId, clock_gettime};
 
 use super::command::command;
 use super::data::DataJob;
-use super::entry::{Earlier, Level, Subject};
+use super::entry::{Level, Subject};
 use super::existing::{Clear, Existing, Way};
 use super::link_table::pages::{KEY, Key, Pages, Record as Page};
 use super::made_up::is_kept_somewhere;
@@ -29,6 +28,7 @@ use super::marks::{Marks, STEP};
 use super::operands::{joined, renamed};
 use super::regular::Opened;
 use super::stage::{Adopted, SPECIAL_RIGHTS};
+use super::temporary::TemporaryNames;
 use super::{Run, Shared};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
@@ -42,10 +42,6 @@ use crate::walk::{Operand, last_component};
 const TEMPORARY: &str = ".haul-r";
 /// Hexadecimal digits of the command in names.
 const TAG: usize = 10;
-/// Hexadecimal digits of a number in names.
-const NUMBER: usize = 16;
-/// Bits of a number below those of the run.
-const RUN: u32 = 40;
 /// Pages of 4 KiB in memory: 16 MiB, enough for some 200,000 finished files.
 const PAGES_IN_MEMORY: usize = 4096;
 
@@ -60,12 +56,7 @@ pub(super) struct Progress {
     known: Mutex<Known>,
     /// There was an earlier run.
     earlier: bool,
-    /// The command, in names of the meantime.
-    tag: String,
-    /// The run, in the numbers that it gives away; how many those are; and what they are made of.
-    run: u64,
-    given: AtomicU64,
-    secret: RandomState,
+    names: TemporaryNames,
     /// Something was written down by this run.
     promised: AtomicBool,
     /// It was said that nothing can be written down any more.
@@ -141,33 +132,20 @@ impl Progress {
             path,
             known: Mutex::new(known),
             earlier,
-            tag: tag(&command),
-            run: RandomState::new().build_hasher().finish() >> RUN,
-            given: AtomicU64::new(0),
-            secret: RandomState::new(),
+            names: TemporaryNames::new(format!("{TEMPORARY}{}", tag(&command))),
             promised: AtomicBool::new(false),
             complained: AtomicBool::new(false),
         })
     }
 
-    /// A number for a name of the meantime, which nobody can foresee: that of the run, and 40 bits. Two files that are being made
-    /// have the same with a chance of one in a million; then one of them fails.
-    pub(super) fn number(&self) -> u64 {
-        let mut hasher = self.secret.build_hasher();
-        hasher.write_u64(self.given.fetch_add(1, Ordering::Relaxed));
-        self.run << RUN | hasher.finish() >> (64 - RUN)
+    /// Whether there was an earlier run.
+    pub(super) fn goes_on(&self) -> bool {
+        self.earlier
     }
 
-    /// The name of the meantime with this number.
-    pub(super) fn temporary(&self, number: u64) -> OsString {
-        OsString::from(format!("{TEMPORARY}{}{number:0width$x}", self.tag, width = NUMBER))
-    }
-
-    /// The number in such a name of this command.
-    fn number_of(&self, name: &[u8]) -> Option<u64> {
-        let digits = name.strip_prefix(TEMPORARY.as_bytes())?.strip_prefix(self.tag.as_bytes())?;
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == NUMBER)?;
-        u64::from_str_radix(digits, 16).ok()
+    /// The names of files that are not whole.
+    pub(super) fn names(&self) -> &TemporaryNames {
+        &self.names
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -217,7 +195,7 @@ impl Progress {
         for entry in entries {
             let Ok(entry) = entry else { return };
             let name = entry.file_name();
-            let Some(number) = self.number_of(name.to_bytes()) else { continue };
+            let Some(number) = self.names.number_of(name.to_bytes()) else { continue };
             match self.fate_of(number, keep) {
                 Fate::InUse => {}
                 Fate::Useless => {
@@ -235,7 +213,7 @@ impl Progress {
     fn fate_of(&self, number: u64, keep: bool) -> Fate {
         let known = self.lock();
         let noted = || known.kept.iter().any(|(_, kept)| *kept == number);
-        if number >> RUN == self.run || known.adopted.contains(&number) {
+        if self.names.is_own(number) || known.adopted.contains(&number) {
             Fate::InUse
         } else if !keep || known.partial.values().all(|partial| partial.number != number) {
             Fate::Useless
@@ -255,7 +233,7 @@ impl Progress {
             kept
         };
         for (dir, number) in unwanted {
-            unlinkat(&dir, self.temporary(number), AtFlags::empty()).ok();
+            unlinkat(&dir, self.names.with_number(number), AtFlags::empty()).ok();
         }
     }
 
@@ -469,24 +447,8 @@ impl<'a> Run<'a> {
         if self.plan.checksum.is_some() && digest.is_none() {
             return None;
         }
-        if subject.is_operand {
-            self.remember_destination(subject.dest);
-        }
-        let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
-        if self.keeps_links() && may_be_met_again {
-            match self.claim(subject, level) {
-                Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => return Some(Way::Done),
-                Earlier::Made(earlier) => {
-                    let linked = self.link_to_earlier(&earlier, subject, level);
-                    return Some(if linked { Way::Done } else { Way::Blocked });
-                }
-                Earlier::Unknown => return Some(Way::Blocked),
-                Earlier::Claimed => {
-                    self.made = Some(existing.target.id);
-                    self.complete_claim(subject);
-                }
-                Earlier::Nothing => {}
-            }
+        if let Some(way) = self.is_known_by_other_name(subject, level, existing) {
+            return Some(way);
         }
         self.stats.resumed_files += 1;
         self.stats.resumed_bytes += subject.inode.size;
@@ -516,6 +478,7 @@ impl<'a> Run<'a> {
             // Another operand may come to the same directory.
             progress.tidy(dir, keep || self.plan.sources.len() > 1);
         }
+        self.tidy_after_shards(dir);
     }
 
     /// Goes on with a file that an earlier run has begun, as if it had just been made.

@@ -25,7 +25,7 @@ impl Run<'_> {
         if !absolute && !in_current_directory(dest) {
             return self.problem(Error::new(What::RelativeLinkElsewhere, dest.path));
         }
-        match links::symbolic_link(source.path.as_os_str(), dest, self.plan.force || clear.replaces) {
+        match links::symbolic_link(source.path.as_os_str(), dest, self.names_if(self.plan.force || clear.replaces)) {
             Ok(_) => {
                 self.stats.symbolic_links += 1;
                 self.finish_special(subject, true, NewEntries::UNKNOWN)
@@ -68,7 +68,7 @@ impl Run<'_> {
             Ok(text) => text,
             Err(errno) => return self.problem(Error::new(What::CannotReadLink, source.path).errno(errno)),
         };
-        match self.with_room(|| links::symbolic_link(&text, dest, self.plan.force)) {
+        match self.with_room(|| links::symbolic_link(&text, dest, self.names_if(self.plan.force))) {
             Ok(_) => {}
             // With -u a link that leads to the same place already is as new as can be.
             Err(Errno::EXIST)

@@ -4,7 +4,6 @@
 //! Everything in between is done by the code that makes any other file, which sees a new file in that directory.
 
 use std::ffi::{OsStr, OsString};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,6 +18,7 @@ use super::entry::Subject;
 use super::existing::{Clear, Existing, may_write};
 use super::regular::open_without_waiting;
 use super::resume::{Partial, has_settled};
+use super::temporary::TemporaryNames;
 use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
@@ -106,7 +106,8 @@ impl Run<'_> {
             }
             return made;
         }
-        let mut stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link) {
+        let mut stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link, self.temporary_names())
+        {
             Ok(stage) => stage,
             Err(errno) => {
                 return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
@@ -120,6 +121,9 @@ impl Run<'_> {
         };
         // Behind a link it is made in a directory of which nothing is known.
         let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
+        if let Some(dir) = &stage.dir {
+            self.tidy_behind_link(dir.as_fd());
+        }
         self.name_for_resuming(subject, &mut stage);
         let new = Clear { new: true, staged: true, entries, heritage, ..Clear::default() };
         let spot = stage.spot(subject.dest, &stage.name);
@@ -127,6 +131,7 @@ impl Run<'_> {
         let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
         if self.make_at_once(&mut staged, &new) {
             let kept = self.kept;
+            self.note_for_other_names(subject, spot);
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
             // backup.
             let backed_up = self.unsynced.is_some() && clear.backup.is_some();
@@ -156,7 +161,7 @@ impl Run<'_> {
         let partial =
             beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
         if let Some(partial) = partial {
-            let name = progress.temporary(partial.number);
+            let name = progress.names().with_number(partial.number);
             let owner = if self.plan.preserve.ownership { subject.inode.user } else { self.shared.caller.user };
             let owners = [self.shared.caller.user, owner];
             let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.plan.verify);
@@ -170,9 +175,9 @@ impl Run<'_> {
                 return;
             }
         }
-        let number = progress.number();
+        let number = progress.names().number();
         self.staging.number = Some(number);
-        stage.name = progress.temporary(number);
+        stage.name = progress.names().with_number(number);
     }
 
     fn make_at_once(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
@@ -359,7 +364,7 @@ fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Ver
 }
 
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
-fn stage(dest: Spot<'_>, clear: &Clear, through_dangling: bool) -> Result<Stage, Errno> {
+fn stage(dest: Spot<'_>, clear: &Clear, through_dangling: bool, names: &TemporaryNames) -> Result<Stage, Errno> {
     // As open(2) says of a name that ends in a slash where no directory is to be made.
     if dest.name.as_bytes().last() == Some(&b'/') {
         return Err(Errno::NOTDIR);
@@ -371,7 +376,7 @@ fn stage(dest: Spot<'_>, clear: &Clear, through_dangling: bool) -> Result<Stage,
         false => (None, dest.name.to_owned()),
     };
     let replaces = clear.existing.is_some() || clear.replaces;
-    Ok(Stage { dir, name: unlikely_name(), last, replaces })
+    Ok(Stage { dir, name: names.another(), last, replaces })
 }
 
 /// The directory and the name that symbolic links lead to, found as the kernel finds them.
@@ -396,11 +401,4 @@ fn follow(dest: Spot<'_>) -> Result<(OwnedFd, OsString), Errno> {
 
 fn open_directory(from: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// A name that nobody has: of 64 random bits. Whoever makes the file notices if it is taken all the same.
-fn unlikely_name() -> OsString {
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u8(0);
-    OsString::from(format!(".haul-{:016x}", hasher.finish()))
 }

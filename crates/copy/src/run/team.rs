@@ -11,6 +11,7 @@ use super::climb::Climb;
 use super::crew::{Crew, Given};
 use super::fleet::{Part, Party, ToDo};
 use super::selection::Selection;
+use super::shards::ShardReport;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
 use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
@@ -28,7 +29,7 @@ pub(super) struct Outcome {
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
     pub journal: Option<PathBuf>,
-    pub shard_state: Option<PathBuf>,
+    pub shards: Option<ShardReport>,
     unsealed: Vec<keep::Unsealed>,
 }
 
@@ -254,7 +255,7 @@ impl Team<'_> {
             // The first process ends it for all.
             false => None,
         };
-        outcome.shard_state = run.end_shard(outcome.failed);
+        outcome.shards = run.end_shard(outcome.failed);
         outcome.stats += &run.stats;
         outcome.failed |= run.failed;
         outcome.damaged.sort();

@@ -263,8 +263,9 @@ impl Run<'_> {
             source_path_only: !contents,
             dir,
             created,
-            // Nor has this shard been there before, and only it makes what it will make there.
-            fresh: fresh || created && self.is_first_attempt(),
+            // Nor has this shard been there before, and only it makes what it will make there; but what somebody else has
+            // put there meanwhile may have to stay.
+            fresh: fresh || created && self.is_first_attempt() && !self.plan.keeps_existing(),
             source_path,
             dest_path,
             listed: level.listed,

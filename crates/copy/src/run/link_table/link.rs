@@ -8,12 +8,13 @@ use haul_sys::object::Object;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat};
 
 use super::super::links::{Replaced, make_or_replace};
+use super::super::temporary::TemporaryNames;
 use super::Made;
 use crate::facts::{FileId, Inode};
 use crate::walk::Spot;
 
 /// Makes `dest` another name of what was made, and replaces what stands there in one step. `here` is the directory of
-/// `dest`, if it is known.
+/// `dest`, if it is known; one of the `names` is what it has in between.
 ///
 /// The inode is taken hold of first, and must be the one that was made: whatever was put under its name meanwhile, a
 /// symbolic link above all, gets no name from us. With `follow` a symbolic link under the name leads to what was made
@@ -21,7 +22,13 @@ use crate::walk::Spot;
 ///
 /// # Errors
 /// ESTALE if something else stands there now; else what the kernel says.
-pub fn link_to(made: &Made, dest: Spot<'_>, here: Option<FileId>, follow: bool) -> Result<Replaced, Errno> {
+pub fn link_to(
+    made: &Made,
+    dest: Spot<'_>,
+    here: Option<FileId>,
+    follow: bool,
+    names: &TemporaryNames,
+) -> Result<Replaced, Errno> {
     let reopened;
     let dir = if here == Some(made.dir.id) {
         dest.dir()?
@@ -36,7 +43,7 @@ pub fn link_to(made: &Made, dest: Spot<'_>, here: Option<FileId>, follow: bool) 
         return Err(Errno::STALE);
     }
     let object = Object { fd: held.as_fd(), path_only: true };
-    make_or_replace(dest, true, |name| match object.link_at(dest.dir()?, name) {
+    make_or_replace(dest, Some(names), |name| match object.link_at(dest.dir()?, name) {
         Err(Errno::NOENT) => link_by_name(made, dir, dest, name, wanted),
         result => result,
     })

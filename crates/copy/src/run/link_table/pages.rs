@@ -14,6 +14,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::{pread, pwrite, retry_on_intr};
 
+use super::super::temporary::TemporaryNames;
 use super::super::temporary_name;
 use crate::facts::FileId;
 
@@ -222,7 +223,7 @@ fn nameless(room: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         opened => return opened,
     }
     let made = Cell::new(None);
-    let name = temporary_name(|name| {
+    let name = temporary_name(&TemporaryNames::anybodys(), |name| {
         made.set(Some(openat(room, name, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, owner)?));
         Ok(())
     })?;

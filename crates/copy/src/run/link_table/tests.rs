@@ -10,6 +10,7 @@ use haul_sys::rustix::fs::{Mode, OFlags, open};
 use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 use proptest::prelude::*;
 
+use super::super::temporary::TemporaryNames;
 use super::link::link_by_name;
 use super::*;
 use crate::facts::Inode;
@@ -349,7 +350,13 @@ fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<super:
     between(dir.path());
     let here = held(dir.path());
     let dest = path("dest");
-    let result = link_to(&made, Spot::new(here.as_fd(), OsStr::new("dest"), &dest), Some(id_of(dir.path())), follow);
+    let result = link_to(
+        &made,
+        Spot::new(here.as_fd(), OsStr::new("dest"), &dest),
+        Some(id_of(dir.path())),
+        follow,
+        &TemporaryNames::anybodys(),
+    );
     (dir, result)
 }
 

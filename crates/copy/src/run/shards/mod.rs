@@ -6,20 +6,27 @@
 //! Attributes that would stand in the way of other shards, or change what these make, are left to the last one that needs the
 //! directory: which ones need it follows from the split, and which ones are done is in the state file.
 
+mod record;
 mod state;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use haul_sys::rustix::fs::OFlags;
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, unlinkat};
+use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use super::command::command;
 use super::entry::{Level, Subject};
 use super::existing::{Clear, Existing, Way};
 use super::links::DestDir;
+use super::resume::Progress;
+use super::temporary::TemporaryNames;
 use super::tree::{Frame, sync_directory};
 use super::{Keep, Run};
 use crate::error::{Error, What};
@@ -27,22 +34,46 @@ use crate::facts::{Inode, Kind};
 use crate::journal::Fingerprint;
 use crate::manifest::{Index, Shard};
 use crate::meta::{NewEntries, Object};
-use crate::plan::{Backup, Durable, IfChanged, ModeRule, Plan, Verify};
-use crate::walk::{Operand, PathNode, Spot, last_component};
-use state::{Earlier, Ended, State, Trouble};
+use crate::plan::{Backup, Destination, Durable, IfChanged, Job, ModeRule, Plan, Verify};
+use crate::walk::{Operand, PathNode, Spot, last_component, without_trailing_slashes};
+use record::Meaning;
+use state::{Claim, Earlier, Ended, State, Trouble};
 
 /// Permissions of the owner, and the three special bits.
 const OWNER: u32 = 0o700;
 const SPECIAL: u32 = 0o7000;
+/// Before the command, the job, the shard and a number, in temporary names.
+const TEMPORARY: &str = ".haul-s";
+/// Hexadecimal digits of the last three of them.
+const OTHER_DIGITS: usize = 4 + 5 + 16;
+/// Between two looks whether another process still copies the same shard.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What this run shares with the other shards.
 pub(super) struct Shards {
     state: State,
     shard: Shard,
-    /// This shard was begun before.
-    repeated: bool,
+    earlier: Earlier,
     path: PathBuf,
     waiting: Mutex<Vec<Waiting>>,
+    /// The job's temporary names, and those of this run among them.
+    tag: String,
+    names: TemporaryNames,
+}
+
+/// What the shards of a job have done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardReport {
+    /// The file in which that is noted.
+    pub record: PathBuf,
+    /// The job's ID, with what cannot be shown escaped.
+    pub job: String,
+    /// How many there are.
+    pub count: u32,
+    /// The numbers of those that are not done, from 1 on, in ascending order.
+    pub missing: Vec<u32>,
+    /// The one that reports this is done.
+    pub own_is_done: bool,
 }
 
 /// A directory that is left to the last shard that needs it.
@@ -60,6 +91,7 @@ struct Waiting {
 fn job(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
     let plan = Plan {
         shard: Shard::new(1, 1),
+        job: Job::Recorded,
         // What is divided, and how, is in the file.
         manifest: None,
         resume: false,
@@ -74,18 +106,90 @@ fn job(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint {
     command(&plan, last, holder)
 }
 
+/// The names of the copies of the operands in the directory of the record.
+fn roots(plan: &Plan, last: &OsStr) -> Vec<OsString> {
+    if !last.is_empty() {
+        return vec![last.to_owned()];
+    }
+    let name = |source| match last_component(without_trailing_slashes(source)).as_encoded_bytes() {
+        b"" | b"." | b".." => OsString::from("."),
+        _ => last_component(without_trailing_slashes(source)).to_owned(),
+    };
+    plan.sources.iter().map(|source| name(source)).collect()
+}
+
+/// Why a shard does not begin.
+fn objection(trouble: Trouble, path: &Path, shard: Shard) -> Error {
+    match trouble {
+        Trouble::Kernel(errno) => Error::new(What::NoShardState, path).errno(errno),
+        Trouble::Foreign => Error::new(What::ShardStateForeign, path),
+        Trouble::Running(id) => Error::new(What::JobRunning, path).detail(format!("'{id}'")),
+        Trouble::OtherDestination => Error::new(What::OtherDestination, path),
+        Trouble::Job(meaning, id) => match meaning {
+            Meaning::OtherCount(count) => {
+                Error::new(What::OtherSplit, path).detail(format!("are {count}, not {}", shard.count()))
+            }
+            Meaning::Superseded => Error::new(What::JobReplaced, path).detail(format!("'{id}'")),
+            Meaning::Unfinished => Error::new(What::JobUnfinished, path).detail(format!("'{id}'")),
+            Meaning::OtherList | Meaning::Same | Meaning::Replace => Error::new(What::OtherSplit, path)
+                .detail("go by another list, or have found other files, or the same ones before they were changed"),
+        },
+    }
+}
+
+/// Whether there is a record for this destination as the name of a copy.
+fn began_beside(plan: &Plan, path: &OsStr) -> bool {
+    let operand = Operand::open(path);
+    let spot = operand.spot();
+    let Ok(dir) = spot.dir() else { return false };
+    let Ok(holder) = Inode::of(dir) else { return false };
+    let name = state::name(&job(plan, last_component(spot.name), &holder));
+    let user = haul_sys::rustix::process::geteuid().as_raw();
+    Inode::at(dir, &name).is_ok_and(|found| found.kind == Kind::Regular && found.user == user)
+}
+
+/// What the shards of a copy have done, whichever of them the plan is for; `None` if none has begun. Nothing is changed.
+///
+/// # Errors
+/// Why that cannot be told.
+pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
+    let settled = match &plan.destination {
+        Destination::Guess(path) if began_beside(plan, path) => Destination::Exactly(path.clone()),
+        _ => super::settle_destination(plan),
+    };
+    let (holder, last, shown) = match settled {
+        Destination::Directory(path) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = openat(CWD, &path, flags, Mode::empty());
+            (opened.map_err(|errno| Error::new(What::TargetDirectory, &path).errno(errno))?, OsString::new(), path)
+        }
+        Destination::Exactly(path) | Destination::Guess(path) => {
+            let operand = Operand::open(&path);
+            let spot = operand.spot();
+            let held = spot.dir().and_then(|dir| fcntl_dupfd_cloexec(dir, 0));
+            let held = held.map_err(|errno| Error::new(What::CannotAccess, &path).errno(errno))?;
+            let shown = super::operands::renamed(operand.path(), OsStr::new("")).into_os_string();
+            (held, last_component(spot.name).to_owned(), shown)
+        }
+    };
+    let inode = Inode::of(holder.as_fd()).map_err(|errno| Error::new(What::CannotAccess, &shown).errno(errno))?;
+    let command = job(plan, &last, &inode);
+    let record = super::operands::joined(&shown, &state::name(&command));
+    match state::look(holder.as_fd(), &command) {
+        Ok(None) => Ok(None),
+        Ok(Some((header, missing))) => {
+            let own_is_done = missing.is_empty();
+            Ok(Some(ShardReport { record, job: header.shown_id(), count: header.count, missing, own_is_done }))
+        }
+        Err(Trouble::Kernel(errno)) => Err(Error::new(What::CannotAccess, record).errno(errno)),
+        Err(_) => Err(Error::new(What::ShardStateForeign, record)),
+    }
+}
+
 impl Run<'_> {
     /// Whether a shard was about to make this destination, which then must not be taken for a directory to copy into.
     pub(super) fn other_shards_began_beside(&self, path: &OsStr) -> bool {
-        if self.plan.shard.is_none() {
-            return false;
-        }
-        let operand = Operand::open(path);
-        let spot = operand.spot();
-        let Ok(dir) = spot.dir() else { return false };
-        let Ok(holder) = Inode::of(dir) else { return false };
-        let name = state::name(&job(self.plan, last_component(spot.name), &holder));
-        Inode::at(dir, &name).is_ok_and(|found| found.kind == Kind::Regular && found.user == self.shared.caller.user)
+        self.plan.shard.is_some() && began_beside(self.plan, path)
     }
 
     /// Notes in this directory that the shard begins, for copies that get the name `last` there, or any if that is empty. False
@@ -101,45 +205,114 @@ impl Run<'_> {
         };
         let command = job(self.plan, last, &holder);
         let path = super::operands::joined(shown, &state::name(&command));
-        let opened = State::open(dir, &command, *shard, split.digest());
-        let (state, earlier) = match opened {
-            Ok(opened) => opened,
+        let roots = roots(self.plan, last);
+        let claim =
+            Claim { command: &command, shard: *shard, split: split.digest(), job: &self.plan.job, roots: &roots };
+        let (state, earlier) = match self.open_state(dir, &claim, &path) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return false,
             Err(trouble) => {
-                let error = match trouble {
-                    Trouble::Kernel(errno) => Error::new(What::NoShardState, &path).errno(errno),
-                    Trouble::Foreign => Error::new(What::ShardStateForeign, &path),
-                    Trouble::OtherCount(count) => {
-                        Error::new(What::OtherSplit, &path).detail(format!("are {count}, not {}", shard.count()))
-                    }
-                    Trouble::OtherList => Error::new(What::OtherSplit, &path)
-                        .detail("go by another list, or have found other files (a manifest for all of them helps)"),
-                };
+                let error = objection(trouble, &path, *shard);
                 return self.problem(error);
             }
         };
-        if earlier == Earlier::Done {
-            // Whoever runs it again may mean another job, long after this one was given up; what was copied since is not touched.
+        let done = earlier == Earlier::Done;
+        if done {
+            // What was copied since is not touched.
             self.warning(&Error::new(What::ShardIsDone, &path));
+        }
+        let tag = format!("{TEMPORARY}{:010x}", command.half() >> 24);
+        let own = format!("{:04x}{:05x}", state.epoch() & 0xffff, shard.index());
+        let names = TemporaryNames::new(format!("{tag}{own}"));
+        let shards = Shards { state, shard: *shard, earlier, path, waiting: Mutex::default(), tag, names };
+        if self.shared.shards.set(shards).is_err() || done {
             return false;
         }
-        let (waiting, repeated) = (Mutex::default(), earlier == Earlier::Begun);
-        let shards = Shards { state, shard: *shard, repeated, path, waiting };
-        self.shared.shards.set(shards).is_ok()
+        self.tidy_after_shards(dir);
+        true
+    }
+
+    /// Waits until no other process copies this shard. `None` if the run was cancelled before.
+    fn open_state(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        claim: &Claim<'_>,
+        path: &Path,
+    ) -> Result<Option<(State, Earlier)>, Trouble> {
+        let mut told = false;
+        while !self.cancelled() {
+            if let Some(opened) = State::open(dir, claim)? {
+                return Ok(Some(opened));
+            }
+            if !told {
+                self.warning(&Error::new(What::ShardIsBusy, path));
+                told = true;
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(None)
+    }
+
+    /// Removes what earlier runs of this shard have left in a directory under temporary names, and what shards of a job have
+    /// left in whose place this one came. What cannot be removed stays: it is in nobody's way.
+    pub(super) fn tidy_after_shards(&self, dir: BorrowedFd<'_>) {
+        let Some(shards) = self.shared.shards.get().filter(|shards| shards.is_repeated()) else { return };
+        // The journal knows what is of use in those of this shard.
+        let keeps_own = self.shared.progress.get().is_some();
+        // A handle cannot be read.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
+        for entry in entries.map_while(Result::ok) {
+            if shards.is_left_over(entry.file_name().to_bytes(), keeps_own) {
+                unlinkat(dir, entry.file_name(), AtFlags::empty()).ok();
+            }
+        }
+    }
+
+    /// The same in a directory that nobody enters, if anything may have been left there.
+    pub(super) fn tidy_behind_link(&self, dir: BorrowedFd<'_>) {
+        let repeated = self.shared.shards.get().is_some_and(Shards::is_repeated);
+        if repeated || self.shared.progress.get().is_some_and(Progress::goes_on) {
+            self.tidy(dir, true);
+        }
+    }
+
+    /// Notes a file that gets its name now, where another run of this shard would leave alone what it finds there: other names
+    /// of the source become names of this file, and not of a copy of their own.
+    pub(super) fn note_for_other_names(&mut self, subject: &Subject<'_>, made: Spot<'_>) {
+        let Some(shards) = self.shared.shards.get() else { return };
+        if subject.inode.links < 2 || !self.keeps_links() || !self.plan.keeps_existing() {
+            return;
+        }
+        let noted = made.inode().and_then(|made| shards.state.note(Fingerprint::of_file(&made)));
+        if let Err(errno) = noted {
+            self.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+        }
+    }
+
+    /// Whether an earlier run of this shard has made what stands there.
+    pub(super) fn is_noted_by_shard(&self, subject: &Subject<'_>, found: &Existing) -> bool {
+        let several = subject.inode.links > 1 && self.keeps_links() && self.plan.keeps_existing();
+        let Some(shards) = self.shared.shards.get().filter(|shards| several && shards.is_repeated()) else {
+            return false;
+        };
+        found.entry.id == found.target.id && shards.state.is_noted(Fingerprint::of_file(&found.target))
     }
 
     /// Whether nothing that only this shard makes can be there already, in a directory that shards have made.
     pub(super) fn is_first_attempt(&self) -> bool {
-        self.shared.shards.get().is_some_and(|shards| !shards.repeated)
+        self.shared.shards.get().is_some_and(|shards| !shards.is_repeated())
     }
 
     /// A directory is about to be made.
     pub(super) fn note_directory(&mut self, dest: Spot<'_>) {
         let Some(shards) = self.shared.shards.get() else { return };
         // If this fails it will be taken for one that was there before.
-        let noted = shards.state.note(|| {
-            let above = Inode::of(dest.dir()?)?;
-            Ok(Fingerprint::of_name(&above, last_component(dest.name)))
-        });
+        if !shards.state.notes_directories() {
+            return;
+        }
+        let name = dest.dir().and_then(Inode::of).map(|above| Fingerprint::of_name(&above, last_component(dest.name)));
+        let noted = name.and_then(|name| shards.state.note(name));
         if let Err(errno) = noted {
             self.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
         }
@@ -157,7 +330,11 @@ impl Run<'_> {
 
     /// Whether what stands at a destination was put there by this very shard, when it was run before.
     pub(super) fn is_of_earlier_attempt(&self, subject: &Subject<'_>, level: &Level<'_>, found: &Existing) -> bool {
-        let Some(shards) = self.shared.shards.get().filter(|shards| shards.repeated) else { return false };
+        let Some(shards) = self.shared.shards.get().filter(|shards| shards.is_repeated()) else { return false };
+        // What is to stay as it is, is whole, and may be somebody else's.
+        if self.plan.keeps_existing() {
+            return false;
+        }
         if subject.inode.kind == Kind::Directory || found.entry.kind == Kind::Directory {
             return false;
         }
@@ -212,13 +389,14 @@ impl Run<'_> {
         }
     }
 
-    /// The end of a shard: sets the attributes that nobody needs to wait for any more, and notes that it is done. Where it is
-    /// not, this is where the state stays.
-    pub(super) fn end_shard(&mut self, failed: bool) -> Option<PathBuf> {
+    /// The end of a shard: sets the attributes that nobody needs to wait for any more, and notes that it is done.
+    pub(super) fn end_shard(&mut self, failed: bool) -> Option<ShardReport> {
         let shared = self.shared;
         let shards = shared.shards.get()?;
-        if self.cancelled() {
-            return Some(shards.path.clone());
+        let over = shards.earlier == Earlier::Done;
+        if over || self.cancelled() {
+            let missing = shards.state.missing();
+            return self.report_of_shards(shards, missing, over);
         }
         let mut waiting = std::mem::take(&mut *shards.lock());
         // From the innermost on: what is in a directory cannot be reached any more when that is closed.
@@ -233,12 +411,22 @@ impl Run<'_> {
             }
             if failed || self.failed { Ended::Badly } else { Ended::Well }
         });
-        match ended {
-            Ok(Ended::Well) => None,
-            Ok(Ended::Badly) => Some(shards.path.clone()),
+        let is_done = matches!(ended, Ok((Ended::Well, _)));
+        self.report_of_shards(shards, ended.map(|(_, missing)| missing), is_done)
+    }
+
+    fn report_of_shards(
+        &mut self,
+        shards: &Shards,
+        missing: Result<Vec<u32>, Errno>,
+        own_is_done: bool,
+    ) -> Option<ShardReport> {
+        let (record, job, count) = (shards.path.clone(), shards.state.shown_id(), shards.shard.count().get());
+        match missing {
+            Ok(missing) => Some(ShardReport { record, job, count, missing, own_is_done }),
             Err(errno) => {
                 self.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
-                Some(shards.path.clone())
+                None
             }
         }
     }
@@ -304,7 +492,7 @@ impl Run<'_> {
         if self.plan.durable != Durable::None
             && let Err(errno) = sync_directory(dest.as_fd())
             // Nobody may read it any more; its filesystem was synced before.
-            && errno != haul_sys::Errno::ACCESS
+            && errno != Errno::ACCESS
         {
             self.problem(Error::new(What::Syncing, &dest_path).errno(errno));
         }
@@ -312,6 +500,28 @@ impl Run<'_> {
 }
 
 impl Shards {
+    /// What files are called before they have their names.
+    pub(super) fn names(&self) -> &TemporaryNames {
+        &self.names
+    }
+
+    /// An earlier run of the shard may have made anything that this one will make, or a job that was not finished.
+    fn is_repeated(&self) -> bool {
+        self.earlier == Earlier::Begun
+    }
+
+    /// Whether this is a temporary name that nobody uses any more: of an earlier run of this shard, or of an earlier job.
+    fn is_left_over(&self, name: &[u8], keeps_own: bool) -> bool {
+        if let Some(number) = self.names.number_of(name) {
+            return !keeps_own && !self.names.is_own(number);
+        }
+        let digits = name.strip_prefix(self.tag.as_bytes()).filter(|digits| digits.len() == OTHER_DIGITS);
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let epoch = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let epoch = epoch.and_then(|digits| u32::from_str_radix(&digits[..4], 16).ok());
+        epoch.is_some_and(|epoch| epoch != self.state.epoch() & 0xffff)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
         // Every change is of one entry and whole.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
