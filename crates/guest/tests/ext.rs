@@ -221,3 +221,45 @@ fn a_filesystem_that_was_grown_or_shrunk_is_mapped() {
         }
     }
 }
+
+/// An image of a mounted filesystem whose blocks were all written a moment before.
+fn live_image(bed: &Bed, image: &Path, options: &[&str]) -> std::collections::BTreeMap<std::path::PathBuf, (u64, u64)> {
+    let disk = image.with_extension("disk");
+    make(&disk, 48, options);
+    let mounted = bed.mount_image("ext4", &disk, &["noatime"]);
+    live_through(mounted.path(), 12 * MIB, 7);
+    flush(mounted.path());
+    run(Command::new("cp").arg("--sparse=always").arg(&disk).arg(image));
+    let files = digests(mounted.path());
+    mounted.unmount();
+    files
+}
+
+#[test]
+fn one_without_a_journal_is_mapped_while_mounted_if_whole() {
+    if !tools::tools() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    for options in [&["-t", "ext2"][..], &["-t", "ext4", "-O", "^has_journal"]] {
+        let dir = temp_dir();
+        let image = dir.path().join("image");
+        let files = live_image(&bed, &image, options);
+        let found = free(&Ext, &open(&image)).unwrap_or_else(|refusal| panic!("{options:?}: {refusal}"));
+        assert_eq!(found.evidence[1], "not cleanly unmounted, but whole");
+        assert!(found.free.is_subset_of(&free_by_dumpe2fs(&image)));
+        let copy = dir.path().join("copy");
+        copy_without(&image, &found.free, &copy);
+        // It marks it as clean, which counts as a change.
+        let checked = Command::new("e2fsck").arg("-fp").arg(&copy).status().unwrap();
+        assert!(checked.code().is_some_and(|code| code <= 1), "{options:?}: {checked}");
+        let mounted = look(&bed, &copy);
+        assert_eq!(digests(mounted.path()), files, "{options:?}");
+        mounted.unmount();
+        // A bitmap that the kernel had not written yet: blocks of files are free in it.
+        let bitmap = tools::places(&image).1[0].start;
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0; 64], bitmap + 64).unwrap();
+        assert!(matches!(free(&Ext, &open(&image)), Err(Refusal::Corrupt(_))), "{options:?}");
+    }
+}

@@ -263,10 +263,17 @@ impl Superblock {
         })
     }
 
-    /// Refuses a filesystem that was mounted without a journal, has seen errors, or was left in the middle of a repair.
+    /// Whether it was unmounted, or has a journal that says what was going on.
+    pub(super) fn was_unmounted(&self) -> bool {
+        self.state == 1
+    }
+
+    /// Refuses a filesystem that has seen errors, or was left in the middle of a repair. One without a journal may have been
+    /// mounted: what is on the disk is all there is of it then.
     pub(super) fn check_state(&self) -> Result<(), Refusal> {
         match self.state {
             1 if !self.errors => Ok(()),
+            0 if !self.errors && self.layout.journal == JournalAt::Nowhere => Ok(()),
             1 => Err(Refusal::dirty("it has recorded errors")),
             state if state & 2 != 0 => Err(Refusal::dirty("it is marked as having errors")),
             state => Err(Refusal::dirty(format!("its state is {state:#x}"))),
