@@ -290,8 +290,8 @@ impl Command {
     fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
         let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.persona);
         let abandon = Box::new(move |signal| {
-            for path in partials.remove_all() {
-                report.complain_at_the_end(&damaged(&report, &path));
+            for problem in partials.remove_all() {
+                report.complain_at_the_end(&words::message(&problem, report.quoter()));
             }
             end_by(signal, persona);
             std::process::exit(128 + signal);

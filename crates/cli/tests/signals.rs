@@ -110,6 +110,70 @@ fn a_second_signal_ends_the_process_at_once() {
     assert!(!dir.path().join("dest").exists());
 }
 
+/// A copy that notes its process ID.
+const NOTED: [&str; 9] = ["sh", "-c", "echo $$ >pid; exec \"$@\"", "sh", HAUL, "-r", "--jobs=1", "source", "dest"];
+
+/// Which calls of openat(2) make a file, counted as the tracer counts them.
+fn creations(dir: &Path) -> Vec<usize> {
+    let log = dir.join("log");
+    let mut command = Command::new("timeout");
+    command.args(["60", "strace", "-f", "-qq", "-e", "trace=openat", "-o"]).arg(&log);
+    let status = command.args(NOTED).current_dir(dir).status();
+    assert!(status.expect("timeout can be run").success());
+    let log = fs::read_to_string(log).expect("it was written");
+    fs::remove_dir_all(dir.join("dest")).expect("it was made");
+    let main = log.split_whitespace().next().expect("it made calls").to_owned();
+    let own = log.lines().filter(|line| line.starts_with(&main));
+    let numbered = own.zip(1..).filter(|(line, _)| line.contains("O_CREAT|O_EXCL"));
+    numbered.map(|(_, number)| number).collect()
+}
+
+#[test]
+fn a_file_that_was_just_made_does_not_stay_empty() {
+    if !haul_testbed::guest::has("strace") {
+        return haul_testbed::skip("strace is missing");
+    }
+    let dir = temp_dir();
+    fs::create_dir(dir.path().join("source")).expect("it can be made");
+    for name in ["a", "b", "c"] {
+        fs::write(dir.path().join("source").join(name), b"contents").expect("it can be written");
+    }
+    let creations = creations(dir.path());
+    assert_eq!(creations.len(), 3, "{creations:?}");
+    for (made, number) in creations.into_iter().enumerate() {
+        // The thread that copies stays in its call, which has made the file, for longer than the rest takes.
+        let inject = format!("inject=openat:delay_exit=4000000:when={number}");
+        let mut child = Command::new("strace")
+            .args(["-f", "-qq", "-e", "signal=none", "-e", "trace=openat", "-e", &inject, "-o", "/dev/null"])
+            .args(NOTED)
+            .current_dir(dir.path())
+            .env("LC_ALL", "C")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace can be run");
+        let files = || fs::read_dir(dir.path().join("dest")).map_or(0, Iterator::count);
+        while files() <= made {
+            assert!(child.try_wait().expect("it is ours").is_none(), "it ended before file {made}");
+            std::thread::yield_now();
+        }
+        let pid = fs::read_to_string(dir.path().join("pid")).expect("it was written");
+        let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+        kill_process(pid, Signal::INT).expect("the process is there");
+        kill_process(pid, Signal::TERM).expect("the process is there");
+        let mut said = String::new();
+        child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("messages are text");
+        child.wait().expect("the child is ours");
+        // The tracer may wonder about a thread that ends while it is held.
+        let said: Vec<_> = said.lines().filter(|line| !line.starts_with("strace: ")).collect();
+        assert!(said.is_empty(), "file {made}: {said:?}");
+        for entry in fs::read_dir(dir.path().join("dest")).expect("it was made") {
+            let path = entry.expect("it can be read").path();
+            assert_eq!(fs::read(&path).expect("it can be read"), b"contents", "{path:?} at file {made}");
+        }
+        fs::remove_dir_all(dir.path().join("dest")).expect("it was made");
+    }
+}
+
 #[test]
 fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
     let mut command = Command::new("sh");

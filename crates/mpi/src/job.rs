@@ -218,8 +218,8 @@ impl Job {
     fn start_watching(&self, report: &Arc<Report>, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
         let abandon = Box::new(move |signal| {
-            for path in partials.remove_all() {
-                of_thread.complain_at_the_end(&app::damaged(&of_thread, &path));
+            for problem in partials.remove_all() {
+                of_thread.complain_at_the_end(&haul::words::message(&problem, of_thread.quoter()));
             }
             std::process::exit(128 + signal);
         });

@@ -2,22 +2,42 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::CWD;
 
 use super::durable::Ready;
 use super::tree::Sides;
-use crate::facts::{FileId, Inode};
+use crate::error::{Error, What};
+use crate::facts::{FileId, Inode, Kind};
 use crate::walk::Spot;
+
+/// How long files that are just being made are waited for before they are removed.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Destinations that are not whole yet: at most one of each clone, and every thread has a clone of its own. So no thread waits
 /// for another here, once for each file.
 pub struct Partials {
-    all: Arc<Mutex<Vec<Arc<Mutex<Partial>>>>>,
-    own: Arc<Mutex<Partial>>,
+    all: Arc<Mutex<Vec<Arc<Slot>>>>,
+    own: Arc<Slot>,
     /// Whole ones that have no name of theirs yet.
     ready: Arc<Mutex<VecDeque<Arc<Ready>>>>,
+    /// They are being removed: nobody makes another one.
+    closed: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Slot {
+    partial: Mutex<Partial>,
+    /// What was intended was made, or will not be. Only told when somebody may wait for it.
+    settled: Condvar,
 }
 
 /// A place for one of them. Its buffers stay, so that a small file costs no allocation.
@@ -31,6 +51,8 @@ struct Partial {
 }
 
 enum File {
+    /// It is about to be made by an open that takes no file that is there, or was just made.
+    Intended,
     /// It is being written.
     Open(Arc<OwnedFd>),
     /// It is whole and has no name of its own yet. Not open, so that the close that counts is a real one.
@@ -54,23 +76,24 @@ impl AsFd for Dir {
 
 impl Default for Partials {
     fn default() -> Partials {
-        let own: Arc<Mutex<Partial>> = Arc::default();
-        Partials { all: Arc::new(Mutex::new(vec![Arc::clone(&own)])), own, ready: Arc::default() }
+        let own: Arc<Slot> = Arc::default();
+        let all = Arc::new(Mutex::new(vec![Arc::clone(&own)]));
+        Partials { all, own, ready: Arc::default(), closed: Arc::default() }
     }
 }
 
 impl Clone for Partials {
     fn clone(&self) -> Partials {
-        let own: Arc<Mutex<Partial>> = Arc::default();
+        let own: Arc<Slot> = Arc::default();
         lock(&self.all).push(Arc::clone(&own));
-        Partials { all: Arc::clone(&self.all), own, ready: Arc::clone(&self.ready) }
+        Partials { all: Arc::clone(&self.all), own, ready: Arc::clone(&self.ready), closed: Arc::clone(&self.closed) }
     }
 }
 
 impl Drop for Partials {
     /// Threads come and go, so a clone takes its place with it; but not what is not whole, as where a thread panics.
     fn drop(&mut self) {
-        let is_free = lock(&self.own).open.is_none();
+        let is_free = lock(&self.own.partial).open.is_none();
         if is_free {
             lock(&self.all).retain(|place| !Arc::ptr_eq(place, &self.own));
         }
@@ -78,6 +101,18 @@ impl Drop for Partials {
 }
 
 impl Partials {
+    /// Notes that this file is about to be made, by an open that fails if there is one, until [`Partials::begin`] or
+    /// [`Partials::done`]. False if it must not be made any more: the process is about to end.
+    pub(super) fn intend(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>) -> bool {
+        self.note(dest, sides, File::Intended, true);
+        // Asked afterwards: whoever removes them either sees this one or was seen here.
+        if self.closed.load(Ordering::SeqCst) {
+            self.done();
+            return false;
+        }
+        true
+    }
+
     /// Notes that this file is being written, so that another thread can remove it, until [`Partials::done`].
     pub(super) fn begin(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: &Arc<OwnedFd>, created: bool) {
         self.note(dest, sides, File::Open(Arc::clone(file)), created);
@@ -96,18 +131,28 @@ impl Partials {
                 Err(_) => return,
             },
         };
-        let mut own = lock(&self.own);
+        let mut own = lock(&self.own.partial);
         own.name.clear();
         own.name.push(dest.name);
         own.path.clear();
         own.path.push(dest.path);
         own.created = created;
         own.open = Some((dir, file));
+        drop(own);
+        self.tell();
+    }
+
+    /// Wakes whoever waits for what this thread has intended.
+    fn tell(&self) {
+        if self.closed.load(Ordering::SeqCst) {
+            self.own.settled.notify_all();
+        }
     }
 
     /// It is whole, or was removed.
     pub(super) fn done(&self) {
-        lock(&self.own).open = None;
+        lock(&self.own.partial).open = None;
+        self.tell();
     }
 
     /// Notes a whole file that waits for its name, until [`Partials::release`].
@@ -124,40 +169,74 @@ impl Partials {
         }
     }
 
-    /// Removes the new files that are not whole, or have no name yet, and returns the overwritten ones that are damaged.
+    /// Removes the new files that are not whole, or have no name yet, and returns what is to be said: which overwritten ones
+    /// are damaged, and which new ones could not be removed. No thread makes another one from now on.
     ///
-    /// For the moment before a process exits while its copying thread is stuck in the kernel. A file that cannot be
-    /// removed counts as damaged.
-    pub fn remove_all(&self) -> Vec<PathBuf> {
-        let mut damaged = Vec::new();
-        for partial in lock(&self.all).iter() {
-            let mut partial = lock(partial);
-            let Some((dir, file)) = partial.open.take() else { continue };
-            let path = PathBuf::from(&partial.path);
-            let spot = Spot::new(dir.as_fd(), &partial.name, &path);
-            let there = spot.inode();
-            let (ours, nameless) = match &file {
-                File::Open(file) => {
-                    let written = Inode::of(file.as_fd());
-                    (there.is_ok_and(|there| written.is_ok_and(|written| there.is_same_file_as(&written))), false)
-                }
-                File::Nameless(id) => (there.is_ok_and(|there| there.id == *id), true),
-            };
-            let removed = partial.created && ours && spot.unlink().is_ok();
-            // What has no name of its own yet nobody takes for a copy.
-            if ours && !removed && !nameless {
-                damaged.push(path);
-            }
-        }
-        for ready in lock(&self.ready).drain(..) {
+    /// For the moment before a process exits while its copying thread is stuck in the kernel.
+    pub fn remove_all(&self) -> Vec<Error> {
+        self.remove_all_within(PATIENCE)
+    }
+
+    fn remove_all_within(&self, patience: Duration) -> Vec<Error> {
+        self.closed.store(true, Ordering::SeqCst);
+        let until = Instant::now() + patience;
+        let all = lock(&self.all).clone();
+        let problems = all.iter().filter_map(|slot| slot.remove(until)).collect();
+        let ready = std::mem::take(&mut *lock(&self.ready));
+        for ready in ready {
             let spot = ready.spot(Path::new(""));
             if spot.inode().is_ok_and(|there| there.id == ready.id) {
                 // What cannot be removed has a name that nobody takes for a copy.
                 spot.unlink().ok();
             }
         }
-        damaged
+        problems
     }
+}
+
+impl Slot {
+    /// Removes what is there, if it is ours. What is just being made is waited for: only its maker knows whether it is.
+    fn remove(&self, until: Instant) -> Option<Error> {
+        let mut partial = lock(&self.partial);
+        while matches!(partial.open, Some((_, File::Intended))) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            partial = self.settled.wait_timeout(partial, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let (dir, file) = partial.open.take()?;
+        let path = PathBuf::from(&partial.path);
+        let spot = Spot::new(dir.as_fd(), &partial.name, &path);
+        let there = spot.inode().ok()?;
+        let ours = match &file {
+            File::Intended => there.kind == Kind::Regular && there.size == 0 && is_written_here(&there),
+            File::Open(file) => Inode::of(file.as_fd()).is_ok_and(|written| there.is_same_file_as(&written)),
+            File::Nameless(id) => there.id == *id,
+        };
+        if !ours {
+            return None;
+        }
+        if !partial.created {
+            return Some(Error::new(What::Damaged, path));
+        }
+        match (spot.unlink(), file) {
+            // Its maker was quicker.
+            (Ok(()) | Err(Errno::NOENT), _) => None,
+            // What has no name of its own yet nobody takes for a copy.
+            (Err(_), File::Nameless(_)) => None,
+            (Err(errno), _) => Some(Error::new(What::CannotRemovePartial, path).errno(errno)),
+        }
+    }
+}
+
+/// Whether this process has the file open for writing. So an empty one that it was about to make is its own.
+fn is_written_here(file: &Inode) -> bool {
+    let Ok(open) = fs::read_dir("/proc/self/fd") else { return false };
+    open.flatten().any(|entry| {
+        let writes = entry.metadata().is_ok_and(|link| link.mode() & 0o200 != 0);
+        writes && Inode::at_following(CWD, entry.path().as_os_str()).is_ok_and(|found| found.is_same_file_as(file))
+    })
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -185,6 +264,86 @@ mod tests {
         drop(another);
     }
 
+    /// Longer than anything here takes, unless it hangs.
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    /// An empty directory, open, and the entry `new` in it.
+    fn place() -> (haul_testbed::TempDir, File) {
+        let dir = temp_dir();
+        let parent = File::open(dir.path()).unwrap();
+        (dir, parent)
+    }
+
+    fn spot(parent: &File) -> Spot<'_> {
+        Spot::new(parent.as_fd(), "new".as_ref(), "new".as_ref())
+    }
+
+    /// Waits until the files are being removed.
+    fn wait_until_closed(partials: &Partials) {
+        while !partials.closed.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_just_being_made_is_waited_for_and_removed() {
+        let (dir, parent) = place();
+        let partials = Partials::default();
+        assert!(partials.intend(spot(&parent), None));
+        std::thread::scope(|scope| {
+            let other = partials.clone();
+            let remover = scope.spawn(move || other.remove_all_within(DEADLINE));
+            wait_until_closed(&partials);
+            let file = File::create_new(dir.path().join("new")).unwrap();
+            partials.begin(spot(&parent), None, &Arc::new(file.into()), true);
+            assert_eq!(remover.join().unwrap(), []);
+        });
+        assert!(!dir.path().join("new").exists());
+    }
+
+    #[test]
+    fn the_file_of_somebody_else_stays() {
+        let (dir, parent) = place();
+        let partials = Partials::default();
+        assert!(partials.intend(spot(&parent), None));
+        fs::write(dir.path().join("new"), "").unwrap();
+        assert_eq!(partials.remove_all_within(Duration::ZERO), []);
+        assert!(dir.path().join("new").exists());
+    }
+
+    #[test]
+    fn a_file_whose_maker_was_stopped_is_known_by_its_descriptor() {
+        let (dir, parent) = place();
+        let partials = Partials::default();
+        assert!(partials.intend(spot(&parent), None));
+        let _held = File::create_new(dir.path().join("new")).unwrap();
+        assert_eq!(partials.remove_all_within(Duration::ZERO), []);
+        assert!(!dir.path().join("new").exists());
+    }
+
+    #[test]
+    fn nothing_is_made_any_more_once_files_are_removed() {
+        let (_dir, parent) = place();
+        let partials = Partials::default();
+        partials.remove_all();
+        assert!(!partials.intend(spot(&parent), None));
+    }
+
+    #[test]
+    fn a_new_file_that_cannot_be_removed_is_not_called_overwritten() {
+        let (dir, parent) = place();
+        let partials = Partials::default();
+        let file = File::create_new(dir.path().join("new")).unwrap();
+        partials.begin(spot(&parent), None, &Arc::new(file.into()), false);
+        assert_eq!(partials.remove_all(), [Error::new(What::Damaged, "new")]);
+        // Its maker has removed it meanwhile.
+        let partials = Partials::default();
+        let gone = File::open(dir.path().join("new")).unwrap();
+        partials.begin(spot(&parent), None, &Arc::new(gone.into()), true);
+        fs::remove_file(dir.path().join("new")).unwrap();
+        assert_eq!(partials.remove_all(), []);
+    }
+
     #[test]
     fn what_a_dropped_clone_left_half_done_is_removed() {
         let dir = temp_dir();
@@ -195,7 +354,7 @@ mod tests {
         let clone = partials.clone();
         clone.begin(spot, None, &Arc::new(file.into()), true);
         drop(clone);
-        assert_eq!(partials.remove_all(), [] as [PathBuf; 0]);
+        assert_eq!(partials.remove_all(), []);
         assert!(!dir.path().join("half").exists());
     }
 }

@@ -47,7 +47,7 @@ impl<'a> Run<'a> {
         let Some((source, source_inode)) = opened else { return false };
         let subject = &*subject;
         self.staging.print = self.fingerprint_of(source.as_fd(), &source_inode);
-        let Some(dest) = self.open_regular_destination(subject, clear, &source_inode) else { return false };
+        let Some(dest) = self.destination_of(subject, clear, &source_inode) else { return false };
         let source = Arc::new(source);
         let Opened { fd, inode, known, created, replaced, entries } = dest;
         self.made = known.then_some(inode.id);
@@ -70,7 +70,7 @@ impl<'a> Run<'a> {
         }
         let has_contents = !created && clear.identity == Identity::DoubtfulAndFixed;
         let copied = match self.plan.attributes_only {
-            true => Some(source_inode),
+            true => self.lacks_nothing(source_inode),
             false if has_contents => self.touch(subject, &fd).then_some(source_inode),
             false => self.fill(subject, &source, &source_inode, &fd, &inode, created),
         };
@@ -116,6 +116,20 @@ impl<'a> Run<'a> {
         }
         self.sync_early(&inode);
         self.let_go(subject, clear, (fd, inode, created)) && (kept || clear.staged)
+    }
+
+    fn destination_of(&mut self, subject: &Subject<'_>, clear: &Clear, source_inode: &Inode) -> Option<Opened> {
+        let opened = self.open_regular_destination(subject, clear, source_inode);
+        if opened.is_none() {
+            self.session.partials.done();
+        }
+        opened
+    }
+
+    /// A file that gets no data is whole when it is made.
+    fn lacks_nothing(&self, source_inode: Inode) -> Option<Inode> {
+        self.session.partials.done();
+        Some(source_inode)
     }
 
     /// Closes a whole copy, or keeps it open until it is on its device. False if it turned out not to be whole.
@@ -198,13 +212,16 @@ impl<'a> Run<'a> {
                     replaced = true;
                     self.create(subject, clear, source_inode)
                 }
-                opened => opened.map_err(|errno| Error::new(What::CannotCreateRegular, dest.path).errno(errno)),
+                opened => opened.map_err(|errno| Some(Error::new(What::CannotCreateRegular, dest.path).errno(errno))),
             }
         };
         let (fd, created, entries) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.problem(error);
+                self.failed = true;
+                if let Some(error) = error {
+                    self.problem(error);
+                }
                 if replaced {
                     self.warning(&Error::new(What::Lost, dest.path));
                 }
@@ -269,13 +286,17 @@ impl<'a> Run<'a> {
         Ok((opened, false, NewEntries::UNKNOWN))
     }
 
+    /// Makes it. No error if it must not be made any more.
     fn create(
         &self,
         subject: &Subject<'_>,
         clear: &Clear,
         source_inode: &Inode,
-    ) -> Result<(OwnedFd, bool, NewEntries), Error> {
+    ) -> Result<(OwnedFd, bool, NewEntries), Option<Error>> {
         let dest = subject.dest;
+        if !self.session.partials.intend(dest, subject.sides) {
+            return Err(None);
+        }
         let mode = |entries: &NewEntries| self.creation_mode(clear, source_inode, entries);
         let access = if self.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
         let flags = access | OFlags::CREATE | OFlags::EXCL;
@@ -283,10 +304,11 @@ impl<'a> Run<'a> {
             Ok(opened) => return Ok((opened, true, clear.entries)),
             Err(errno) => errno,
         };
+        self.session.partials.done();
         let error = Error::new(What::CannotCreateRegular, dest.path);
         if errno == Errno::EXIST && dest.read_link().is_ok() {
             if !self.plan.write_through_dangling_link {
-                return Err(Error::new(What::DanglingLink, dest.path));
+                return Err(Some(Error::new(What::DanglingLink, dest.path)));
             }
             // It is made in another directory.
             let entries = NewEntries::UNKNOWN;
@@ -296,12 +318,12 @@ impl<'a> Run<'a> {
                     let empty = Inode::of(opened.as_fd()).is_ok_and(|inode| inode.size == 0);
                     Ok((opened, empty, entries))
                 }
-                Err(errno) => Err(error.errno(errno)),
+                Err(errno) => Err(Some(error.errno(errno))),
             };
         }
         // A name that ends in a slash cannot be a file's; EISDIR would sound as if there were a directory.
         let slash = dest.name.as_encoded_bytes().last() == Some(&b'/');
-        Err(error.errno(if errno == Errno::ISDIR && slash { Errno::NOTDIR } else { errno }))
+        Err(Some(error.errno(if errno == Errno::ISDIR && slash { Errno::NOTDIR } else { errno })))
     }
 
     /// The mode that a new file is made with.
@@ -349,6 +371,8 @@ impl<'a> Run<'a> {
         if regular && created && marks.is_none() {
             // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
             self.session.partials.begin(subject.dest, subject.sides, dest, created);
+        } else {
+            self.session.partials.done(); // With marks it stays for the next run.
         }
         let mut looked = match self.look_for_free(&job, created, &shared.images) {
             Ok(looked) => looked,
