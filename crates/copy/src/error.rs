@@ -227,6 +227,7 @@ what! {
     RelativeLinkElsewhere = "{plain}: can make relative symbolic links only in current directory",
     /// The table of files that have several names needs space on the destination's filesystem when it grows large.
     LinksUnknown = "cannot keep track of the hard links of {path}",
+    NoMoreLinks = "warning: no more hard links to {path} are possible; {other} is another copy of the same file",
     CannotHardLink = "cannot create hard link {path} to {other}",
     CloneFailed = "failed to clone {path} from {other}",
     Reading = "error reading {path}",

@@ -293,7 +293,9 @@ impl Run<'_> {
                 }
                 Item::Link { made, place, last, follow } => {
                     let path = place.path(&last);
-                    self.link_now(&made, Spot::new(place.as_fd(), &last, &path), None, follow);
+                    if let Err(errno) = self.link_now(&made, Spot::new(place.as_fd(), &last, &path), None, follow) {
+                        self.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
+                    }
                 }
                 Item::Directory(frame) => self.finish_directory(&frame),
             }
@@ -382,17 +384,18 @@ impl Run<'_> {
     }
 
     /// Makes the entry another name of what was made. `here` is its directory, if that is known.
-    pub(super) fn link_now(&mut self, made: &Made, dest: Spot<'_>, here: Option<FileId>, follow: bool) -> bool {
-        match link_to(made, dest, here, follow, self.temporary_names()) {
-            Ok(replaced) => {
-                if replaced == links::Replaced::Something {
-                    self.tell(&Event::Removed(dest.path));
-                }
-                self.stats.hard_links += 1;
-                true
-            }
-            Err(errno) => self.problem(Error::new(What::CannotHardLink, dest.path).and(made.path()).errno(errno)),
+    pub(super) fn link_now(
+        &mut self,
+        made: &Made,
+        dest: Spot<'_>,
+        here: Option<FileId>,
+        follow: bool,
+    ) -> Result<(), Errno> {
+        if link_to(made, dest, here, follow, self.temporary_names())? == links::Replaced::Something {
+            self.tell(&Event::Removed(dest.path));
         }
+        self.stats.hard_links += 1;
+        Ok(())
     }
 
     /// The last thing of a run: what was written is on its device afterwards, or that is told.

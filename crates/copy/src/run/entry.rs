@@ -12,6 +12,7 @@ use super::Run;
 use super::existing::{Clear, Way};
 use super::link_table::Made;
 use super::links::{self, DestDir};
+use super::names::Linked;
 use super::operands::renamed;
 use super::regular::open_regular;
 use super::tree::{Frame, Sides, overlap};
@@ -88,6 +89,14 @@ pub(super) enum Earlier {
     Made(Made),
     /// The table cannot tell, which was reported.
     Unknown,
+}
+
+/// What becomes of a source that was met before.
+enum Instead {
+    /// It has another name now, needs none, or cannot have one, which was reported.
+    Ended { well: bool },
+    /// It is copied all the same, and may be claimed for that.
+    Copy { claimed: bool },
 }
 
 /// How a visit ended.
@@ -189,14 +198,17 @@ impl Run<'_> {
         }
         self.made = None;
         self.describe_for_others(&subject, level, top);
-        let (met_before, claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
-        if let Earlier::Made(earlier) = earlier
-            && let Some(done) = self.instead_of_copying(&earlier, &subject, level, top)
-        {
-            if !done {
-                self.put_back(&clear, dest);
+        let (met_before, mut claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
+        if let Earlier::Made(earlier) = earlier {
+            match self.instead_of_copying(earlier, &subject, level, top) {
+                Instead::Copy { claimed: now } => claimed = now,
+                Instead::Ended { well } => {
+                    if !well {
+                        self.put_back(&clear, dest);
+                    }
+                    return Step::Done;
+                }
             }
-            return Step::Done;
         }
         let made = match subject.inode.kind {
             Kind::Directory => match self.enter_directory(&subject, &clear, level) {
@@ -215,14 +227,8 @@ impl Run<'_> {
                 self.complete_claim_of(&subject, &clear);
             }
         } else {
-            if claimed || (!met_before && subject.is_operand) {
-                let forgotten = self.shared.links.forget((&subject.inode).into());
-                self.table(forgotten, source);
-            }
-            if claimed {
-                self.settle_for_all(&subject.inode, false);
-            }
-            self.put_back(&clear, dest);
+            let noted = claimed || (!met_before && subject.is_operand);
+            self.leave_unmade(&subject, &clear, (noted, claimed));
         }
         Step::Done
     }
@@ -377,16 +383,20 @@ impl Run<'_> {
         }
     }
 
-    /// The source was met before. `None`: copy it all the same; otherwise whether all is well.
+    /// The source was met before.
     fn instead_of_copying(
         &mut self,
-        earlier: &Made,
+        earlier: Made,
         subject: &Subject<'_>,
         level: &Level<'_>,
         top: &mut Top,
-    ) -> Option<bool> {
+    ) -> Instead {
         if subject.inode.kind != Kind::Directory {
-            return Some(self.link_to_earlier(earlier, subject, level));
+            return match self.link_to_earlier(earlier, subject, level) {
+                Linked::Done => Instead::Ended { well: true },
+                Linked::Failed => Instead::Ended { well: false },
+                Linked::Claimed => Instead::Copy { claimed: true },
+            };
         }
         let (source, dest) = (subject.source, subject.dest);
         let is_entry = |spot: Spot<'_>| {
@@ -395,18 +405,31 @@ impl Run<'_> {
         if is_entry(source) {
             self.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
             top.into_itself = true;
-            return Some(false);
+            return Instead::Ended { well: false };
         }
         if is_entry(dest) {
             self.warning(&Error::new(What::SourceDirectoryTwice, &top.source));
-            return Some(true);
+            return Instead::Ended { well: true };
         }
         // Met again through another symbolic link: a second copy is what was asked for.
         if subject.follow {
-            return None;
+            return Instead::Copy { claimed: false };
         }
         self.problem(Error::new(What::HardLinkToDirectory, dest.path).and(earlier.path()));
-        Some(false)
+        Instead::Ended { well: false }
+    }
+
+    /// Nothing was made: what was noted of it is forgotten, who waits for what was claimed is told, and what stood there
+    /// before comes back.
+    fn leave_unmade(&mut self, subject: &Subject<'_>, clear: &Clear, (noted, claimed): (bool, bool)) {
+        if noted {
+            let forgotten = self.shared.links.forget((&subject.inode).into());
+            self.table(forgotten, subject.source);
+        }
+        if claimed {
+            self.settle_for_all(&subject.inode, false);
+        }
+        self.put_back(clear, subject.dest);
     }
 
     /// Undoes a backup after a failure. What was removed cannot be put back: the user is told.

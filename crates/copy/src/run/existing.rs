@@ -7,7 +7,7 @@ use haul_sys::Errno;
 use super::Run;
 use super::backup;
 use super::entry::{Earlier, Level, Subject};
-use super::link_table::Made;
+use super::names::Linked;
 use super::same_file::{Pair, Verdict, judge};
 use super::stage::Heritage;
 use crate::error::{Error, What};
@@ -246,18 +246,28 @@ impl Run<'_> {
             return Way::Done;
         }
         match self.claim(subject, level) {
-            Earlier::Made(earlier) => match self.link_to_earlier(&earlier, subject, level) {
-                true => Way::Done,
-                false => Way::Blocked,
+            Earlier::Made(earlier) => match self.link_to_earlier(earlier, subject, level) {
+                Linked::Done => Way::Done,
+                Linked::Failed => Way::Blocked,
+                Linked::Claimed => self.is_what_was_claimed(subject),
             },
-            Earlier::Claimed => {
-                self.made = None;
-                self.complete_claim(subject);
-                Way::Done
-            }
+            Earlier::Claimed => self.is_what_was_claimed(subject),
             Earlier::Nothing => Way::Done,
             Earlier::Unknown => Way::Blocked,
         }
+    }
+
+    fn stands_as_claimed(&mut self, subject: &Subject<'_>, existing: &Existing) -> Option<Way> {
+        self.made = Some(existing.target.id);
+        self.complete_claim(subject);
+        None
+    }
+
+    /// What is left as it is counts as the copy.
+    fn is_what_was_claimed(&mut self, subject: &Subject<'_>) -> Way {
+        self.made = None;
+        self.complete_claim(subject);
+        Way::Done
     }
 
     fn is_newer(&self, source: &Inode, dest: &Inode) -> bool {
@@ -379,16 +389,13 @@ impl Run<'_> {
         }
         match self.claim(subject, level) {
             Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => Some(Way::Done),
-            Earlier::Made(earlier) => {
-                let linked = self.link_to_earlier(&earlier, subject, level);
-                Some(if linked { Way::Done } else { Way::Blocked })
-            }
+            Earlier::Made(earlier) => match self.link_to_earlier(earlier, subject, level) {
+                Linked::Done => Some(Way::Done),
+                Linked::Failed => Some(Way::Blocked),
+                Linked::Claimed => self.stands_as_claimed(subject, existing),
+            },
             Earlier::Unknown => Some(Way::Blocked),
-            Earlier::Claimed => {
-                self.made = Some(existing.target.id);
-                self.complete_claim(subject);
-                None
-            }
+            Earlier::Claimed => self.stands_as_claimed(subject, existing),
             Earlier::Nothing => None,
         }
     }
@@ -413,19 +420,6 @@ impl Run<'_> {
     /// Whether hard links between source files become hard links between copies.
     pub(super) fn keeps_links(&self) -> bool {
         self.plan.preserve.links
-    }
-
-    /// Makes `dest` a name of what was made before for another name of the source.
-    pub(super) fn link_to_earlier(&mut self, earlier: &Made, subject: &Subject<'_>, level: &Level<'_>) -> bool {
-        if !self.names_wait() {
-            return self.link_now(earlier, subject.dest, level.dir.map(|dir| dir.id), subject.follow);
-        }
-        match self.link_later(earlier, subject) {
-            Ok(()) => true,
-            Err(errno) => {
-                self.problem(Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path()).errno(errno))
-            }
-        }
     }
 }
 

@@ -22,6 +22,7 @@ mod links;
 mod made_up;
 mod marks;
 mod moving;
+mod names;
 mod open_sides;
 mod operands;
 mod paced;

@@ -210,6 +210,18 @@ impl LinkTable {
         state.guarded(|state| state.pages.remove(&key_of(source))).map(drop)
     }
 
+    /// This file, which was made for the source, takes no more names: the next claim makes another one. Nothing happens where
+    /// another one is made or remembered already.
+    ///
+    /// # Errors
+    /// What the file of the table said.
+    pub fn forget_if(&self, source: Source, dest: Option<FileId>) -> Result<(), Errno> {
+        self.lock().guarded(|state| {
+            let is_it = state.found(source)?.is_some_and(|made| made.id == dest);
+            if is_it { state.pages.remove(&key_of(source)).map(drop) } else { Ok(()) }
+        })
+    }
+
     /// A thread panicked: nobody waits for what it was making.
     pub fn abandon(&self) {
         self.lock().abandoned = true;
