@@ -482,7 +482,10 @@ fn impossible_shards_and_options_that_do_not_go_with_them_are_refused() {
     }
     scene.refused(&["-rL", "--manifest-out=list", "s", "new"], "--manifest-out does not go with");
     scene.refused(&["-a", "--manifest-out=list", "--shard=1/2", "s", "new"], "--manifest-out does not go with --shard");
-    scene.refused(&["-a", "--compare", "--shard=1/2", "s", "t"], "cannot be combined with --compare");
+    // As diff says that there is trouble.
+    let compared = scene.run(&["-a", "--compare", "--shard=1/2", "s", "t"]);
+    assert_eq!(compared.status.code(), Some(2), "{}", said(&compared));
+    assert!(said(&compared).contains("cannot be combined with --compare"), "{}", said(&compared));
     scene.refused(&["-a", "--shard=1/2", "s", "s/d/new"], "cannot copy a directory, 's', into itself, 's/d/new'");
     fs::create_dir(scene.dir.join("into")).expect("a directory");
     scene.refused(&["-a", "--shard=1/2", "s/a", "t/a", "into"], "two sources of one name");
