@@ -166,7 +166,7 @@ impl Fork<'_> {
             }
             walked.end = first + count;
             walked.extents += 1;
-            if walked.extents % EXTENTS_OF_NODE == 0 {
+            if walked.extents.is_multiple_of(EXTENTS_OF_NODE) {
                 self.check.source.region.budget().take_node()?;
             }
             match self.content {
