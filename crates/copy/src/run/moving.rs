@@ -489,8 +489,10 @@ impl<'a> Moving<'a> {
         // A device has no size there, and nothing happens beyond its end.
         let size = if self.job.source_inode.kind == Kind::Regular { self.job.source_inode.size } else { u64::MAX };
         let end = at.saturating_add(left).min(size);
+        let unit = unit_of(name, &self.steps.tuning).unwrap_or(0);
+        read_ahead.widen(unit);
         read_ahead.ask(&Linux, self.job.source.as_fd(), at, end);
-        read_ahead.piece().max(unit_of(name, &self.steps.tuning).unwrap_or(0))
+        read_ahead.piece().max(unit)
     }
 
     /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.

@@ -166,6 +166,11 @@ impl ReadAhead {
         !many_at_a_time && !matches!(name, EngineName::Clone | EngineName::Direct | EngineName::Null)
     }
 
+    /// A job of so many bytes comes next, all of which are to be asked for.
+    pub fn widen(&mut self, job: u64) {
+        self.window = self.window.max(job);
+    }
+
     /// How large a job may be so that half of the window is still ahead when it is done.
     pub fn piece(&self) -> u64 {
         (self.window / 2).max(REQUEST)
@@ -234,6 +239,16 @@ mod tests {
         assert_eq!(asked(8 * MIB, &[(0, 100 * MIB)]), [(0, 8 * MIB)]);
         assert_eq!(asked(8 * MIB, &[(0, 100 * MIB), (4 * MIB, 100 * MIB)]), [(0, 12 * MIB)]);
         assert_eq!(asked(8 * MIB, &[(0, 100 * MIB), (0, 100 * MIB)]), [(0, 8 * MIB)]);
+    }
+
+    #[test]
+    fn a_job_that_is_larger_than_the_window_is_asked_for_whole() {
+        let mut ahead = ReadAhead::new(MIB);
+        ahead.widen(8 * MIB);
+        let (kernel, file) = (Asked::default(), std::fs::File::open("/").unwrap());
+        ahead.ask(&kernel, file.as_fd(), 0, 100 * MIB);
+        let asked = kernel.0.into_inner().unwrap();
+        assert_eq!(asked.iter().map(|(from, to)| to - from).sum::<u64>(), 8 * MIB);
     }
 
     #[test]
