@@ -408,6 +408,6 @@ fn a_copy_that_is_not_the_same_on_all_ranks_is_refused() {
     let starter = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs copy && exec \"$0\" \"$@\""];
     for mpi in Mpi::all() {
         let job = Job::of(mpi, &dir, vec![Part::new(2, &words), Part::new(1, &words).by(&starter)]);
-        job.run().failed_with(1).says(&["haul-mpi: ", "rank 2", "copy", "not shared"]);
+        job.run().failed_with(2).says(&["haul-mpi: ", "rank 2", "copy", "not shared"]);
     }
 }
