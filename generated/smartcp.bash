@@ -12,6 +12,8 @@ _smartcp_value() {
             mapfile -t COMPREPLY < <(compgen -W 'raw keep' -- "$value") ;;
         --page-files)
             mapfile -t COMPREPLY < <(compgen -W 'keep drop' -- "$value") ;;
+        --if-changed)
+            mapfile -t COMPREPLY < <(compgen -W 'retry warn fail' -- "$value") ;;
         --sparse|-s)
             mapfile -t COMPREPLY < <(compgen -W 'always never' -- "$value") ;;
         --zero-scan)
@@ -28,9 +30,9 @@ _smartcp_value() {
 
 _smartcp_options=(
     -S --use-smartread= --format= --container= --page-files= --snapshot
-    -s --sparse= --zero-scan= --md5 --buffer-size= --direct-io=
-    --read-only --write-only -v --verbose -g --debug
-    -T --stats-output= -h --help --version
+    --if-changed= -s --sparse= --zero-scan= --md5 --buffer-size=
+    --direct-io= --read-only --write-only -v --verbose -g
+    --debug -T --stats-output= -h --help --version
 )
 
 _smartcp() {

@@ -5,6 +5,7 @@ complete -c smartcp -l format -r -f -a 'auto\t"a container if both its name and 
 complete -c smartcp -l container -r -f -a 'raw\t"the disk in a container is copied, as a raw image" keep\t"the container is copied as it is, without the bytes that only free space is in"' -d 'copy a container\'s disk, or keep the container; raw by default'
 complete -c smartcp -l page-files -r -f -a 'keep\t"they are data like any other" drop\t"what is in them is not read"' -d 'keep or drop what is in Windows\' page files; keep by default'
 complete -c smartcp -l snapshot -d 'the image is a frozen snapshot, whoever has it open'
+complete -c smartcp -l if-changed -r -f -a 'retry\t"copy it again, up to three times; then the copy fails" warn\t"say so, keep the copy, and end with 3" fail\t"the copy fails"' -d 'what to do if an image is written to meanwhile; warn by default'
 complete -c smartcp -s s -l sparse -r -f -a 'always\t"free space, holes and blocks of zeros are not written, and read as zeros" never\t"zeros are written"' -d 'whether zeros are left out; always by default'
 complete -c smartcp -l zero-scan -r -f -a 'yes\t"do" no\t"do not"' -d 'look for blocks of zeros in what is read; yes by default'
 complete -c smartcp -l md5 -d 'print the MD5 of what the copy holds, as md5sum does'

@@ -118,12 +118,27 @@ fn json_has_exactly_the_known_form() {
         let (status, out, err) = run(dir.path(), &["-T", "json", "-s", sparse, "image", "copy"]);
         assert_eq!((status, err.as_str()), (Some(0), ""));
         let line = format!(
-            "{{ \"r\": \"data\", \"v\": 1, \"t\": \"0\", \"total\": \"1000000\", \"copied\": \"{copied}\", \
+            "{{ \"r\": \"data\", \"v\": 2, \"file\": \"image\", \"t\": \"0\", \"total\": \"1000000\", \"copied\": \"{copied}\", \
              \"write_skipped\": \"{write_skipped}\", \"read_skipped\": \"598592\" }}\n"
         );
         assert_eq!(out, line);
         serde_json::from_str::<serde_json::Value>(&out).expect("it is JSON");
     }
+}
+
+#[test]
+fn each_record_names_its_file_and_the_md5_follows_its_data() {
+    let dir = place();
+    let names = ["one", "two \"quoted\" \u{7}"];
+    names.iter().for_each(|name| image(&dir.path().join(name)));
+    fs::create_dir(dir.path().join("to")).expect("it can be made");
+    let (status, out, err) = run(dir.path(), &["-Tjson", "--md5", names[0], names[1], "to"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    assert!(!out.contains('\u{7}'), "a terminal is commanded");
+    let records: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told = records.iter().map(|it| (it["r"].as_str().unwrap_or(""), it["file"].as_str().unwrap_or("")));
+    let expected = names.iter().flat_map(|name| [("data", *name), ("md5", *name)]).collect::<Vec<_>>();
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -133,7 +148,7 @@ fn with_json_people_read_on_the_other_stream_and_every_line_is_json() {
     let (status, out, err) = run(dir.path(), &["-vg", "-Tjson", "--md5", "image", "copy"]);
     assert_eq!(status, Some(0));
     let records: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(records.iter().map(|record| record["r"].as_str().unwrap_or("")).collect::<Vec<_>>(), ["md5", "data"]);
+    assert_eq!(records.iter().map(|record| record["r"].as_str().unwrap_or("")).collect::<Vec<_>>(), ["data", "md5"]);
     assert!(err.starts_with("Options:\n") && err.contains("\nDebug:\n") && err.contains("\nStats:\n"), "{err}");
 }
 

@@ -31,6 +31,12 @@ const CONTAINERS: &[Choice] = &[
 const PAGE_FILES: &[Choice] =
     &[own("keep", "they are data like any other"), own("drop", "what is in them is not read")];
 
+const CHANGES: &[Choice] = &[
+    own("retry", "copy it again, up to three times; then the copy fails"),
+    own("warn", "say so, keep the copy, and end with 3"),
+    own("fail", "the copy fails"),
+];
+
 const STATS: &[Choice] =
     &[own("json", "a line of JSON every second and one at the end"), own("none", "nothing but what -v shows")];
 
@@ -93,6 +99,15 @@ pub const FLAGS: &[Flag] = &[
         details: "Without this option an image that is in use is copied whole: one that QEMU, VMware or a loop device has as a \
                   disk, that is mounted, locked, or open for writing.",
         ..flag(Id::Snapshot, Data)
+    },
+    Flag {
+        long: "if-changed",
+        argument: Required("WHAT"),
+        values: Values::One(CHANGES),
+        help: "what to do if an image is written to meanwhile; warn by default",
+        details: "What is copied then may be of no single moment. With warn the copy stays, and the exit status is 3. A copy that \
+                  fails is removed, or named if it was written over an old file. Containers are not copied again: with retry their copies fail.",
+        ..flag(Id::IfChanged, Data)
     },
     Flag {
         short: "s",

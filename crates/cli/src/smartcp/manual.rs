@@ -51,8 +51,12 @@ With
 there is one line every second, and one at the end, for each image, or for each file of one that is kept in several:
 .PP
 .nf
-{ "r": "data", "v": 1, "t": "36", "total": "8589934592", "copied": "267987980", "write_skipped": "545051636", "read_skipped": "454081536" }
+{ "r": "data", "v": 2, "file": "vm.img", "t": "36", "total": "8589934592", "copied": "267987980", "write_skipped": "545051636", "read_skipped": "454081536" }
 .fi
+.TP
+.B file
+The image, or the file of one, by the name that was given.
+What in it is no UTF\-8 is replaced.
 .TP
 .B t
 Seconds since the copy of this image began.
@@ -78,10 +82,10 @@ they are a part of write_skipped.
 Should the map not hold until the end, read_skipped and write_skipped become less while what they counted is copied.
 With
 .B \-\-md5
-the line before the last one is
+it is followed by
 .PP
 .nf
-{ "r": "md5", "v": 1, "md5": "d41d8cd98f00b204e9800998ecf8427e" }
+{ "r": "md5", "v": 2, "file": "vm.img", "md5": "d41d8cd98f00b204e9800998ecf8427e" }
 .fi
 .PP
 The times that
@@ -100,6 +104,14 @@ Everything was copied.
 .B 1
 Something was not, the options are wrong, or standard output could not be written.
 Other images were copied all the same.
+.TP
+.B 3
+Everything was copied, but an image was written to meanwhile: its copy may be of no single moment.
+Not with
+.B \-\-if\-changed=retry
+or
+.BR fail ,
+where such a copy fails.
 .TP
 .BR 129 ", " 130 ", " 143
 SIGHUP, SIGINT (Ctrl\-C) or SIGTERM stopped the run.

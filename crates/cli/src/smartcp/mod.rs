@@ -49,15 +49,18 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
         unfinished: Unfinished::default(),
         made: HashSet::new(),
         failed: AtomicBool::new(false),
+        written: AtomicBool::new(false),
     };
     // Without the thread signals have their default effect, and the copy is as good as any.
     let caught = command.start_watching().unwrap_or_default();
     command.copy_all();
     let cancelled = command.report.cancel().is_cancelled();
     let failed = !command.report.finish() || command.failed.into_inner();
+    let written = command.written.into_inner();
     match caught.signal().filter(|_| cancelled).and_then(|signal| u8::try_from(128 + signal).ok()) {
         Some(status) => ExitCode::from(status),
         None if failed || cancelled => ExitCode::from(exit::FAILURE),
+        None if written => ExitCode::from(exit::CHANGED),
         None => ExitCode::from(exit::SUCCESS),
     }
 }
@@ -85,6 +88,8 @@ struct Command {
     /// Names in the directory that have been made.
     made: HashSet<OsString>,
     failed: AtomicBool,
+    /// An image was written to while it was copied, and its copy stays.
+    written: AtomicBool,
 }
 
 impl Command {
@@ -142,7 +147,7 @@ impl Command {
                 // It is not what its name would say.
                 let name = [name, OsStr::new(".raw")].into_iter().collect::<OsString>();
                 let source = container.into_disk(&*kernel, source);
-                self.copy_to(&source, Known::Nothing, dest, into.then_some(&name));
+                self.copy_to(&source, Known::Contained, dest, into.then_some(&name));
             }
             Contents::Bytes(why) => {
                 self.warn(from, &format!(" is copied byte for byte: {why}"));
@@ -191,7 +196,7 @@ impl Command {
         let map = |image: &dyn ReadAt| self.map(image);
         let task = KeepTask { options, mapper: &map, system, observer: &told };
         kept.copy(&task, &mut |number, file, found| {
-            let known = found.map_or(Known::Nothing, Known::Free);
+            let known = found.map_or(Known::Contained, Known::Free);
             places.get(number).is_some_and(|place| self.copy(file, known, place))
         });
     }
@@ -212,30 +217,51 @@ impl Command {
         let cancel = self.report.cancel().clone();
         let told = Told { command: self, source: from };
         let map = |image: &dyn ReadAt| self.map(image);
-        let task = Task {
-            source,
-            dest: to,
-            options: self.request.options,
-            mapper: if matches!(known, Known::NoDisk) { &no_map } else { &map },
-            kernel,
-            system: System::default(),
-            stop: &|| cancel.is_cancelled(),
-            unfinished: self.unfinished.clone(),
-            given: None,
-            found: if let Known::Free(found) = known { Some(found) } else { None },
-            pace: None,
-            observer: &told,
+        let attempt = |source: &Source| {
+            let task = Task {
+                source,
+                dest: to,
+                options: self.request.options,
+                mapper: if matches!(known, Known::NoDisk) { &no_map } else { &map },
+                kernel: Arc::clone(&kernel),
+                system: System::default(),
+                stop: &|| cancel.is_cancelled(),
+                unfinished: self.unfinished.clone(),
+                given: None,
+                found: if let Known::Free(found) = known { Some(found) } else { None },
+                pace: None,
+                observer: &told,
+            };
+            smart::copy(&task)
         };
-        match smart::copy(&task) {
+        let by_itself = matches!(known, Known::Nothing | Known::NoDisk);
+        let mut left = if by_itself { self.request.retries } else { 0 };
+        let mut ended = attempt(source);
+        // A later copy may end before it touches what an earlier one has overwritten.
+        let mut damaged = None;
+        while left > 0
+            && !cancel.is_cancelled()
+            && let Err(failure) = &mut ended
+            && was_written_to(failure)
+        {
+            left -= 1;
+            damaged = failure.damaged.take().or(damaged);
+            // Opened anew: what was seen of it is not to be held against the next copy.
+            ended = match Source::open(&Linux, from) {
+                Ok(source) => attempt(&source),
+                Err(error) => Err(smart::Failure { error: Some(error), damaged: None }),
+            };
+        }
+        match ended {
             Ok(done) => {
-                self.done(&done, to);
+                self.done(&done, from, to);
                 true
             }
             Err(failure) => {
                 if let Some(error) = &failure.error {
                     self.problem(error);
                 }
-                if let Some(path) = failure.damaged {
+                if let Some(path) = failure.damaged.or(damaged) {
                     self.problem(&Error::new(What::Damaged, path));
                 }
                 false
@@ -248,18 +274,22 @@ impl Command {
         self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
     }
 
-    fn done(&self, done: &smart::Report, to: &Path) {
+    fn done(&self, done: &smart::Report, from: &Path, to: &Path) {
         if self.request.verbose {
             self.show(words::statistics(&done.stats).as_bytes());
         }
         if self.request.debug {
             self.show(words::debugging(done).as_bytes());
         }
-        if let Some(md5) = &done.md5 {
-            self.out(&if self.request.json { words::json_md5(md5).into_bytes() } else { words::md5_line(md5, to) });
-        }
         if self.request.json {
-            self.out(words::json(&done.stats).as_bytes());
+            self.out(words::json(&done.stats, from).as_bytes());
+        }
+        if let Some(md5) = &done.md5 {
+            self.out(&if self.request.json {
+                words::json_md5(md5, from).into_bytes()
+            } else {
+                words::md5_line(md5, to)
+            });
         }
     }
 
@@ -289,6 +319,8 @@ impl Command {
 #[derive(Clone, Copy)]
 enum Known<'a> {
     Nothing,
+    /// The same, but it is of a container: its disk, or one of its files.
+    Contained,
     /// It is no disk of which anything could be found out.
     NoDisk,
     /// What may be left out.
@@ -327,13 +359,14 @@ impl Observer for Told<'_> {
                     self.command.show(words::interval(stats).as_bytes());
                 }
                 if request.json {
-                    self.command.out(words::json(stats).as_bytes());
+                    self.command.out(words::json(stats, self.source).as_bytes());
                 }
             }
             Event::Doubted(doubt, bytes) => {
                 self.warn(self.source, &format!(": copying {bytes} bytes that were free before: {doubt}"));
             }
             Event::SourceWritten => {
+                self.command.written.store(true, Ordering::Relaxed);
                 self.warn(
                     self.source,
                     " was written to while it was being copied; copy a snapshot, or when nothing writes",
@@ -342,6 +375,11 @@ impl Observer for Told<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether the copy failed for that, and may succeed the next time.
+fn was_written_to(failure: &smart::Failure) -> bool {
+    failure.error.as_ref().is_some_and(|error| error.what == What::SourceWritten)
 }
 
 /// Nothing is.

@@ -14,6 +14,9 @@ use crate::size::parse_size;
 
 use super::flags::FLAGS;
 
+/// As often haul copies a file again that has changed.
+const RETRIES: u32 = 3;
+
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
@@ -36,6 +39,8 @@ pub struct Request {
     pub keep: bool,
     /// What may be left out beyond free space.
     pub guests: haul_guest::fs::Options,
+    /// How often an image is copied again that somebody wrote to meanwhile.
+    pub retries: u32,
     /// `-v`.
     pub verbose: bool,
     /// `-g`.
@@ -59,6 +64,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
         format: Format::Auto,
         keep: false,
         guests: haul_guest::fs::Options::default(),
+        retries: 0,
         verbose: false,
         debug: false,
         json: false,
@@ -75,12 +81,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
             Id::Version => return Ok(Wanted::Version),
             Id::UseSmartRead => smart_read = word()? == "yes",
             Id::Snapshot => snapshot = true,
-            Id::Format => {
-                request.format = match word()? {
-                    "raw" => Format::Raw,
-                    "container" => Format::Container,
-                    _ => Format::Auto,
-                }
+            Id::Format => request.format = format(word()?),
+            Id::IfChanged => {
+                let what = word()?;
+                request.options.fail_if_written = what != "warn";
+                request.retries = if what == "retry" { RETRIES } else { 0 };
             }
             Id::Container => request.keep = word()? == "keep",
             Id::PageFiles => request.guests.drop_page_files = word()? == "drop",
@@ -130,6 +135,15 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
     }
     request.sources = operands;
     Ok(Wanted::Copy(Box::new(request)))
+}
+
+/// By the word of `--format`.
+fn format(word: &str) -> Format {
+    match word {
+        "raw" => Format::Raw,
+        "container" => Format::Container,
+        _ => Format::Auto,
+    }
 }
 
 fn word(

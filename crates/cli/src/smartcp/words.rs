@@ -7,6 +7,8 @@ use std::time::Duration;
 use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Mode, Options, Report, Smart, Stats};
 
+use crate::record::without_controls;
+
 /// The block of options at the beginning.
 pub fn options(options: &Options) -> String {
     let yes = |is: bool| if is { "yes" } else { "no" };
@@ -102,10 +104,11 @@ pub fn debugging(report: &Report) -> String {
 }
 
 /// A line of `-T json`. Its form is known to programs: only a new number after `"v"` may change it.
-pub fn json(stats: &Stats) -> String {
+pub fn json(stats: &Stats, source: &Path) -> String {
     format!(
-        "{{ \"r\": \"data\", \"v\": 1, \"t\": \"{}\", \"total\": \"{}\", \"copied\": \"{}\", \"write_skipped\": \"{}\", \
+        "{{ \"r\": \"data\", \"v\": 2, \"file\": {}, \"t\": \"{}\", \"total\": \"{}\", \"copied\": \"{}\", \"write_skipped\": \"{}\", \
          \"read_skipped\": \"{}\" }}\n",
+        quoted(source),
         stats.elapsed.as_secs(),
         stats.total,
         stats.copied,
@@ -115,8 +118,13 @@ pub fn json(stats: &Stats) -> String {
 }
 
 /// The same for the checksum.
-pub fn json_md5(md5: &[u8; 16]) -> String {
-    format!("{{ \"r\": \"md5\", \"v\": 1, \"md5\": \"{}\" }}\n", hex(md5))
+pub fn json_md5(md5: &[u8; 16], source: &Path) -> String {
+    format!("{{ \"r\": \"md5\", \"v\": 2, \"file\": {}, \"md5\": \"{}\" }}\n", quoted(source), hex(md5))
+}
+
+/// A path as a JSON string without control characters, which could command a terminal. What is no UTF-8 is replaced.
+fn quoted(path: &Path) -> String {
+    without_controls(serde_json::Value::from(path.to_string_lossy().into_owned()).to_string())
 }
 
 fn hex(md5: &[u8; 16]) -> String {

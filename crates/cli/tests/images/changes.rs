@@ -16,6 +16,65 @@ fn longest(image: &Image) -> (u64, u64) {
     (longest.start, longest.len)
 }
 
+/// The exit status where the copy stays although somebody wrote to the image.
+fn after_a_change(program: Program) -> i32 {
+    match program {
+        Program::Haul => 0,
+        Program::Smartcp => 3,
+    }
+}
+
+#[test]
+fn if_changed_decides_what_becomes_of_the_copy() {
+    let Some(bed) = Bed::new() else { return };
+    for (what, old, status) in
+        [("warn", false, 3), ("fail", false, 1), ("fail", true, 1), ("retry", false, 0), ("retry", true, 0)]
+    {
+        let dir = temp_dir();
+        let at = |name: &str| dir.path().join(name);
+        let Some(image) = ext4(&bed, &at("disk"), 64 * MIB, 43) else { return };
+        let before = |copy: &Path| {
+            if old {
+                fs::write(copy, vec![0xee; 70 << 20]).expect("it can be written");
+            }
+        };
+        let option = format!("--if-changed={what}");
+        let midway = Program::Smartcp.stopped_midway(dir.path(), &[&option], &before);
+        let (start, _) = longest(&image);
+        let disk = File::options().write(true).open(at("disk")).expect("it can be opened");
+        disk.write_all_at(b"somebody's data", start).expect("it can be written");
+        drop(disk);
+        let (ended, _, err) = midway.end();
+        assert_eq!(ended, Some(status), "{what}: {err}");
+        assert_eq!(err.contains("was written to while it was being copied"), status != 0, "{what}: {err}");
+        assert_eq!(err.contains("was overwritten and is now incomplete"), old && status == 1, "{what}: {err}");
+        assert_eq!(at("copy").exists(), old || status != 1, "{what}: {err}");
+        if what == "retry" {
+            // What is free is left out again: the second copy has a map of its own.
+            assert_holds(&at("copy"), &image.copied(), what);
+        }
+    }
+}
+
+#[test]
+fn an_overwritten_copy_is_named_if_its_source_goes_away() {
+    let Some(bed) = Bed::new() else { return };
+    let dir = temp_dir();
+    let at = |name: &str| dir.path().join(name);
+    let Some(image) = ext4(&bed, &at("disk"), 64 * MIB, 47) else { return };
+    let before = |copy: &Path| fs::write(copy, vec![0xee; 70 << 20]).expect("it can be written");
+    let midway = Program::Smartcp.stopped_midway(dir.path(), &["--if-changed=retry"], &before);
+    let (start, _) = longest(&image);
+    let disk = File::options().write(true).open(at("disk")).expect("it can be opened");
+    disk.write_all_at(b"somebody's data", start).expect("it can be written");
+    drop(disk);
+    // It cannot be opened a second time.
+    fs::remove_file(at("disk")).expect("it is there");
+    let (ended, _, err) = midway.end();
+    assert_eq!(ended, Some(1), "{err}");
+    assert!(err.contains("was overwritten and is now incomplete"), "{err}");
+}
+
 #[test]
 fn what_a_guest_writes_into_free_space_meanwhile_is_copied() {
     let Some(bed) = Bed::new() else { return };
@@ -39,7 +98,7 @@ fn what_a_guest_writes_into_free_space_meanwhile_is_copied() {
             let place = usize::try_from(place).expect("it fits");
             image.bytes[place..place + 15].copy_from_slice(b"somebody's data");
             let (status, _, err) = midway.end();
-            assert_eq!(status, Some(0), "{err}");
+            assert_eq!(status, Some(after_a_change(program)), "{err}");
             assert!(err.contains("it was written to meanwhile"), "{program:?}: {err}");
             assert_holds(&at("copy"), &image.bytes, &format!("{program:?} {sparse}"));
         }
@@ -61,7 +120,7 @@ fn when_the_map_itself_changes_everything_is_copied() {
         disk.write_all_at(&[77], 1024 + 52).expect("it can be written");
         drop(disk);
         let (status, _, err) = midway.end();
-        assert_eq!(status, Some(0), "{err}");
+        assert_eq!(status, Some(after_a_change(program)), "{err}");
         assert!(err.contains("its guests' maps were changed meanwhile"), "{program:?}: {err}");
         // What was copied before it changed is as it was.
         let copy = File::open(at("copy")).expect("it is there");

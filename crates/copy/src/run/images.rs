@@ -286,6 +286,8 @@ fn options(plan: &Plan) -> Options {
         cache: plan.cache,
         zero_scan: plan.sparse == Sparse::Always,
         mode: smart::Mode::Copy,
+        // The run looks itself, and knows what the user wants then.
+        fail_if_written: false,
     }
 }
 

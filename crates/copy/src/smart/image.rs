@@ -375,6 +375,9 @@ impl<'a> Copy<'a> {
             return Err(Some(Error::new(What::SourceResized, &source.path)));
         }
         let written = self.look(first)?;
+        if written && self.task.options.fail_if_written {
+            return Err(Some(Error::new(What::SourceWritten, &source.path)));
+        }
         if written {
             observer.event(&Event::SourceWritten);
         }

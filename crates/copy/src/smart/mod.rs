@@ -84,6 +84,8 @@ pub struct Options {
     pub zero_scan: bool,
     /// Both sides, or one of them to measure it.
     pub mode: Mode,
+    /// An image that somebody writes to meanwhile is an error, [`What::SourceWritten`](crate::error::What::SourceWritten).
+    pub fail_if_written: bool,
 }
 
 impl Default for Options {
@@ -97,6 +99,7 @@ impl Default for Options {
             cache: CacheUse::Auto,
             zero_scan: true,
             mode: Mode::Copy,
+            fail_if_written: false,
         }
     }
 }

@@ -30,6 +30,7 @@ fn random_options(noise: &mut Noise) -> Options {
         direct: noise.below(3) == 0,
         cache: [CacheUse::Auto, CacheUse::Keep, CacheUse::Drop][noise.below(3) as usize],
         zero_scan: noise.below(4) > 0,
+        fail_if_written: false,
         mode: Mode::Copy,
     }
 }
