@@ -338,7 +338,7 @@ mod tests {
         let mut control = Control::new(dir.path().to_owned());
         assert!(matches!(control.read(false), Some(Err(_))));
         let fifo = dir.path().join("fifo");
-        let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be run");
+        let made = haul_testbed::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be run");
         assert!(made.success());
         assert_eq!(Control::new(fifo).read(false), Some(Err("it is no regular file".to_owned())));
     }

@@ -201,7 +201,7 @@ mod tests {
     fn only_regular_files_are_read_and_nothing_waits_for_a_fifo() {
         let dir = haul_testbed::temp_dir();
         let fifo = dir.path().join("fifo");
-        let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be run");
+        let made = haul_testbed::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be run");
         assert!(made.success());
         for path in [&fifo, Path::new("/dev/zero"), dir.path()] {
             assert!(matches!(read(path, false), Err(Unusable::Because(_))), "{path:?}");

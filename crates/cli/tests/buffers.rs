@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use haul_testbed::guest::has;
-use haul_testbed::{TempDir, assert_same_contents, create_painted, skip, temp_dir};
+use haul_testbed::{Command, TempDir, assert_same_contents, create_painted, skip, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const ASKED: u64 = 8 << 20;

@@ -3,11 +3,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use haul_testbed::{skip, temp_dir};
+use haul_testbed::{Command, skip, temp_dir};
 
 const REFERENCE: &str = "/bin/cp";
 

@@ -4,10 +4,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, SystemTime};
 
-use haul_testbed::{Bed, Fs, TempDir, temp_dir};
+use haul_testbed::{Bed, Command, Fs, TempDir, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 

@@ -8,14 +8,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use haul_guest::container::{self, Opened, Siblings};
 use haul_guest::image::ImageFile;
 use haul_guest::{ExtentSet, ReadAt};
 use haul_testbed::guest::{digests, has, live_through, run as tool};
-use haul_testbed::{Bed, TempDir, allocated, assert_same_contents, temp_dir};
+use haul_testbed::{Bed, Command, TempDir, allocated, assert_same_contents, temp_dir};
 
 const MIB: u64 = 1 << 20;
 

@@ -2,11 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use haul_testbed::{TempDir, temp_dir};
+use haul_testbed::{Command, TempDir, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 

@@ -8,11 +8,11 @@ mod crash;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use haul_agree::snapshot::Snapshot;
 use haul_testbed::guest::Noise;
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 use rustix::process::Signal;
 
 use crash::judge::{self, Verdict};

@@ -4,12 +4,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use haul_sys::priority::{IoPriority, io_priority};
-use haul_testbed::{TempDir, painted, skip, temp_dir};
+use haul_testbed::{Child, Command, TempDir, painted, skip, temp_dir};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");

@@ -4,11 +4,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use haul_testbed::{TempDir, skip, temp_dir};
+use haul_testbed::{Command, TempDir, skip, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const CP: &str = "/bin/cp";
@@ -255,7 +254,7 @@ fn statistics_are_one_record_that_counts_what_was_done_after_those_of_errors() {
 }
 
 /// A copy of a FIFO, fed by the test.
-fn slow_copy(dir: &Path, program: &str, arguments: &[&str]) -> (std::process::Child, File) {
+fn slow_copy(dir: &Path, program: &str, arguments: &[&str]) -> (haul_testbed::Child, File) {
     let made = Command::new("mkfifo").arg(dir.join("fifo\n")).status().expect("mkfifo can be run");
     assert!(made.success());
     let child = Command::new(program)

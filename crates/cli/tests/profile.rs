@@ -3,14 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use haul_copy::plan::EngineName;
 use haul_copy::plan::profile::{Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source, may_be_preferred};
 use haul_copy::probe::place_of;
-use haul_testbed::{Bed, Fs, TempDir, create_painted, skip, sparse_file, temp_dir};
+use haul_testbed::{Bed, Command, Fs, TempDir, create_painted, skip, sparse_file, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 
 const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 

@@ -5,16 +5,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::SystemTime;
 
 use fastrand::Rng;
 use haul_agree::grow::{Flavor, Grower, USER};
 use haul_agree::scene::{self, Contents, Kind, Node, Run};
 use haul_agree::snapshot::{self, Item};
-use haul_testbed::{Bed, Fs, TempDir, skip, temp_dir};
+use haul_testbed::{Bed, Child, Command, Fs, TempDir, skip, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 

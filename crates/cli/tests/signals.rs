@@ -3,11 +3,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
-use haul_testbed::{TempDir, temp_dir};
+use haul_testbed::{Child, Command, TempDir, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");

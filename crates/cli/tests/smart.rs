@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use haul_testbed::guest::{digests, has, live_through, run as tool};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 
 const MIB: u64 = 1 << 20;
 

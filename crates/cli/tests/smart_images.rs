@@ -7,12 +7,11 @@ mod support;
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::fs::Options;
 use haul_guest::map;
 use haul_testbed::guest::{Noise, digests, has, live_through, run};
-use haul_testbed::{Bed, allocated, temp_dir};
+use haul_testbed::{Bed, Command, allocated, temp_dir};
 use support::whole::{self, WholeDisk, cut};
 
 /// Copies an image with the program; returns how many bytes it says it found free.

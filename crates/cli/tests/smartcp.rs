@@ -6,10 +6,10 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use haul_testbed::guest::Noise;
-use haul_testbed::{TempDir, assert_same_contents, temp_dir};
+use haul_testbed::{Command, TempDir, assert_same_contents, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A directory with a link to the program by the name smartcp.

@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
 
-use haul_testbed::{create_painted, guest, skip, temp_dir};
+use haul_testbed::{Command, create_painted, guest, skip, temp_dir};
 
 /// Nothing here takes longer unless it hangs.
 const LIMIT: &str = "300";

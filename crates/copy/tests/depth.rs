@@ -97,6 +97,6 @@ fn a_tree_deeper_than_path_max_and_the_descriptor_limit_is_copied_and_a_moved_an
 
 /// The standard library gives up at PATH_MAX.
 fn remove_deep(path: &Path) {
-    let status = std::process::Command::new("rm").arg("-rf").arg(path).status().unwrap();
+    let status = haul_testbed::Command::new("rm").arg("-rf").arg(path).status().unwrap();
     assert!(status.success());
 }

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
@@ -12,7 +11,7 @@ use haul_copy::pace::Pace;
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session};
 use haul_testbed::guest::has;
-use haul_testbed::{skip, temp_dir};
+use haul_testbed::{Command, skip, temp_dir};
 
 /// The directory in which [`only_a_copy`] copies.
 const PLACE: &str = "HAUL_COPY_HERE";

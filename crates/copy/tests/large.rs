@@ -7,14 +7,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 
 use haul_copy::events::Event;
 use haul_copy::plan::{CacheUse, Destination, EngineChoice, EngineName, Plan, Preallocate};
 use haul_copy::run::Cancel;
 use haul_sys::page_cache;
-use haul_testbed::{Bed, Fs, allocated, assert_same_contents, create_painted, paint, painted, skip, temp_dir};
+use haul_testbed::{Bed, Command, Fs, allocated, assert_same_contents, create_painted, paint, painted, skip, temp_dir};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -302,7 +302,7 @@ fn a_directory_that_is_mounted_in_itself_is_refused_by_every_thread() {
         fs::write(side.join("file"), "x").unwrap();
     }
     fs::create_dir(&loops).unwrap();
-    let status = std::process::Command::new("mount").arg("--bind").arg(source.join("a/b")).arg(&loops).status();
+    let status = haul_testbed::Command::new("mount").arg("--bind").arg(source.join("a/b")).arg(&loops).status();
     assert!(status.unwrap().success());
     for number in 0..20 {
         let dest = room.join(format!("t{number}"));

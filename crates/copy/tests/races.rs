@@ -119,7 +119,7 @@ fn what_took_the_place_of_a_listed_file_is_copied_as_what_it_is() {
                     if becomes_link {
                         symlink(s.victim.join("file"), path).unwrap();
                     } else {
-                        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+                        assert!(haul_testbed::Command::new("mkfifo").arg(path).status().unwrap().success());
                     }
                 }
             }
@@ -190,7 +190,7 @@ fn an_existing_destination_file_swapped_for_a_fifo_does_not_block() {
     let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
         if is_copying(event, &file) {
             fs::remove_file(&old).unwrap();
-            assert!(std::process::Command::new("mkfifo").arg(&old).status().unwrap().success());
+            assert!(haul_testbed::Command::new("mkfifo").arg(&old).status().unwrap().success());
         }
     });
     assert!(summary.failed && problems.len() == 1, "{problems:?}");
@@ -206,7 +206,7 @@ fn nothing_is_given_to_whoever_reads_a_fifo_that_took_the_place_of_a_destination
     let (summary, problems) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
         if is_copying(event, &file) {
             fs::remove_file(&old).unwrap();
-            assert!(std::process::Command::new("mkfifo").arg(&old).status().unwrap().success());
+            assert!(haul_testbed::Command::new("mkfifo").arg(&old).status().unwrap().success());
             // Open for both, so that it waits for nobody.
             reader = Some(fs::File::options().read(true).write(true).open(&old).unwrap());
         }
@@ -252,7 +252,7 @@ fn a_source_that_became_a_fifo_does_not_block() {
     let (summary, _) = copy(&tree(&s.source, &s.dest), &Cancel::default(), |event| {
         if is_copying(event, &file) {
             fs::remove_file(&file).unwrap();
-            assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+            assert!(haul_testbed::Command::new("mkfifo").arg(&file).status().unwrap().success());
         }
     });
     assert!(summary.failed);

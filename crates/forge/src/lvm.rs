@@ -2,11 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Command;
 
 use haul_guest::ExtentSet;
 use haul_testbed::guest::{has, run};
-use haul_testbed::{TempDir, data_extents, skip, temp_dir};
+use haul_testbed::{Command, TempDir, data_extents, skip, temp_dir};
 
 use crate::Pages;
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use haul_guest::container::{self, Alone};
@@ -12,7 +12,7 @@ use haul_guest::fs::{FreeMap, Options, btrfs, exfat, ext, fat, ntfs, swap, xfs};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt};
 use haul_testbed::guest::{Noise, flush, has, live_through, run, write_noise};
-use haul_testbed::{Bed, TempDir, data_extents, temp_dir, temp_dir_in};
+use haul_testbed::{Bed, Command, TempDir, data_extents, temp_dir, temp_dir_in};
 
 use crate::lvm::Lvm;
 use crate::ntfs::restart_page;

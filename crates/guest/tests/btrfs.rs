@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use haul_guest::fs::Findings;
 use haul_guest::fs::btrfs::Btrfs;
@@ -14,7 +14,7 @@ use haul_guest::{ExtentSet, Refusal};
 use haul_testbed::guest::{
     Mounted, Noise, copy_without, digests, fill_with_noise, flush, has, live_through, run, write_noise,
 };
-use haul_testbed::{Bed, Fs, TempDir, temp_dir, temp_dir_in};
+use haul_testbed::{Bed, Command, Fs, TempDir, temp_dir, temp_dir_in};
 use support::{free, open};
 
 const MIB: u64 = 1 << 20;

@@ -5,12 +5,11 @@ mod support;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::ExtentSet;
 use haul_guest::fs::btrfs::Btrfs;
 use haul_testbed::guest::{Noise, fill_with_noise, flush, has, run, write_noise};
-use haul_testbed::{Bed, TempDir, temp_dir};
+use haul_testbed::{Bed, Command, TempDir, temp_dir};
 use support::{Fix, Pages, assert_sound, free, open};
 
 const MIB: u64 = 1 << 20;

@@ -11,12 +11,11 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_guest::fs::{FreeMap, Options, btrfs::Btrfs, ext::Ext, xfs::Xfs};
 use haul_guest::{ReadAt, Refusal, map_with};
 use haul_testbed::guest::{Noise, flush, has, run};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 use support::{Counted, Pages, free, open};
 
 const MIB: u64 = 1 << 20;

@@ -6,14 +6,13 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_guest::fs::exfat::ExFat;
 use haul_guest::fs::{FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
 use haul_testbed::guest::{Noise, digests, fill_with_noise, flush, has, live_through, run, unmount, write_noise};
-use haul_testbed::{Bed, TempDir, temp_dir, temp_dir_in};
+use haul_testbed::{Bed, Command, TempDir, temp_dir, temp_dir_in};
 use support::{Fix, Pages, assert_sound, copy_without, free, open};
 
 const KIB: u64 = 1 << 10;

@@ -5,12 +5,11 @@ mod support;
 mod tools;
 
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::fs::ext::Ext;
 use haul_guest::{ExtentSet, Refusal};
 use haul_testbed::guest::{Noise, digests, flush, live_through, run, write_noise};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 use support::{copy_without, free, open};
 use tools::{assert_healthy, free_by_dumpe2fs, look, make};
 

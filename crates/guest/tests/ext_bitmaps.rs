@@ -7,12 +7,11 @@ mod tools;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::Refusal;
 use haul_guest::fs::ext::Ext;
 use haul_testbed::guest::{Noise, run};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 use support::{free, open, within};
 use tools::{fact, free_by_dumpe2fs, make};
 

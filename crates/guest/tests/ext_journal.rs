@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_guest::Refusal;
 use haul_guest::fs::Findings;
 use haul_guest::fs::ext::Ext;
 use haul_testbed::guest::{Noise, digests, live_through, run, write_noise};
-use haul_testbed::{Bed, TempDir, temp_dir};
+use haul_testbed::{Bed, Command, TempDir, temp_dir};
 use support::{copy_without, free, open};
 use tools::{assert_healthy, free_by_dumpe2fs, make, replay};
 

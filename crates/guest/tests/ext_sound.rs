@@ -76,7 +76,7 @@ fn taken(image: &Path, dirty: bool) -> Small {
     let read: Vec<_> = witnesses.iter().map(|witness| witness.offset..witness.offset + witness.len).collect();
     let mut pages = Pages::read_by(&Ext, &file);
     let (descriptors, bitmaps) = places(image);
-    let dump = haul_testbed::guest::run(std::process::Command::new("dumpe2fs").arg("-h").arg(image));
+    let dump = haul_testbed::guest::run(haul_testbed::Command::new("dumpe2fs").arg("-h").arg(image));
     let block = fact(&dump, "Block size").unwrap();
     let own = |range: &&Range<u64>| pages.read(range.start, 4) == MAGIC;
     let mut journal: Vec<_> = read.iter().filter(own).map(|range| range.start..range.start + block).collect();

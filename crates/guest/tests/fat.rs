@@ -8,13 +8,12 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_guest::fs::fat::Fat;
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
 use haul_testbed::guest::{Noise, digests, has, run, write_noise};
-use haul_testbed::{TempDir, temp_dir};
+use haul_testbed::{Command, TempDir, temp_dir};
 use support::{Pages, assert_sound, copy_without, free, open, within};
 
 const KIB: u64 = 1 << 10;

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_forge::ntfs::restart_page;
 use haul_guest::fs::ntfs::Ntfs;
@@ -15,7 +14,7 @@ use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
 use haul_testbed::guest::{Noise, digests, has, live_through, run, write_noise};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 use support::{Pages, allocated, assert_sound, copy_without, free, open};
 
 const MIB: u64 = 1 << 20;

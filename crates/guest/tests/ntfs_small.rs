@@ -3,14 +3,13 @@
 mod support;
 
 use std::fs::{self, File};
-use std::process::Command;
 
 use haul_guest::fs::ntfs::Ntfs;
 use haul_guest::fs::{FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, Refusal};
 use haul_testbed::guest::{has, run};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 use support::{free, open};
 
 const MIB: u64 = 1 << 20;

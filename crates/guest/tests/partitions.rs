@@ -5,13 +5,12 @@ mod support;
 
 use std::fs::File;
 use std::ops::Range;
-use std::process::Command;
 
 use haul_guest::fs::swap::Swap;
 use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::{ExtentSet, Map, ReadAt, Refusal, Verdict, View, map_with};
 use haul_testbed::guest::{Noise, has, run};
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 use proptest::prelude::*;
 use support::disk::{LISTED, Listed, assert_sane, blank, feed, make_listed, superblock};
 use support::{Fix, Pages, within};

@@ -4,12 +4,12 @@ mod support;
 
 use std::ffi::OsStr;
 use std::io;
-use std::process::Command;
 use std::sync::Arc;
 
 use haul_guest::container::{self, Alone};
 use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::{ReadAt, Refusal, Verdict, View, map_with};
+use haul_testbed::Command;
 use support::disk::{assert_sane, blank};
 
 struct Panics;

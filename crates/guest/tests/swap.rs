@@ -4,12 +4,11 @@ mod support;
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Command;
 
 use haul_guest::fs::swap::Swap;
 use haul_guest::{ExtentSet, Refusal};
 use haul_testbed::guest::{Noise, has, run, write_noise};
-use haul_testbed::{TempDir, temp_dir};
+use haul_testbed::{Command, TempDir, temp_dir};
 use support::{Pages, assert_sound, copy_without, free, open};
 
 const MIB: u64 = 1 << 20;

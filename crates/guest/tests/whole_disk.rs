@@ -4,13 +4,12 @@ mod support;
 
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::fs::{ALL, FreeMap, Options};
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, Map, Region, Verdict, map};
 use haul_testbed::guest::run;
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 use support::disk::assert_sane;
 use support::whole::{self, WholeDisk, pieces};
 

@@ -5,14 +5,13 @@ mod support;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_guest::fs::Findings;
 use haul_guest::fs::xfs::Xfs;
 use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, ReadAt, Refusal};
 use haul_testbed::guest::{Noise, digests, fill_with_noise, has, live_through, run, write_noise};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 
 use support::{Fix, Pages, allocated, assert_sound, copy_without, free, open};
 

@@ -6,12 +6,12 @@ mod sample;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use haul_lab::report::{html, page};
 use haul_lab::results::Results;
 use haul_testbed::guest::has;
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 use serde_json::Value;
 
 /// Widths of screens in pixels.

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use haul_testbed::guest::{Noise, digests, has, run, write_noise};
-use haul_testbed::{allocated, sparse_file, temp_dir};
+use haul_testbed::{Command, allocated, sparse_file, temp_dir};
 
 fn lab(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_haul-lab")).arg("map").args(arguments).env("LC_ALL", "C").output().unwrap()

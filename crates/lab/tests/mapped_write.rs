@@ -2,13 +2,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use haul_lab::experiments::mapped_write::{Measured, Request, measure, run};
 use haul_lab::results::{Body, Detail, Results};
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving, On, What};
-use haul_testbed::{Bed, Fs, SlowDisk, temp_dir};
+use haul_testbed::{Bed, Command, Fs, SlowDisk, temp_dir};
 
 /// What each slow write takes.
 const DELAY: Duration = Duration::from_millis(50);

@@ -4,11 +4,11 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use haul_lab::results::{Case, Outcome, Results};
-use haul_testbed::{Bed, Fs, create_painted, temp_dir};
+use haul_testbed::{Bed, Child, Command, Fs, create_painted, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LAB: &str = env!("CARGO_BIN_EXE_haul-lab");

@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use haul_lab::results::{Body, Results};
-use haul_testbed::{Bed, Fs, temp_dir};
+use haul_testbed::{Bed, Command, Fs, temp_dir};
 
 const LAB: &str = env!("CARGO_BIN_EXE_haul-lab");
 

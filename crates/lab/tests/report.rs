@@ -4,10 +4,10 @@ mod sample;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use haul_lab::results::{Outcome, Results, Section};
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 
 fn report(dir: &Path, arguments: &[&str]) -> Output {
     let mut lab = Command::new(env!("CARGO_BIN_EXE_haul-lab"));

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use haul_copy::plan::profile::Profile;
 use haul_copy::probe::place_of;
 use haul_lab::results::{Body, Outcome, Results};
-use haul_testbed::{Bed, Fs, temp_dir};
+use haul_testbed::{Bed, Command, Fs, temp_dir};
 
 const LAB: &str = env!("CARGO_BIN_EXE_haul-lab");
 

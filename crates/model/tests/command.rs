@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use haul_model::{Config, read_toml, simulate};
-use haul_testbed::skip;
+use haul_testbed::{Command, skip};
 
 fn documentation() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")

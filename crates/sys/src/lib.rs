@@ -9,6 +9,8 @@ pub mod child;
 mod clone;
 mod close;
 pub mod filesystem;
+#[cfg(feature = "namespaces")]
+pub mod fresh;
 pub mod huge;
 pub mod in_use;
 pub mod inode_flags;

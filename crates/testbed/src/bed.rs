@@ -4,11 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
-use crate::{skip, temp_dir};
+use crate::{Command, skip, temp_dir};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;

@@ -2,10 +2,10 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Stdio};
 
-use crate::Bed;
 use crate::guest::unmount;
+use crate::{Bed, Command};
 
 /// A filesystem of an image, mounted by a FUSE program until this is dropped or [`FuseMount::unmount`] is called.
 pub struct FuseMount {

@@ -8,10 +8,9 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use crate::{Bed, skip};
+use crate::{Bed, Command, skip};
 
 const CHUNK: usize = 1 << 20;
 

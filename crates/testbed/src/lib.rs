@@ -22,6 +22,7 @@ pub mod late;
 pub mod logged;
 pub mod misbehaving;
 pub mod power;
+pub mod process;
 mod skip;
 mod slow;
 pub mod writes;
@@ -32,6 +33,7 @@ pub use files::{
     sparse_file,
 };
 pub use fuse::FuseMount;
+pub use process::{Child, Command};
 pub use skip::skip;
 pub use slow::SlowDisk;
 pub use tempfile::TempDir;

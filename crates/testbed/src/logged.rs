@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use crate::guest::has;
+use crate::process::WHOLE_TEST;
+use crate::{Child, Command};
 
 const DAEMON: &str = "qemu-storage-daemon";
 
@@ -34,9 +36,8 @@ impl Logged {
         }
         let unmounted = device_of(&export);
         let node = |name: &str, path: &Path| format!("driver=file,node-name={name},filename={}", path.display());
-        // It would keep the test's mounts if the test is killed, so it dies with the thread that started it.
-        let mut daemon = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", DAEMON])
+        let mut daemon = Command::new(DAEMON)
+            .deadline(WHOLE_TEST)
             .args(["--blockdev", &node("disk", image), "--blockdev", &node("log", &log)])
             .args(["--blockdev", "driver=blklogwrites,node-name=logged,file=disk,log=log"])
             .arg("--export")

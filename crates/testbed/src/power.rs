@@ -3,10 +3,9 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::guest::{Mounted, run};
-use crate::{Bed, Fs, TempDir, data_extents, temp_dir_in};
+use crate::{Bed, Command, Fs, TempDir, data_extents, temp_dir_in};
 
 const CHUNK: usize = 1 << 20;
 

@@ -4,13 +4,12 @@ use std::cell::OnceCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::misbehaving::{Fault, Manner, Misbehaving, On, What};
-use crate::{Bed, Fs, skip, temp_dir};
+use crate::{Bed, Command, Fs, skip, temp_dir};
 
 /// The image in the filesystem below.
 const IMAGE: &str = "disk";

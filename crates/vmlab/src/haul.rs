@@ -1,7 +1,8 @@
 //! haul as its users have it: a command.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
+use haul_testbed::Child;
 use serde_json::Value;
 
 use crate::tool;

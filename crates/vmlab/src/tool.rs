@@ -1,13 +1,17 @@
 //! Other programs, each in a line of words without quotes.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use haul_testbed::Command;
+use haul_testbed::process::DEADLINE;
 
 /// A program with its arguments.
 pub fn command(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
-    command.args(words).stdin(Stdio::null());
+    // The machine is emulated.
+    command.args(words).stdin(Stdio::null()).deadline(12 * DEADLINE);
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/lab").env("LC_ALL", "C").env("HOME", "/root");
     command
 }

@@ -26,7 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that exist for tests. Every crate may use them there, and none elsewhere.
-const FOR_TESTS: &[&str] = &["testbed", "agree", "forge", "vmlab"];
+pub const FOR_TESTS: &[&str] = &["testbed", "agree", "forge", "vmlab"];
 
 /// The package names of the crates, which are not always `haul-` and the folder.
 const NAMES: &[(&str, &str)] = &[

@@ -4,6 +4,7 @@
 //! * `unsafe` only in crates/sys, and every other crate forbids it
 //! * rooms of crates/copy/src: imports go down, never up or sideways
 //! * the libraries neither print, nor exit, nor read the environment
+//! * tests start processes by haul_testbed::Command, which gives each a deadline
 //! * files of at most 700 lines, functions of at most 80
 
 mod crates;

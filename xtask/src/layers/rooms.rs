@@ -10,7 +10,7 @@ const LEVELS: &[&[&str]] = &[
     &["plan", "manifest", "facts", "moved", "images", "stats", "events", "error", "wire"],
     // `pace` knows nothing of what it paces: the run asks it before each step.
     &["walk", "engine", "meta", "ranges", "journal", "pace", "probe"],
-    &["strategy"],
+    &["strategy", "decide"],
     // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
     &["smart", "compare", "verify"],
     &["run"],

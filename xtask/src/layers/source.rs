@@ -6,8 +6,8 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::Violation;
 use super::paths::{self, Found};
+use super::{Violation, crates};
 
 /// Lines of a file at most, tests beside the code included.
 pub const FILE_LINES: usize = 700;
@@ -16,6 +16,9 @@ pub const FUNCTION_LINES: usize = 80;
 
 /// Crates whose code may not talk to the process around it (rule 9 of the house).
 const LIBRARIES: &[&str] = &["copy", "guest", "sys"];
+
+/// Where tests may name processes of the standard library: where they get their deadlines, and below that.
+const STARTS_PROCESSES: &[&str] = &["crates/testbed/src/process.rs", "crates/testbed/src/lib.rs", "crates/sys/"];
 
 /// One file, parsed.
 pub struct Source {
@@ -61,6 +64,7 @@ impl Source {
         let mut found = self.unsafe_code();
         found.extend(self.lengths());
         found.extend(self.surroundings());
+        found.extend(self.processes());
         found
     }
 
@@ -132,6 +136,65 @@ impl Source {
         });
         found
     }
+}
+
+impl Source {
+    /// Processes that tests start without a deadline: those of the standard library.
+    fn processes(&self) -> Vec<Violation> {
+        let Some(folder) = self.crate_folder() else { return Vec::new() };
+        if STARTS_PROCESSES.iter().any(|place| self.file.starts_with(place)) {
+            return Vec::new();
+        }
+        let mut found = std_processes(self.tokens.clone());
+        if !self.is_test && !crates::FOR_TESTS.contains(&folder) {
+            let product = paths::without_tests(self.tokens.clone());
+            let allowed = std_processes(product.clone());
+            found.retain(|line| !allowed.contains(line));
+            // Tests beside the code see what the code imports.
+            if !allowed.is_empty() {
+                let of_product = commands(product);
+                found.extend(commands(self.tokens.clone()).into_iter().filter(|line| !of_product.contains(line)));
+            }
+        }
+        let why = "a process without a deadline; tests start theirs by haul_testbed::Command";
+        found.into_iter().map(|line| self.violation(line, why)).collect()
+    }
+}
+
+/// The lines with `process::Command` or `process::Child`, also among the branches of a `use`.
+fn std_processes(tokens: TokenStream) -> Vec<usize> {
+    let is_one = |token: &TokenTree| is_word(token, "Command") || is_word(token, "Child");
+    let mut found = Vec::new();
+    each_token(tokens, &mut |token, next| {
+        let is_path =
+            matches!(next, [TokenTree::Punct(a), TokenTree::Punct(b), ..] if a.as_char() == ':' && b.as_char() == ':');
+        if !is_word(token, "process") || !is_path {
+            return;
+        }
+        match next.get(2) {
+            Some(TokenTree::Group(group)) => {
+                let words = group.stream().into_iter().filter(is_one);
+                found.extend(words.map(|word| word.span().start().line));
+            }
+            Some(word) if is_one(word) => found.push(word.span().start().line),
+            _ => {}
+        }
+    });
+    found
+}
+
+/// The lines with `Command::new` that name no crate before it.
+fn commands(tokens: TokenStream) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut before = String::new();
+    each_token(tokens, &mut |token, next| {
+        let is = |index: usize, wanted: &str| next.get(index).is_some_and(|token| token.to_string() == wanted);
+        if is_word(token, "Command") && before != ":" && is(0, ":") && is(1, ":") && is(2, "new") {
+            found.push(token.span().start().line);
+        }
+        before = token.to_string();
+    });
+    found
 }
 
 fn forbids_unsafe(attribute: &syn::Attribute) -> bool {

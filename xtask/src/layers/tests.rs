@@ -164,6 +164,34 @@ fn a_library_keeps_to_itself() {
 }
 
 #[test]
+fn a_process_of_a_test_without_a_deadline_is_found() {
+    let why = "a process without a deadline";
+    bad("crates/cli/tests/a.rs", "use std::fs;\nuse std::process::Command;", 2, why);
+    bad("crates/copy/tests/a/b.rs", "use std::process::{\n    Stdio,\n    Child,\n};", 3, why);
+    bad(
+        "crates/guest/tests/a.rs",
+        "fn f() {\n    assert!(std::process::Command::new(\"a\").spawn().is_ok());\n}",
+        2,
+        why,
+    );
+    bad("crates/testbed/src/bed.rs", "use std::process;\nfn f(child: process::Child) {}", 2, why);
+    bad("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests {\n    use std::process::Command;\n}", 3, why);
+    let above = "use std::process::Command;\n#[cfg(test)]\nmod tests {\n    use super::*;\n    fn f() { Command::new(\"a\"); }\n}";
+    bad("crates/lab/src/a.rs", above, 5, why);
+}
+
+#[test]
+fn processes_with_deadlines_and_those_of_the_product_are_fine() {
+    good("crates/cli/tests/a.rs", "use std::process::{Output, Stdio};\nuse haul_testbed::{Child, Command};");
+    good("crates/lab/src/a.rs", "use std::process::{Child, Command};\nfn f() { Command::new(\"a\"); }");
+    good("crates/cli/src/a.rs", "#[cfg(test)]\nmod tests { fn f() { haul_testbed::Command::new(\"a\"); } }");
+    let both = "use std::process::Command;\n#[cfg(test)]\nmod tests { fn f() { haul_testbed::Command::new(\"a\"); } }";
+    good("crates/lab/src/a.rs", both);
+    good("crates/testbed/src/process.rs", "use std::process::Command;");
+    good("crates/sys/src/child.rs", "#[cfg(test)]\nmod tests { use std::process::Command; }");
+}
+
+#[test]
 fn a_long_file_is_found() {
     good("crates/cli/src/a.rs", &"\n".repeat(FILE_LINES));
     bad("crates/cli/src/a.rs", &"\n".repeat(FILE_LINES + 1), FILE_LINES + 1, "701 lines");

@@ -44,7 +44,7 @@ pub fn run(place: &Place) -> Result<(u64, u64)> {
             Ok(()) => right += 1,
             Err(why) => {
                 wrong += 1;
-                println!("failed: haul -a {}: {why}", way.join(" "));
+                println!("failed: haul -aT {}: {why}", way.join(" "));
             }
         }
         fs::remove_dir_all(&dest).map_err(|error| format!("{}: {error}", dest.display()))?;
@@ -56,7 +56,7 @@ pub fn run(place: &Place) -> Result<(u64, u64)> {
 
 fn copy(place: &Place, way: &[&str], source: &Path, dest: &Path) -> Result {
     let mut haul = shell::command(place.programs().join("haul"));
-    haul.arg("-a").args(way).arg(source).arg(dest);
+    haul.arg("-aT").args(way).arg(source).arg(dest);
     place.tool.options(place, &mut haul);
     shell::run(&mut haul)?;
     let mut rsync = shell::command("rsync");

@@ -4,13 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::process::Command;
 
 use haul_agree::case::Place;
 use haul_agree::grow::USER;
 use haul_agree::scene::mount_tmpfs;
 use haul_agree::snapshot::Snapshot;
 use haul_agree::stage::{Call, Outcome};
+use haul_testbed::Command;
 
 use crate::support::{Sealed, exists, lay, sealed, stderr};
 

@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_agree::stage::wait;
+use haul_testbed::Command;
 
 use crate::support::{LIMIT, sealed};
 

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
 use haul_agree::scene::mount_tmpfs;
 use haul_agree::skip::skip;
+use haul_testbed::Command;
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::support::{number, sealed};

@@ -1,13 +1,13 @@
 //! A copy of real trees, compared with the source by programs that haul did not write.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use haul_agree::grow::{Flavor, Grower};
 use haul_agree::scene::build;
 use haul_agree::skip::skip;
+use haul_testbed::Command;
 
 use crate::support::{REFERENCE, Sealed, number, sealed};
 

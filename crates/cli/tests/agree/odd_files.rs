@@ -35,7 +35,7 @@ fn files_of_proc_and_sys_are_copied_to_their_last_byte() {
             for target in ["memory", "disk"] {
                 let directory = place.room.join(target).join("virtual");
                 fs::create_dir_all(&directory).expect("a directory");
-                let run = std::process::Command::new(&place.cp)
+                let run = haul_testbed::Command::new(&place.cp)
                     .args(options.split(' ').filter(|word| !word.is_empty()))
                     .args(&sources)
                     .arg(&directory)
@@ -66,7 +66,7 @@ fn a_directory_of_sysfs_is_copied_with_the_contents_of_its_files() {
     sealed("sysfs tree", |place| {
         let source = Path::new("/sys/kernel/mm/transparent_hugepage");
         let copy = place.room.join("memory/thp");
-        let run = std::process::Command::new(&place.cp).arg("-r").arg(source).arg(&copy).output().expect("starts");
+        let run = haul_testbed::Command::new(&place.cp).arg("-r").arg(source).arg(&copy).output().expect("starts");
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         let mut compared = 0;
         for entry in fs::read_dir(source).expect("sysfs is there") {
@@ -142,7 +142,7 @@ fn equal_inode_numbers_on_two_filesystems_do_not_lose_a_file() {
             let wanted = files(&from).expect("a listing");
             let collides = wanted.values().any(|&other| other == ino)
                 || files(&to).expect("a listing").values().any(|number| wanted.values().any(|other| other == number));
-            let run = std::process::Command::new(&place.cp).args(["-a", "s"]).arg(&target).current_dir(&from).output();
+            let run = haul_testbed::Command::new(&place.cp).args(["-a", "s"]).arg(&target).current_dir(&from).output();
             let run = run.expect("starts");
             assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
             let found = files(&target).expect("a listing");

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_agree::stage::Call;
+use haul_testbed::Command;
 use serde_json::Value;
 
 use crate::support::{Sealed, exists, lay, sealed};

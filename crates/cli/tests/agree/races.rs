@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_agree::scene::mount_tmpfs;
 use haul_agree::snapshot::take;
 use haul_agree::stage::{describe, wait};
+use haul_testbed::Command;
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::support::{LIMIT, lay, number, sealed};

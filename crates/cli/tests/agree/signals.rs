@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use haul_agree::stage::{describe, wait};
+use haul_testbed::{Child, Command};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -49,7 +49,7 @@ pub fn haul_as_cp_with(room: &Path, option: &str) -> PathBuf {
     copy_program(&haul(), &program);
     let text = format!("#!/bin/bash\nexec -a cp '{}' {option} \"$@\"\n", program.display());
     // By another process, too, and for the same reason.
-    let written = std::process::Command::new("bash")
+    let written = haul_testbed::Command::new("bash")
         .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "bash", &text])
         .arg(&script)
         .status();
@@ -60,7 +60,7 @@ pub fn haul_as_cp_with(room: &Path, option: &str) -> PathBuf {
 /// Copies a program by another process. Copied by this one, it could not be started now and then (ETXTBSY): another thread
 /// that forks at that moment passes the descriptor, open for writing, to its child.
 fn copy_program(from: &Path, to: &Path) {
-    let copied = std::process::Command::new("cp").args([from, to]).status();
+    let copied = haul_testbed::Command::new("cp").args([from, to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "the program under test can be copied");
 }
 
@@ -107,7 +107,7 @@ pub fn sealed(name: &str, test: impl FnOnce(&Sealed) + Send) {
         scope.spawn(run).join()
     });
     // Deep trees are too much for `TempDir`; what is left is seen by the check on the next line.
-    let removed = std::process::Command::new("rm").arg("-rf").arg(room.path()).status();
+    let removed = haul_testbed::Command::new("rm").arg("-rf").arg(room.path()).status();
     assert!(removed.is_ok_and(|status| status.success()), "the test's files can be removed");
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);

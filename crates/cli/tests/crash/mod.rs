@@ -7,7 +7,8 @@ pub mod scene;
 
 use std::env;
 use std::io::Write;
-use std::process::Command;
+
+use haul_testbed::Command;
 
 /// A number from the environment.
 pub fn number(name: &str, default: u64) -> u64 {

@@ -7,11 +7,12 @@
 //! operations shows, and right after the end, which is when promises of completeness begin.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_testbed::guest::Noise;
+use haul_testbed::{Child, Command};
 
 use super::scene::new_names;
 

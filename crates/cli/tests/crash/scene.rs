@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use haul_testbed::Command;
 use haul_testbed::guest::Noise;
 use rustix::fs::{XattrFlags, setxattr};
 use rustix::process::geteuid;

@@ -29,13 +29,12 @@ use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use haul_testbed::guest::has;
-use haul_testbed::{Bed, TempDir, skip, temp_dir};
+use haul_testbed::{Bed, Command, TempDir, skip, temp_dir};
 
 use scene::Scene;
 use sets::{SETS, Set};

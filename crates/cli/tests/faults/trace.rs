@@ -3,10 +3,11 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
+use haul_testbed::{Child, Command};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -103,8 +104,7 @@ fn run(mut command: Command, dir: &Path) -> Ran {
     let said = File::from(said);
     let to = said.try_clone().expect("a descriptor");
     command.current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(to);
-    // A group of its own, so that all of it can be killed.
-    let child = command.process_group(0).spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     // Closes the other descriptor for the messages.
     drop(command);
     let status = wait(child);

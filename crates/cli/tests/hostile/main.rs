@@ -10,9 +10,10 @@ mod terminal;
 mod vanish;
 
 use std::env;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
+
+use haul_testbed::Command;
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 

@@ -6,9 +6,9 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 
 use crate::HAUL;
 

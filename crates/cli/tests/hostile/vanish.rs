@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 
 use crate::{haul, number, said};
 

@@ -2,15 +2,14 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use haul_guest::ExtentSet;
 use haul_guest::fs::Options;
 use haul_guest::map::map;
-use haul_testbed::Bed;
 use haul_testbed::guest::{attach, has, live_through, run as tool};
+use haul_testbed::{Bed, Child, Command};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 pub const MIB: u64 = 1 << 20;

@@ -3,10 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_testbed::guest::{run as tool, unmount};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 
 use crate::harness::{Loop, MIB, Program, assert_holds, ext4, settled};
 

@@ -2,10 +2,9 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
 
 use haul_testbed::guest::{Noise, has, run as tool};
-use haul_testbed::{Bed, Fs, temp_dir};
+use haul_testbed::{Bed, Command, Fs, temp_dir};
 
 use crate::harness::{Image, Loop, MIB, Program, assert_holds, ext4, settled};
 

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use haul_testbed::misbehaving::{Fault, Manner, Misbehaving};
-use haul_testbed::{Bed, painted, painted_at};
+use haul_testbed::{Bed, Child, Command, painted, painted_at};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 

@@ -2,10 +2,9 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
 
 use haul_testbed::power::{self, Template};
-use haul_testbed::{Bed, Fs, create_painted, first_difference};
+use haul_testbed::{Bed, Command, Fs, create_painted, first_difference};
 
 /// Enough for its space to be allocated before it is written, where that is done.
 const SIZE: u64 = 8 << 20;

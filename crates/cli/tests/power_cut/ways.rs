@@ -1,7 +1,9 @@
 //! Ways to copy a tree, and what each promises for a power cut.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use haul_testbed::Command;
 
 /// Copies what has contents to temporary names beside the final ones. Directories come first, and get their attributes last.
 macro_rules! copy {

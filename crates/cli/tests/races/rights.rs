@@ -6,10 +6,10 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use haul_testbed::{Bed, Fs, skip};
+use haul_testbed::{Bed, Command, Fs, skip};
 
 use crate::{ended, haul, number, run};
 

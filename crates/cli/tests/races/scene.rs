@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use haul_testbed::Command;
 
 use crate::attack::Move;
 use crate::outside::Outside;

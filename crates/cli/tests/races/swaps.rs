@@ -2,9 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::process::Command;
 
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 
 use crate::attack::Attack;
 use crate::outside::{Outside, leaked};

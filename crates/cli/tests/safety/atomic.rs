@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_testbed::{Bed, Fs, create_painted, painted, temp_dir};
+use haul_testbed::{Bed, Command, Fs, create_painted, painted, temp_dir};
 
 use super::{HAUL, assert_same_trees, assert_tidy, haul, make_tree, run, said, succeeds};
 

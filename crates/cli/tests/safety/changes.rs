@@ -2,15 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use haul_testbed::{TempDir, assert_same_contents, create_painted, temp_dir};
+use haul_testbed::{Command, TempDir, assert_same_contents, create_painted, temp_dir};
 
 use super::{HAUL, said, succeeds};
 
 /// Copies a FIFO's neighbour: haul is held in the middle of a file by a limit, and the file changes meanwhile.
 fn changed_meanwhile(name: &str, options: &[&str], times: usize) -> (TempDir, Output) {
-    use std::os::unix::process::CommandExt;
     let dir = temp_dir();
     create_painted(dir.path().join("source"), 3 << 20);
     fs::write(dir.path().join("control"), "limit=1M").unwrap();

@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
-use haul_testbed::{Bed, Fs, SlowDisk, create_painted, first_difference, temp_dir};
+use haul_testbed::{Bed, Command, Fs, SlowDisk, create_painted, first_difference, temp_dir};
 
 use super::{HAUL, assert_same_trees, assert_tidy, haul, make_tree, said, succeeds};
 

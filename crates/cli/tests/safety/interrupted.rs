@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::{env, thread};
 
-use haul_testbed::{assert_same_contents, create_painted, skip, sparse_file, temp_dir};
+use haul_testbed::{Child, Command, assert_same_contents, create_painted, skip, sparse_file, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::resume::{counted, journals, let_settle};

@@ -14,11 +14,10 @@ mod verify;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use haul_testbed::create_painted;
+use haul_testbed::{Command, create_painted};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 

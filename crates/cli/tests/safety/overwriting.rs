@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use haul_testbed::{Bed, Fs, painted, skip, temp_dir};
+use haul_testbed::{Bed, Command, Fs, painted, skip, temp_dir};
 use rustix::fs::OFlags;
 
 use super::{HAUL, assert_tidy, haul, run, said, succeeds};

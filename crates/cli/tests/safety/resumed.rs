@@ -2,9 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::Command;
 
-use haul_testbed::{assert_same_contents, create_painted, skip, temp_dir};
+use haul_testbed::{Command, assert_same_contents, create_painted, skip, temp_dir};
 
 use super::interrupted::{beginning, killed};
 use super::resume::{counted, interrupted, journals, let_settle};

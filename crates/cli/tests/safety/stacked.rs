@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use haul_testbed::{Bed, Fs, painted, skip};
+use haul_testbed::{Bed, Command, Fs, painted, skip};
 
 use super::{HAUL, assert_tidy, haul, run, said};
 

@@ -1,9 +1,9 @@
 //! `--verify`, `--checksum` and `--manifest`.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, sparse_file, temp_dir};
+use haul_testbed::{Bed, Command, Fs, assert_same_contents, create_painted, sparse_file, temp_dir};
 
 use super::{HAUL, assert_same_trees, assert_tidy, entries, haul, make_tree, said, succeeds};
 

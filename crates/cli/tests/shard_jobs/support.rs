@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use haul_agree::snapshot::{self, Snapshot, Stamp};
-use haul_testbed::{TempDir, temp_dir};
+use haul_testbed::{Child, Command, TempDir, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 /// Seconds after which a process is killed, and the test fails.

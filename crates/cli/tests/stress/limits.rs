@@ -3,11 +3,11 @@
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use std::time::{Duration, Instant};
 
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Child, Command, Fs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use fastrand::Rng;
 use haul_agree::grow::{Flavor, Grower, USER, join};
 use haul_agree::scene::{Kind, Node, build};
+use haul_testbed::Command;
 
 use crate::trees::{lacks_root, number, room};
 

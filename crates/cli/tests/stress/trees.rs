@@ -4,7 +4,6 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -18,6 +17,7 @@ use haul_agree::scene::{Contents, Kind, Node, Run, build};
 use haul_agree::skip::skip;
 use haul_agree::stage::{Call, Outcome, Stage};
 use haul_copy::plan::EngineName;
+use haul_testbed::Command;
 use tempfile::TempDir;
 
 /// The copier that is right by definition.

@@ -2,12 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_copy::engine::{End, FailedOn, Refusal, Zeros};
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
-use haul_testbed::{Bed, Fs, create_painted, painted, skip, temp_dir};
+use haul_testbed::{Bed, Command, Fs, create_painted, painted, skip, temp_dir};
 
 use crate::harness::{MOVING, dest, engine, job, run, source, stream, suits};
 

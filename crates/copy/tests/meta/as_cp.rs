@@ -4,10 +4,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_copy::plan::ModeRule;
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 
 use crate::scene::{
     Manner, NOBODY, Options, Outcome, as_user, below, describe, replicate, run, set_times, shell, with_cp, with_haul,

@@ -3,13 +3,12 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 
 use haul_copy::meta::{Object, PairMemory};
 use haul_sys::Errno;
 use haul_sys::inode_flags::Project;
 use haul_sys::rustix::fs::{Mode, OFlags, open};
-use haul_testbed::{Bed, Fs, skip};
+use haul_testbed::{Bed, Command, Fs, skip};
 
 use crate::scene::{Manner, NOBODY, Options, as_user, below, copy, describe, shell, words};
 

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use haul_copy::facts::Inode;
 use haul_copy::meta::{
@@ -12,7 +11,7 @@ use haul_copy::meta::{
 };
 use haul_copy::plan::ContextRule;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, mkdirat, open};
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 
 use crate::scene::{NOBODY, Options, as_user, below, caller, describe, set_times, shell, words};
 

@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_copy::error::Error;
 use haul_copy::facts::{Inode, Kind};
@@ -20,6 +19,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mknodat, open};
 use haul_sys::rustix::process::{getegid, geteuid, umask};
 use haul_sys::rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use haul_testbed::Command;
 
 /// The user that has no rights.
 pub const NOBODY: u32 = 65534;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use haul_copy::smart::{Event, Mode, Options};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_testbed::guest::Noise;
-use haul_testbed::{Bed, Fs, temp_dir};
+use haul_testbed::{Bed, Command, Fs, temp_dir};
 
 use crate::harness::{Image, Run, words};
 

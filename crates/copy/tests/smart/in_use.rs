@@ -3,14 +3,13 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 
 use haul_copy::error::What;
 use haul_copy::smart::{InUse, Options, Report, Smart};
 use haul_guest::ExtentSet;
 use haul_sys::in_use::lock_byte;
 use haul_testbed::guest::{Noise, attach, run as command, unmount};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 
 use crate::harness::{Image, Run, assert_holds, words};
 

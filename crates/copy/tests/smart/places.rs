@@ -3,14 +3,13 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
-use std::process::Command;
 
 use haul_copy::error::What;
 use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Mode, Options};
 use haul_guest::ExtentSet;
 use haul_testbed::guest::{Noise, attach, run as command};
-use haul_testbed::{Bed, Fs, temp_dir};
+use haul_testbed::{Bed, Command, Fs, temp_dir};
 
 use crate::harness::{Image, Run, assert_holds, check_numbers, md5_of, random_set, words};
 

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +13,7 @@ use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::OFlags;
 use haul_testbed::guest::{has, live_through, run as command};
-use haul_testbed::{Bed, temp_dir};
+use haul_testbed::{Bed, Command, temp_dir};
 
 /// An image of ext4 whose free space holds the rests of files; its bytes.
 fn image(bed: &Bed, path: &Path) -> Option<Vec<u8>> {

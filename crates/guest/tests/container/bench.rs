@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use haul_guest::container::{self, Opened, Siblings};
 use haul_guest::image::ImageFile;
 use haul_guest::{ExtentSet, ReadAt, Refusal};
+use haul_testbed::Command;
 use haul_testbed::guest::{Noise, run};
 
 /// A format as qemu-img makes it.

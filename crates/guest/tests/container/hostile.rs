@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +11,7 @@ use haul_forge::fuzz::use_container;
 use haul_guest::container::{self, Alone, Opened, Siblings};
 use haul_guest::{ExtentSet, ReadAt, Refusal};
 use haul_testbed::guest::{Noise, has};
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 
 use crate::bench::{FORMATS, Format, first_difference, make_raw, open};
 

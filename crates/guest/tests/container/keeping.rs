@@ -3,12 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::ExtentSet;
 use haul_guest::container::{HostRanges, Opened};
 use haul_testbed::guest::{Noise, has, run};
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 
 use crate::bench::{FORMATS, as_qemu_reads, contents, first_difference, make_raw, open};
 

@@ -3,12 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::ExtentSet;
 use haul_guest::container::{Opened, Role};
 use haul_testbed::guest::{Noise, has, run};
-use haul_testbed::temp_dir;
+use haul_testbed::{Command, temp_dir};
 use proptest::prelude::*;
 
 use crate::bench::{FORMATS, contents, first_difference, make_raw, open, try_open, zeros_by_qemu};

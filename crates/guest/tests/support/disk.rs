@@ -3,11 +3,12 @@
 
 use std::io::Write;
 use std::ops::Range;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 pub use haul_forge::fuzz::assert_sane;
 use haul_guest::fs::{Findings, FreeMap, Options};
 use haul_guest::{ExtentSet, ReadAt, Refusal, View, bytes};
+use haul_testbed::Command;
 
 use super::Pages;
 

@@ -4,11 +4,10 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 
 use haul_guest::ExtentSet;
-use haul_testbed::Bed;
 use haul_testbed::guest::{Mounted, has, run};
+use haul_testbed::{Bed, Command};
 
 /// Whether the tools are there that make and check them.
 pub fn tools() -> bool {

@@ -6,10 +6,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use haul_testbed::Bed;
 use haul_testbed::guest::{Noise, digests, has, live_through, run, write_noise};
+use haul_testbed::{Bed, Command};
 
 use super::disk::feed;
 use super::lvm::Lvm;

@@ -293,7 +293,6 @@ pub fn guard(mut pipe: impl BufRead, folder: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
 
     use super::*;
 
@@ -303,7 +302,7 @@ mod tests {
         let folder = dir.path().join(".haul-lab-test");
         fs::create_dir_all(folder.join("deep/er")).unwrap();
         fs::set_permissions(folder.join("deep"), fs::Permissions::from_mode(0o500)).unwrap();
-        let mut program = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let mut program = haul_testbed::Command::new("sleep").arg("1000").spawn().unwrap();
         guard(format!("1 no number\n{}\n", program.id()).as_bytes(), &folder).unwrap();
         assert_eq!(program.wait().unwrap().signal(), Some(9));
         assert!(!folder.exists());

@@ -571,7 +571,7 @@ mod tests {
     fn a_shell_gets_a_name_as_it_is() {
         let name = b"it's; rm -rf \"$HOME\" `x`\n";
         let line = [b"printf %s ".as_slice(), &quoted_for_shell(name)].concat();
-        let output = Command::new("sh").arg("-c").arg(OsString::from_vec(line)).output().unwrap();
+        let output = haul_testbed::Command::new("sh").arg("-c").arg(OsString::from_vec(line)).output().unwrap();
         assert_eq!(output.stdout, name);
     }
 }

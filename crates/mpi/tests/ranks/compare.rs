@@ -3,11 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 use rustix::fs::{Mode, OFlags, XattrFlags, lsetxattr, mkdirat, openat};
 
 use crate::support::tree::{MIXED, SMALL, grow, place};

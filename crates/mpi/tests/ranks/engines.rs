@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use haul_copy::plan::EngineName;
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 
 use crate::support::tree::{SMALL, assert_equal, grow, place, remove};
 use crate::support::{Job, Mpi, chance, haul};
@@ -15,7 +14,7 @@ fn same_as_haul(dir: &Path, ranks: usize, options: &[&str]) {
     let all = [&["-a"], options, &["source"]].concat();
     fs::create_dir(dir.join("reference")).expect("a directory");
     let reference =
-        Command::new(haul()).args(&all).arg("reference").current_dir(dir).output().expect("haul can be run");
+        Command::new(haul()).args(&all).arg("reference/").current_dir(dir).output().expect("haul can be run");
     for mpi in Mpi::all() {
         fs::create_dir(dir.join("result")).expect("a directory");
         let words = [&["--chunk=100K"], &all[..], &["result"]].concat();

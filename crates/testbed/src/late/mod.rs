@@ -21,10 +21,11 @@ mod view;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
-use crate::skip;
+use crate::process::{BUILD, WHOLE_TEST};
+use crate::{Child, Command, skip};
 
 pub use server::serve;
 
@@ -90,7 +91,7 @@ impl LateView {
         words.extend([program.into(), backing.into(), at.into()]);
         words.extend(lateness.words().map(OsString::from));
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(&words[1..]).deadline(WHOLE_TEST).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap_or_else(|error| panic!("cannot start {words:?}: {error}"));
         let alive = process.stdin.take();
         let mut line = String::new();
@@ -125,7 +126,7 @@ pub fn program() -> PathBuf {
     if !path.exists() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--package", "haul-testbed", "--example", "late-view"]);
+        command.deadline(BUILD).args(["build", "--quiet", "--package", "haul-testbed", "--example", "late-view"]);
         let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be run");
         assert!(status.success() && path.exists(), "cargo did not build {}", path.display());
     }

@@ -8,10 +8,11 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 
-use haul_testbed::Bed;
 use haul_testbed::late::{self, LateView, Lateness};
+use haul_testbed::process::WHOLE_TEST;
+use haul_testbed::{Bed, Child, Command};
 
 use super::job::{Job, Mpi};
 
@@ -32,7 +33,8 @@ impl Host {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--uts", "--ipc", "--net", "sh", "-c"]);
         command.args(["echo \"$0\" >/proc/sys/kernel/hostname && ip link set lo up && echo ready && exec cat", name]);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("unshare can be run");
+        command.deadline(WHOLE_TEST).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("unshare can be run");
         let alive = process.stdin.take().expect("it has a pipe");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("it has a pipe")).read_line(&mut line).expect("a pipe can be read");

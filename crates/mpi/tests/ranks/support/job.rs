@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_testbed::{TempDir, skip, temp_dir};
+use haul_testbed::{Child, Command, TempDir, skip, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Seconds. No job here takes so long, unless it hangs; `HAUL_MPI_LIMIT` is for those who cannot wait.
@@ -60,19 +60,19 @@ impl Mpi {
         path
     }
 
-    fn runner(self, scratch: &Path) -> Command {
+    fn runner(self, scratch: &Path) -> Vec<OsString> {
         // The end of this process is that of mpirun, and the end of mpirun that of its ranks.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]);
+        let mut words: Vec<OsString> = ["setpriv", "--pdeathsig", "KILL"].map(OsString::from).into();
         match self {
             Mpi::Open => {
-                command.args(["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-q"]);
+                let options = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-q"];
+                words.extend(options.map(OsString::from));
                 // What a killed rank leaves of shared memory goes with the directory.
-                command.args(["--mca", "btl_vader_backing_directory"]).arg(scratch);
+                words.extend(["--mca".into(), "btl_vader_backing_directory".into(), scratch.into()]);
             }
-            Mpi::Mpich => drop(command.arg("mpirun.mpich")),
+            Mpi::Mpich => words.push("mpirun.mpich".into()),
         }
-        command
+        words
     }
 
     /// What it calls the directory that a rank starts in.
@@ -176,10 +176,8 @@ impl Job {
         let mark = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let scratch = temp_dir();
         let temporary = self.temporary.as_deref().unwrap_or(scratch.path());
-        let runner = self.mpi.runner(temporary);
         let mut words: Vec<OsString> = self.head.clone();
-        words.push(runner.get_program().to_owned());
-        words.extend(runner.get_args().map(OsString::from));
+        words.extend(self.mpi.runner(temporary));
         words.extend(self.options.iter().cloned());
         let program = self.program.clone().unwrap_or_else(|| self.mpi.program());
         for (at, part) in self.parts.iter().enumerate() {
@@ -195,12 +193,15 @@ impl Job {
         let (stdout, stderr) = (scratch.path().join("stdout"), scratch.path().join("stderr"));
         let file = |path: &Path| File::create_new(path).expect("a file for what the job prints");
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).current_dir(&self.directory).process_group(0).stdin(Stdio::null());
+        command.args(&words[1..]).current_dir(&self.directory).stdin(Stdio::null());
         command.stdout(file(&stdout)).stderr(file(&stderr));
         // Open MPI makes sockets below it, whose addresses have room for 107 bytes.
         command.env("LC_ALL", "C").env("TMPDIR", temporary).env(MARK, &mark);
-        let deadline = Instant::now() + Duration::from_secs(super::number("HAUL_MPI_LIMIT", LIMIT));
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {words:?}: {error}"));
+        let limit = Duration::from_secs(super::number("HAUL_MPI_LIMIT", LIMIT));
+        let deadline = Instant::now() + limit;
+        // It is judged by that, and by what else is left of it then.
+        let child =
+            command.deadline(2 * limit).spawn().unwrap_or_else(|error| panic!("cannot start {words:?}: {error}"));
         Running { child, mark, stdout, stderr, deadline, words, _scratch: scratch }
     }
 

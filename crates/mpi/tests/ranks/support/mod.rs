@@ -5,7 +5,9 @@ pub mod job;
 pub mod tree;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use haul_testbed::Command;
+use haul_testbed::process::BUILD;
 
 pub use job::{Job, Mpi, Outcome, Part};
 
@@ -34,7 +36,7 @@ fn beside(program: &Path, name: &str, package: &str, what: &str) -> PathBuf {
     if !path.exists() {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let last = Path::new(name).file_name().expect("a name");
-        command.args(["build", "--quiet", "--package", package, what]).arg(last);
+        command.deadline(BUILD).args(["build", "--quiet", "--package", package, what]).arg(last);
         let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be run");
         assert!(status.success() && path.exists(), "cargo did not build {}", path.display());
     }

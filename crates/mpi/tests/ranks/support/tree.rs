@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
 use haul_agree::grow::{Flavor, Grower, contents};
 use haul_agree::scene::{self, Contents, Kind, Node, Run};
 use haul_agree::snapshot::{Item, Snapshot, take};
-use haul_testbed::{Bed, Fs};
+use haul_testbed::{Bed, Command, Fs};
 
 /// Blocks that hold the extent list count too, and depend on the order of writing.
 const SLACK: u64 = 16;
