@@ -1,5 +1,6 @@
 //! From the command line to a plan: what each option means, alone and with the others.
 
+mod destination;
 mod overwrite;
 mod safety;
 pub(crate) mod shards;
@@ -212,6 +213,7 @@ pub fn parse(
     if draft.compare {
         return draft.comparison();
     }
+    draft.settle_destination()?;
     Ok(Wanted::Copy(Box::new(draft.plan), draft.show, draft.manners))
 }
 

@@ -57,6 +57,24 @@ fn the_destination_is_where_the_options_say() {
 }
 
 #[test]
+fn a_command_to_be_repeated_says_what_its_destination_is() {
+    let directory = |name: &str| Destination::Directory(name.into());
+    for option in ["--resume", "--shard=1/2", "--shard=status"] {
+        let of = |line: &str| parsed(&format!("{option} {line}")).0.destination;
+        assert_eq!(of("a b/"), directory("b/"));
+        assert_eq!(of("a ."), directory("."));
+        assert_eq!(of("-t b a"), directory("b"));
+        assert_eq!(of("-T a b/"), Destination::Exactly("b/".into()));
+        assert_eq!(of("a b c"), Destination::Guess("c".into()));
+        let why = refused(&format!("{option} a b"));
+        assert!(why.contains("add -T to copy to 'b' itself, or write 'b/' to copy into it"), "{why}");
+    }
+    assert_eq!(parsed("a b/").0.destination, Destination::Guess("b/".into()), "as cp reads it");
+    assert_eq!(parsed("--resume --parents a b").0.destination, Destination::Guess("b".into()));
+    assert!(refused("--compare --resume a b").contains("--compare"));
+}
+
+#[test]
 fn links_are_followed_by_the_last_word_on_it_or_by_default() {
     use Dereference::{Always, Never, Operands};
     for (options, expected) in [

@@ -135,8 +135,9 @@ pub(crate) const RESUME: Flag = Flag {
               read again, unless the source or the copy has changed since. Of files from 128 MiB on what is on the device \
               is noted every 64 MiB, and the next run goes on there; such a beginning stays under a name of its own \
               (.haul-r and 26 digits). It implies --durable=file. The same command has the same operands, and the same \
-              options but for those that only say how fast: then a new DEST that was begun is completed, and not copied \
-              into. Attributes of directories are set again, and links and nodes are made again. What is written into a device \
+              options but for those that only say how fast. With one SOURCE, DEST must mean the same each time: with -T it is \
+              the copy; with -t, or with a slash at its end (DEST/), it is a directory that exists, and the copy goes into it. \
+              Attributes of directories are set again, and links and nodes are made again. What is written into a device \
               begins anew, and so does a disk image with --smart. It does not go with --backup, --link, --symbolic-link and \
               --update=none-fail.",
     ..Flag::new(Id::Resume, Safety)

@@ -51,7 +51,7 @@ pub(crate) const SHARD: Flag = Flag {
               began, the others refuse to copy: see --job. What the parts have done is noted in a file (.haul-shards- and 16 \
               digits) in the destination directory, or beside a DEST that is made. It stays as the record of the copy, and may be \
               removed when that is complete. Directories get their last attributes from the last part that has anything in \
-              them; until then they are closed to other users. Relative SOURCEs mean the same for all if all run in the same directory. It does not go with -L, \
+              them; until then they are closed to other users. DEST is given with -T or -t, or as DEST/: see --resume. Relative SOURCEs mean the same for all if all run in the same directory. It does not go with -L, \
               --parents, --backup, -i, --update=none-fail, --link, --symbolic-link, --keep-directory-symlink, \
               --strip-trailing-slashes and --preserve=flags, with two SOURCEs of the same name, and with a DEST in a SOURCE.",
     ..Flag::new(Id::Shard, Source)

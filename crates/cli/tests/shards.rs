@@ -221,11 +221,11 @@ fn shards_in_any_order_and_at_once_make_the_copy_that_one_process_makes() {
                 let what = |how: &str| format!("{dir:?} as {user}, seed {seed}, {options}, {count} shards {how}");
                 for (how, more) in [("alone", &[options][..]), ("by a list", &[options, "--from-manifest=list"])] {
                     scene.room("several");
-                    one_after_the_other(&scene, &mut rng, count, &[more, &["s", "several/new"]].concat());
+                    one_after_the_other(&scene, &mut rng, count, &[more, &["-T", "s", "several/new"]].concat());
                     scene.same("one", "several", &what(how));
                     fs::remove_dir_all(scene.dir.join("several")).expect("it can be removed");
                     scene.room("several");
-                    at_the_same_time(&scene, &mut rng, count, &[more, &["s", "several/new"]].concat());
+                    at_the_same_time(&scene, &mut rng, count, &[more, &["-T", "s", "several/new"]].concat());
                     scene.same("one", "several", &what(&format!("{how}, at once")));
                     fs::remove_dir_all(scene.dir.join("several")).expect("it can be removed");
                 }
@@ -251,7 +251,7 @@ fn shards_work_with_options_that_make_copies_certain_and_with_several_threads() 
             &["--resume", "--jobs=4"],
         ] {
             scene.room("several");
-            at_the_same_time(&scene, &mut rng, 3, &[options, &["-a", "s", "several/new"]].concat());
+            at_the_same_time(&scene, &mut rng, 3, &[options, &["-aT", "s", "several/new"]].concat());
             scene.same("one", "several", &format!("{dir:?} as {user}, {options:?}"));
             fs::remove_dir_all(scene.dir.join("several")).expect("it can be removed");
         }
@@ -279,7 +279,7 @@ fn what_stood_at_the_destination_before_is_treated_as_by_one_process() {
             let name = options.concat();
             let scene = Scene::new(&dir.join(&name), user, &nodes);
             scene.must(&[options, &["s", "one"]].concat());
-            at_the_same_time(&scene, &mut Rng::with_seed(5), 3, &[options, &["s", "several"]].concat());
+            at_the_same_time(&scene, &mut Rng::with_seed(5), 3, &[options, &["s", "several/"]].concat());
             scene.same("one", "several", &format!("{dir:?} as {user}, {options:?}"));
         }
     });
@@ -293,7 +293,7 @@ fn several_sources_are_copied_into_a_directory_and_the_contents_of_one_too() {
             scene.room("one");
             scene.room("several");
             scene.must(&[&["-a"], sources, &["one"]].concat());
-            one_after_the_other(&scene, &mut Rng::with_seed(1), 3, &[&["-a"], sources, &["several"]].concat());
+            one_after_the_other(&scene, &mut Rng::with_seed(1), 3, &[&["-a"], sources, &["several/"]].concat());
             scene.same("one", "several", &format!("{dir:?} as {user}, {sources:?}"));
             // What the directories themselves have become.
             let look = |name: &str| fs::metadata(scene.dir.join(name)).expect("it is there");
@@ -463,7 +463,7 @@ fn impossible_shards_and_options_that_do_not_go_with_them_are_refused() {
     let (_dir, scene) = small();
     for shard in ["0/1", "2/1", "1/0", "0/0", "x", "1", "1/2/3", "-1/2", "", "/", "1/99999999999"] {
         let shard = format!("--shard={shard}");
-        scene.refused(&[&shard, "-a", "s", "new"], "invalid --shard argument");
+        scene.refused(&[&shard, "-aT", "s", "new"], "invalid --shard argument");
     }
     for options in [
         &["-L"][..],
@@ -477,15 +477,16 @@ fn impossible_shards_and_options_that_do_not_go_with_them_are_refused() {
         &["--keep-directory-symlink"],
         &["--strip-trailing-slashes"],
     ] {
-        scene.refused(&[&["--shard=1/2", "-a"], options, &["s", "new"]].concat()[..], "--shard does not go with");
+        scene.refused(&[&["--shard=1/2", "-aT"], options, &["s", "new"]].concat()[..], "--shard does not go with");
     }
     scene.refused(&["-rL", "--manifest-out=list", "s", "new"], "--manifest-out does not go with");
-    scene.refused(&["-a", "--manifest-out=list", "--shard=1/2", "s", "new"], "--manifest-out does not go with --shard");
+    scene
+        .refused(&["-aT", "--manifest-out=list", "--shard=1/2", "s", "new"], "--manifest-out does not go with --shard");
     // As diff says that there is trouble.
-    let compared = scene.run(&["-a", "--compare", "--shard=1/2", "s", "t"]);
+    let compared = scene.run(&["-aT", "--compare", "--shard=1/2", "s", "t"]);
     assert_eq!(compared.status.code(), Some(2), "{}", said(&compared));
     assert!(said(&compared).contains("cannot be combined with --compare"), "{}", said(&compared));
-    scene.refused(&["-a", "--shard=1/2", "s", "s/d/new"], "cannot copy a directory, 's', into itself, 's/d/new'");
+    scene.refused(&["-aT", "--shard=1/2", "s", "s/d/new"], "cannot copy a directory, 's', into itself, 's/d/new'");
     fs::create_dir(scene.dir.join("into")).expect("a directory");
     scene.refused(&["-a", "--shard=1/2", "s/a", "t/a", "into"], "two sources of one name");
 }
@@ -510,7 +511,7 @@ fn a_list_that_is_damaged_or_of_other_sources_is_refused() {
     scene.refused(&["-a", "--from-manifest=none", "s", "new"], "No such file or directory");
     scene.refused(&["-a", "--from-manifest=list", "t", "new"], "the manifest does not fit 't'");
     scene.refused(&["-a", "--from-manifest=list", "s", "t", "."], "it is of 1 sources, and 2 are given");
-    scene.refused(&["-a", "--from-manifest=list", "--shard=1/2", "t", "new"], "the manifest does not fit 't'");
+    scene.refused(&["-aT", "--from-manifest=list", "--shard=1/2", "t", "new"], "the manifest does not fit 't'");
     fs::rename(scene.dir.join("s"), scene.dir.join("old")).expect("it can be renamed");
     scene.refused(&["-a", "--from-manifest=list", "s", "new"], "cannot stat 's'");
     fs::create_dir(scene.dir.join("s")).expect("a directory");
@@ -548,12 +549,12 @@ fn a_list_says_what_is_copied_and_what_has_changed_since_is_told() {
 fn shards_that_do_not_belong_together_refuse_to_copy() {
     let (_dir, scene) = small();
     scene.must(&["-a", "--manifest-out=list", "s", "new"]);
-    scene.must(&["-a", "--shard=1/2", "s", "new"]);
-    scene.refused(&["-a", "--shard=2/3", "s", "new"], "are 2, not 3; nothing was copied");
+    scene.must(&["-aT", "--shard=1/2", "s", "new"]);
+    scene.refused(&["-aT", "--shard=2/3", "s", "new"], "are 2, not 3; nothing was copied");
     // A list of the same files is divided in the same way; another one is not.
     fs::write(scene.dir.join("s/d/late"), "after the first shard").expect("it can be written");
-    scene.refused(&["-a", "--shard=2/2", "s", "new"], "go by another list, or have found other files");
-    scene.must(&["-a", "--shard=2/2", "--from-manifest=list", "s", "new"]);
+    scene.refused(&["-aT", "--shard=2/2", "s", "new"], "go by another list, or have found other files");
+    scene.must(&["-aT", "--shard=2/2", "--from-manifest=list", "s", "new"]);
     let names =
         Command::new("find").args(["new", "."]).current_dir(&scene.dir).output().expect("find can be run").stdout;
     let names = String::from_utf8_lossy(&names).into_owned();
@@ -582,7 +583,7 @@ fn what_cannot_be_listed_is_an_error_and_the_rest_is_listed() {
     assert!(said(&output).contains(words), "{}", said(&output));
     let mut told = 0;
     for shard in ["--shard=1/3", "--shard=2/3", "--shard=3/3"] {
-        told += said(&scene.run(&["-a", shard, "s", "several/new"])).matches(words).count();
+        told += said(&scene.run(&["-aT", shard, "s", "several/new"])).matches(words).count();
     }
     assert_eq!(told, 1, "it is an error of the shard that has it");
     scene.same("one", "several", "an unreadable directory");
@@ -609,14 +610,49 @@ fn a_shard_that_is_done_is_not_done_again_by_its_old_state_and_says_so() {
 #[test]
 fn a_shard_that_is_run_again_does_not_remove_its_own_source() {
     let (_dir, scene) = small();
-    let first = scene.run(&["--shard=1/1", "-a", "s/a", "s"]);
+    let first = scene.run(&["--shard=1/1", "-a", "s/a", "s/"]);
     assert!(!first.status.success() && said(&first).contains("are the same file"), "{}", said(&first));
     // As editors save it: another file under the same name, younger than the state of the shard.
     fs::write(scene.dir.join("s/other"), "saved").expect("a file");
     fs::rename(scene.dir.join("s/other"), scene.dir.join("s/a")).expect("a new name");
-    let second = scene.run(&["--shard=1/1", "--job=2", "-a", "s/a", "s"]);
+    let second = scene.run(&["--shard=1/1", "--job=2", "-a", "s/a", "s/"]);
     assert!(!second.status.success() && said(&second).contains("are the same file"), "{}", said(&second));
     assert_eq!(fs::read(scene.dir.join("s/a")).expect("it is there"), b"saved");
+}
+
+#[test]
+fn shards_that_are_repeated_make_no_second_copy_whichever_way_the_destination_is_given() {
+    for (operands, copy) in
+        [(&["-T", "s", "new"][..], "new"), (&["-t", "into", "s"], "into/s"), (&["s", "into/"], "into/s")]
+    {
+        let (_dir, scene) = small();
+        scene.room("into");
+        scene.must(&["-aT", "s", "expected"]);
+        for shard in ["--shard=1/2", "--shard=2/2"] {
+            scene.must(&[&["-a", shard], operands].concat());
+        }
+        scene.same("expected", copy, &format!("{operands:?}"));
+        let done = scene.look(".");
+        for shard in ["--shard=1/2", "--shard=2/2", "--shard=status"] {
+            let again = scene.run(&[&["-a", shard], operands].concat());
+            assert!(again.status.success(), "{operands:?} {shard}: {}", said(&again));
+            assert!(scene.look(".") == done, "{operands:?} {shard} has changed something");
+        }
+    }
+}
+
+#[test]
+fn a_destination_of_shards_that_could_mean_two_things_is_refused() {
+    let (_dir, scene) = small();
+    for shard in ["--shard=1/2", "--shard=status"] {
+        for dest in ["new", "t"] {
+            let words = format!(
+                "haul: with --shard the destination must not mean two things: add -T to copy to '{dest}' itself, or \
+                 write '{dest}/' to copy into it\n"
+            );
+            scene.refused(&["-a", shard, "s", dest], &words);
+        }
+    }
 }
 
 #[test]

@@ -241,6 +241,8 @@ what! {
     TargetDirectory = "target directory {path}",
     Target = "target {path}",
     ParentsNeedDirectory = "with --parents, the destination must be a directory",
+    /// In a run that is to be repeated; nothing was copied.
+    AmbiguousDestination = "cannot tell whether {path} is the copy or the directory that it goes into",
     /// The source of a mapped copy shrank.
     SourceTruncated = "{path} was truncated while it was being copied",
     /// A chosen engine cannot do this copy.

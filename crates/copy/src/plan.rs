@@ -2,7 +2,7 @@
 
 pub mod profile;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -139,6 +139,19 @@ impl Plan {
         against.iter().find(|(given, _)| *given).map(|(_, what)| *what)
     }
 
+    /// The destination, if a repeated run might read it otherwise than the first one did. With `resume` or a shard it must not
+    /// depend on what is there whether that is the copy or the directory that the copy goes into, and a run refuses such a plan.
+    pub fn ambiguous_destination(&self) -> Option<&OsStr> {
+        let is_repeated = self.resume || self.shard.is_some();
+        // Several sources, and whole source paths, go only into a directory.
+        let could_be_both = self.sources.len() == 1 && !self.parents;
+        match &self.destination {
+            // An empty name is no directory, and no copy gets it.
+            Destination::Guess(path) if is_repeated && could_be_both && !path.is_empty() => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether the contents of regular files are read again behind the copy.
     pub fn reads_again(&self) -> bool {
         self.verify != Verify::Off || self.checksum.is_some()
@@ -209,7 +222,7 @@ pub enum Job {
 /// The destination operand and how to read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// A directory if it is one, else the name of the copy (`SOURCE... DEST`).
+    /// A directory if it is one, else the name of the copy (`SOURCE... DEST`). See [`Plan::ambiguous_destination`].
     Guess(OsString),
     /// Must be a directory (`--target-directory`).
     Directory(OsString),

@@ -84,6 +84,40 @@ fn grow(source: &Path) {
 }
 
 #[test]
+fn a_destination_that_a_repeated_run_may_read_otherwise_is_refused() {
+    let dir = temp_dir();
+    let (source, dest) = (dir.path().join("source"), dir.path().join("dest"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "text").unwrap();
+    let plan = Plan {
+        sources: vec![source.into()],
+        destination: Destination::Guess(dest.clone().into()),
+        recursive: true,
+        dereference: Dereference::Never,
+        ..Plan::default()
+    };
+    let why = [format!("cannot tell whether {dest:?} is the copy or the directory that it goes into")];
+    for again in [Plan { resume: true, ..plan.clone() }, Plan { shard: Shard::new(1, 1), ..plan.clone() }] {
+        for made in [false, true] {
+            if made {
+                fs::create_dir(&dest).unwrap();
+            }
+            let heard = Heard::default();
+            assert_eq!(run::settle_destination(&again), again.destination);
+            assert!(run::run(&again, &session(&heard)).failed);
+            assert_eq!(heard.everything(), why);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1 + usize::from(made), "nothing was made");
+        }
+        assert_eq!(fs::read_dir(&dest).unwrap().count(), 0, "nothing was copied");
+        fs::remove_dir(&dest).unwrap();
+        let status = run::shard_status(&again).map_err(|error| error.to_string());
+        assert_eq!(status, Err(why[0].clone()));
+    }
+    assert!(!run::run(&plan, &session(&Heard::default())).failed, "a run that is not repeated takes it");
+    assert_eq!(fs::read(dest.join("file")).unwrap(), b"text");
+}
+
+#[test]
 fn parts_of_a_list_that_are_copied_in_any_order_make_the_whole_copy() {
     let dir = temp_dir();
     let (source, dest) = (dir.path().join("source"), dir.path().join("dest"));

@@ -74,7 +74,7 @@ fn a_large_file_goes_on_where_it_was_on_the_device_with_every_engine() {
         "dontcache",
     ] {
         let engine = format!("--engine={engine}");
-        let arguments = ["--resume", "--stats=json", "--limit=400M", &engine, "-a", "large", "copy"];
+        let arguments = ["--resume", "--stats=json", "--limit=400M", &engine, "-aT", "large", "copy"];
         killed(dir.path(), &arguments, 2, dir.path());
         beginning(dir.path());
         let output = succeeds(dir.path(), &arguments);
@@ -93,7 +93,7 @@ fn holes_are_holes_after_two_runs_and_the_copy_is_right() {
     let islands: Vec<(u64, u64)> = (0..220).map(|number| (number * (3 << 20) + 4096, 1 << 20)).collect();
     sparse_file(at("sparse"), 900 << 20, &islands);
     for option in ["--sparse=auto", "--sparse=always", "--sparse=never", "--jobs=3"] {
-        let arguments = ["--resume", "--stats=json", "--limit=150M", option, "-a", "sparse", "copy"];
+        let arguments = ["--resume", "--stats=json", "--limit=150M", option, "-aT", "sparse", "copy"];
         killed(dir.path(), &arguments, 3, dir.path());
         let output = succeeds(dir.path(), &arguments);
         // A mark ends where the file does, and a hole after its last island is not in it yet.
@@ -112,7 +112,7 @@ fn no_more_than_one_chunk_is_copied_twice() {
     create_painted(at("large"), 400 << 20);
     for records in [2, 3, 5] {
         // One worker moves it from the beginning to the end, so its size tells how far it came.
-        let arguments = ["--resume", "--stats=json", "--limit=400M", "--engine=read-write", "large", "copy"];
+        let arguments = ["--resume", "--stats=json", "--limit=400M", "--engine=read-write", "-T", "large", "copy"];
         let arguments = [&["--preallocate=never", "--buffer-size=1M"], &arguments[..]].concat();
         killed(dir.path(), &arguments, records, dir.path());
         let copied = fs::metadata(beginning(dir.path())).unwrap().blocks() * 512;
@@ -129,7 +129,7 @@ fn after_an_interrupt_nothing_but_the_last_block_is_copied_twice() {
     let dir = temp_dir();
     let at = |name: &str| dir.path().join(name);
     create_painted(at("large"), 300 << 20);
-    let arguments = ["--resume", "--stats=json", "--limit=400M", "large", "copy"];
+    let arguments = ["--resume", "--stats=json", "--limit=400M", "-T", "large", "copy"];
     for signal in [Signal::INT, Signal::TERM] {
         let mut child = start(dir.path(), &arguments);
         wait_for_records(dir.path(), 2, &mut child);
@@ -150,7 +150,7 @@ fn the_beginning_of_a_source_that_has_changed_is_not_used() {
     let dir = temp_dir();
     let at = |name: &str| dir.path().join(name);
     create_painted(at("large"), 200 << 20);
-    let arguments = ["--resume", "--stats=json", "--limit=400M", "large", "copy"];
+    let arguments = ["--resume", "--stats=json", "--limit=400M", "-T", "large", "copy"];
     killed(dir.path(), &arguments, 2, dir.path());
     File::options().write(true).open(at("large")).unwrap().write_all(b"another beginning").unwrap();
     let output = succeeds(dir.path(), &arguments);
@@ -164,7 +164,7 @@ fn a_beginning_that_somebody_has_touched_is_found_when_it_is_verified() {
     let dir = temp_dir();
     let at = |name: &str| dir.path().join(name);
     create_painted(at("large"), 200 << 20);
-    let arguments = ["--resume", "--verify", "--limit=400M", "large", "copy"];
+    let arguments = ["--resume", "--verify", "--limit=400M", "-T", "large", "copy"];
     killed(dir.path(), &arguments, 2, dir.path());
     File::options().write(true).open(beginning(dir.path())).unwrap().write_all(b"somebody was here").unwrap();
     let output = super::haul(dir.path(), &arguments);

@@ -7,6 +7,7 @@ mod durable;
 mod interrupted;
 mod lists;
 mod overwriting;
+mod repeated;
 mod resume;
 mod resumed;
 mod stacked;

@@ -42,7 +42,7 @@ pub fn let_settle(dir: &Path) {
 pub fn interrupted(dir: &Path, options: &[&str]) {
     fs::create_dir_all(dir.join("dest/tree/small")).unwrap();
     let_settle(&dir.join("tree"));
-    let arguments = [&["--resume"], options, &["tree", "dest"]].concat();
+    let arguments = [&["--resume"], options, &["tree", "dest/"]].concat();
     let output = haul(dir, &arguments);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("the same command goes on from here"), "{}", said(&output));
@@ -52,7 +52,7 @@ pub fn interrupted(dir: &Path, options: &[&str]) {
 
 /// The same command again, which succeeds and tells in numbers what it did.
 pub fn resumed(dir: &Path, options: &[&str]) -> Output {
-    let output = succeeds(dir, &[&["--resume", "--stats=json"], options, &["tree", "dest"]].concat());
+    let output = succeeds(dir, &[&["--resume", "--stats=json"], options, &["tree", "dest/"]].concat());
     assert_eq!(journals(&dir.join("dest")), [] as [PathBuf; 0]);
     assert_tidy(&dir.join("dest"));
     output
@@ -139,20 +139,17 @@ fn a_new_destination_is_completed_and_not_copied_into() {
     // The source goes away in the middle: a directory that cannot be read as it was.
     fs::rename(at("tree/inner"), at("inner")).unwrap();
     std::os::unix::fs::symlink("/proc/self/mem", at("tree/zmem")).unwrap();
-    let output = haul(dir.path(), &["--resume", "-rL", "tree", "dest"]);
+    let output = haul(dir.path(), &["--resume", "-rLT", "tree", "dest"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert_eq!(journals(dir.path()).len(), 1);
     fs::remove_file(at("tree/zmem")).unwrap();
     fs::remove_file(at("tree/dangling")).unwrap();
     fs::remove_file(at("tree/fifo")).unwrap();
     fs::rename(at("inner"), at("tree/inner")).unwrap();
-    succeeds(dir.path(), &["--resume", "-rL", "tree", "dest"]);
+    succeeds(dir.path(), &["--resume", "-rLT", "tree", "dest"]);
     assert!(!at("dest/tree").exists());
     assert_same_contents(at("tree/inner/some"), at("dest/inner/some"));
     assert_tidy(dir.path());
-    // Now that it is done, the same words mean what they always mean.
-    succeeds(dir.path(), &["--resume", "-rL", "tree", "dest"]);
-    assert_same_contents(at("tree/inner/some"), at("dest/tree/inner/some"));
 }
 
 #[test]
@@ -167,7 +164,7 @@ fn a_full_disk_is_gone_on_from_when_there_is_room_again() {
     let ballast = place.join("ballast");
     rustix::fs::fallocate(File::create(&ballast).unwrap(), rustix::fs::FallocateFlags::empty(), 0, 150 << 20).unwrap();
     let dest = place.join("dest");
-    let arguments = ["--resume", "--stats=json", "-a", "tree", dest.to_str().unwrap()];
+    let arguments = ["--resume", "--stats=json", "-aT", "tree", dest.to_str().unwrap()];
     let output = haul(dir.path(), &arguments);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("No space left on device"), "{}", said(&output));
@@ -201,7 +198,7 @@ fn a_command_that_is_not_the_same_begins_anew() {
     let dir = temp_dir();
     make_tree(&dir.path().join("tree"));
     interrupted(dir.path(), &["-a"]);
-    let output = succeeds(dir.path(), &["--resume", "--stats=json", "-r", "tree", "dest"]);
+    let output = succeeds(dir.path(), &["--resume", "--stats=json", "-r", "tree", "dest/"]);
     assert_eq!(counted(&output, "resumed"), 0, "{}", said(&output));
     assert_eq!(journals(&dir.path().join("dest")).len(), 1, "that of the other command stays");
     let output = resumed(dir.path(), &["-a", "--jobs=3", "--engine=read-write", "--limit=1G"]);
@@ -226,7 +223,7 @@ fn what_cannot_be_resumed_is_refused_before_anything_is_written() {
         ("--link", "--resume does not go with --link and --symbolic-link, which copy nothing"),
         ("--update=none-fail", "--resume does not go with --update=none-fail: what the first run made is there"),
     ] {
-        let output = haul(dir.path(), &["--resume", option, "a", "b"]);
+        let output = haul(dir.path(), &["--resume", option, "-T", "a", "b"]);
         assert_eq!(output.status.code(), Some(1));
         assert!(said(&output).starts_with(&format!("haul: {why}\n")), "{}", said(&output));
         assert_eq!(entries(dir.path()).len(), 1);
@@ -242,7 +239,7 @@ fn where_no_journal_can_be_kept_nothing_is_copied() {
     let journal = journals(&at("dest")).remove(0);
     let held = File::open(&journal).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let output = haul(dir.path(), &["--resume", "-a", "tree", "dest"]);
+    let output = haul(dir.path(), &["--resume", "-a", "tree", "dest/"]);
     assert_eq!(output.status.code(), Some(1));
     let name = journal.file_name().unwrap().to_str().unwrap();
     let busy = format!("haul: another run of this command is still at work: it has the journal 'dest/{name}'\n");
@@ -251,7 +248,7 @@ fn where_no_journal_can_be_kept_nothing_is_copied() {
     fs::remove_file(&journal).unwrap();
     fs::write(at("precious"), "text").unwrap();
     std::os::unix::fs::symlink(at("precious"), &journal).unwrap();
-    let output = haul(dir.path(), &["--resume", "-a", "tree", "dest"]);
+    let output = haul(dir.path(), &["--resume", "-a", "tree", "dest/"]);
     let foreign =
         format!("haul: will not use 'dest/{name}' as a journal: it is not a file of yours with a single name\n");
     assert_eq!(said(&output), foreign);
@@ -282,7 +279,7 @@ fn a_damaged_journal_costs_time_and_nothing_else() {
 #[test]
 fn a_run_that_did_nothing_leaves_no_journal() {
     let dir = temp_dir();
-    let output = haul(dir.path(), &["--resume", "-a", "missing", "dest"]);
+    let output = haul(dir.path(), &["--resume", "-aT", "missing", "dest"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(entries(dir.path()), [] as [PathBuf; 0]);
 }
@@ -296,7 +293,7 @@ fn a_source_that_changes_twice_within_a_tick_of_the_clock_is_copied_anew() {
     fs::write(at("dest/tree/blocked"), "in the way").unwrap();
     // Too fresh to be told from what it may be a moment later: nothing is promised of it.
     fs::write(at("tree/file"), "text").unwrap();
-    let arguments = ["--resume", "--stats=json", "-r", "tree", "dest"];
+    let arguments = ["--resume", "--stats=json", "-r", "tree", "dest/"];
     for attempt in 0.. {
         assert!(attempt < 400, "this machine cannot start a program within 15 ms");
         fs::write(at("tree/file"), "text").unwrap();

@@ -230,8 +230,8 @@ fn every_walk_through_many_levels_takes_little_memory() {
     for options in [
         &["-av", "--jobs=4"][..],
         &["-a", "--durable=file"],
-        &["-a", "--resume"],
-        &["-a", "--shard=1/1"],
+        &["-aT", "--resume"],
+        &["-aT", "--shard=1/1"],
         &["-r", "--manifest-out"],
         &["-aT", "--compare"],
     ] {

@@ -24,10 +24,9 @@ use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
 #[must_use]
 pub fn settle_destination(plan: &Plan) -> Destination {
     let Destination::Guess(path) = &plan.destination else { return plan.destination.clone() };
-    let begun = plan.sources.len() == 1 && super::resume::was_begun_beside(plan, path);
     match open_directory(path) {
-        Ok(_) if !begun => Destination::Directory(path.clone()),
         // Rank 0 says why that does not go.
+        _ if plan.ambiguous_destination().is_some() => plan.destination.clone(),
         Err(_) if plan.sources.len() > 1 => plan.destination.clone(),
         _ => Destination::Exactly(path.clone()),
     }
@@ -37,6 +36,10 @@ impl Run<'_> {
     /// Copies all operands.
     pub(super) fn copy_operands(&mut self) {
         let plan = self.plan;
+        if let Some(path) = plan.ambiguous_destination() {
+            self.problem(Error::new(What::AmbiguousDestination, path));
+            return;
+        }
         match &plan.destination {
             Destination::Directory(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
@@ -45,12 +48,7 @@ impl Run<'_> {
                 }
             },
             Destination::Exactly(path) => self.copy_to(path),
-            Destination::Guess(path) if plan.sources.len() == 1 && super::resume::was_begun_beside(plan, path) => {
-                self.copy_to(path)
-            }
             Destination::Guess(path) => match open_directory(path) {
-                // Asked after the directory was there: whoever made it for the copy had begun before.
-                Ok(_) if plan.sources.len() == 1 && self.other_shards_began_beside(path) => self.copy_to(path),
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
                     self.problem(Error::new(What::Target, path).errno(errno));

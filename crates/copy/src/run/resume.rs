@@ -32,7 +32,7 @@ use super::temporary::TemporaryNames;
 use super::{Run, Shared};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::journal::{Digest, Fingerprint, Journal, RECORD, Record, Trouble};
+use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
 use crate::meta::{NewEntries, Object};
 use crate::plan::{Destination, ModeRule, Plan};
 use crate::verify::Checked;
@@ -321,23 +321,6 @@ fn journals_of_others(dir: BorrowedFd<'_>, first: &OsStr) -> Vec<OsString> {
     let mut others: Vec<OsString> = names.filter(|name| is_of_other(name)).map(OsString::from_vec).collect();
     others.sort();
     others
-}
-
-/// Whether an earlier run of this command was about to make this destination, which then must not be taken for a directory
-/// to copy into.
-pub(super) fn was_begun_beside(plan: &Plan, path: &OsStr) -> bool {
-    if !plan.resume {
-        return false;
-    }
-    let operand = Operand::open(path);
-    let spot = operand.spot();
-    let last = last_component(spot.name);
-    let Ok(dir) = spot.dir() else { return false };
-    let Ok(holder) = Inode::of(dir) else { return false };
-    let name = journal_name(&command(plan, last, &holder));
-    let user = haul_sys::rustix::process::geteuid().as_raw();
-    let begun = |found: Inode| found.kind == Kind::Regular && found.user == user && found.size >= RECORD as u64;
-    Inode::at(dir, &name).is_ok_and(begun)
 }
 
 impl<'a> Run<'a> {

@@ -17,7 +17,7 @@ fn same_as_haul(dir: &Path, ranks: usize, options: &[&str]) {
         Command::new(haul()).args(&all).arg("reference/").current_dir(dir).output().expect("haul can be run");
     for mpi in Mpi::all() {
         fs::create_dir(dir.join("result")).expect("a directory");
-        let words = [&["--chunk=100K"], &all[..], &["result"]].concat();
+        let words = [&["--chunk=100K"], &all[..], &["result/"]].concat();
         let done = Job::new(mpi, ranks, dir, &words).run();
         assert_eq!(done.code, reference.status.code(), "{mpi:?} {options:?}: {done}");
         assert!(done.left.is_empty(), "{mpi:?} {options:?}: {done}");

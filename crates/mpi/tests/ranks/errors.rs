@@ -151,8 +151,23 @@ fn options_that_several_ranks_cannot_keep_are_refused() {
             ("--shard=1/2", "shard"),
             ("--manifest=digests", "manifest"),
         ] {
-            let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result"]);
+            let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result/"]);
             is_refused(&job, &dir.join("result"), &[word]);
+        }
+    }
+}
+
+#[test]
+fn a_destination_that_could_mean_two_things_is_refused_with_resume() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(24), &dir, SMALL);
+    fs::create_dir(dir.join("result")).expect("a directory");
+    for mpi in Mpi::all() {
+        for dest in ["result", "result/new"] {
+            let job = Job::new(mpi, 2, &dir, &["-a", "--resume", "source", dest]);
+            let (itself, into) = (format!("add -T to copy to '{dest}' itself"), format!("'{dest}/' to copy into it"));
+            is_refused(&job, &dir.join("result"), &["--resume", &itself, &into]);
         }
     }
 }

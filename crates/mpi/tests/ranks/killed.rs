@@ -6,7 +6,7 @@ use std::fs;
 
 use haul_testbed::{Bed, Fs};
 
-use crate::support::tree::{FILLED, MIXED, assert_none, count, differences_but_for, grow, look, place, remove};
+use crate::support::tree::{FILLED, MIXED, SMALL, assert_none, count, differences_but_for, grow, look, place, remove};
 use crate::support::{Job, Mpi, RANKS, chance, haul_copies, number};
 
 #[test]
@@ -23,8 +23,9 @@ fn a_job_that_was_killed_is_resumed_by_another_number_of_ranks() {
         for _ in 0..kills {
             let (ranks, then) = (rng.usize(2..=7), RANKS[rng.usize(..RANKS.len())]);
             let (rank, files) = (rng.usize(..ranks), rng.usize(..all));
-            let context = format!("{mpi:?}: rank {rank} of {ranks} at {files} files, then {then} ranks");
-            let words = ["-a", "--resume", "--chunk=256K", "source", "result"];
+            let (how, dest) = if rng.bool() { ("-aT", "result/source") } else { ("-a", "result/") };
+            let context = format!("{mpi:?}: rank {rank} of {ranks} at {files} files, then {then} ranks, {how} {dest}");
+            let words = [how, "--resume", "--chunk=256K", "source", dest];
             fs::create_dir(dir.join("result")).expect("a directory");
             let mut job = Job::new(mpi, ranks, &dir, &words).start();
             // What is being staged counts too, so that no moment is out of reach.
@@ -40,4 +41,25 @@ fn a_job_that_was_killed_is_resumed_by_another_number_of_ranks() {
         }
     }
     assert!(before_end > 0 || kills < 4, "no job was interrupted");
+}
+
+#[test]
+fn a_job_that_is_done_and_runs_again_makes_no_second_copy() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(dir) = place(&bed, Fs::Ext4) else { return };
+    grow(&mut chance(25), &dir, SMALL);
+    fs::create_dir(dir.join("reference")).expect("a directory");
+    haul_copies(&dir, &["-a", "source", "reference"]);
+    let reference = look(&dir.join("reference"));
+    for mpi in Mpi::all() {
+        for operands in [&["-T", "source", "result/source"][..], &["source", "result/"], &["-t", "result", "source"]] {
+            fs::create_dir(dir.join("result")).expect("a directory");
+            for ranks in [3, 2, 3] {
+                let context = format!("{mpi:?}: {operands:?} by {ranks} ranks");
+                Job::new(mpi, ranks, &dir, &[&["-a", "--resume"], operands].concat()).run().succeeded();
+                assert_none(&differences_but_for(FILLED, &reference, &look(&dir.join("result"))), &context);
+            }
+            remove(&dir.join("result"));
+        }
+    }
 }

@@ -47,7 +47,7 @@ fn link_some(source: &Path) {
 
 /// A job of which any panic would make a backtrace, which takes memory, too.
 fn job(mpi: Mpi, ranks: usize, dir: &Path) -> Job {
-    let words = ["-a", "--resume", "--jobs=3", "--chunk=256K", "source", "result"];
+    let words = ["-a", "--resume", "--jobs=3", "--chunk=256K", "source", "result/"];
     Job::of(mpi, dir, vec![Part::new(ranks, &words).by(&["env", "RUST_BACKTRACE=1"])])
 }
 

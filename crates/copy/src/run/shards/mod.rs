@@ -137,27 +137,15 @@ fn objection(trouble: Trouble, path: &Path, shard: Shard) -> Error {
     }
 }
 
-/// Whether there is a record for this destination as the name of a copy.
-fn began_beside(plan: &Plan, path: &OsStr) -> bool {
-    let operand = Operand::open(path);
-    let spot = operand.spot();
-    let Ok(dir) = spot.dir() else { return false };
-    let Ok(holder) = Inode::of(dir) else { return false };
-    let name = state::name(&job(plan, last_component(spot.name), &holder));
-    let user = haul_sys::rustix::process::geteuid().as_raw();
-    Inode::at(dir, &name).is_ok_and(|found| found.kind == Kind::Regular && found.user == user)
-}
-
 /// What the shards of a copy have done, whichever of them the plan is for; `None` if none has begun. Nothing is changed.
 ///
 /// # Errors
 /// Why that cannot be told.
 pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
-    let settled = match &plan.destination {
-        Destination::Guess(path) if began_beside(plan, path) => Destination::Exactly(path.clone()),
-        _ => super::settle_destination(plan),
-    };
-    let (holder, last, shown) = match settled {
+    if let Some(path) = plan.ambiguous_destination() {
+        return Err(Error::new(What::AmbiguousDestination, path));
+    }
+    let (holder, last, shown) = match super::settle_destination(plan) {
         Destination::Directory(path) => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let opened = openat(CWD, &path, flags, Mode::empty());
@@ -187,11 +175,6 @@ pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
 }
 
 impl Run<'_> {
-    /// Whether a shard was about to make this destination, which then must not be taken for a directory to copy into.
-    pub(super) fn other_shards_began_beside(&self, path: &OsStr) -> bool {
-        self.plan.shard.is_some() && began_beside(self.plan, path)
-    }
-
     /// Notes in this directory that the shard begins, for copies that get the name `last` there, or any if that is empty. False
     /// if that is not possible, which was reported.
     pub(super) fn begin_shard(&mut self, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
