@@ -13,6 +13,7 @@ use haul_copy::facts::FileId;
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Durable, Plan, Wish};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -41,6 +42,8 @@ pub fn main() -> ExitCode {
     let started = Instant::now();
     let mut arguments = env::args_os();
     let misused = exit::misuse(env::args_os().collect::<Vec<_>>().iter().map(OsString::as_os_str));
+    memory::end_with_status(misused);
+    memory::spare_address_space();
     let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
     let persona = Persona::of(&name);
     process_state::restore_sigpipe();
@@ -289,10 +292,10 @@ impl Command {
 
     fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
         let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.persona);
+        let (last_report, last_partials) = (Arc::clone(&report), partials.clone());
+        memory::before_the_end(move || remove_partials(&last_report, &last_partials));
         let abandon = Box::new(move |signal| {
-            for problem in partials.remove_all() {
-                report.complain_at_the_end(&words::message(&problem, report.quoter()));
-            }
+            remove_partials(&report, &partials);
             end_by(signal, persona);
             std::process::exit(128 + signal);
         });
@@ -316,6 +319,13 @@ impl Command {
             },
         };
         self.report.screen().complain(text.as_bytes());
+    }
+}
+
+/// Removes what is not whole, when the process is about to end whatever its threads are doing.
+fn remove_partials(report: &Report, partials: &Partials) {
+    for problem in partials.remove_all() {
+        report.complain_at_the_end(&words::message(&problem, report.quoter()));
     }
 }
 

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use haul_copy::plan::Plan;
 use haul_copy::run::Cancel;
+use haul_sys::Errno;
+use haul_sys::memory;
 use haul_sys::process_state::is_ignored;
 use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use haul_sys::rustix::termios::tcgetwinsize;
@@ -22,6 +24,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::progress::{PATIENCE, Rate};
 use crate::report::Report;
 
+/// Bytes of stack: the thread formats one line and calls no deep functions.
+const STACK: usize = 256 << 10;
 /// How long a run may take to stop after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 /// Time between two drawings of the bar on a terminal.
@@ -50,6 +54,9 @@ pub type Abandon = Box<dyn FnOnce(i32) + Send>;
 /// # Errors
 /// What the kernel says when there are no descriptors or threads left.
 pub fn start(report: Arc<Report>, plan: Arc<Plan>, cancel: &Cancel, abandon: Abandon) -> io::Result<Caught> {
+    if !memory::has_room_for_thread(STACK as u64) {
+        return Err(Errno::NOMEM.into());
+    }
     let caught = Caught::default();
     let (listen, wake) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -63,8 +70,7 @@ pub fn start(report: Arc<Report>, plan: Arc<Plan>, cancel: &Cancel, abandon: Aba
         signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
     }
     let watcher = Watcher { report, plan, caught: caught.clone(), listen };
-    // The thread formats one line and calls no deep functions.
-    thread::Builder::new().stack_size(256 << 10).spawn(move || {
+    thread::Builder::new().stack_size(STACK).spawn(move || {
         // Dropped, the other end would look like a signal.
         let _wake = wake;
         watcher.watch(abandon);
@@ -133,7 +139,9 @@ impl Watcher {
             }
         };
         // Without the thread the bar does not know the total, and says so.
-        thread::Builder::new().stack_size(256 << 10).spawn(count).ok();
+        if memory::has_room_for_thread(STACK as u64) {
+            thread::Builder::new().stack_size(STACK).spawn(count).ok();
+        }
     }
 
     /// Draws the bar; returns the time until the next drawing.

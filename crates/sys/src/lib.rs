@@ -18,6 +18,7 @@ pub mod kernel;
 pub mod locale;
 pub mod loops;
 pub mod map;
+pub mod memory;
 #[cfg(feature = "namespaces")]
 pub mod namespace;
 pub mod object;

@@ -20,6 +20,7 @@ use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::memory;
 
 use crate::exit;
 use crate::help;
@@ -95,10 +96,14 @@ struct Command {
 impl Command {
     fn start_watching(&self) -> std::io::Result<Caught> {
         let (report, unfinished) = (Arc::clone(&self.report), self.unfinished.clone());
-        let abandon = Box::new(move |signal| {
+        let remove = move || {
             if let Some(path) = unfinished.remove() {
                 report.complain_at_the_end(&message(&Error::new(What::Damaged, path), report.quoter()));
             }
+        };
+        memory::before_the_end(remove.clone());
+        let abandon = Box::new(move |signal| {
+            remove();
             std::process::exit(128 + signal);
         });
         watch::start(Arc::clone(&self.report), Arc::default(), self.report.cancel(), abandon)

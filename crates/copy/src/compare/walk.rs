@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 use haul_sys::rustix::process;
+use haul_sys::{Errno, memory};
 
 use crate::error::{Error, What};
 use crate::facts::{self, FileId, Inode, Kind};
@@ -36,6 +36,9 @@ const OPEN_LEVELS: usize = 64;
 /// Descriptors for all that is open only once: standard streams, the front end's, the operands.
 const OTHERS: usize = 12;
 
+/// What a thread may take, in bytes, where memory is limited: its stack, and what it compares.
+const MEMORY_OF_A_THREAD: u64 = 8 << 20;
+
 /// Compares every source with what a copy of it by this plan has made.
 pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
     let rules = Rules { plan, xattrs: session.rules, stop: session.stop };
@@ -48,6 +51,9 @@ pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
         let _closing = Closing(board);
         for count in 0..threads(plan) {
             let (answer, rules) = (row.answer(), &rules);
+            if count > 0 && !memory::has_room_for_thread(MEMORY_OF_A_THREAD) {
+                break;
+            }
             let started = thread::Builder::new().spawn_scoped(scope, move || board.work(rules, answer));
             match started {
                 Ok(_) => {}

@@ -24,24 +24,27 @@ pub const BUFFER: usize = 16 << 20;
 /// Moves bytes past the page cache.
 pub(super) struct Direct {
     kernel: Arc<dyn Kernel>,
-    len: usize,
+    tuning: Tuning,
     align: usize,
     buffer: AlignedBuffer,
 }
 
 impl Direct {
     pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Direct {
-        let len = tuning.buffer_size_or(BUFFER);
-        Direct { kernel, len, align: grain(), buffer: AlignedBuffer::new(len.next_multiple_of(grain()), grain()) }
+        Direct { kernel, tuning: *tuning, align: grain(), buffer: buffer(tuning, grain()) }
     }
 
     /// Makes sure that the buffer suits this alignment.
     fn suit(&mut self, align: usize) {
         if align > self.align {
             self.align = align;
-            self.buffer = AlignedBuffer::new(self.len.next_multiple_of(align), align);
+            self.buffer = buffer(&self.tuning, align);
         }
     }
+}
+
+fn buffer(tuning: &Tuning, align: usize) -> AlignedBuffer {
+    tuning.buffer(tuning.buffer_size_or(BUFFER).next_multiple_of(align), align)
 }
 
 impl Engine for Direct {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
+use haul_sys::rustix::param::page_size;
 
 use super::buffer::AlignedBuffer;
 use super::transfer::{Transfer, again, failed};
@@ -24,7 +25,7 @@ pub(super) struct Dontcache {
 
 impl Dontcache {
     pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Dontcache {
-        Dontcache { kernel, buffer: AlignedBuffer::for_copying(tuning.buffer_size_or(BUFFER)) }
+        Dontcache { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) }
     }
 }
 

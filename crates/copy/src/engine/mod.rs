@@ -34,6 +34,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 
+use self::buffer::AlignedBuffer;
 pub use self::direct::BUFFER as DIRECT_BUFFER;
 pub use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
@@ -76,6 +77,11 @@ pub struct Tuning {
 }
 
 impl Tuning {
+    /// A buffer of so many bytes, aligned to `align`. Unless its size was asked for it is smaller where memory is short.
+    fn buffer(&self, len: usize, align: usize) -> AlignedBuffer {
+        if self.buffer_size.is_some() { AlignedBuffer::new(len, align) } else { AlignedBuffer::up_to(len, align) }
+    }
+
     /// The size to use, at most what one system call moves.
     fn buffer_size_or(&self, default: usize) -> usize {
         self.buffer_size.unwrap_or(default).clamp(1, LARGEST_COUNT)

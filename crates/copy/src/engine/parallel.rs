@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Instant;
 
-use haul_sys::Errno;
+use haul_sys::{Errno, memory};
 
 use super::climb::Climb;
 use super::transfer::failed;
@@ -16,6 +16,9 @@ use super::{End, Engine, FailedOn, Job, Moved, Outcome, Side, Zeros, complete};
 
 /// Pieces that may be done while the one before them is not: then the workers wait, so that memory stays bounded.
 const AHEAD: usize = 4096;
+
+/// What a worker may take where memory is limited, in bytes: its stack, and a buffer that does with less.
+const MEMORY: u64 = 8 << 20;
 
 /// A range of the source. In order and without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,8 +163,9 @@ impl<'i> Desk<'_, 'i> {
                 book.workers += 1;
                 book.workers - 1
             };
-            let hired = thread::Builder::new().spawn_scoped(scope, move || self.work(scope, index));
-            if hired.is_err() {
+            let hires = memory::has_room_for_thread(MEMORY)
+                && thread::Builder::new().spawn_scoped(scope, move || self.work(scope, index)).is_ok();
+            if !hires {
                 // No thread to be had: those that are there do it.
                 let mut book = self.lock();
                 book.workers -= 1;

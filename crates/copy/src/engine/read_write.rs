@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use haul_sys::kernel::Kernel;
+use haul_sys::rustix::param::page_size;
 
 use super::buffer::AlignedBuffer;
 use super::transfer::Transfer;
@@ -25,7 +26,7 @@ pub(super) struct ReadWrite {
 
 impl ReadWrite {
     pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> ReadWrite {
-        ReadWrite { kernel, buffer: AlignedBuffer::for_copying(tuning.buffer_size_or(BUFFER)) }
+        ReadWrite { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) }
     }
 }
 

@@ -56,6 +56,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_sys::Errno;
+use haul_sys::memory;
 use haul_sys::rustix::process;
 
 use crate::error::Error;
@@ -82,6 +83,9 @@ pub use survey::{Survey, list};
 use temporary::TemporaryNames;
 use transcript::Voice;
 pub use within::source_of;
+
+/// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
+const MEMORY_OF_A_THREAD: u64 = 16 << 20;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
 #[derive(Debug, Clone, Default)]
@@ -388,10 +392,12 @@ fn open_levels(threads: usize) -> usize {
     (descriptors() / 4 / threads).clamp(1, 4096)
 }
 
-/// How many threads there are descriptors for. Beside the levels that it keeps open a thread needs a directory that it
-/// just enters, the two files, a pipe, and the level that is closed next.
+/// How many threads there are descriptors and memory for. Beside the levels that it keeps open a thread needs a directory that
+/// it just enters, the two files, a pipe, and the level that is closed next. The first thread needs as much memory as any other.
 fn affordable_threads() -> usize {
-    (descriptors() / 16).max(1)
+    let for_memory =
+        memory::left().map_or(usize::MAX, |left| usize::try_from(left / MEMORY_OF_A_THREAD).unwrap_or(usize::MAX));
+    (descriptors() / 16).min(for_memory).max(1)
 }
 
 /// How many descriptors may be open, but for a few that have nothing to do with trees.

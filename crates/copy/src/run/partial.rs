@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Destinations that are not whole yet: at most one of each clone, and every thread has a clone of its own. So no thread waits
 /// for another here, once for each file.
 pub struct Partials {
-    all: Arc<Mutex<Vec<Arc<Slot>>>>,
+    all: Arc<Mutex<VecDeque<Arc<Slot>>>>,
     own: Arc<Slot>,
     /// Whole ones that have no name of theirs yet.
     ready: Arc<Mutex<VecDeque<Arc<Ready>>>>,
@@ -77,7 +77,7 @@ impl AsFd for Dir {
 impl Default for Partials {
     fn default() -> Partials {
         let own: Arc<Slot> = Arc::default();
-        let all = Arc::new(Mutex::new(vec![Arc::clone(&own)]));
+        let all = Arc::new(Mutex::new(VecDeque::from([Arc::clone(&own)])));
         Partials { all, own, ready: Arc::default(), closed: Arc::default() }
     }
 }
@@ -85,7 +85,7 @@ impl Default for Partials {
 impl Clone for Partials {
     fn clone(&self) -> Partials {
         let own: Arc<Slot> = Arc::default();
-        lock(&self.all).push(Arc::clone(&own));
+        push(&self.all, Arc::clone(&own));
         Partials { all: Arc::clone(&self.all), own, ready: Arc::clone(&self.ready), closed: Arc::clone(&self.closed) }
     }
 }
@@ -131,7 +131,7 @@ impl Partials {
                 Err(_) => return,
             },
         };
-        let mut own = lock(&self.own.partial);
+        let mut own = self.own.with_room_for(dest);
         own.name.clear();
         own.name.push(dest.name);
         own.path.clear();
@@ -157,7 +157,7 @@ impl Partials {
 
     /// Notes a whole file that waits for its name, until [`Partials::release`].
     pub(super) fn keep(&self, ready: &Arc<Ready>) {
-        lock(&self.ready).push_back(Arc::clone(ready));
+        push(&self.ready, Arc::clone(ready));
     }
 
     /// It has its name, or was removed.
@@ -195,6 +195,28 @@ impl Partials {
 }
 
 impl Slot {
+    /// The place, locked, with memory for the name and path of this file: as for [`push`].
+    fn with_room_for(&self, dest: Spot<'_>) -> MutexGuard<'_, Partial> {
+        let [mut name, mut path] = [OsString::new(), OsString::new()];
+        let needed = [dest.name.len(), dest.path.as_os_str().len()];
+        loop {
+            let mut partial = lock(&self.partial);
+            let there = [partial.name.capacity(), partial.path.capacity()];
+            if needed[0] <= there[0] && needed[1] <= there[1] {
+                return partial;
+            }
+            if needed[0] <= name.capacity() && needed[1] <= path.capacity() {
+                // What it has may be asked for until it is replaced.
+                name.push(&partial.name);
+                path.push(&partial.path);
+                (partial.name, partial.path) = (name, path);
+                return partial;
+            }
+            drop(partial);
+            [name, path] = [0, 1].map(|which| OsString::with_capacity((2 * needed[which]).max(there[which])));
+        }
+    }
+
     /// Removes what is there, if it is ours. What is just being made is waited for: only its maker knows whether it is.
     fn remove(&self, until: Instant) -> Option<Error> {
         let mut partial = lock(&self.partial);
@@ -237,6 +259,24 @@ fn is_written_here(file: &Inode) -> bool {
         let writes = entry.metadata().is_ok_and(|link| link.mode() & 0o200 != 0);
         writes && Inode::at_following(CWD, entry.path().as_os_str()).is_ok_and(|found| found.is_same_file_as(file))
     })
+}
+
+/// Appends something. A process that has no memory ends by [`Partials::remove_all`]: so none is asked for under a lock.
+fn push<T>(to: &Mutex<VecDeque<T>>, item: T) {
+    let mut larger = VecDeque::new();
+    loop {
+        let mut all = lock(to);
+        let needed = all.len() + 1;
+        if all.capacity() < needed && larger.capacity() >= needed {
+            larger.append(&mut all);
+            std::mem::swap(&mut larger, &mut all);
+        }
+        if all.capacity() >= needed {
+            return all.push_back(item);
+        }
+        drop(all);
+        larger = VecDeque::with_capacity(2 * needed);
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
-use haul_sys::Errno;
+use haul_sys::{Errno, memory};
 
 use super::climb::Climb;
 use super::crew::{Crew, Given};
@@ -21,6 +21,9 @@ use crate::facts;
 use crate::meta::Caller;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::stats::Stats;
+
+/// The stack of a thread in bytes, unless somebody has set RUST_MIN_STACK.
+const STACK: u64 = 2 << 20;
 
 /// What the threads did together.
 #[derive(Default)]
@@ -147,6 +150,9 @@ fn start<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'e
 
 /// Starts another thread with its first task; gives that back if the system has no thread to give.
 fn hire<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, task: Task) -> Option<Task> {
+    if !memory::has_room_for_thread(STACK) {
+        return Some(task);
+    }
     // A thread that cannot be started drops its closure, but must not drop the task.
     let task = Arc::new(Mutex::new(Some(task)));
     let take = |task: &Mutex<Option<Task>>| task.lock().unwrap_or_else(PoisonError::into_inner).take();

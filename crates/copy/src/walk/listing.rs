@@ -5,8 +5,10 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use haul_sys::Errno;
+use haul_sys::memory;
 use haul_sys::rustix::fs::{FileType, RawDir, SeekFrom, seek};
 
 /// Bytes read from a directory in one system call. mpiFileUtils uses 128 KiB, cpz 32 KiB; large enough that the call
@@ -16,6 +18,17 @@ const BUFFER: usize = 128 * 1024;
 /// Names in one batch at most. A batch is sorted by inode number, the order in which ext4 and XFS lay inodes out;
 /// sorting more at once gains little and costs memory in every directory of the path.
 const BATCH: usize = 32 * 1024;
+
+/// The same where memory is limited: each name takes 200 bytes or so, and there may be a batch for each directory of the path.
+const FEWEST: usize = 256;
+const BYTES_FOR_A_NAME: u64 = 4096;
+
+/// Names in one batch of this process at most.
+fn batch() -> usize {
+    static NAMES: OnceLock<usize> = OnceLock::new();
+    let within = |left: u64| usize::try_from(left / BYTES_FOR_A_NAME).map_or(BATCH, |names| names.clamp(FEWEST, BATCH));
+    *NAMES.get_or_init(|| memory::left().map_or(BATCH, within))
+}
 
 /// One name found in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +99,7 @@ impl Listing {
     pub fn next_of_list(&mut self, names: impl Fn(u32, usize) -> (Vec<Listed>, Option<u32>)) -> Option<Listed> {
         if self.batch.is_empty() && !self.at_end {
             // It was put there by this type.
-            let (found, next) = names(u32::try_from(self.cookie).unwrap_or(u32::MAX), BATCH);
+            let (found, next) = names(u32::try_from(self.cookie).unwrap_or(u32::MAX), batch());
             self.batch.extend(found);
             self.cookie = next.unwrap_or(0).into();
             self.at_end = next.is_none();
@@ -133,7 +146,7 @@ impl Listing {
         }
         let mut found: Vec<(u64, Listed)> = Vec::new();
         let mut buffer = Box::new_uninit_slice(BUFFER);
-        while found.len() < BATCH {
+        while found.len() < batch() {
             if !self.read_once(dir, &mut buffer, &mut found)? {
                 self.at_end = true;
                 break;

@@ -11,6 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_sys::Errno;
+use haul_sys::memory;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::{pread, pwrite, retry_on_intr};
 
@@ -19,6 +20,8 @@ use super::super::temporary_name;
 use crate::facts::FileId;
 
 const SIZE: usize = 4096;
+/// The part of a limited memory that pages may take.
+const SHARE: u64 = 8;
 /// Bytes of a page that are in use, these two included.
 const USED: usize = 2;
 /// Length of the name, what is there, key, directory, identity.
@@ -60,11 +63,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// None yet; at most `limit` of them will be in memory, at least one.
+    /// None yet; at most `limit` of them will be in memory, at least one, and fewer where a limit of the process leaves little.
     pub fn new(limit: usize) -> Pages {
+        let affordable = memory::left().map_or(limit, |left| usize::try_from(left / SHARE).unwrap_or(limit) / SIZE);
         Pages {
             memory: vec![empty()],
-            limit: limit.max(1),
+            limit: limit.min(affordable).max(1),
             count: 1,
             spill: None,
             last: empty(),
