@@ -11,8 +11,7 @@ pub(crate) const MOST: u64 = 8 << 10;
 fn largest(on: Filesystem) -> u64 {
     match on {
         Filesystem::Xfs => MOST,
-        Filesystem::Btrfs => 1 << 10,
-        Filesystem::Ext4 | Filesystem::Other => 0,
+        Filesystem::Btrfs | Filesystem::Ext4 | Filesystem::Other => 0,
     }
 }
 
