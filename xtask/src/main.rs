@@ -41,10 +41,10 @@ Usage: cargo xtask TASK
                    ext4, XFS and btrfs in loop images; prints tables
   bench peers [--only WORKLOAD,...] [--programs NAME,...] [--engine NAME,...] [--with OPTION,...] [--runs N]
               [--scale FACTOR] [--dir DIR] [--space SIZE] [--settle SECONDS] [--timeout SECONDS] [--haul PROGRAM]
-              [--json FILE] [--from FILE] [--profile] [--list]
+              [--before PROGRAM] [--json FILE] [--from FILE] [--profile] [--list]
                    haul against every other copier, which it installs, in every workload of docs/performance.md;
                    checks every copy, prints tables; --list names workloads and programs, --from shows saved results,
-                   --with=durable times haul --durable, too
+                   --with=durable times haul --durable, too, --before another build of haul
   bench images [--size SIZE] [--runs N] [--dir DIR] [--image FILE] [--json FILE] [--haul PROGRAM]
                [--only cold|warm] [--programs NAME,...] [--dirty]
                    smartcp against other programs that copy disk images; mounts and compares every copy, and prints

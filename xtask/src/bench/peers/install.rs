@@ -31,6 +31,9 @@ const PEERS: &[(&str, Origin, &[&str])] = &[
     ("fio", Origin::Debian { package: "fio", program: "fio" }, &["--version"]),
 ];
 
+/// The name of another build of haul, which is told to copy as haul is.
+pub const BEFORE: &str = "before";
+
 /// A program that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -69,6 +72,15 @@ pub fn all(haul: &Path, wanted: &dyn Fn(&str) -> bool) -> (Vec<Peer>, Vec<Missin
         }
     }
     (there, missing)
+}
+
+/// Another build of haul as a peer of its own, [`BEFORE`].
+///
+/// # Errors
+/// When it cannot be run.
+pub fn before(program: &Path) -> Result<Peer> {
+    let tell = &["--version"];
+    Ok(Peer { name: BEFORE, program: program.to_owned(), version: version(program, tell)?, tell })
 }
 
 /// Where the crates' programs are: one folder for each, since one of them is called cp.

@@ -64,7 +64,10 @@ pub fn run(args: &[String]) -> Result {
         let asked = options.programs.is_empty() || options.programs.iter().any(|program| program == name);
         asked || (name == "cp" && !options.profile)
     };
-    let (peers, missing) = install::all(&haul, &wanted);
+    let (mut peers, missing) = install::all(&haul, &wanted);
+    if let Some(before) = &options.before {
+        peers.push(install::before(before)?);
+    }
     if let Some(vital) = missing.iter().find(|missing| ["cp", "haul"].contains(&missing.name)) {
         return Err(format!("{}: {}", vital.name, vital.why));
     }

@@ -37,6 +37,8 @@ pub struct Options {
     pub profile: bool,
     /// A haul that is built already.
     pub haul: Option<PathBuf>,
+    /// Another build of haul, usually one from before a change, which is timed in turns with it.
+    pub before: Option<PathBuf>,
     /// Only say what there is.
     pub list: bool,
 }
@@ -58,13 +60,14 @@ impl Default for Options {
             timeout: Duration::from_secs(600),
             profile: false,
             haul: None,
+            before: None,
             list: false,
         }
     }
 }
 
 const NAMES: &str = "--only, --programs, --engine, --with, --runs, --scale, --dir, --json, --from, --space, --settle, \
-                     --timeout, --haul, --profile and --list";
+                     --timeout, --haul, --before, --profile and --list";
 
 impl Options {
     /// Takes the arguments after `bench peers`.
@@ -116,6 +119,7 @@ impl Options {
             "--json" => self.json = Some(absolute(value)?),
             "--from" => self.from = Some(absolute(value)?),
             "--haul" => self.haul = Some(absolute(value)?),
+            "--before" => self.before = Some(absolute(value)?),
             "--space" => self.space = parse_size(value)?,
             "--settle" => self.settle = seconds()?,
             "--timeout" => self.timeout = seconds()?,
@@ -151,6 +155,7 @@ mod tests {
                 .unwrap();
         assert_eq!(options.only, ["tree", "file"]);
         assert_eq!(options.with, ["durable"]);
+        assert_eq!(parse(&["--before=/old/haul"]).unwrap().before, Some("/old/haul".into()));
         assert_eq!((options.runs, options.space, options.profile), (2, 3 << 30, true));
         assert_eq!(options.scaled(100_000, 10), 1000);
         assert_eq!(options.scaled(100, 10), 10);

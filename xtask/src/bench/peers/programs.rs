@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::install::Peer;
+use super::install::{BEFORE, Peer};
 
 /// A kind of copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +114,8 @@ pub enum Task {
     Limit,
 }
 
-/// The programs for a kind of copy, cp first. haul is timed once more with each of these options; `limit` adds the limit of the
-/// device.
+/// The programs for a kind of copy, cp first. haul is timed once more with each of these options, and so is the other build of
+/// it without them, if it is among the peers; `limit` adds the limit of the device.
 pub fn of(shape: Shape, peers: &[Peer], options: &[String], limit: bool) -> Vec<Program> {
     let mut programs = Vec::new();
     for &(name, _, words) in LINES.iter().filter(|line| line.1 == shape) {
@@ -124,6 +124,13 @@ pub fn of(shape: Shape, peers: &[Peer], options: &[String], limit: bool) -> Vec<
         programs.push(Program { name: shown(name, &words), peer: peer.clone(), task: Task::Copy(words.clone()) });
         if name != "haul" {
             continue;
+        }
+        if let Some(before) = peers.iter().find(|peer| peer.name == BEFORE) {
+            programs.push(Program {
+                name: shown(BEFORE, &words),
+                peer: before.clone(),
+                task: Task::Copy(words.clone()),
+            });
         }
         for option in options {
             let with: Vec<String> = [option].into_iter().chain(&words).cloned().collect();
@@ -224,6 +231,17 @@ mod tests {
         assert_eq!(names, ["cp -r", "haul -r", "haul --engine=direct -r", "haul --durable -r", "device limit (fio)"]);
         assert_eq!(programs.iter().map(Program::is_haul).collect::<Vec<_>>(), [false, true, false, false, false]);
         assert_eq!(line(&programs[2]), "/bin/haul --engine=direct -r /a/x /b/0/x");
+    }
+
+    #[test]
+    fn another_build_of_haul_is_told_what_haul_is_told() {
+        let programs = of(Shape::Archive, &[peer("cp"), peer("haul"), peer(BEFORE)], &[], false);
+        assert_eq!(
+            programs.iter().map(line).collect::<Vec<_>>()[1..],
+            ["/bin/haul -a /a/x /b/0/x", "/bin/before -a /a/x /b/0/x"]
+        );
+        assert_eq!(programs[2].name, "before -a");
+        assert!(!programs[2].is_haul());
     }
 
     #[test]
