@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod decide;
 pub mod engine;
 pub mod error;
 pub mod events;

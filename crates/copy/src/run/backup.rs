@@ -163,8 +163,7 @@ fn increment(number: String) -> String {
 
 /// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix.
 pub(super) fn would_destroy_source(
-    source: Spot<'_>,
-    source_inode: &crate::facts::Inode,
+    (source, source_inode): (Spot<'_>, &crate::facts::Inode),
     dest: Spot<'_>,
     plan: &Plan,
 ) -> bool {

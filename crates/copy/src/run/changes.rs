@@ -6,6 +6,7 @@ use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::Run;
+use super::check::ReadAgain;
 use super::data::{Broken, DataJob};
 use super::made_up::is_made_up;
 use crate::error::{Error, What};
@@ -18,16 +19,23 @@ const RETRIES: u32 = 3;
 
 impl Run<'_> {
     /// Looks whether the source is what it was when its data began to move, and does what the plan says if it is not.
-    /// `inode` becomes what the copy is of. `before` is what this thread had moved when it came to this file.
-    pub(super) fn settle_changes(&mut self, job: &DataJob<'_>, inode: &mut Inode, before: Moved) -> Result<(), Broken> {
+    /// `inode` becomes what the copy is of, and what is returned is what reading it again has found. `before` is what this
+    /// thread had moved when it came to this file.
+    pub(super) fn settle_changes(
+        &mut self,
+        job: &DataJob<'_>,
+        inode: &mut Inode,
+        before: Moved,
+        mut read: ReadAgain,
+    ) -> Result<ReadAgain, Broken> {
         let plan = self.plan;
         if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_made_up(&job.source, inode) {
-            return Ok(());
+            return Ok(read);
         }
-        if inode.size == 0 && self.stats.moved == before {
+        if inode.size == 0 && self.report.stats.moved == before {
             // The copy is empty, as the source was at the first look, whatever has become of that since. Another look takes
             // 0.6 µs, and 2 % of the time of a million such files.
-            return Ok(());
+            return Ok(read);
         }
         let path = job.source_path;
         let broken = |error| Broken { error: Some(error) };
@@ -36,14 +44,14 @@ impl Run<'_> {
             let now = Inode::of(job.source.as_fd())
                 .map_err(|errno| broken(Error::new(What::CannotFstat, path).errno(errno)))?;
             if is_unchanged(inode, &now) {
-                return Ok(());
+                return Ok(read);
             }
             let again = matches!(job.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
             match plan.if_changed {
-                IfChanged::Ignore => return Ok(()),
+                IfChanged::Ignore => return Ok(read),
                 IfChanged::Warn => {
-                    self.warning(&Error::new(What::ChangedWhileCopied, path));
-                    return Ok(());
+                    self.report.warning(&Error::new(What::ChangedWhileCopied, path));
+                    return Ok(read);
                 }
                 IfChanged::Retry if again && attempts <= RETRIES => {}
                 IfChanged::Retry if attempts > 1 => {
@@ -58,7 +66,7 @@ impl Run<'_> {
                 retry_on_intr(|| ftruncate(&job.dest, 0))
                     .map_err(|errno| broken(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
             }
-            self.move_again(job, inode)?;
+            read = self.move_again(job, inode)?;
         }
     }
 }

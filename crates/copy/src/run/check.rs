@@ -22,12 +22,15 @@ use crate::strategy::WORTH_ASKING;
 use crate::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
 use crate::walk::Spot;
 
+/// What reading again has found of a file whose data was moved.
+pub(super) type ReadAgain = Result<Checked, Trouble>;
+
 /// Names for copies that are not like their sources are tried up to this number.
 const MOST_MARKED: u32 = 1000;
 
 impl Run<'_> {
     /// Moves the data; another thread notes how far that is on the device, where the next run may have to go on.
-    pub(super) fn move_and_check(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
+    pub(super) fn move_and_check(&mut self, job: &DataJob<'_>) -> Result<ReadAgain, Broken> {
         let Some(marks) = job.marks else { return self.move_and_read_again(job) };
         let (moved, noted) = thread::scope(|scope| {
             let noting = thread::Builder::new().spawn_scoped(scope, || marks.keep_up());
@@ -42,7 +45,7 @@ impl Run<'_> {
             (moved, noting.ok().and_then(|noting| noting.join().ok()))
         });
         match noted {
-            Some(Ok(Some(complaint))) => self.warning(&complaint),
+            Some(Ok(Some(complaint))) => self.report.warning(&complaint),
             Some(Err(errno)) if moved.is_ok() => {
                 return Err(Broken { error: Some(Error::new(What::Syncing, job.dest_path).errno(errno)) });
             }
@@ -52,18 +55,21 @@ impl Run<'_> {
     }
 
     /// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
-    /// thread. What it finds waits in `self.checked`.
-    fn move_and_read_again(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
+    /// thread.
+    fn move_and_read_again(&mut self, job: &DataJob<'_>) -> Result<ReadAgain, Broken> {
         let plan = self.plan;
         if !plan.reads_again() {
-            return self.mover.move_data(job, plan, self.session, &mut self.stats);
+            return self
+                .mover
+                .move_data(job, plan, self.session, &mut self.report.stats)
+                .map(|()| Ok(Checked::default()));
         }
         let reader = self.reader(job).map_err(|error| Broken { error: Some(error) })?;
         let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.dest.as_fd(), AsFd::as_fd));
         let size = job.source_inode.size;
         let holes = size.saturating_sub(job.source_inode.allocated) >> 40;
         if holes > 0 {
-            self.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
+            self.report.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
         }
         let blocks = (plan.verify == Verify::Device).then_some(size);
         let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
@@ -80,7 +86,7 @@ impl Run<'_> {
                 // No thread is to be had: then afterwards.
                 follower.do_not_wait();
             }
-            let moved = self.mover.move_data(&job, plan, self.session, &mut self.stats);
+            let moved = self.mover.move_data(&job, plan, self.session, &mut self.report.stats);
             if moved.is_err() {
                 follower.abandon();
             }
@@ -91,8 +97,7 @@ impl Run<'_> {
             };
             (moved, checked)
         });
-        self.checked = checked;
-        moved
+        moved.map(|()| checked)
     }
 
     /// An open file to read the copy back from, where the one that it is written through does not do.
@@ -114,38 +119,38 @@ impl Run<'_> {
         reader.map(Some).map_err(|errno| Error::new(What::ReadingBack, job.dest_path).errno(errno))
     }
 
-    /// Whether what was copied could be read again. If not, the copy is as good as none.
-    pub(super) fn settle_check(&mut self, job: &DataJob<'_>) -> Result<(), Broken> {
-        let error = match &self.checked {
-            Ok(_) => return Ok(()),
+    /// What was found, if what was copied could be read again. If not, the copy is as good as none.
+    pub(super) fn settle_check(job: &DataJob<'_>, read: ReadAgain) -> Result<Checked, Broken> {
+        let error = match read {
+            Ok(checked) => return Ok(checked),
             Err(Trouble::Abandoned) => return Err(Broken { error: None }),
-            Err(Trouble::Source(errno)) => Error::new(What::ReadingAgain, job.source_path).errno(*errno),
-            Err(Trouble::Dest(errno)) => Error::new(What::ReadingBack, job.dest_path).errno(*errno),
+            Err(Trouble::Source(errno)) => Error::new(What::ReadingAgain, job.source_path).errno(errno),
+            Err(Trouble::Dest(errno)) => Error::new(What::ReadingBack, job.dest_path).errno(errno),
             Err(Trouble::SourceEnded(_)) => Error::new(What::ChangedWhileCopied, job.source_path),
         };
         Err(Broken { error: Some(error) })
     }
 
-    /// What was found, for whoever comes first.
-    pub(super) fn take_checked(&mut self) -> Checked {
-        std::mem::replace(&mut self.checked, Ok(Checked::default())).unwrap_or_default()
-    }
-
-    /// The same of a copy that has its name from the beginning. False if it is not like its source.
-    pub(super) fn judge_in_place(&mut self, dest: BorrowedFd<'_>, inode: &Inode, path: &Path) -> bool {
+    /// What was found of a copy that has its name from the beginning. False if it is not like its source.
+    pub(super) fn judge_in_place(
+        &mut self,
+        dest: BorrowedFd<'_>,
+        inode: &Inode,
+        path: &Path,
+        checked: &Checked,
+    ) -> bool {
         let differs = |mismatch: Mismatch| Error::new(What::MismatchInPlace, path).detail(mismatch.describe());
-        let Ok(checked) = &mut self.checked else { return true };
-        if let Some(mismatch) = checked.mismatch.take() {
-            return self.problem(differs(mismatch));
+        if let Some(mismatch) = checked.mismatch {
+            return self.report.problem(differs(mismatch));
         }
-        let Some(blocks) = checked.blocks.take() else { return true };
+        let Some(blocks) = &checked.blocks else { return true };
         let finding = retry_on_intr(|| Linux.sync(dest))
-            .and_then(|()| compare_with_device(&Linux, dest, &blocks, inode.kind == Kind::Regular));
+            .and_then(|()| compare_with_device(&Linux, dest, blocks, inode.kind == Kind::Regular));
         match finding {
             Ok(Finding::Same) => true,
-            Ok(Finding::Differs(mismatch)) => self.problem(differs(mismatch)),
-            Ok(Finding::NoMedium) => self.problem(Error::new(What::NoMedium, path)),
-            Err(errno) => self.problem(Error::new(What::ReadingBack, path).errno(errno)),
+            Ok(Finding::Differs(mismatch)) => self.report.problem(differs(mismatch)),
+            Ok(Finding::NoMedium) => self.report.problem(Error::new(What::NoMedium, path)),
+            Err(errno) => self.report.problem(Error::new(What::ReadingBack, path).errno(errno)),
         }
     }
 
@@ -153,16 +158,16 @@ impl Run<'_> {
     pub(super) fn set_aside(&mut self, spot: Spot<'_>, last: &OsStr, mismatch: Mismatch) -> bool {
         let error = Error::new(What::Mismatch, spot.path).detail(mismatch.describe());
         match marked(spot, last) {
-            Ok(name) => self.problem(error.and(renamed(spot.path, &name))),
+            Ok(name) => self.report.problem(error.and(renamed(spot.path, &name))),
             // It stays where it is, under the name of the meantime.
-            Err(_) => self.problem(error.and(renamed(spot.path, spot.name))),
+            Err(_) => self.report.problem(error.and(renamed(spot.path, spot.name))),
         }
     }
 
     /// Tells the digest of a file whose copy has its name.
     pub(super) fn tell_digest(&self, dest: &Path, checked: &Checked) {
         if let Some(digest) = &checked.digest {
-            self.tell(&Event::Digest { dest, digest });
+            self.report.tell(&Event::Digest { dest, digest });
         }
     }
 }

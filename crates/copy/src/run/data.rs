@@ -9,7 +9,7 @@ use std::time::Instant;
 use haul_sys::Errno;
 
 use super::Session;
-use super::fleet::Abroad;
+use super::fleet::RemoteHandle;
 use super::made_up::{has_offsets, is_made_up};
 use super::marks::Marks;
 use super::moving::{Moving, Stop};
@@ -111,7 +111,7 @@ pub(super) struct DataJob<'a> {
     /// Notes how far the copy is on its device.
     pub marks: Option<&'a Marks<'a>>,
     /// How other processes find it, if they may help.
-    pub abroad: Option<Arc<Abroad<'a>>>,
+    pub remote: Option<Arc<RemoteHandle<'a>>>,
 }
 
 /// The data is not whole.

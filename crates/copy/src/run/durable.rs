@@ -283,7 +283,7 @@ impl Run<'_> {
         let (items, turn) = shared.ledger.queue.take();
         let started = Instant::now();
         let synced = self.sync_filesystems(&items);
-        self.stats.sync_time += started.elapsed();
+        self.report.stats.sync_time += started.elapsed();
         for item in items {
             match item {
                 Item::File(ready) => {
@@ -294,7 +294,7 @@ impl Run<'_> {
                 Item::Link { made, place, last, follow } => {
                     let path = place.path(&last);
                     if let Err(errno) = self.link_now(&made, Spot::new(place.as_fd(), &last, &path), None, follow) {
-                        self.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
+                        self.report.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
                     }
                 }
                 Item::Directory(frame) => self.finish_directory(&frame),
@@ -351,7 +351,7 @@ impl Run<'_> {
     fn close(&mut self, ready: Arc<Ready>) {
         let Some(Ready { file, place, last, .. }) = Arc::into_inner(ready) else { return };
         if let Err(errno) = haul_sys::close(file) {
-            self.problem(Error::new(What::Closing, place.path(&last)).errno(errno));
+            self.report.problem(Error::new(What::Closing, place.path(&last)).errno(errno));
         }
     }
 
@@ -368,7 +368,7 @@ impl Run<'_> {
             }
             // As far as anybody can tell it is good.
             Ok(Some(Finding::NoMedium)) => {
-                self.problem(Error::new(What::NoMedium, &path));
+                self.report.problem(Error::new(What::NoMedium, &path));
             }
             Err(errno) => {
                 self.withdraw(spot, Error::new(What::ReadingBack, &path).errno(errno));
@@ -392,9 +392,9 @@ impl Run<'_> {
         follow: bool,
     ) -> Result<(), Errno> {
         if link_to(made, dest, here, follow, self.temporary_names())? == links::Replaced::Something {
-            self.tell(&Event::Removed(dest.path));
+            self.report.tell(&Event::Removed(dest.path));
         }
-        self.stats.hard_links += 1;
+        self.report.stats.hard_links += 1;
         Ok(())
     }
 
@@ -421,10 +421,10 @@ impl Run<'_> {
             let early = failed_early.iter().find(|(device, _)| *device == filesystem.device);
             let synced = early.map_or(synced, |(_, errno)| Err(*errno));
             if let Err(errno) = synced {
-                self.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
+                self.report.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
             }
         }
-        self.stats.sync_time += started.elapsed();
+        self.report.stats.sync_time += started.elapsed();
     }
 }
 

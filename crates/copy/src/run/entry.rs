@@ -8,17 +8,18 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::AtFlags;
 
-use super::Run;
 use super::existing::{Clear, Way};
+use super::fleet::RemoteSource;
 use super::link_table::Made;
 use super::links::{self, DestDir};
 use super::names::Linked;
 use super::operands::renamed;
 use super::regular::open_regular;
 use super::tree::{Frame, Sides, overlap};
+use super::{Reported, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{DeviceNumber, Inode, Kind};
+use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 use crate::manifest::Index;
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
@@ -77,6 +78,8 @@ pub(super) struct Subject<'a> {
     pub sides: Option<&'a Arc<Sides>>,
     /// The filesystem of that destination directory.
     pub dest_device: Option<DeviceNumber>,
+    /// How other processes find it, if they may help with it.
+    pub remote: Option<&'a RemoteSource>,
 }
 
 /// What is known about earlier copies of a source.
@@ -121,7 +124,7 @@ impl Run<'_> {
             (None, Ok(_)) => match dest_root(dest) {
                 Ok(root) => Some(root),
                 Err(errno) => {
-                    self.problem(Error::new(What::CannotAccess, dest.path).errno(errno));
+                    self.report.problem(Error::new(What::CannotAccess, dest.path).errno(errno));
                     return;
                 }
             },
@@ -172,7 +175,7 @@ impl Run<'_> {
             Way::Done | Way::Blocked => return Step::Done,
         };
         if self.through_just_made_link(&subject, &clear) {
-            self.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
+            self.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
             return Step::Done;
         }
         let is_directory = subject.inode.kind == Kind::Directory;
@@ -184,7 +187,7 @@ impl Run<'_> {
             self.announce(&subject, &clear);
         }
         if is_being_filled(&subject, level) {
-            self.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+            self.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
             top.into_itself = true;
             self.put_back(&clear, dest);
             return Step::Done;
@@ -196,8 +199,8 @@ impl Run<'_> {
             self.put_back(&clear, dest);
             return Step::Done;
         }
-        self.made = None;
-        self.describe_for_others(&subject, level, top);
+        let remote = self.remote_source(&subject, level, top);
+        subject.remote = remote.as_ref();
         let (met_before, mut claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
         if let Earlier::Made(earlier) = earlier {
             match self.instead_of_copying(earlier, &subject, level, top) {
@@ -213,18 +216,18 @@ impl Run<'_> {
         let made = match subject.inode.kind {
             Kind::Directory => match self.enter_directory(&subject, &clear, level) {
                 Some(frame) => return Step::Enter(frame),
-                None => false,
+                None => Err(Reported),
             },
             _ if self.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject, &clear),
             _ if self.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject, &clear),
             _ => self.make_file(&mut subject, &clear),
         };
-        if made {
+        if let Ok(made) = made {
             if subject.is_operand {
-                self.remember_destination(dest);
+                self.remember_destination(dest, made);
             }
             if claimed {
-                self.complete_claim_of(&subject, &clear);
+                self.complete_claim_of(&subject, &clear, made);
             }
         } else {
             let noted = claimed || (!met_before && subject.is_operand);
@@ -244,6 +247,7 @@ impl Run<'_> {
         let is_operand = level.ancestors.is_empty();
         let sides = level.sides;
         let dest_device = level.ancestors.last().map(|parent| parent.devices()[1]);
+        let remote = None;
         let dereference = match plan.dereference {
             Dereference::Operands if !is_operand => Dereference::Never,
             dereference => dereference,
@@ -260,16 +264,27 @@ impl Run<'_> {
                 return None;
             }
             let opened = Some(opened);
-            return Some(Subject { source, dest, inode, opened, dereference, follow, is_operand, sides, dest_device });
+            return Some(Subject {
+                source,
+                dest,
+                inode,
+                opened,
+                dereference,
+                follow,
+                is_operand,
+                sides,
+                dest_device,
+                remote,
+            });
         }
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
             Err(Errno::NOENT) if level.listed.is_some() => {
-                self.problem(Error::new(What::ListedMissing, source.path));
+                self.report.problem(Error::new(What::ListedMissing, source.path));
                 return None;
             }
             Err(errno) => {
-                self.problem(Error::new(What::CannotStat, source.path).errno(errno));
+                self.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
                 return None;
             }
         };
@@ -277,16 +292,16 @@ impl Run<'_> {
             return None;
         }
         if inode.kind == Kind::Directory && !plan.recursive {
-            self.problem(Error::new(What::OmittingDirectory, source.path));
+            self.report.problem(Error::new(What::OmittingDirectory, source.path));
             return None;
         }
         // A file named twice is copied once; with backups the second copy is what the user asked for.
         let once = is_operand && inode.kind != Kind::Directory && plan.backup == Backup::None;
         if is_operand && self.operand_seen(source, &inode) && once {
-            self.warning(&Error::new(What::SourceTwice, source.path));
+            self.report.warning(&Error::new(What::SourceTwice, source.path));
             return None;
         }
-        Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides, dest_device })
+        Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides, dest_device, remote })
     }
 
     /// Whether writing would go through a symbolic link that this run made for an earlier operand.
@@ -303,7 +318,11 @@ impl Run<'_> {
 
     fn announce(&self, subject: &Subject<'_>, clear: &Clear) {
         let backup = clear.backup.as_ref().map(|name| renamed(subject.dest.path, name));
-        self.tell(&Event::Copying { source: subject.source.path, dest: subject.dest.path, backup: backup.as_deref() });
+        self.report.tell(&Event::Copying {
+            source: subject.source.path,
+            dest: subject.dest.path,
+            backup: backup.as_deref(),
+        });
     }
 
     /// What was made for this source before in this run, where that matters: for directories, to notice loops; for
@@ -343,20 +362,16 @@ impl Run<'_> {
     }
 
     /// The same after a copy.
-    fn complete_claim_of(&mut self, subject: &Subject<'_>, clear: &Clear) {
+    fn complete_claim_of(&mut self, subject: &Subject<'_>, clear: &Clear, made: Option<FileId>) {
         // It was written through a symbolic link: as with cp, other names become links to that.
-        if let Some(existing) = clear.existing.filter(|_| !subject.follow)
-            && existing.entry.kind == Kind::SymbolicLink
-        {
-            self.made = Some(existing.entry.id);
-        }
-        self.complete_claim(subject);
+        let link = clear.existing.filter(|existing| !subject.follow && existing.entry.kind == Kind::SymbolicLink);
+        self.complete_claim(subject, link.map(|existing| existing.entry.id).or(made));
     }
 
-    /// What was claimed stands at its place.
-    pub(super) fn complete_claim(&mut self, subject: &Subject<'_>) {
+    /// What was claimed stands at its place; `made` is which file it is, if that is known.
+    pub(super) fn complete_claim(&mut self, subject: &Subject<'_>, made: Option<FileId>) {
         let dest = subject.dest;
-        let made = match self.made.take() {
+        let made = match made {
             Some(made) => Ok(made),
             // As the next name of it will be looked at.
             None if subject.follow => dest.inode_following().map(|inode| inode.id),
@@ -377,7 +392,7 @@ impl Run<'_> {
         match result {
             Ok(value) => Some(value),
             Err(errno) => {
-                self.problem(Error::new(What::LinksUnknown, source.path).errno(errno));
+                self.report.problem(Error::new(What::LinksUnknown, source.path).errno(errno));
                 None
             }
         }
@@ -403,19 +418,19 @@ impl Run<'_> {
             super::directory_id(spot).is_some_and(|dir| earlier.is_entry(dir, last_component(spot.name)))
         };
         if is_entry(source) {
-            self.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+            self.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
             top.into_itself = true;
             return Instead::Ended { well: false };
         }
         if is_entry(dest) {
-            self.warning(&Error::new(What::SourceDirectoryTwice, &top.source));
+            self.report.warning(&Error::new(What::SourceDirectoryTwice, &top.source));
             return Instead::Ended { well: true };
         }
         // Met again through another symbolic link: a second copy is what was asked for.
         if subject.follow {
             return Instead::Copy { claimed: false };
         }
-        self.problem(Error::new(What::HardLinkToDirectory, dest.path).and(earlier.path()));
+        self.report.problem(Error::new(What::HardLinkToDirectory, dest.path).and(earlier.path()));
         Instead::Ended { well: false }
     }
 
@@ -435,7 +450,7 @@ impl Run<'_> {
     /// Undoes a backup after a failure. What was removed cannot be put back: the user is told.
     fn put_back(&mut self, clear: &Clear, dest: Spot<'_>) {
         if clear.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
-            self.warning(&Error::new(What::Lost, dest.path));
+            self.report.warning(&Error::new(What::Lost, dest.path));
         }
         let Some(name) = &clear.backup else { return };
         let path = renamed(dest.path, name);
@@ -446,25 +461,25 @@ impl Run<'_> {
             backup.unlink().ok();
         }
         match put_back {
-            Ok(()) => self.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
+            Ok(()) => self.report.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
             Err(errno) => {
-                self.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
+                self.report.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
             }
         }
     }
 
-    fn make_hard_link_to_source(&mut self, subject: &Subject<'_>, clear: &Clear) -> bool {
+    fn make_hard_link_to_source(&mut self, subject: &Subject<'_>, clear: &Clear) -> Result<Option<FileId>, Reported> {
         let plan = self.plan;
         let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
         let replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
         match links::hard_link(subject.source, subject.dest, flags, self.names_if(replace)) {
             Ok(_) => {
-                self.stats.hard_links += 1;
-                true
+                self.report.stats.hard_links += 1;
+                Ok(None)
             }
             Err(errno) => {
                 let error = Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path);
-                self.problem(error.errno(errno))
+                Err(self.report.fail(error.errno(errno)))
             }
         }
     }

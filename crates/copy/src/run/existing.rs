@@ -5,32 +5,17 @@ use std::ffi::OsString;
 use haul_sys::Errno;
 
 use super::Run;
+use super::attributes::ReplacedFile;
 use super::backup;
 use super::entry::{Earlier, Level, Subject};
 use super::names::Linked;
-use super::same_file::{Pair, Verdict, judge};
-use super::stage::Heritage;
+use crate::decide::{self, Answers, CloseLook, Conflict, Decision, Existing, Fact, Kept, Source};
 use crate::error::{Error, What};
 use crate::events::{Event, Question};
 use crate::facts::{Inode, Kind};
 use crate::meta::NewEntries;
-use crate::plan::{Backup, Dereference, LinkMode, Overwrite};
+use crate::plan::{Dereference, Overwrite};
 use crate::walk::{Identity, Party, Spot, last_component};
-
-/// A destination as it was found.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Existing {
-    /// The entry itself.
-    pub entry: Inode,
-    /// What the copy would act on: the entry, or what it leads to.
-    pub target: Inode,
-}
-
-impl Existing {
-    fn has_several_names(&self) -> bool {
-        self.target.kind != Kind::Directory && self.target.links > 1
-    }
-}
 
 /// What was found at the destination.
 #[derive(Debug, Clone, Copy)]
@@ -70,8 +55,8 @@ pub(super) struct Clear {
     pub backup_is_link: bool,
     /// It is made under a name that is not its last.
     pub staged: bool,
-    /// The old file that it takes the place of, and some of its attributes.
-    pub heritage: Option<Heritage>,
+    /// The old file that it replaces, and some of its attributes.
+    pub replaced: Option<ReplacedFile>,
     /// Whether what stands there may be the source.
     pub identity: Identity,
     /// What is known of the directory that it stands in.
@@ -89,7 +74,7 @@ impl Run<'_> {
         }
         match found {
             Err(errno) => {
-                self.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
+                self.report.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
                 Way::Blocked
             }
             Ok(Found::Nothing) => Way::Clear(Clear { new: true, ..Clear::default() }),
@@ -132,104 +117,98 @@ impl Run<'_> {
             Err(Errno::LOOP) if plan.force => return Ok(Found::Loop),
             Err(errno) => return Err(errno),
         };
-        let itself = Found::Something(Existing { entry, target: entry });
+        let is_dot = matches!(last_component(subject.dest.path.as_os_str()).to_str(), Some("." | ".."));
+        let itself = Found::Something(Existing { entry, target: entry, is_dot });
         if entry.kind != Kind::SymbolicLink {
             return Ok(itself);
         }
         // What it leads to may be just in the making, or be read or written elsewhere.
         self.drain();
-        if self.acts_on_entry(subject) {
+        if decide::acts_on_entry(subject.inode.kind, plan) {
             if plan.keep_directory_symlink && subject.inode.kind == Kind::Directory {
                 let target = subject.dest.inode_following();
                 if let Ok(target) = target
                     && target.kind == Kind::Directory
                 {
-                    return Ok(Found::Something(Existing { entry, target }));
+                    return Ok(Found::Something(Existing { entry, target, is_dot }));
                 }
             }
             return Ok(itself);
         }
         match subject.dest.inode_following() {
-            Ok(target) => Ok(Found::Something(Existing { entry, target })),
+            Ok(target) => Ok(Found::Something(Existing { entry, target, is_dot })),
             Err(Errno::NOENT) => Ok(Found::Nothing),
             Err(Errno::LOOP) if plan.force => Ok(Found::Loop),
             Err(errno) => Err(errno),
         }
     }
 
-    fn acts_on_entry(&self, subject: &Subject<'_>) -> bool {
-        let plan = self.plan;
-        !self.copied_as_regular(subject.inode.kind)
-            || plan.link != LinkMode::Copy
-            || plan.backup != Backup::None
-            || plan.remove_destination
-    }
-
-    /// The checks and options that concern an existing destination, in cp's order.
+    /// Does what is decided about an existing destination.
     fn decide(&mut self, subject: &Subject<'_>, level: &Level<'_>, existing: Existing) -> Way {
-        let plan = self.plan;
-        let pair = Pair {
-            source: subject.source,
-            source_inode: &subject.inode,
-            dest: subject.dest,
-            dest_inode: &existing.target,
-            dereference: subject.dereference,
+        let (source_path, dest_path) = (subject.source.path, subject.dest.path);
+        let refused = match self.decision(subject, &existing) {
+            Decision::Ask(_) | Decision::Nothing => return Way::Done,
+            Decision::Keep(why) => return self.keep(subject, level, why),
+            Decision::WriteInto(identity) => {
+                return Way::Clear(Clear { existing: Some(existing), identity, ..Clear::default() });
+            }
+            Decision::Replace(identity) => {
+                return Way::Clear(Clear { new: true, replaces: true, identity, ..Clear::default() });
+            }
+            Decision::Remove if !self.remove(subject.dest) => return Way::Blocked,
+            Decision::Remove => return Way::Clear(Clear { new: true, removed: true, ..Clear::default() }),
+            Decision::BackUp { link, identity } => return self.back_up(subject, link, identity),
+            Decision::Refuse(conflict) => match conflict {
+                Conflict::SameFile => Error::new(What::SameFile, source_path).and(dest_path),
+                Conflict::Exists => Error::new(What::NotReplacing, dest_path),
+                Conflict::Directory => Error::new(What::CannotOverwriteDirectory, dest_path).and(source_path),
+                Conflict::NotDirectory => Error::new(What::CannotOverwriteNonDirectory, dest_path).and(source_path),
+                Conflict::JustMade => Error::new(What::JustCreated, dest_path).and(source_path),
+                Conflict::BackupIsSource => Error::new(What::BackupWouldDestroySource, dest_path).and(source_path),
+            },
         };
-        let verdict = match plan.overwrite {
-            // What is left alone need not be looked at.
-            Overwrite::Skip | Overwrite::Refuse => Verdict::Go,
-            _ => judge(&pair, plan),
-        };
-        if verdict == Verdict::Refuse {
-            self.problem(Error::new(What::SameFile, subject.source.path).and(subject.dest.path));
-            return Way::Blocked;
-        }
-        if subject.inode.kind != Kind::Directory
-            && let Some(way) = self.keep_old_one(subject, level, &existing)
-        {
-            return way;
-        }
-        if verdict == Verdict::Nothing {
-            return Way::Done;
-        }
-        if let Some(error) = self.unsuitable(subject, &existing) {
-            self.problem(error);
-            return Way::Blocked;
-        }
-        let identity = self.identity(subject, &existing);
-        self.remove_or_back_up(subject, existing, identity)
+        self.report.problem(refused);
+        Way::Blocked
     }
 
-    /// `--update`, `-n` and `-i`: reasons to leave the destination as it is.
-    fn keep_old_one(&mut self, subject: &Subject<'_>, level: &Level<'_>, existing: &Existing) -> Option<Way> {
-        let plan = self.plan;
-        if plan.only_newer && !self.is_newer(&subject.inode, &existing.target) {
-            self.skip(subject.dest);
-            return Some(self.link_instead_of_skipping(subject, level));
-        }
-        let keep = match plan.overwrite {
-            Overwrite::Replace => false,
-            Overwrite::Skip => true,
-            Overwrite::Refuse => {
-                self.problem(Error::new(What::NotReplacing, subject.dest.path));
-                return Some(Way::Blocked);
+    /// Asks for the decision, and finds out what it depends on.
+    fn decision(&self, subject: &Subject<'_>, existing: &Existing) -> Decision {
+        let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand };
+        let mut answers = Answers::default();
+        loop {
+            let fact = match decide::decide(&source, existing, &answers, self.plan) {
+                Decision::Ask(fact) => fact,
+                decision => return decision,
+            };
+            match fact {
+                Fact::CloseLook => answers.close_look = Some(close_look(subject, &source, existing)),
+                Fact::Overwrite => answers.overwrite = Some(self.ask(subject.dest, &existing.target)),
+                Fact::MadeForOperand => {
+                    answers.made_for_operand = Some(self.made_for_operand(subject.dest, &existing.target));
+                }
+                Fact::Identity => answers.identity = Some(self.identity(subject, existing)),
+                Fact::BackupIsSource => {
+                    let source = (subject.source, &subject.inode);
+                    answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, self.plan));
+                }
             }
-            Overwrite::Ask => {
-                let declined = !self.ask(subject.dest, &existing.target);
-                // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
-                self.failed |= declined;
-                declined
-            }
-        };
-        if keep {
-            self.skip(subject.dest);
         }
-        keep.then_some(Way::Done)
+    }
+
+    /// Leaves the destination as it is.
+    fn keep(&mut self, subject: &Subject<'_>, level: &Level<'_>, why: Kept) -> Way {
+        // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
+        self.report.failed |= why == Kept::Declined;
+        self.skip(subject.dest);
+        match why {
+            Kept::NotOlder => self.link_instead_of_skipping(subject, level),
+            Kept::Protected | Kept::Declined => Way::Done,
+        }
     }
 
     fn skip(&mut self, dest: Spot<'_>) {
-        self.stats.skipped += 1;
-        self.tell(&Event::Skipped(dest.path));
+        self.report.stats.skipped += 1;
+        self.report.tell(&Event::Skipped(dest.path));
     }
 
     fn ask(&self, dest: Spot<'_>, inode: &Inode) -> bool {
@@ -258,106 +237,39 @@ impl Run<'_> {
     }
 
     fn stands_as_claimed(&mut self, subject: &Subject<'_>, existing: &Existing) -> Option<Way> {
-        self.made = Some(existing.target.id);
-        self.complete_claim(subject);
+        self.complete_claim(subject, Some(existing.target.id));
         None
     }
 
     /// What is left as it is counts as the copy.
     fn is_what_was_claimed(&mut self, subject: &Subject<'_>) -> Way {
-        self.made = None;
-        self.complete_claim(subject);
+        self.complete_claim(subject, None);
         Way::Done
-    }
-
-    fn is_newer(&self, source: &Inode, dest: &Inode) -> bool {
-        source.modified > dest.modified
-    }
-
-    /// Types that cannot replace each other, and files that this very run made.
-    fn unsuitable(&self, subject: &Subject<'_>, existing: &Existing) -> Option<Error> {
-        let (source, dest) = (subject.source.path, subject.dest.path);
-        let from_directory = subject.inode.kind == Kind::Directory;
-        if existing.target.kind == Kind::Directory {
-            return (!from_directory).then(|| Error::new(What::CannotOverwriteDirectory, dest).and(source));
-        }
-        if from_directory {
-            // With a backup it makes way.
-            let in_the_way = self.plan.backup == Backup::None;
-            return in_the_way.then(|| Error::new(What::CannotOverwriteNonDirectory, dest).and(source));
-        }
-        if subject.is_operand
-            && self.plan.backup != Backup::Numbered
-            && self.made_for_operand(subject.dest, &existing.target)
-        {
-            return Some(Error::new(What::JustCreated, dest).and(source));
-        }
-        None
     }
 
     /// Whether the old file may be the source, though its numbers are others.
     fn identity(&self, subject: &Subject<'_>, existing: &Existing) -> Identity {
-        if existing.target.kind == Kind::Directory || self.plan.attributes_only {
-            return Identity::Two;
-        }
         let source = Party { spot: subject.source, inode: &subject.inode, follow: subject.follow };
         let through_link = existing.entry.kind == Kind::SymbolicLink && existing.target.kind != Kind::SymbolicLink;
         let dest = Party { spot: subject.dest, inode: &existing.target, follow: through_link };
         self.shared.identities.judge(source, dest, &|| self.cancelled())
     }
 
-    fn remove_or_back_up(&mut self, subject: &Subject<'_>, existing: Existing, identity: Identity) -> Way {
-        let plan = self.plan;
-        // What may be the source stands there until it is copied.
-        let replaces = plan.is_staged() || identity != Identity::Two;
-        let dest = subject.dest;
-        let is_directory = existing.target.kind == Kind::Directory;
-        let dots = matches!(last_component(dest.path.as_os_str()).to_str(), Some("." | ".."));
-        if plan.backup != Backup::None && !dots && !is_directory {
-            return self.back_up(subject, identity);
-        }
-        let must_go = plan.remove_destination
-            || (!plan.attributes_only
-                && ((self.keeps_links() && existing.target.links > 1)
-                    || (subject.dereference == Dereference::Never && subject.inode.kind != Kind::Regular)));
-        if is_directory || !must_go {
-            return Way::Clear(Clear { existing: Some(existing), identity, ..Clear::default() });
-        }
-        if replaces {
-            return Way::Clear(Clear { new: true, replaces, identity, ..Clear::default() });
-        }
-        if !self.remove(dest) {
-            return Way::Blocked;
-        }
-        Way::Clear(Clear { new: true, removed: true, ..Clear::default() })
-    }
-
-    fn back_up(&mut self, subject: &Subject<'_>, identity: Identity) -> Way {
-        let plan = self.plan;
-        let (source, dest) = (subject.source, subject.dest);
-        if plan.backup != Backup::Numbered && backup::would_destroy_source(source, &subject.inode, dest, plan) {
-            self.problem(Error::new(What::BackupWouldDestroySource, dest.path).and(source.path));
-            return Way::Blocked;
-        }
-        // A directory is not renamed into its place.
-        let replaces = plan.is_staged() || identity != Identity::Two;
-        if replaces && subject.inode.kind != Kind::Directory {
+    /// Gives what stands there its backup name: by a link, if it shall keep its own for now and the filesystem has links.
+    fn back_up(&mut self, subject: &Subject<'_>, link: bool, identity: Identity) -> Way {
+        let (plan, dest) = (self.plan, subject.dest);
+        if link {
             match backup::link_aside(dest, plan, self.temporary_names()) {
                 Ok(Some(name)) => {
                     let backup = Some(name);
-                    return Way::Clear(Clear {
-                        new: true,
-                        replaces: true,
-                        backup,
-                        backup_is_link: true,
-                        identity,
-                        ..Clear::default()
-                    });
+                    let backup_is_link = true;
+                    let (new, replaces) = (true, true);
+                    return Way::Clear(Clear { new, replaces, backup, backup_is_link, identity, ..Clear::default() });
                 }
                 // No links there: for a moment the name stands for nothing.
                 Ok(None) => {}
                 Err(errno) => {
-                    self.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
+                    self.report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
                     return Way::Blocked;
                 }
             }
@@ -366,7 +278,7 @@ impl Run<'_> {
             Ok(name) => Way::Clear(Clear { new: true, backup: Some(name), ..Clear::default() }),
             Err(Errno::NOENT) => Way::Clear(Clear { new: true, ..Clear::default() }),
             Err(errno) => {
-                self.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
+                self.report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
                 Way::Blocked
             }
         }
@@ -381,7 +293,7 @@ impl Run<'_> {
         existing: &Existing,
     ) -> Option<Way> {
         if subject.is_operand {
-            self.remember_destination(subject.dest);
+            self.remember_destination(subject.dest, None);
         }
         let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
         if !self.keeps_links() || !may_be_met_again {
@@ -404,22 +316,35 @@ impl Run<'_> {
     pub(super) fn remove(&mut self, dest: Spot<'_>) -> bool {
         match dest.unlink() {
             Ok(()) | Err(Errno::NOENT) => {
-                self.tell(&Event::Removed(dest.path));
+                self.report.tell(&Event::Removed(dest.path));
                 true
             }
-            Err(errno) => self.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
+            Err(errno) => self.report.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
         }
-    }
-
-    /// Whether a file of this kind is copied by its contents, into a regular file.
-    pub(super) fn copied_as_regular(&self, kind: Kind) -> bool {
-        let contents = !self.plan.recursive || self.plan.copy_contents;
-        kind == Kind::Regular || (contents && kind != Kind::Directory && kind != Kind::SymbolicLink)
     }
 
     /// Whether hard links between source files become hard links between copies.
     pub(super) fn keeps_links(&self) -> bool {
         self.plan.preserve.links
+    }
+}
+
+/// How the two are related, where one may be the other or lead to it.
+fn close_look(subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -> CloseLook {
+    let (from, to) = (subject.source, subject.dest);
+    let lead_to = |spot: Spot<'_>, entry: &Inode| match entry.kind {
+        Kind::SymbolicLink => spot.inode_following().map(|target| target.id),
+        _ => Ok(entry.id),
+    };
+    let same_target = || Some(lead_to(from, &subject.inode).ok()? == lead_to(to, &existing.target).ok()?);
+    let entries = match source.dereference {
+        Dereference::Never => Ok([subject.inode, existing.target]),
+        _ => from.inode().and_then(|inode| Ok([inode, to.inode()?])),
+    };
+    CloseLook {
+        one_entry: super::one_entry(from, to),
+        entries: entries.ok(),
+        same_target: if source.needs_targets(existing) { same_target() } else { None },
     }
 }
 

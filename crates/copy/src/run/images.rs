@@ -135,12 +135,12 @@ impl Run<'_> {
             report.regions.iter_mut().for_each(|region| region.skipped = 0);
         }
         if let Some(doubt) = &report.copied_after_all {
-            self.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
+            self.report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
         } else if done.source_written {
-            self.warning(&Error::new(What::SourceWritten, job.source_path));
+            self.report.warning(&Error::new(What::SourceWritten, job.source_path));
         }
         let moved = moved(&done.stats);
-        self.stats.moved += moved;
+        self.report.stats.moved += moved;
         session.observer.event(&Event::DataDone(&DataReport {
             source: job.source_path,
             dest: job.dest_path,

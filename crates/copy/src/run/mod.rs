@@ -1,6 +1,7 @@
 //! A whole run: the only room that knows all the others.
 
 mod ahead;
+mod attributes;
 mod backup;
 mod behind;
 mod changes;
@@ -16,7 +17,6 @@ mod existing;
 mod filesystems;
 mod fleet;
 mod images;
-mod keep;
 mod link_table;
 mod links;
 mod made_up;
@@ -31,9 +31,9 @@ mod partial;
 mod pieces;
 mod readahead;
 mod regular;
+mod reporter;
 mod resume;
 mod room;
-mod same_file;
 mod selection;
 mod shards;
 mod share;
@@ -50,7 +50,6 @@ mod within;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::ops::AddAssign;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -59,7 +58,6 @@ use haul_sys::Errno;
 use haul_sys::memory;
 use haul_sys::rustix::process;
 
-use crate::error::Error;
 use crate::events::{Confirm, Event, Observer};
 use crate::facts::{DeviceNumber, FileId};
 use crate::journal::Record;
@@ -67,16 +65,16 @@ use crate::meta;
 use crate::pace::Pace;
 use crate::plan::{Durable, Plan};
 use crate::stats::Stats;
-use crate::verify::{Checked, Trouble};
 use crate::walk::{Identities, PathCursor, Spot};
 
+use attributes::{Attributes, Unsealed};
 use crew::Crew;
 pub use data::facts_of;
 use fleet::Party;
 pub use fleet::{Fleet, Hunger, Part};
-use keep::Keep;
 pub use operands::settle_destination;
 pub use partial::Partials;
+use reporter::{Reported, Reporter};
 pub use shards::{ShardReport, shard_status};
 use share::Task;
 pub use survey::{Survey, list};
@@ -246,25 +244,11 @@ struct Run<'a> {
     crew: Option<&'a Crew<Task>>,
     /// The other processes, if there are any.
     party: Option<&'a Party<'a>>,
-    /// How those find the file that is about to be copied, if it is large: the directories, and its name there.
-    abroad: Option<(fleet::wire::Pair, Option<OsString>)>,
     /// Starts another thread for a task; gives the task back if the system has none.
     hire: &'a dyn Fn(Task) -> Option<Task>,
-    stats: Stats,
-    failed: bool,
-    damaged: Vec<PathBuf>,
-    /// Which file was made last, where that is known better than a look at its name would tell.
-    made: Option<FileId>,
-    /// A whole file that is not on its device yet, and has to be before it gets its name.
-    unsynced: Option<(OwnedFd, FileId)>,
-    /// What is known of the file under a name of the meantime that is being made.
-    staging: stage::Staging,
+    report: Reporter<'a>,
     /// What was finished since that was written down last.
     finished: Vec<Record>,
-    /// The file that was made last has the attributes that it must have.
-    kept: bool,
-    /// What reading the file again that was copied last has found.
-    checked: Result<Checked, Trouble>,
     /// The filesystem that was written to last, where that matters.
     writes_to: Option<DeviceNumber>,
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
@@ -275,7 +259,7 @@ struct Run<'a> {
     /// Moves data; owns the engines.
     mover: data::Mover,
     /// Files whose last flags wait for their last hard link.
-    unsealed: Vec<keep::Unsealed>,
+    unsealed: Vec<Unsealed>,
     /// Directories of one branch kept open on each side.
     open_levels: usize,
     /// Memory for the two paths of the next entry of a directory.
@@ -320,17 +304,9 @@ impl<'a> Run<'a> {
             voice,
             crew: None,
             party: None,
-            abroad: None,
             hire: &Some,
-            stats: Stats::default(),
-            failed: false,
-            damaged: Vec::new(),
-            made: None,
-            unsynced: None,
-            staging: stage::Staging::default(),
+            report: Reporter::new(session, plan.fail_fast),
             finished: Vec::new(),
-            kept: true,
-            checked: Ok(Checked::default()),
             writes_to: None,
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
@@ -342,34 +318,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reports an error: the run will have failed. Always `false`, for use as a result.
-    fn problem(&mut self, error: Error) -> bool {
-        self.failed = true;
-        // What comes to an end because of it is no further error.
-        if self.plan.fail_fast {
-            self.session.cancel.cancel();
-        }
-        self.stats.errors += 1;
-        self.session.observer.event(&Event::Problem(&error));
-        false
-    }
-
-    /// Reports something that is no failure.
-    fn warning(&mut self, error: &Error) {
-        self.stats.warnings += 1;
-        self.session.observer.event(&Event::Warning(error));
-    }
-
-    fn tell(&self, event: &Event<'_>) {
-        self.session.observer.event(event);
-    }
-
     /// What files are called before they have their names: so that the same command finds them if this run is killed, where
     /// there is something that will know the command again.
     fn temporary_names(&self) -> &'a TemporaryNames {
         let shared = self.shared;
         let of_shard = shared.shards.get().map(shards::Shards::names);
         shared.progress.get().map(resume::Progress::names).or(of_shard).unwrap_or(&shared.names)
+    }
+
+    /// What sets attributes.
+    fn attributes(&self) -> Attributes<'a> {
+        Attributes::new(self.plan, &self.session.xattr_rules, &self.shared.memory, self.shared.caller)
     }
 
     fn names_if(&self, wanted: bool) -> Option<&'a TemporaryNames> {

@@ -35,7 +35,7 @@ impl Run<'_> {
                 Err(Errno::MLINK) => earlier,
                 Err(errno) => {
                     let error = Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path());
-                    self.problem(error.errno(errno));
+                    self.report.problem(error.errno(errno));
                     return Linked::Failed;
                 }
             };
@@ -50,7 +50,7 @@ impl Run<'_> {
             match self.table(claim.unwrap_or(Err(Errno::STALE)), subject.source) {
                 Some(Claim::Made(next)) => earlier = next,
                 Some(Claim::First) => {
-                    self.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
+                    self.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
                     return Linked::Claimed;
                 }
                 None => return Linked::Failed,

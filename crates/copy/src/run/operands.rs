@@ -28,7 +28,8 @@ pub fn settle_destination(plan: &Plan) -> Destination {
         // Rank 0 says why that does not go.
         _ if plan.ambiguous_destination().is_some() => plan.destination.clone(),
         Err(_) if plan.sources.len() > 1 => plan.destination.clone(),
-        _ => Destination::Exactly(path.clone()),
+        Ok(_) => Destination::Directory(path.clone()),
+        Err(_) => Destination::Exactly(path.clone()),
     }
 }
 
@@ -37,21 +38,21 @@ impl Run<'_> {
     pub(super) fn copy_operands(&mut self) {
         let plan = self.plan;
         if let Some(path) = plan.ambiguous_destination() {
-            self.problem(Error::new(What::AmbiguousDestination, path));
+            self.report.problem(Error::new(What::AmbiguousDestination, path));
             return;
         }
         match &plan.destination {
             Destination::Directory(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) => {
-                    self.problem(Error::new(What::TargetDirectory, path).errno(errno));
+                    self.report.problem(Error::new(What::TargetDirectory, path).errno(errno));
                 }
             },
             Destination::Exactly(path) => self.copy_to(path),
             Destination::Guess(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
-                    self.problem(Error::new(What::Target, path).errno(errno));
+                    self.report.problem(Error::new(What::Target, path).errno(errno));
                 }
                 Err(_) => self.copy_to(path),
             },
@@ -63,7 +64,7 @@ impl Run<'_> {
         let plan = self.plan;
         let [source] = plan.sources.as_slice() else { return };
         if plan.parents {
-            self.problem(Error::new(What::ParentsNeedDirectory, path));
+            self.report.problem(Error::new(What::ParentsNeedDirectory, path));
             return;
         }
         let same_name = source == path;
@@ -78,7 +79,7 @@ impl Run<'_> {
         }
         let above = dest.spot().dir().and_then(ways_up).unwrap_or_default();
         if self.would_be_in_itself(source.spot(), &above) {
-            self.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
+            self.report.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
             return;
         }
         if let Ok(dir) = dest.spot().dir() {
@@ -99,13 +100,11 @@ impl Run<'_> {
                 let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
                 inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
                 inner.give_names();
-                inner.seal();
-                self.failed |= inner.failed;
-                self.damaged.append(&mut inner.damaged);
-                self.stats += &inner.stats;
+                inner.attributes().seal(std::mem::take(&mut inner.unsealed), &mut inner.report);
+                self.report.add(inner.report);
             }
             Err(errno) => {
-                self.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
+                self.report.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
             }
         }
     }
@@ -126,7 +125,7 @@ impl Run<'_> {
         let root = match duplicate(dir.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown)) {
             Ok(root) => root,
             Err(errno) => {
-                self.problem(Error::new(What::Target, target).errno(errno));
+                self.report.problem(Error::new(What::Target, target).errno(errno));
                 return;
             }
         };
@@ -178,7 +177,7 @@ impl Run<'_> {
             true => joined(target, without_trailing_slashes(operand)),
             false => name_in(target, operand).1,
         };
-        self.problem(Error::new(What::IntoItself, operand).and(dest));
+        self.report.problem(Error::new(What::IntoItself, operand).and(dest));
     }
 
     fn copy_below(&mut self, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
@@ -206,13 +205,13 @@ impl Run<'_> {
         seen.is_some_and(|seen| entry_of(spot, inode.id).is_some_and(|entry| seen.contains(&entry)))
     }
 
-    /// Remembers that this destination was made for an operand.
-    pub(super) fn remember_destination(&mut self, spot: Spot<'_>) {
+    /// Remembers that this destination was made for an operand; `made` is which file that was, if it is known.
+    pub(super) fn remember_destination(&mut self, spot: Spot<'_>, made: Option<FileId>) {
         if self.made_for_operands.is_none() {
             return;
         }
         // What waits for its name cannot be looked at.
-        let Some(file) = spot.inode().map(|inode| inode.id).ok().or(self.made) else { return };
+        let Some(file) = spot.inode().map(|inode| inode.id).ok().or(made) else { return };
         if let (Some(entry), Some(made)) = (entry_of(spot, file), self.made_for_operands.as_mut()) {
             made.insert(entry);
         }

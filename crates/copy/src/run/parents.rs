@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
+use super::Run;
+use super::attributes::Keep;
 use super::links::{DestDir, duplicate};
 use super::operands::{joined, renamed};
-use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{Inode, Kind};
@@ -54,7 +55,7 @@ impl Run<'_> {
                     self.copy_operand(source.spot(), dest, missing, Some(&root));
                 }
                 Err(errno) => {
-                    self.problem(Error::new(What::Target, target).errno(errno));
+                    self.report.problem(Error::new(What::Target, target).errno(errno));
                 }
             }
         }
@@ -113,7 +114,7 @@ impl Run<'_> {
         let (source_inode, source) = match attributes {
             Ok(attributes) => attributes,
             Err(errno) => {
-                self.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
+                self.report.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
                 return None;
             }
         };
@@ -126,16 +127,16 @@ impl Run<'_> {
                 false
             }
             Ok(_) => {
-                self.problem(Error::new(What::ParentNotDirectory, dest_path));
+                self.report.problem(Error::new(What::ParentNotDirectory, dest_path));
                 return None;
             }
             Err(_) => {
                 self.wait_to_make();
                 if let Err(errno) = dest.make_dir(creation.mode) {
-                    self.problem(Error::new(What::ParentMake, dest_path).errno(errno));
+                    self.report.problem(Error::new(What::ParentMake, dest_path).errno(errno));
                     return None;
                 }
-                self.tell(&Event::ParentMade { source: source_path, dest: dest_path });
+                self.report.tell(&Event::ParentMade { source: source_path, dest: dest_path });
                 true
             }
         };
@@ -144,12 +145,12 @@ impl Run<'_> {
             dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
         let (mut dest_inode, dest_fd) = match opened {
             Ok((inode, _)) if found.is_some_and(|found| found != inode.id) => {
-                self.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
+                self.report.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
                 return None;
             }
             Ok(opened) => opened,
             Err(errno) => {
-                self.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
+                self.report.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
                 return None;
             }
         };
@@ -183,8 +184,8 @@ impl Run<'_> {
             return true;
         }
         let mut problems = Vec::new();
-        let kept = meta::finish_parent(&self.request(&parent.keep()), &mut |error| problems.push(error));
-        self.report_attributes(problems, kept);
+        let kept = meta::finish_parent(&self.attributes().request(&parent.keep()), &mut |error| problems.push(error));
+        self.report.attributes(problems, kept);
         kept
     }
 }

@@ -9,19 +9,39 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fcntl_setfl, fstatfs, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
+use super::attributes::{Keep, ReplacedFile, Set};
+use super::check::ReadAgain;
 use super::data::{Broken, DataJob};
 use super::entry::Subject;
 use super::existing::Clear;
 use super::images::Looked;
 use super::marks::Marks;
 use super::room;
-use super::{Keep, Run};
+use super::stage::Staging;
+use super::{Reported, Run};
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
+use crate::facts::{FileId, Inode, Kind};
+use crate::journal::Fingerprint;
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, Preserve, Reflink, Sparse, Verify};
 use crate::strategy::SMALL;
+use crate::verify::Checked;
 use crate::walk::{Identity, Spot};
+
+/// What came of a file that was made.
+#[derive(Debug, Default)]
+pub(super) struct FileOutcome {
+    /// Which file it is, where that is known better than a look at its name would tell.
+    pub id: Option<FileId>,
+    /// What reading it again has found.
+    pub checked: Checked,
+    /// It has the attributes that it must have.
+    pub attributes_kept: bool,
+    /// It is whole, not on its device yet, and has to be before it gets its name.
+    pub unsynced: Option<(OwnedFd, FileId)>,
+    /// What it is a copy of, if it may be noted that it is finished.
+    pub source: Option<Fingerprint>,
+}
 
 /// An open destination.
 pub(super) struct Opened {
@@ -38,19 +58,22 @@ pub(super) struct Opened {
 
 impl<'a> Run<'a> {
     /// Copies the contents and attributes of a file into a regular file, or whatever stands at the destination.
-    pub(super) fn copy_regular(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
+    pub(super) fn copy_regular(
+        &mut self,
+        subject: &mut Subject<'_>,
+        clear: &Clear,
+        staging: &mut Staging,
+    ) -> Result<FileOutcome, Reported> {
         let started = Instant::now();
-        let opened = match subject.opened.take() {
-            Some(opened) => Some((opened, subject.inode)),
-            None => self.open_regular_source(subject),
+        let (source, source_inode) = match subject.opened.take() {
+            Some(opened) => (opened, subject.inode),
+            None => self.open_regular_source(subject)?,
         };
-        let Some((source, source_inode)) = opened else { return false };
         let subject = &*subject;
-        self.staging.print = self.fingerprint_of(source.as_fd(), &source_inode);
-        let Some(dest) = self.destination_of(subject, clear, &source_inode) else { return false };
+        staging.print = self.fingerprint_of(source.as_fd(), &source_inode);
+        let dest = self.destination_of(subject, clear, &source_inode, staging)?;
         let source = Arc::new(source);
         let Opened { fd, inode, known, created, replaced, entries } = dest;
-        self.made = known.then_some(inode.id);
         if known {
             self.will_write_to(inode.id.device(), subject.dest.path, fd.as_fd());
         }
@@ -65,75 +88,100 @@ impl<'a> Run<'a> {
             created,
             entries,
         };
-        if created && self.staging.start == 0 {
-            self.prepare_attributes(&keep(&source_inode));
+        if created && staging.start == 0 {
+            self.attributes().prepare(&keep(&source_inode), &mut self.report);
         }
         let has_contents = !created && clear.identity == Identity::DoubtfulAndFixed;
         let copied = match self.plan.attributes_only {
             true => self.lacks_nothing(source_inode),
-            false if has_contents => self.touch(subject, &fd).then_some(source_inode),
-            false => self.fill(subject, &source, &source_inode, &fd, &inode, created),
+            false if has_contents => self.touch(subject, &fd).then_some((source_inode, Checked::default())),
+            false => self.fill(subject, (&source, &source_inode), (&fd, &inode, created), staging),
         };
         let moved = Instant::now();
-        self.stats.data_time += moved - started;
-        let Some(copied) = copied else {
-            if replaced {
-                self.warning(&Error::new(What::Lost, subject.dest.path));
-            }
-            return false;
-        };
+        self.report.stats.data_time += moved - started;
+        if copied.is_none() && replaced {
+            self.report.warning(&Error::new(What::Lost, subject.dest.path));
+        }
+        let (copied, checked) = copied.ok_or(Reported)?;
         // With `--resume` it stays for the next run.
-        if clear.staged && self.staging.number.is_none() {
+        if clear.staged && staging.number.is_none() {
             self.session.partials.is_nameless(subject.dest, subject.sides, inode.id);
         }
-        if !clear.staged && !self.judge_in_place(fd.as_fd(), &inode, subject.dest.path) {
-            return false;
+        if !clear.staged && !self.judge_in_place(fd.as_fd(), &inode, subject.dest.path, &checked) {
+            return Err(Reported);
         }
         // A second attempt was of a source that nobody had seen settle.
         let copied_again = copied.changed != source_inode.changed || copied.modified != source_inode.modified;
         let source_inode = copied;
-        self.stats.regular += 1;
+        self.report.stats.regular += 1;
         let found;
         let mut keep = keep(&source_inode);
-        if let Some(heritage) = &clear.heritage {
-            if !self.take_over(&keep, heritage) {
-                let error = Some(Error::new(What::NotTakenOver, subject.dest.path));
-                self.give_up(subject.dest, &inode, created, Broken { error });
-                return false;
-            }
+        if let Some(replaced) = &clear.replaced {
+            found = self.inherit_or_give_up(subject.dest, &keep, replaced, staging)?;
             // From here on it is a file that was found there.
-            keep.created = false;
-            found = Inode::of(fd.as_fd()).unwrap_or(inode);
-            keep.dest_inode = &found;
+            keep = Keep { created: false, dest_inode: &found, ..keep };
         }
-        let sealed = self.unsealed.len();
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
-        let kept = self.keep_attributes_of_file(&keep, clear.staged);
-        self.stats.metadata_time += moved.elapsed();
-        self.kept = kept;
-        if kept && self.unsealed.len() == sealed && !copied_again {
-            self.staging.source = self.staging.print;
-        }
+        let Set { kept: attributes_kept, unsealed } =
+            self.attributes().set_of_file(&keep, clear.staged, &mut self.report);
+        self.report.stats.metadata_time += moved.elapsed();
+        let as_seen = attributes_kept && unsealed.is_none() && !copied_again;
+        self.unsealed.extend(unsealed);
         self.sync_early(&inode);
-        self.let_go(subject, clear, (fd, inode, created)) && (kept || clear.staged)
+        let unsynced = self.let_go(subject, clear, (fd, inode, created), staging)?;
+        if !attributes_kept && !clear.staged {
+            return Err(Reported);
+        }
+        let id = known.then_some(inode.id);
+        let source = staging.print.filter(|_| as_seen);
+        Ok(FileOutcome { id, checked, attributes_kept, unsynced, source })
     }
 
-    fn destination_of(&mut self, subject: &Subject<'_>, clear: &Clear, source_inode: &Inode) -> Option<Opened> {
-        let opened = self.open_regular_destination(subject, clear, source_inode);
+    /// Gives a new file what the old one had, or removes it; how the new one is then.
+    fn inherit_or_give_up(
+        &mut self,
+        dest: Spot<'_>,
+        keep: &Keep<'_>,
+        replaced: &ReplacedFile,
+        staging: &Staging,
+    ) -> Result<Inode, Reported> {
+        if self.attributes().of_replaced(keep, replaced, &mut self.report) {
+            return Ok(Inode::of(keep.dest.fd).unwrap_or(*keep.dest_inode));
+        }
+        let error = Some(Error::new(What::NotTakenOver, keep.dest_path));
+        self.give_up(dest, keep.dest_inode, (keep.created, staging), Broken { error });
+        Err(Reported)
+    }
+
+    fn destination_of(
+        &mut self,
+        subject: &Subject<'_>,
+        clear: &Clear,
+        source_inode: &Inode,
+        staging: &mut Staging,
+    ) -> Result<Opened, Reported> {
+        let opened = self.open_regular_destination(subject, clear, source_inode, staging);
         if opened.is_none() {
             self.session.partials.done();
         }
-        opened
+        opened.ok_or(Reported)
     }
 
     /// A file that gets no data is whole when it is made.
-    fn lacks_nothing(&self, source_inode: Inode) -> Option<Inode> {
+    fn lacks_nothing(&self, source_inode: Inode) -> Option<(Inode, Checked)> {
         self.session.partials.done();
-        Some(source_inode)
+        Some((source_inode, Checked::default()))
     }
 
-    /// Closes a whole copy, or keeps it open until it is on its device. False if it turned out not to be whole.
-    fn let_go(&mut self, subject: &Subject<'_>, clear: &Clear, dest: (Arc<OwnedFd>, Inode, bool)) -> bool {
+    /// Closes a whole copy, or gives it back if it must stay open until it is on its device. An error if it turned out not to
+    /// be whole.
+    fn let_go(
+        &mut self,
+        subject: &Subject<'_>,
+        clear: &Clear,
+        dest: (Arc<OwnedFd>, Inode, bool),
+        staging: &Staging,
+    ) -> Result<Option<(OwnedFd, FileId)>, Reported> {
         let (fd, inode, created) = dest;
         // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
         let alone = inode.kind == Kind::BlockDevice || self.syncs_alone(inode.id.device());
@@ -141,25 +189,22 @@ impl<'a> Run<'a> {
         let synced = if alone && !waits { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
         // No engine holds a job now, so this is the last reference and the close is a real one.
         let closed = match Arc::try_unwrap(fd) {
-            Ok(fd) if waits => {
-                self.unsynced = Some((fd, inode.id));
-                return true;
-            }
+            Ok(fd) if waits => return Ok(Some((fd, inode.id))),
             Ok(fd) => haul_sys::close(fd).and(synced),
             Err(_still_shared) => Err(Errno::BUSY),
         };
         match closed {
-            Ok(()) => true,
+            Ok(()) => Ok(None),
             Err(errno) => {
                 // Some filesystems write only now: the data is not whole.
                 let error = Error::new(What::Closing, subject.dest.path).errno(errno);
-                self.give_up(subject.dest, &inode, created, Broken { error: Some(error) });
-                false
+                self.give_up(subject.dest, &inode, (created, staging), Broken { error: Some(error) });
+                Err(Reported)
             }
         }
     }
 
-    fn open_regular_source(&mut self, subject: &Subject<'_>) -> Option<(OwnedFd, Inode)> {
+    fn open_regular_source(&mut self, subject: &Subject<'_>) -> Result<(OwnedFd, Inode), Reported> {
         let path = subject.source.path;
         let mut flags = OFlags::RDONLY;
         if !subject.follow {
@@ -171,21 +216,12 @@ impl<'a> Run<'a> {
         };
         let opened = match opened {
             Ok(opened) => opened,
-            Err(errno) => {
-                self.problem(Error::new(What::CannotOpen, path).errno(errno));
-                return None;
-            }
+            Err(errno) => return Err(self.report.fail(Error::new(What::CannotOpen, path).errno(errno))),
         };
         match Inode::of(opened.as_fd()) {
-            Ok(inode) if inode.is_same_file_as(&subject.inode) => Some((opened, inode)),
-            Ok(_) => {
-                self.problem(Error::new(What::ReplacedWhileCopied, path));
-                None
-            }
-            Err(errno) => {
-                self.problem(Error::new(What::CannotFstat, path).errno(errno));
-                None
-            }
+            Ok(inode) if inode.is_same_file_as(&subject.inode) => Ok((opened, inode)),
+            Ok(_) => Err(self.report.fail(Error::new(What::ReplacedWhileCopied, path))),
+            Err(errno) => Err(self.report.fail(Error::new(What::CannotFstat, path).errno(errno))),
         }
     }
 
@@ -194,10 +230,11 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         clear: &Clear,
         source_inode: &Inode,
+        staging: &mut Staging,
     ) -> Option<Opened> {
         let dest = subject.dest;
-        if let Some(adopted) = self.staging.adopted.take() {
-            return self.go_on_with(adopted, subject, clear, source_inode);
+        if let Some(adopted) = staging.adopted.take() {
+            return self.go_on_with(adopted, subject, clear, source_inode, staging);
         }
         let mut replaced = false;
         let opened = if clear.new {
@@ -218,12 +255,12 @@ impl<'a> Run<'a> {
         let (fd, created, entries) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.failed = true;
+                self.report.failed = true;
                 if let Some(error) = error {
-                    self.problem(error);
+                    self.report.problem(error);
                 }
                 if replaced {
-                    self.warning(&Error::new(What::Lost, dest.path));
+                    self.report.warning(&Error::new(What::Lost, dest.path));
                 }
                 return None;
             }
@@ -235,23 +272,23 @@ impl<'a> Run<'a> {
             Ok(inode) => inode,
             Err(errno) => {
                 let error = Error::new(What::CannotFstat, dest.path).errno(errno);
-                self.give_up_unseen(dest, &fd, created, error);
+                self.give_up_unseen(dest, &fd, (created, staging), error);
                 if replaced {
-                    self.warning(&Error::new(What::Lost, dest.path));
+                    self.report.warning(&Error::new(What::Lost, dest.path));
                 }
                 return None;
             }
         };
         if inode.id == source_inode.id && inode.kind == Kind::Regular {
             // The names were checked before; this is what they lead to now. Nothing has been written yet.
-            self.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
+            self.report.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
             return None;
         }
         if let Some(existing) = clear.existing.filter(|_| !created)
             && existing.target.kind == Kind::Regular
             && !(inode.is_same_file_as(&existing.target) || inode.kind == Kind::Regular && renumbers(fd.as_fd()))
         {
-            self.problem(Error::new(What::ReplacedWhileCopied, dest.path));
+            self.report.problem(Error::new(What::ReplacedWhileCopied, dest.path));
             return None;
         }
         Some(Opened { fd, inode, known: true, created, replaced, entries })
@@ -328,7 +365,7 @@ impl<'a> Run<'a> {
 
     /// The mode that a new file is made with.
     pub(super) fn creation_mode(&self, clear: &Clear, source_inode: &Inode, entries: &NewEntries) -> u32 {
-        match clear.heritage {
+        match clear.replaced {
             // It gets that of the old one, which may be narrower than the source's.
             Some(_) => 0o600,
             None => {
@@ -338,16 +375,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied.
+    /// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied, and what reading
+    /// it again has found.
     fn fill(
         &mut self,
         subject: &Subject<'_>,
-        source: &Arc<OwnedFd>,
-        source_inode: &Inode,
-        dest: &Arc<OwnedFd>,
-        dest_inode: &Inode,
-        created: bool,
-    ) -> Option<Inode> {
+        (source, source_inode): (&Arc<OwnedFd>, &Inode),
+        (dest, dest_inode, created): (&Arc<OwnedFd>, &Inode, bool),
+        staging: &mut Staging,
+    ) -> Option<(Inode, Checked)> {
         let mut copied = *source_inode;
         let mut job = DataJob {
             source: Arc::clone(source),
@@ -361,11 +397,11 @@ impl<'a> Run<'a> {
             follower: None,
             start: 0,
             marks: None,
-            abroad: self.abroad_as(subject),
+            remote: self.remote_handle(subject),
         };
         let shared = self.shared;
-        let marks = self.marks(&job);
-        job.start = self.staging.start;
+        let marks = self.marks(&job, staging);
+        job.start = staging.start;
         job.marks = marks.as_ref();
         let regular = dest_inode.kind == Kind::Regular;
         if regular && created && marks.is_none() {
@@ -377,7 +413,7 @@ impl<'a> Run<'a> {
         let mut looked = match self.look_for_free(&job, created, &shared.images) {
             Ok(looked) => looked,
             Err(error) => {
-                self.refuse(subject.dest, dest, dest_inode, created, error);
+                self.refuse(subject.dest, (dest, dest_inode), (created, staging), error);
                 return None;
             }
         };
@@ -390,27 +426,25 @@ impl<'a> Run<'a> {
         }
         let whole_image = looked.take_if(|looked| looked.found.is_none());
         job.image = whole_image.as_ref().map(|looked| &looked.report);
-        let before = self.stats.moved;
+        let before = self.report.stats.moved;
         let (result, room) = self.move_with_room(&mut job, looked.as_deref_mut());
         let result = match looked.is_some() {
             // The copy of an image looks for itself.
             true => result,
-            false => result
-                .and_then(|()| self.settle_changes(&job, &mut copied, before))
-                .and_then(|()| self.settle_check(&job)),
+            false => result.and_then(|read| self.settle_changes(&job, &mut copied, before, read)),
         };
-        let whole = match result {
-            Ok(()) => {
-                self.staging.left = false;
+        let whole = match result.and_then(|read| Self::settle_check(&job, read)) {
+            Ok(checked) => {
+                staging.left = false;
                 if let Some(looked) = looked.or(whole_image) {
-                    self.stats.count_image(&looked.report);
+                    self.report.stats.count_image(&looked.report);
                 }
-                Some(copied)
+                Some((copied, checked))
             }
             Err(broken) => {
-                self.staging.left = marks.as_ref().is_some_and(|marks| marks.noted() > 0);
+                staging.left = marks.as_ref().is_some_and(|marks| marks.noted() > 0);
                 let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
-                self.give_up(subject.dest, &inode, created, broken);
+                self.give_up(subject.dest, &inode, (created, staging), broken);
                 None
             }
         };
@@ -426,7 +460,7 @@ impl<'a> Run<'a> {
         &mut self,
         job: &mut DataJob<'_>,
         mut looked: Option<&mut Looked<'_>>,
-    ) -> (Result<(), Broken>, room::Held<'a>) {
+    ) -> (Result<ReadAgain, Broken>, room::Held<'a>) {
         let room: &'a room::Room = &self.shared.room;
         let together = room.together();
         let result = self.move_data(job, looked.as_deref_mut());
@@ -454,7 +488,7 @@ impl<'a> Run<'a> {
         let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
         match (Object { fd: dest.as_fd(), path_only: false }).set_times(&times) {
             Ok(()) => true,
-            Err(errno) => self.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
+            Err(errno) => self.report.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
         }
     }
 
@@ -470,13 +504,13 @@ impl<'a> Run<'a> {
             && let Err(errno) = can_share(source, dest)
         {
             let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
-            return self.problem(error.errno(errno));
+            return self.report.problem(error.errno(errno));
         }
         if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
-            self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+            self.report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
             // It may have been done all the same (FUSE, network filesystems).
             if !Inode::of(dest.as_fd()).is_ok_and(|inode| inode.size > 0) {
-                self.damaged.push(subject.dest.path.to_owned());
+                self.report.damage(subject.dest.path);
             }
             return false;
         }
@@ -490,64 +524,72 @@ impl<'a> Run<'a> {
     }
 
     /// Nothing happens to what stands there; a new file is removed.
-    fn refuse(&mut self, place: Spot<'_>, dest: &OwnedFd, inode: &Inode, created: bool, error: Error) {
+    fn refuse(
+        &mut self,
+        place: Spot<'_>,
+        (dest, inode): (&OwnedFd, &Inode),
+        (created, staging): (bool, &Staging),
+        error: Error,
+    ) {
         if created {
             let inode = Inode::of(dest.as_fd()).unwrap_or(*inode);
-            self.give_up(place, &inode, created, Broken { error: Some(error) });
+            self.give_up(place, &inode, (created, staging), Broken { error: Some(error) });
             self.session.partials.done();
         } else {
-            self.problem(error);
+            self.report.problem(error);
         }
     }
 
     /// A destination that cannot be looked at: a new one must not stay behind empty.
-    fn give_up_unseen(&mut self, place: Spot<'_>, dest: &OwnedFd, created: bool, error: Error) {
+    fn give_up_unseen(&mut self, place: Spot<'_>, dest: &OwnedFd, (created, staging): (bool, &Staging), error: Error) {
         match Inode::of(dest.as_fd()) {
-            Ok(inode) if created => self.give_up(place, &inode, created, Broken { error: Some(error) }),
+            Ok(inode) if created => {
+                self.give_up(place, &inode, (created, staging), Broken { error: Some(error) });
+            }
             _ => {
-                self.problem(error);
+                self.report.problem(error);
                 if created {
-                    self.damaged.push(place.path.to_owned());
+                    self.report.damage(place.path);
                 }
             }
         }
     }
 
-    fn move_data(&mut self, job: &DataJob<'_>, looked: Option<&mut Looked<'_>>) -> Result<(), Broken> {
+    fn move_data(&mut self, job: &DataJob<'_>, looked: Option<&mut Looked<'_>>) -> Result<ReadAgain, Broken> {
         match looked {
-            Some(looked) => self.move_image(job, looked),
+            Some(looked) => self.move_image(job, looked).map(|()| Ok(Checked::default())),
             None => self.move_and_check(job),
         }
     }
 
     /// Moves the data once more, of a source that looks like this now.
-    pub(super) fn move_again(&mut self, job: &DataJob<'_>, source_inode: &Inode) -> Result<(), Broken> {
+    pub(super) fn move_again(&mut self, job: &DataJob<'_>, source_inode: &Inode) -> Result<ReadAgain, Broken> {
         // What was noted is of the source as it was.
         self.move_and_check(&DataJob { source_inode, start: 0, marks: None, ..job.clone() })
     }
 
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.
-    fn give_up(&mut self, dest: Spot<'_>, inode: &Inode, created: bool, broken: Broken) {
+    fn give_up(&mut self, dest: Spot<'_>, inode: &Inode, (created, staging): (bool, &Staging), broken: Broken) {
         if let Some(error) = broken.error {
-            self.problem(error);
+            self.report.problem(error);
         } else {
-            self.failed = true;
+            self.report.failed = true;
         }
         if created && inode.kind == Kind::Regular {
-            if !self.plan.remove_partial || self.staging.left {
+            if !self.plan.remove_partial || staging.left {
                 return;
             }
             let removed = match dest.inode() {
                 Ok(now) if now.is_same_file_as(inode) => dest.unlink(),
                 // Made through a link, or moved: the name is not the file's.
-                Ok(_) | Err(Errno::NOENT) => return self.damaged.push(dest.path.to_owned()),
+                Ok(_) | Err(Errno::NOENT) => return self.report.damage(dest.path),
                 Err(errno) => Err(errno),
             };
             if let Err(errno) = removed {
-                self.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
+                self.report.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
             }
         } else if inode.kind == Kind::Regular {
-            self.damaged.push(dest.path.to_owned());
+            self.report.damage(dest.path);
         }
     }
 }

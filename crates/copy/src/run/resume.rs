@@ -18,18 +18,20 @@ use haul_sys::rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ftruncate, openat, u
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
+use super::attributes::SPECIAL_RIGHTS;
 use super::command::command;
 use super::data::DataJob;
 use super::entry::{Level, Subject};
-use super::existing::{Clear, Existing, Way};
+use super::existing::{Clear, Way};
 use super::link_table::pages::{KEY, Key, Pages, Record as Page};
 use super::made_up::is_kept_somewhere;
 use super::marks::{Marks, STEP};
 use super::operands::{joined, renamed};
 use super::regular::Opened;
-use super::stage::{Adopted, SPECIAL_RIGHTS};
+use super::stage::{Adopted, Staging};
 use super::temporary::TemporaryNames;
 use super::{Run, Shared};
+use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
@@ -338,7 +340,7 @@ impl<'a> Run<'a> {
                 progress.tidy(dir, true);
                 self.shared.progress.set(progress).is_ok()
             }
-            Err(error) => self.problem(error),
+            Err(error) => self.report.problem(error),
         }
     }
 
@@ -369,7 +371,7 @@ impl<'a> Run<'a> {
             // Nobody else sets it.
             Ok(progress) => _ = shared.progress.set(progress),
             // The copy is as good without.
-            Err(error) => self.warning(&error),
+            Err(error) => self.report.warning(&error),
         }
     }
 
@@ -377,7 +379,7 @@ impl<'a> Run<'a> {
     pub(super) fn end_progress(&mut self, failed: bool, did_something: bool) -> Option<PathBuf> {
         let shared = self.shared;
         let progress = shared.progress.get()?;
-        let unfinished = failed || self.failed || self.cancelled();
+        let unfinished = failed || self.report.failed || self.cancelled();
         if unfinished && (did_something || progress.earlier || progress.promised.load(Ordering::Relaxed)) {
             return Some(progress.path.clone());
         }
@@ -388,7 +390,7 @@ impl<'a> Run<'a> {
             unlinkat(&progress.dir, other.as_os_str(), AtFlags::empty()).ok();
         }
         if let Err(errno) = unlinkat(&progress.dir, progress.name.as_os_str(), AtFlags::empty()) {
-            self.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
+            self.report.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
         }
         None
     }
@@ -397,7 +399,7 @@ impl<'a> Run<'a> {
     pub(super) fn promise(&mut self, records: &[Record], sync: bool) {
         let Some(progress) = self.shared.progress.get().filter(|_| !records.is_empty()) else { return };
         if let Err(error) = progress.promise(records, sync) {
-            self.warning(&error);
+            self.report.warning(&error);
         }
     }
 
@@ -433,8 +435,8 @@ impl<'a> Run<'a> {
         if let Some(way) = self.is_known_by_other_name(subject, level, existing) {
             return Some(way);
         }
-        self.stats.resumed_files += 1;
-        self.stats.resumed_bytes += subject.inode.size;
+        self.report.stats.resumed_files += 1;
+        self.report.stats.resumed_bytes += subject.inode.size;
         if let Some(digest) = digest.filter(|_| self.plan.checksum.is_some()) {
             let digest = Some(digest.to_hex());
             self.tell_digest(subject.dest.path, &Checked { digest, ..Checked::default() });
@@ -471,16 +473,17 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         clear: &Clear,
         source_inode: &Inode,
+        staging: &mut Staging,
     ) -> Option<Opened> {
         let Adopted { fd, inode, prefix, source } = adopted;
         // What has changed since the look is another source.
-        let start = if self.staging.print == Some(source) { prefix } else { 0 };
-        if start < prefix && !self.take_back_beginning(source, &inode) {
+        let start = if staging.print == Some(source) { prefix } else { 0 };
+        if start < prefix && !self.take_back_beginning(source, &inode, staging) {
             return None;
         }
         let entries = NewEntries::UNKNOWN;
         let preserve = &self.plan.preserve;
-        let as_made = clear.heritage.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
+        let as_made = clear.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
         let mode = match as_made {
             true => inode.permissions & !SPECIAL_RIGHTS,
             false => self.creation_mode(clear, source_inode, &entries) & !self.shared.caller.umask,
@@ -491,20 +494,19 @@ impl<'a> Run<'a> {
             .and_then(|()| Inode::of(fd.as_fd()));
         match prepared {
             Ok(inode) => {
-                self.staging.start = start;
-                self.stats.resumed_bytes += start;
+                staging.start = start;
+                self.report.stats.resumed_bytes += start;
                 Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
             }
             Err(errno) => {
-                self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+                self.report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
                 None
             }
         }
     }
 
     /// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
-    fn take_back_beginning(&mut self, source: Fingerprint, file: &Inode) -> bool {
-        let staging = &self.staging;
+    fn take_back_beginning(&mut self, source: Fingerprint, file: &Inode, staging: &mut Staging) -> bool {
         let (Some(progress), Some(home), Some(number)) = (self.shared.progress.get(), staging.home, staging.number)
         else {
             return false;
@@ -513,10 +515,10 @@ impl<'a> Run<'a> {
         let record = Record::Partial { source, file: Fingerprint::of_file(file), number, prefix: 0 };
         match progress.journal.append(&[record]).and_then(|()| progress.journal.sync()) {
             Ok(()) => {
-                self.staging.left = false;
+                staging.left = false;
                 true
             }
-            Err(errno) => self.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
+            Err(errno) => self.report.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
         }
     }
 
@@ -534,11 +536,11 @@ impl<'a> Run<'a> {
     }
 
     /// The marks of a file that is worth some.
-    pub(super) fn marks(&self, job: &DataJob<'_>) -> Option<Marks<'a>> {
+    pub(super) fn marks(&self, job: &DataJob<'_>, staging: &Staging) -> Option<Marks<'a>> {
         let shared: &'a Shared = self.shared;
-        let (progress, number) = (shared.progress.get()?, self.staging.number?);
-        let source = Fingerprint::of_beginning(self.staging.print?, self.staging.home?);
-        let start = self.staging.start;
+        let (progress, number) = (shared.progress.get()?, staging.number?);
+        let source = Fingerprint::of_beginning(staging.print?, staging.home?);
+        let start = staging.start;
         let file = Fingerprint::of_file(job.dest_inode);
         let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
         // Before anything is written: what goes wrong from then on is told to this one, too.

@@ -53,7 +53,7 @@ impl Run<'_> {
 }
 
 /// Whether a copy failed for want of space.
-pub(super) fn ran_out(result: &Result<(), Broken>) -> bool {
+pub(super) fn ran_out<T>(result: &Result<T, Broken>) -> bool {
     matches!(result, Err(Broken { error: Some(error) }) if error.errno.is_some_and(is_full))
 }
 

@@ -251,16 +251,16 @@ impl Run<'_> {
         let entry = selection.manifest.entry(listed);
         let path = subject.source.path;
         if entry.kind != subject.inode.kind {
-            return self.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
+            return self.report.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
         }
         let resized = entry.size != subject.inode.size || entry.modified != subject.inode.modified;
         let changed = resized || entry.changed != subject.inode.changed;
         match entry.kind {
             Kind::Regular | Kind::SymbolicLink if changed && selection.shards.is_some() => {
-                self.problem(Error::new(What::ChangedBetweenShards, path))
+                self.report.problem(Error::new(What::ChangedBetweenShards, path))
             }
             Kind::Regular if resized => {
-                self.warning(&Error::new(What::ListedChanged, path));
+                self.report.warning(&Error::new(What::ListedChanged, path));
                 true
             }
             _ => true,

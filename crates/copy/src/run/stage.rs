@@ -13,23 +13,22 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat, readlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
+use super::attributes::{ReplacedFile, SPECIAL_RIGHTS};
 use super::durable::{Place, Ready};
 use super::entry::Subject;
-use super::existing::{Clear, Existing, may_write};
-use super::regular::open_without_waiting;
+use super::existing::{Clear, may_write};
+use super::regular::{FileOutcome, open_without_waiting};
 use super::resume::{Partial, has_settled};
 use super::temporary::TemporaryNames;
-use super::{Keep, Run};
+use super::{Reported, Run};
+use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
+use crate::facts::{FileId, Inode, Kind};
 use crate::journal::Fingerprint;
-use crate::meta::{self, NewEntries, Object, XattrRules};
-use crate::plan::{LinkMode, ModeRule, Preserve, Reflink, SmartCopy, Verify, Wish};
-use crate::verify::Checked;
+use crate::meta::{NewEntries, Object};
+use crate::plan::{LinkMode, Reflink, SmartCopy, Verify};
 use crate::walk::{Identity, Spot};
 
-/// Set-user-ID and set-group-ID.
-pub(super) const SPECIAL_RIGHTS: u32 = 0o6000;
 /// Both for the owner.
 const READ_AND_WRITE: u32 = 0o600;
 /// As many as the kernel follows (path_resolution(7)).
@@ -48,8 +47,6 @@ pub(super) struct Staging {
     pub start: u64,
     /// What its source was before the first byte of it was read.
     pub print: Option<Fingerprint>,
-    /// What it is a copy of, if it may be noted that it is finished.
-    pub source: Option<Fingerprint>,
     /// It is not whole, and stays for the next run.
     pub left: bool,
 }
@@ -86,76 +83,66 @@ impl Stage {
     }
 }
 
-/// An old file whose owner, mode and attributes the new one takes over, since writing into it would have left them alone.
-#[derive(Debug)]
-pub(super) struct Heritage {
-    fd: OwnedFd,
-    inode: Inode,
-}
-
 impl Run<'_> {
     /// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
-    pub(super) fn make_file(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
-        (self.checked, self.kept) = (Ok(Checked::default()), true);
-        self.staging = Staging::default();
+    pub(super) fn make_file(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> Result<Option<FileId>, Reported> {
+        let mut staging = Staging::default();
         if !self.is_staged(subject, clear) {
-            let made = self.make_at_once(subject, clear);
-            let checked = self.take_checked();
-            if made {
-                self.tell_digest(subject.dest.path, &checked);
-            }
-            return made;
+            let outcome = self.make_at_once(subject, clear, &mut staging)?;
+            self.tell_digest(subject.dest.path, &outcome.checked);
+            return Ok(outcome.id);
         }
         let mut stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link, self.temporary_names())
         {
             Ok(stage) => stage,
             Err(errno) => {
-                return self.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+                return Err(self.report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
             }
         };
         let last = stage.spot(subject.dest, &stage.last);
         let old = clear.existing.map(|existing| existing.target);
-        let heritage = match old.map(|old| self.heritage(last, old)).transpose() {
-            Ok(heritage) => heritage,
-            Err(error) => return self.problem(error),
+        let replaced = match old.map(|old| self.hold_replaced(last, old)).transpose() {
+            Ok(replaced) => replaced,
+            Err(error) => return Err(self.report.fail(error)),
         };
         // Behind a link it is made in a directory of which nothing is known.
         let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
         if let Some(dir) = &stage.dir {
             self.tidy_behind_link(dir.as_fd());
         }
-        self.name_for_resuming(subject, &mut stage);
-        let new = Clear { new: true, staged: true, entries, heritage, ..Clear::default() };
+        self.name_for_resuming(subject, &mut stage, &mut staging);
+        let new = Clear { new: true, staged: true, entries, replaced, ..Clear::default() };
         let spot = stage.spot(subject.dest, &stage.name);
         let sides = subject.sides.filter(|_| stage.dir.is_none());
         let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
-        if self.make_at_once(&mut staged, &new) {
-            let kept = self.kept;
+        if let Ok(outcome) = self.make_at_once(&mut staged, &new, &mut staging) {
+            let id = outcome.id;
             self.note_for_other_names(subject, spot);
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
             // backup.
-            let backed_up = self.unsynced.is_some() && clear.backup.is_some();
-            let published = self.publish_or_wait(&stage, spot, subject);
+            let backed_up = outcome.unsynced.is_some() && clear.backup.is_some();
+            let may_have_other_names = outcome.attributes_kept || backed_up;
+            let published = self.publish_or_wait(&stage, spot, subject, outcome);
             self.session.partials.done();
-            return published && (kept || backed_up);
+            return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
         }
         // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
-        if !self.staging.left {
+        if !staging.left {
             spot.unlink().ok();
         }
         self.session.partials.done();
-        false
+        Err(Reported)
     }
 
     /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
-    fn name_for_resuming(&mut self, subject: &Subject<'_>, stage: &mut Stage) {
+    fn name_for_resuming(&self, subject: &Subject<'_>, stage: &mut Stage, staging: &mut Staging) {
         let Some(progress) = self.shared.progress.get() else { return };
         if subject.inode.kind == Kind::Regular && progress.is_worth_marks(&subject.inode) {
             let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
-            self.staging.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+            staging.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
         }
         let source = Fingerprint::of_source(&subject.inode);
-        let beginning = self.staging.home.map(|home| Fingerprint::of_beginning(source, home));
+        let beginning = staging.home.map(|home| Fingerprint::of_beginning(source, home));
         // What shares extents is done at once, and an image is not copied from its beginning to its end.
         let by_parts = self.plan.reflink != Reflink::Always && self.plan.smart == SmartCopy::Off;
         let partial =
@@ -167,25 +154,30 @@ impl Run<'_> {
             let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.plan.verify);
             if let Some((fd, inode)) = found {
                 progress.adopt(partial.number);
-                self.staging.number = Some(partial.number);
-                self.staging.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
+                staging.number = Some(partial.number);
+                staging.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
                 // Whatever comes now, unless it is known to be of no use any more.
-                self.staging.left = true;
+                staging.left = true;
                 stage.name = name;
                 return;
             }
         }
         let number = progress.names().number();
-        self.staging.number = Some(number);
+        staging.number = Some(number);
         stage.name = progress.names().with_number(number);
     }
 
-    fn make_at_once(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> bool {
-        if self.copied_as_regular(subject.inode.kind) {
-            self.copy_regular(subject, clear)
-        } else {
-            self.make_special(subject, clear)
+    fn make_at_once(
+        &mut self,
+        subject: &mut Subject<'_>,
+        clear: &Clear,
+        staging: &mut Staging,
+    ) -> Result<FileOutcome, Reported> {
+        if copied_as_regular(subject.inode.kind, self.plan) {
+            return self.copy_regular(subject, clear, staging);
         }
+        let id = self.make_special(subject, clear)?;
+        Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
     }
 
     /// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
@@ -206,67 +198,26 @@ impl Run<'_> {
             && clear
                 .existing
                 .as_ref()
-                .is_none_or(|existing| regular(existing) && self.copied_as_regular(subject.inode.kind))
+                .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, self.plan))
     }
 
     /// Takes hold of a file that is going to be replaced, where writing into it would have been allowed.
-    fn heritage(&self, spot: Spot<'_>, old: Inode) -> Result<Heritage, Error> {
+    fn hold_replaced(&self, spot: Spot<'_>, old: Inode) -> Result<ReplacedFile, Error> {
         let error = Error::new(What::CannotCreateRegular, spot.path);
         if !self.plan.force && !self.shared.caller.privileged() && !may_write(spot) {
             return Err(error.errno(Errno::ACCESS));
         }
         let held = spot.open_path().and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
         match held {
-            Ok((inode, fd)) if inode.is_same_file_as(&old) => Ok(Heritage { fd, inode }),
+            Ok((inode, fd)) if inode.is_same_file_as(&old) => Ok(ReplacedFile { fd, inode }),
             Ok(_) => Err(Error::new(What::ReplacedWhileCopied, spot.path)),
             Err(errno) => Err(error.errno(errno)),
         }
     }
 
-    /// Gives a new file what the one had in whose place it comes. False if something would be lost that need not be.
-    pub(super) fn take_over(&mut self, keep: &Keep<'_>, heritage: &Heritage) -> bool {
-        // Others than root may not write all attributes that they can see.
-        let xattr = if self.shared.caller.privileged() { Wish::Require } else { Wish::Try };
-        let mut inode = heritage.inode;
-        if !self.shared.caller.privileged() {
-            // The kernel takes these away when such a file is written to by somebody else than root.
-            inode.permissions &= !SPECIAL_RIGHTS;
-        }
-        // It is not to be used under the old mode if that is not the one that it gets.
-        let narrow = meta::while_written(&inode, keep.source_inode, &self.plan.preserve);
-        let preserve = Preserve {
-            mode: if narrow.is_some() { ModeRule::Default } else { ModeRule::Keep },
-            ownership: true,
-            context: Wish::Try,
-            xattr,
-            quiet: xattr == Wish::Try,
-            ..Preserve::default()
-        };
-        if let Some(mode) = narrow {
-            inode.permissions = mode;
-        }
-        let source = meta::Side {
-            object: Object { fd: heritage.fd.as_fd(), path_only: true },
-            inode: &inode,
-            path: keep.dest_path,
-        };
-        let rules = XattrRules::for_other_contents();
-        let request = meta::Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
-        let mut problems = Vec::new();
-        let mut kept = meta::finish(&request, &mut |error| problems.push(error));
-        // A change of owner has taken away what may stay.
-        if let Some(Err(errno)) = narrow.map(|mode| keep.dest.set_mode(mode)) {
-            problems.push(Error::new(What::PreservingPermissions, keep.dest_path).errno(errno));
-            kept = false;
-        }
-        self.report_attributes(problems, kept);
-        kept
-    }
-
     /// The file is whole: gives it its name, or leaves that until it is on the device.
-    fn publish_or_wait(&mut self, stage: &Stage, spot: Spot<'_>, subject: &Subject<'_>) -> bool {
-        let checked = self.take_checked();
-        let unsynced = self.unsynced.take();
+    fn publish_or_wait(&mut self, stage: &Stage, spot: Spot<'_>, subject: &Subject<'_>, outcome: FileOutcome) -> bool {
+        let FileOutcome { checked, unsynced, source, .. } = outcome;
         if let Some(mismatch) = checked.mismatch {
             return self.set_aside(spot, &stage.last, mismatch);
         }
@@ -290,7 +241,6 @@ impl Run<'_> {
                 return self.withdraw(spot, error);
             }
         };
-        let source = self.staging.source.take();
         self.wait_for_device(Ready {
             file,
             id,
@@ -323,9 +273,9 @@ impl Run<'_> {
 
     /// Removes a whole file that cannot get its name. Always `false`.
     pub(super) fn withdraw(&mut self, spot: Spot<'_>, error: Error) -> bool {
-        self.problem(error);
+        self.report.problem(error);
         if let Err(errno) = spot.unlink() {
-            self.problem(Error::new(What::CannotRemovePartial, spot.path).errno(errno));
+            self.report.problem(Error::new(What::CannotRemovePartial, spot.path).errno(errno));
         }
         false
     }

@@ -7,6 +7,7 @@ use std::thread::{self, Scope};
 
 use haul_sys::{Errno, memory};
 
+use super::attributes::Unsealed;
 use super::climb::Climb;
 use super::crew::{Crew, Given};
 use super::fleet::{Part, Party, ToDo};
@@ -14,7 +15,7 @@ use super::selection::Selection;
 use super::shards::ShardReport;
 use super::share::Task;
 use super::transcript::{Transcript, Voice};
-use super::{Run, Session, Shared, affordable_threads, keep, open_levels};
+use super::{Run, Session, Shared, affordable_threads, open_levels};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts;
@@ -33,7 +34,7 @@ pub(super) struct Outcome {
     pub damaged: Vec<PathBuf>,
     pub journal: Option<PathBuf>,
     pub shards: Option<ShardReport>,
-    unsealed: Vec<keep::Unsealed>,
+    unsealed: Vec<Unsealed>,
 }
 
 /// What every thread needs to begin.
@@ -237,9 +238,9 @@ impl Team<'_> {
     /// Adds what one thread did.
     fn take_over(&self, mut run: Run<'_>) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.stats += &run.stats;
-        outcome.failed |= run.failed;
-        outcome.damaged.append(&mut run.damaged);
+        outcome.stats += &run.report.stats;
+        outcome.failed |= run.report.failed;
+        outcome.damaged.append(&mut run.report.damaged);
         outcome.unsealed.append(&mut run.unsealed);
     }
 
@@ -249,10 +250,9 @@ impl Team<'_> {
         let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
         let voice = Voice::direct(self.session.observer);
         let mut run = Run::new(self.plan, self.session, &self.shared, &voice);
-        run.unsealed = std::mem::take(&mut outcome.unsealed);
         // Before files become immutable, which then cannot be renamed.
         run.give_names();
-        run.seal();
+        run.attributes().seal(std::mem::take(&mut outcome.unsealed), &mut run.report);
         run.sync_everything();
         let begun = &outcome.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
@@ -262,8 +262,8 @@ impl Team<'_> {
             false => None,
         };
         outcome.shards = run.end_shard(outcome.failed);
-        outcome.stats += &run.stats;
-        outcome.failed |= run.failed;
+        outcome.stats += &run.report.stats;
+        outcome.failed |= run.report.failed;
         outcome.damaged.sort();
         outcome
     }

@@ -9,14 +9,15 @@ use std::time::Instant;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
+use super::Run;
 use super::ahead::unmake;
+use super::attributes::Keep;
 use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
 use super::fleet::Errand;
 use super::links::DestDir;
 use super::share::Tally;
 use super::transcript::Passage;
-use super::{Keep, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
@@ -234,7 +235,7 @@ impl Run<'_> {
     ) -> Option<Box<Frame>> {
         let (source, dest) = (subject.source, subject.dest);
         if level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
-            self.problem(Error::new(What::CyclicLink, source.path));
+            self.report.problem(Error::new(What::CyclicLink, source.path));
             return None;
         }
         let Home { fd: dest_fd, inode: dest_inode, created, fresh } =
@@ -245,9 +246,9 @@ impl Run<'_> {
             self.remember_made_directory(&dest_inode, dest, level);
         }
         if fresh {
-            self.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
+            self.report.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
-        self.stats.directories += 1;
+        self.report.stats.directories += 1;
         let entries = match created && !fresh || self.plan.shard.is_some() {
             // It may have got ACLs and another owner since, or get them from another shard.
             true => NewEntries::UNKNOWN,
@@ -287,7 +288,7 @@ impl Run<'_> {
             party.name_of(subject.inode.id.device(), Some(source.path));
         }
         if fresh {
-            self.prepare_attributes(&frame.keep([source.path, dest.path])?);
+            self.attributes().prepare(&frame.keep([source.path, dest.path])?, &mut self.report);
         }
         Some(frame)
     }
@@ -310,7 +311,7 @@ impl Run<'_> {
                 // Another shard has come first.
                 Err(Errno::EXIST) if self.plan.shard.is_some() => fresh = false,
                 Err(errno) => {
-                    self.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                    self.report.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
                     return None;
                 }
             }
@@ -325,7 +326,7 @@ impl Run<'_> {
         let (fd, mut inode) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
-                self.problem(Error::new(What::CannotStat, dest.path).errno(errno));
+                self.report.problem(Error::new(What::CannotStat, dest.path).errno(errno));
                 return None;
             }
         };
@@ -377,7 +378,7 @@ impl Run<'_> {
     pub(super) fn make_usable(&mut self, dest: &OwnedFd, inode: &Inode, path: &Path) -> bool {
         match meta::open_up(Object { fd: dest.as_fd(), path_only: true }, inode) {
             Ok(()) => true,
-            Err(errno) => self.problem(Error::new(What::SettingPermissions, path).errno(errno)),
+            Err(errno) => self.report.problem(Error::new(What::SettingPermissions, path).errno(errno)),
         }
     }
 
@@ -417,19 +418,19 @@ impl Run<'_> {
         let mut said = false;
         let mut opened = subject.source.open(flags | if foreign { OFlags::PATH } else { OFlags::RDONLY }, 0);
         if let Err(errno) = opened {
-            self.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+            self.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
             (said, contents) = (true, false);
             opened = subject.source.open(flags | OFlags::PATH, 0);
         }
         match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&subject.inode), fd))) {
             Ok((true, fd)) => Some((fd, contents)),
             Ok((false, _)) => {
-                self.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
+                self.report.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
                 None
             }
             Err(errno) => {
                 if !said {
-                    self.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+                    self.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
                 }
                 None
             }
@@ -476,7 +477,7 @@ impl Run<'_> {
             Some(sides) => frame.listing.read(sides.source.as_fd()).map(|read| (None, read)),
             None => Ok((None, false)),
         };
-        self.stats.walk_time += started.elapsed();
+        self.report.stats.walk_time += started.elapsed();
         match next {
             Ok((None, true)) => {
                 self.make_ahead(frame);
@@ -484,7 +485,7 @@ impl Run<'_> {
             }
             Ok((listed, _)) => listed,
             Err(errno) => {
-                self.problem(Error::new(What::CannotAccess, frame.place.source_path.path()).errno(errno));
+                self.report.problem(Error::new(What::CannotAccess, frame.place.source_path.path()).errno(errno));
                 None
             }
         }
@@ -533,7 +534,7 @@ impl Run<'_> {
         if let Some(parent) = stack.last_mut()
             && let Err(error) = reopen(parent, &frame)
         {
-            self.problem(error);
+            self.report.problem(error);
             parent.finished = true;
         }
         if frame.is_part {
@@ -553,14 +554,14 @@ impl Run<'_> {
             if !frame.place.fresh {
                 self.tidy(keep.dest.fd, false);
             }
-            self.keep_attributes(&keep);
+            self.attributes().set(&keep, &mut self.report);
             let (dest, inode) = (keep.dest.fd, keep.dest_inode);
             if self.syncs_alone(inode.id.device())
                 && let Err(errno) = sync_directory(dest)
             {
-                self.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
+                self.report.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
             }
-            self.stats.metadata_time += started.elapsed();
+            self.report.stats.metadata_time += started.elapsed();
         }
         self.paths = [source_path, dest_path];
     }

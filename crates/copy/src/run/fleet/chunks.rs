@@ -29,8 +29,15 @@ use crate::walk::{Operand, last_component};
 /// A chunk that another process has given to this one.
 pub(in crate::run) type ChunkWork = wire::Chunk;
 
-/// How others find a file that this process copies.
-pub(in crate::run) struct Abroad<'a> {
+/// How other processes find a file of the source, and the directory that its copy goes to.
+pub(in crate::run) struct RemoteSource {
+    pair: Pair,
+    /// The name of the file in its directory; none if it is the operand.
+    name: Option<OsString>,
+}
+
+/// How other processes open both files.
+pub(in crate::run) struct RemoteHandle<'a> {
     party: &'a Party<'a>,
     pair: Pair,
     source_name: Option<OsString>,
@@ -40,7 +47,7 @@ pub(in crate::run) struct Abroad<'a> {
 
 /// What is left of a file, between this process and the others.
 pub(in crate::run) struct Given<'a> {
-    abroad: &'a Abroad<'a>,
+    remote: &'a RemoteHandle<'a>,
     source: &'a Inode,
     dest: &'a Inode,
     rest: Mutex<Rest>,
@@ -57,15 +64,15 @@ struct Rest {
 impl<'a> Given<'a> {
     /// The bytes from `from` to `end` are to be shared. `None`: too few.
     pub fn of(job: &'a DataJob<'_>, from: u64, end: u64) -> Option<Given<'a>> {
-        let abroad = job.abroad.as_deref()?;
+        let remote = job.remote.as_deref()?;
         let plain = job.source_inode.kind == Kind::Regular && job.dest_inode.kind == Kind::Regular;
         // What is read behind the copy, or noted of it, is so from its beginning on.
         let alone = job.follower.is_some() || job.marks.is_some();
-        if !plain || alone || end.saturating_sub(from) < 2 * abroad.party.chunk {
+        if !plain || alone || end.saturating_sub(from) < 2 * remote.party.chunk {
             return None;
         }
         let rest = Mutex::new(Rest { front: from, back: end, away: VecDeque::new() });
-        Some(Given { abroad, source: job.source_inode, dest: job.dest_inode, rest })
+        Some(Given { remote, source: job.source_inode, dest: job.dest_inode, rest })
     }
 
     /// This process goes on at this byte.
@@ -80,7 +87,7 @@ impl<'a> Given<'a> {
 
     /// The next bytes for this process: offset and length.
     pub fn next(&self) -> Option<(u64, u64)> {
-        let chunk = self.abroad.party.chunk;
+        let chunk = self.remote.party.chunk;
         let mut rest = lock(&self.rest);
         let from = rest.front;
         let to = (from / chunk + 1).saturating_mul(chunk).min(rest.back);
@@ -90,7 +97,7 @@ impl<'a> Given<'a> {
 
     /// Gives chunks from the end to those who wait for work.
     pub fn offer(&self) {
-        let party = self.abroad.party;
+        let party = self.remote.party;
         while party.fleet.is_asked_for_work() {
             if self.comes_back() {
                 return;
@@ -100,9 +107,9 @@ impl<'a> Given<'a> {
             party.expect(token);
             let chunk = wire::Chunk {
                 token,
-                pair: self.abroad.pair.clone(),
-                source_name: self.abroad.source_name.clone(),
-                dest_name: self.abroad.dest_name.clone(),
+                pair: self.remote.pair.clone(),
+                source_name: self.remote.source_name.clone(),
+                dest_name: self.remote.dest_name.clone(),
                 inodes: [self.source.id.inode(), self.dest.id.inode()],
                 size: self.source.size,
                 modified: (self.source.modified.seconds, self.source.modified.nanoseconds),
@@ -124,12 +131,12 @@ impl<'a> Given<'a> {
     /// comes back is done by one worker.
     fn comes_back(&self) -> bool {
         let rest = lock(&self.rest);
-        rest.away.iter().any(|(token, _, _)| self.abroad.party.has_moved_nothing(*token))
+        rest.away.iter().any(|(token, _, _)| self.remote.party.has_moved_nothing(*token))
     }
 
     /// Takes the last chunk that nobody has begun with, if one stays for this process.
     fn last_chunk(&self) -> Option<(u64, u64)> {
-        let chunk = self.abroad.party.chunk;
+        let chunk = self.remote.party.chunk;
         let mut rest = lock(&self.rest);
         let from = rest.back.saturating_sub(1) / chunk * chunk;
         if from < rest.front.saturating_add(chunk) {
@@ -147,7 +154,7 @@ impl<'a> Given<'a> {
         let mut elsewhere = 0;
         loop {
             let Some((token, offset, len)) = lock(&self.rest).away.pop_front() else { break };
-            let moved = match self.abroad.party.wait_for(token) {
+            let moved = match self.remote.party.wait_for(token) {
                 Some(Message::ChunkDone { moved, .. }) => moved.min(len),
                 _ => 0,
             };
@@ -171,27 +178,30 @@ struct OpenFile {
 
 impl<'a> Run<'a> {
     /// Says how other processes find a file that is large enough to be shared.
-    pub(in crate::run) fn describe_for_others(&mut self, subject: &Subject<'_>, level: &Level<'_>, top: &Top) {
-        self.abroad = None;
-        let Some(party) = self.party else { return };
-        let (Some(dir), Kind::Regular) = (level.dir, subject.inode.kind) else { return };
+    pub(in crate::run) fn remote_source(
+        &self,
+        subject: &Subject<'_>,
+        level: &Level<'_>,
+        top: &Top,
+    ) -> Option<RemoteSource> {
+        let party = self.party?;
+        let (Some(dir), Kind::Regular) = (level.dir, subject.inode.kind) else { return None };
         let alone = self.crew.is_none() || self.plan.dereference == Dereference::Always;
         if subject.inode.size / 2 < party.chunk || alone {
-            return;
+            return None;
         }
         let operand: (&Path, &Path) = (subject.source.path, subject.dest.path);
         let frame = level.ancestors.last();
-        self.abroad = Some((
-            pair_of(dir, frame.map(|frame| (frame, top)), operand, party),
-            frame.map(|_| subject.source.name.to_owned()),
-        ));
+        let pair = pair_of(dir, frame.map(|frame| (frame, top)), operand, party);
+        Some(RemoteSource { pair, name: frame.map(|_| subject.source.name.to_owned()) })
     }
 
     /// The same, of the copy under the name that it has for the moment.
-    pub(in crate::run) fn abroad_as(&mut self, subject: &Subject<'_>) -> Option<Arc<Abroad<'a>>> {
-        let (pair, source_name) = self.abroad.take()?;
+    pub(in crate::run) fn remote_handle(&self, subject: &Subject<'_>) -> Option<Arc<RemoteHandle<'a>>> {
+        let RemoteSource { pair, name } = subject.remote?;
         let dest_name = last_component(subject.dest.name).to_owned();
-        Some(Arc::new(Abroad { party: self.party?, pair, source_name, dest_name }))
+        let (pair, source_name) = (pair.clone(), name.clone());
+        Some(Arc::new(RemoteHandle { party: self.party?, pair, source_name, dest_name }))
     }
 
     /// Copies a part of a file for another process.
@@ -201,7 +211,7 @@ impl<'a> Run<'a> {
             patiently(LITTLE_PATIENCE, || if self.cancelled() { Err(Errno::CANCELED) } else { self.open_chunk(chunk) });
         // Whatever is wrong here, who gave it meets it again and tells.
         let moved = opened.map_or(0, |open| self.copy_chunk(from, chunk, open));
-        self.stats.chunks += u64::from(moved > 0);
+        self.report.stats.chunks += u64::from(moved > 0);
         party.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
     }
 
@@ -256,10 +266,11 @@ impl<'a> Run<'a> {
             follower: None,
             start: 0,
             marks: None,
-            abroad: None,
+            remote: None,
         };
         self.will_write_to(dest_inode.id.device(), &dest_path, dest.as_fd());
-        let moved = self.mover.move_part(&job, self.plan, self.session, &mut self.stats, (chunk.offset, chunk.len));
+        let moved =
+            self.mover.move_part(&job, self.plan, self.session, &mut self.report.stats, (chunk.offset, chunk.len));
         drop(job);
         // The owner is told when it can be seen from there, and before it sets the times of the file: data that arrives at a
         // server later would change them.
@@ -334,11 +345,11 @@ mod tests {
         let (operand, operand_dest) = (OsString::from("a"), OsString::from("b"));
         let (inodes, born) = ([0; 2], [None; 2]);
         let pair = Pair { operand, operand_dest, dest: way, inodes, born, device: 0, listed: None, shown };
-        let abroad = Abroad { party: &party, pair, source_name: None, dest_name: "b".into() };
+        let remote = RemoteHandle { party: &party, pair, source_name: None, dest_name: "b".into() };
         let inode = Inode::just_made(DeviceNumber { major: 8, minor: 1 });
         let end = 5 * CHUNK + 4096;
         let rest = Mutex::new(Rest { front: 0, back: end, away: VecDeque::new() });
-        let given = Given { abroad: &abroad, source: &inode, dest: &inode, rest };
+        let given = Given { remote: &remote, source: &inode, dest: &inode, rest };
         let mut ranges = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| given.offer());

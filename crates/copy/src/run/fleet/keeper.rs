@@ -261,7 +261,7 @@ impl Run<'_> {
         forget(self);
         if !self.cancelled() {
             let dest = level.dir.map_or_else(|| subject.dest.path.to_owned(), |dir| made_at(dir, subject.dest).path());
-            self.problem(Error::new(What::LinksUnknown, subject.source.path).and(dest).errno(trouble));
+            self.report.problem(Error::new(What::LinksUnknown, subject.source.path).and(dest).errno(trouble));
         }
         Earlier::Unknown
     }

@@ -110,7 +110,7 @@ impl Run<'_> {
         lock(&party.away).insert(token, away);
         crew.one_more();
         if party.fleet.give(message.encode()).is_none() {
-            self.stats.given_away += 1;
+            self.report.stats.given_away += 1;
             return;
         }
         // Somebody else has served who waited.
@@ -157,7 +157,7 @@ impl Run<'_> {
         };
         let frame = Frame::received(place, sides, Listing::of(names), Errand { from, token });
         let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
-        self.stats.parcels += 1;
+        self.report.stats.parcels += 1;
         self.walk_tree(frame, &mut top);
     }
 

@@ -21,14 +21,16 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
+use super::Run;
+use super::attributes::Keep;
 use super::command::command;
 use super::entry::{Level, Subject};
-use super::existing::{Clear, Existing, Way};
+use super::existing::{Clear, Way};
 use super::links::DestDir;
 use super::resume::Progress;
 use super::temporary::TemporaryNames;
 use super::tree::{Frame, sync_directory};
-use super::{Keep, Run};
+use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::journal::Fingerprint;
@@ -184,7 +186,7 @@ impl Run<'_> {
         let here = if shown.is_empty() { OsStr::new(".") } else { shown };
         let holder = match Inode::of(dir) {
             Ok(holder) => holder,
-            Err(errno) => return self.problem(Error::new(What::NoShardState, here).errno(errno)),
+            Err(errno) => return self.report.problem(Error::new(What::NoShardState, here).errno(errno)),
         };
         let command = job(self.plan, last, &holder);
         let path = super::operands::joined(shown, &state::name(&command));
@@ -196,13 +198,13 @@ impl Run<'_> {
             Ok(None) => return false,
             Err(trouble) => {
                 let error = objection(trouble, &path, *shard);
-                return self.problem(error);
+                return self.report.problem(error);
             }
         };
         let done = earlier == Earlier::Done;
         if done {
             // What was copied since is not touched.
-            self.warning(&Error::new(What::ShardIsDone, &path));
+            self.report.warning(&Error::new(What::ShardIsDone, &path));
         }
         let tag = format!("{TEMPORARY}{:010x}", command.half() >> 24);
         let own = format!("{:04x}{:05x}", state.epoch() & 0xffff, shard.index());
@@ -228,7 +230,7 @@ impl Run<'_> {
                 return Ok(Some(opened));
             }
             if !told {
-                self.warning(&Error::new(What::ShardIsBusy, path));
+                self.report.warning(&Error::new(What::ShardIsBusy, path));
                 told = true;
             }
             thread::sleep(PAUSE);
@@ -269,7 +271,7 @@ impl Run<'_> {
         }
         let noted = made.inode().and_then(|made| shards.state.note(Fingerprint::of_file(&made)));
         if let Err(errno) = noted {
-            self.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+            self.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
         }
     }
 
@@ -297,7 +299,7 @@ impl Run<'_> {
         let name = dest.dir().and_then(Inode::of).map(|above| Fingerprint::of_name(&above, last_component(dest.name)));
         let noted = name.and_then(|name| shards.state.note(name));
         if let Err(errno) = noted {
-            self.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+            self.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
         }
     }
 
@@ -392,7 +394,7 @@ impl Run<'_> {
                     self.finish_waiting(directory);
                 }
             }
-            if failed || self.failed { Ended::Badly } else { Ended::Well }
+            if failed || self.report.failed { Ended::Badly } else { Ended::Well }
         });
         let is_done = matches!(ended, Ok((Ended::Well, _)));
         self.report_of_shards(shards, ended.map(|(_, missing)| missing), is_done)
@@ -408,7 +410,7 @@ impl Run<'_> {
         match missing {
             Ok(missing) => Some(ShardReport { record, job, count, missing, own_is_done }),
             Err(errno) => {
-                self.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
+                self.report.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
                 None
             }
         }
@@ -447,22 +449,22 @@ impl Run<'_> {
         let source = match self.open_listed(directory.directory) {
             Ok(source) => source,
             Err(errno) => {
-                self.problem(failed(&source_path, errno));
+                self.report.problem(failed(&source_path, errno));
                 return;
             }
         };
         if !Inode::of(source.as_fd()).is_ok_and(|now| now.is_same_file_as(&directory.source_inode)) {
-            self.problem(Error::new(What::ReplacedWhileCopied, &source_path));
+            self.report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
             return;
         }
         let dest = match directory.dest.open() {
             Ok(dest) => dest,
             Err(errno) => {
-                self.problem(failed(&dest_path, errno));
+                self.report.problem(failed(&dest_path, errno));
                 return;
             }
         };
-        self.keep_attributes(&Keep {
+        let keep = Keep {
             source: Object { fd: source.as_fd(), path_only: true },
             source_inode: &directory.source_inode,
             source_path: &source_path,
@@ -471,13 +473,14 @@ impl Run<'_> {
             dest_path: &dest_path,
             created: directory.created,
             entries: NewEntries::UNKNOWN,
-        });
+        };
+        self.attributes().set(&keep, &mut self.report);
         if self.plan.durable != Durable::None
             && let Err(errno) = sync_directory(dest.as_fd())
             // Nobody may read it any more; its filesystem was synced before.
             && errno != Errno::ACCESS
         {
-            self.problem(Error::new(What::Syncing, &dest_path).errno(errno));
+            self.report.problem(Error::new(What::Syncing, &dest_path).errno(errno));
         }
     }
 }

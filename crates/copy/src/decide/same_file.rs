@@ -1,0 +1,126 @@
+//! Whether source and destination being the same file is a mistake, in the cases that GNU cp distinguishes.
+
+use super::{Existing, Source};
+use crate::facts::{Inode, Kind};
+use crate::plan::{Backup, Dereference, LinkMode, Plan};
+
+/// What to do with a destination that may be the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// They are different files, or it does no harm.
+    Go,
+    /// The wanted state is there already.
+    Nothing,
+    /// Going on would lose data or make no sense.
+    Refuse,
+}
+
+/// How two entries are related of which one may be the other, or lead to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CloseLook {
+    /// They are the same name in the same directory.
+    pub one_entry: bool,
+    /// The source and the destination themselves, no link followed; none if that cannot be told.
+    pub entries: Option<[Inode; 2]>,
+    /// Both are, or lead to, one file; none if a link leads nowhere, or nobody needs to know ([`Source::needs_targets`]).
+    pub same_target: Option<bool>,
+}
+
+/// Decides; none if a close look is needed first.
+pub(super) fn judge(
+    source: &Source<'_>,
+    existing: &Existing,
+    look: Option<&CloseLook>,
+    plan: &Plan,
+) -> Option<Verdict> {
+    let (inode, target) = (source.inode, &existing.target);
+    let same = inode.id == target.id;
+    if same && plan.link == LinkMode::Hard {
+        return Some(Verdict::Nothing);
+    }
+    let never = source.dereference == Dereference::Never;
+    if !same && !(never && (is_link(inode) || is_link(target))) {
+        return Some(Verdict::Go);
+    }
+    let look = look?;
+    if never && is_link(inode) && is_link(target) {
+        return Some(judge_two_links(look, plan, same));
+    }
+    let [inode, target] = match (never, &look.entries) {
+        (true, _) => [inode, target],
+        // They have gone: whatever comes next will say so.
+        (false, None) => return Some(Verdict::Go),
+        (false, Some([inode, target])) => [inode, target],
+    };
+    if !never && is_link(inode) && is_link(target) && plan.remove_destination {
+        return Some(Verdict::Go);
+    }
+    Some(judge_entries(source, look, plan, inode, target))
+}
+
+/// Two symbolic links that are copied as such: fine as long as they are two.
+fn judge_two_links(look: &CloseLook, plan: &Plan, same: bool) -> Verdict {
+    if look.one_entry {
+        Verdict::Refuse
+    } else if plan.backup == Backup::None && same {
+        Verdict::Nothing
+    } else {
+        Verdict::Go
+    }
+}
+
+/// `inode` and `target` are the attributes of the entries themselves.
+fn judge_entries(source: &Source<'_>, look: &CloseLook, plan: &Plan, inode: &Inode, target: &Inode) -> Verdict {
+    let same = inode.id == target.id;
+    if plan.backup != Backup::None {
+        return judge_with_backup(source, look, inode, target);
+    }
+    if plan.remove_destination {
+        if is_link(target) {
+            return Verdict::Go;
+        }
+        if same && target.links > 1 && !look.one_entry {
+            return Verdict::Go;
+        }
+    }
+    if !is_link(inode) && !is_link(target) && !same {
+        return Verdict::Go;
+    }
+    if plan.link == LinkMode::Symbolic && is_link(target) {
+        return Verdict::Go;
+    }
+    if source.dereference == Dereference::Never {
+        return judge_targets(look, plan, target);
+    }
+    Verdict::Refuse
+}
+
+/// A backup moves the destination aside, so a second name of the source may go, but not its only one.
+fn judge_with_backup(source: &Source<'_>, look: &CloseLook, inode: &Inode, target: &Inode) -> Verdict {
+    let refuse = if inode.id == target.id {
+        look.one_entry
+    } else {
+        // The source is a link to the destination: moved aside, the link would dangle.
+        source.dereference != Dereference::Never && is_link(inode) && !is_link(target)
+    };
+    if refuse { Verdict::Refuse } else { Verdict::Go }
+}
+
+/// One side is a link, neither is followed: a problem only if the link leads to the other side.
+fn judge_targets(look: &CloseLook, plan: &Plan, target: &Inode) -> Verdict {
+    match look.same_target {
+        None | Some(false) => Verdict::Go,
+        Some(true) if plan.link == LinkMode::Hard => {
+            if is_link(target) {
+                Verdict::Go
+            } else {
+                Verdict::Nothing
+            }
+        }
+        Some(true) => Verdict::Refuse,
+    }
+}
+
+fn is_link(inode: &Inode) -> bool {
+    inode.kind == Kind::SymbolicLink
+}
