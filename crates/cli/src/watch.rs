@@ -5,7 +5,6 @@
 //! is incomplete and ends the process.
 
 use std::io::{self, IsTerminal};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -16,9 +15,9 @@ use haul_copy::run::Cancel;
 use haul_sys::Errno;
 use haul_sys::memory;
 use haul_sys::process_state::is_ignored;
-use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use haul_sys::rustix::stdio;
 use haul_sys::rustix::termios::tcgetwinsize;
-use haul_sys::rustix::{self, stdio};
+use haul_sys::signals::Arrivals;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::progress::{PATIENCE, Rate};
@@ -52,13 +51,13 @@ pub type Abandon = Box<dyn FnOnce(i32) + Send>;
 /// Handles the signals that stop a run, and starts the thread.
 ///
 /// # Errors
-/// What the kernel says when there are no descriptors or threads left.
+/// What the kernel says when there are no threads left.
 pub fn start(report: Arc<Report>, plan: Arc<Plan>, cancel: &Cancel, abandon: Abandon) -> io::Result<Caught> {
     if !memory::has_room_for_thread(STACK as u64) {
         return Err(Errno::NOMEM.into());
     }
     let caught = Caught::default();
-    let (listen, wake) = UnixStream::pair()?;
+    let arrivals = Arrivals::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // Below nohup, or in the background of a script, the user does not mean us.
         if is_ignored(signal) {
@@ -67,14 +66,10 @@ pub fn start(report: Arc<Report>, plan: Arc<Plan>, cancel: &Cancel, abandon: Aba
         let number = usize::try_from(signal).unwrap_or_default();
         signal_hook::flag::register_usize(signal, Arc::clone(&caught.0), number)?;
         signal_hook::flag::register(signal, cancel.flag())?;
-        signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+        arrivals.count(signal)?;
     }
-    let watcher = Watcher { report, plan, caught: caught.clone(), listen };
-    thread::Builder::new().stack_size(STACK).spawn(move || {
-        // Dropped, the other end would look like a signal.
-        let _wake = wake;
-        watcher.watch(abandon);
-    })?;
+    let watcher = Watcher { report, plan, caught: caught.clone(), arrivals };
+    thread::Builder::new().stack_size(STACK).spawn(move || watcher.watch(abandon))?;
     Ok(caught)
 }
 
@@ -82,7 +77,7 @@ struct Watcher {
     report: Arc<Report>,
     plan: Arc<Plan>,
     caught: Caught,
-    listen: UnixStream,
+    arrivals: Arrivals,
 }
 
 impl Watcher {
@@ -92,9 +87,13 @@ impl Watcher {
         let mut next_drawing = draws.then(|| Instant::now() + PATIENCE);
         let mut counting = false;
         let mut rate = Rate::default();
+        let mut seen = 0;
         loop {
             let next = [deadline, next_drawing].into_iter().flatten().min();
-            if self.signal_arrives(next) {
+            let timeout = next.map(|time| time.saturating_duration_since(Instant::now()));
+            if self.arrivals.wait(seen, timeout) {
+                // One after the other; more than one may have arrived.
+                seen = seen.wrapping_add(1);
                 let second = deadline.is_some();
                 self.report.pace().wake();
                 deadline.get_or_insert_with(|| Instant::now() + GRACE);
@@ -115,19 +114,6 @@ impl Watcher {
             }
         }
         abandon(self.caught.signal().unwrap_or(SIGTERM));
-    }
-
-    /// Waits for a signal, until a time if there is one.
-    fn signal_arrives(&self, until: Option<Instant>) -> bool {
-        let timeout = until.map(|time| time.saturating_duration_since(Instant::now()));
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut ready = [PollFd::new(&self.listen, PollFlags::IN)];
-        match poll(&mut ready, timeout.as_ref()) {
-            // One byte for each signal; more than one may be waiting.
-            Ok(1..) => matches!(rustix::io::read(&self.listen, &mut [0u8; 1]), Ok(1..)),
-            // Interrupted by the very signal that the next round will read about.
-            _ => false,
-        }
     }
 
     /// Counts what there is to do, in a thread of its own: a slow disk must not hold up the bar or a signal.

@@ -32,6 +32,8 @@ pub mod range_lock;
 #[cfg(feature = "namespaces")]
 pub mod sandbox;
 pub mod shared_map;
+#[cfg(feature = "signals")]
+pub mod signals;
 mod umask;
 mod xattr_at;
 

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
 use std::time::{Duration, Instant};
 
-use haul_testbed::{Bed, Child, Command, Fs};
+use haul_testbed::{Bed, Child, Command, Fs, create_painted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -44,6 +45,36 @@ fn eight_threads_share_a_wide_directory_with_few_descriptors() {
             assert_eq!(text, number.to_string());
         }
         fs::remove_dir_all(&dest).expect("the copy is removed");
+    }
+}
+
+#[test]
+fn a_tree_with_hard_links_is_copied_with_eight_descriptors() {
+    let (room, program) = room();
+    let at = |name: &str| room.path().join(name);
+    for dir in ["s/a/b/c", "s/d", "into"] {
+        fs::create_dir_all(at(dir)).expect("a directory");
+    }
+    for (name, size) in [("s/a/file", 10), ("s/a/b/c/file", 10), ("s/large", 20 << 20)] {
+        create_painted(at(name), size);
+    }
+    fs::hard_link(at("s/a/file"), at("s/d/name")).expect("a name");
+    symlink("file", at("s/a/link")).expect("a link");
+    let same_file = |copy: &Path| {
+        let inode = |name: &str| fs::metadata(copy.join(name)).expect("it was copied").ino();
+        inode("a/file") == inode("d/name")
+    };
+    let (source, dest) = (at("s"), at("d"));
+    let absolute = [Path::new("-aT"), &source, &dest];
+    let forms = [["-aT", "s", "d"].map(Path::new), absolute, ["-a", "s", "into"].map(Path::new)];
+    for (form, copy) in forms.into_iter().zip(["d", "d", "into/s"]) {
+        // The second time over the first copy.
+        for _ in 0..2 {
+            succeeds(with_descriptors(8, &program).args(form).current_dir(room.path()));
+            succeeds(Command::new("diff").arg("-r").args([&source, &at(copy)]));
+            assert!(same_file(&at(copy)), "{form:?}");
+        }
+        fs::remove_dir_all(at(copy)).expect("the copy is removed");
     }
 }
 

@@ -1,6 +1,5 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
-use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 use crate::manifest::Index;
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
-use crate::walk::{Spot, last_component};
+use crate::walk::{Operand, Spot, last_component};
 
 /// Where in the tree an entry stands.
 #[derive(Clone, Copy)]
@@ -111,38 +110,17 @@ pub(super) enum Step {
 }
 
 impl Run<'_> {
-    /// Copies an operand with everything below it.
-    pub(super) fn copy_operand(
-        &mut self,
-        source: Spot<'_>,
-        dest: Spot<'_>,
-        missing: bool,
-        root: Option<&Arc<DestDir>>,
-    ) {
+    /// Copies an operand with everything below it. `root` is the directory that holds its copy; one that cannot be opened is
+    /// none, and making anything there will say why.
+    pub(super) fn copy_operand(&mut self, source: Operand, dest: Spot<'_>, missing: bool, root: Option<&Arc<DestDir>>) {
         let Some(listed) = self.listed_operand() else { return };
-        let own_root = match (root, dest.dir()) {
-            (None, Ok(_)) => match dest_root(dest) {
-                Ok(root) => Some(root),
-                Err(errno) => {
-                    self.report.problem(Error::new(What::CannotAccess, dest.path).errno(errno));
-                    return;
-                }
-            },
-            // A destination whose directory cannot be opened has no root; making anything there will say why.
-            _ => None,
-        };
-        let mut top = Top { source: source.path.to_owned(), dest: dest.path.to_owned(), into_itself: false };
+        let mut top = Top { source: source.path().to_owned(), dest: dest.path.to_owned(), into_itself: false };
         self.will_write_beside(dest);
         self.give_names_if_one_is(dest);
-        let level = Level {
-            dir: root.or(own_root.as_ref()),
-            sides: None,
-            ancestors: &[],
-            is_regular: false,
-            listed,
-            made: None,
-        };
-        let Step::Enter(frame) = self.visit(source, dest, missing, &level, &mut top) else { return };
+        let level = Level { dir: root, sides: None, ancestors: &[], is_regular: false, listed, made: None };
+        let Step::Enter(frame) = self.visit(source.spot(), dest, missing, &level, &mut top) else { return };
+        // A descriptor less while the tree is copied.
+        drop(source);
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
         let crew = self.crew.filter(|_| !overlap(&frame));
         let crew = std::mem::replace(&mut self.crew, crew);
@@ -203,6 +181,8 @@ impl Run<'_> {
         subject.remote = remote.as_ref();
         let (met_before, mut claimed) = (matches!(earlier, Earlier::Made(_)), matches!(earlier, Earlier::Claimed));
         if let Earlier::Made(earlier) = earlier {
+            // It is seldom copied all the same, and to find the other name takes descriptors.
+            subject.opened = None;
             match self.instead_of_copying(earlier, &subject, level, top) {
                 Instead::Copy { claimed: now } => claimed = now,
                 Instead::Ended { well } => {
@@ -488,12 +468,6 @@ impl Run<'_> {
 /// What stands, or will stand, at a name of the destination.
 pub(super) fn made_at(dir: &Arc<DestDir>, dest: Spot<'_>) -> Made {
     Made { dir: Arc::clone(dir), name: last_component(dest.name).to_owned(), id: None }
-}
-
-/// The directory that holds the copy of an operand.
-pub(super) fn dest_root(dest: Spot<'_>) -> Result<Arc<DestDir>, Errno> {
-    let prefix = renamed(dest.path, OsStr::new("")).into_os_string();
-    DestDir::root_shown_as(links::duplicate(dest.dir()?)?, prefix)
 }
 
 /// Whether a symbolic link leads to a directory that this run is just filling: every level of it would have another one

@@ -20,7 +20,7 @@ pub(super) struct DestDir {
     /// Which directory it is.
     pub id: FileId,
     /// A directory that the user named is held open for the whole run.
-    root: Option<OwnedFd>,
+    root: Option<Arc<OwnedFd>>,
     /// One that we made or entered is known by its name in another.
     parent: Option<Arc<DestDir>>,
     name: OsString,
@@ -45,7 +45,7 @@ impl Drop for DestDir {
 impl DestDir {
     /// The directory that holds the copies of operands, with what users see before the names of its entries: its path as
     /// they wrote it, with a slash at the end unless it is empty.
-    pub fn root_shown_as(dir: OwnedFd, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
+    pub fn root_shown_as(dir: Arc<OwnedFd>, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
         let (name, number) = (OsString::new(), AtomicU32::new(0));
         Ok(Arc::new(DestDir { id, root: Some(dir), parent: None, name, source: None, prefix, number }))
@@ -94,7 +94,7 @@ impl DestDir {
         while let Some(parent) = &dir.parent {
             dir = parent;
         }
-        dir.root.as_ref().map(AsFd::as_fd).ok_or(Errno::STALE)
+        dir.root.as_ref().map(|root| root.as_fd()).ok_or(Errno::STALE)
     }
 
     /// The path of one of its entries as users know it.
@@ -164,12 +164,15 @@ impl DestDir {
             names.push(&dir.name);
             dir = parent;
         }
-        let mut current = duplicate(dir.root.as_ref().ok_or(Errno::STALE)?.as_fd())?;
+        let root = dir.root.as_ref().ok_or(Errno::STALE)?;
+        let mut opened: Option<OwnedFd> = None;
         for name in names.into_iter().rev() {
+            let above = opened.as_ref().map_or(root.as_fd(), AsFd::as_fd);
             // A link is followed only if it was followed when the directory was entered (--keep-directory-symlink);
             // the comparison below tells.
-            current = openat(&current, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            opened = Some(openat(above, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
         }
+        let current = opened.map_or_else(|| duplicate(root.as_fd()), Ok)?;
         if Inode::of(current.as_fd())?.id == self.id { Ok(current) } else { Err(Errno::STALE) }
     }
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::links::{DestDir, duplicate};
+use super::links::DestDir;
 use super::survey::operand_inode;
 use super::within::{reaches, ways_up};
-use super::{Entry, Run, backup};
+use super::{Entry, Reported, Run, backup};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::plan::{Backup, Destination, Plan};
@@ -73,7 +73,7 @@ impl Run<'_> {
         if plan.force && plan.backup != Backup::None && same_name {
             // cp --force --backup NAME NAME makes a backup of NAME.
             if dest.spot().inode_following().is_ok_and(|inode| inode.kind == Kind::Regular) {
-                self.copy_to_backup(&source, &dest);
+                self.copy_to_backup(source, &dest);
                 return;
             }
         }
@@ -89,16 +89,26 @@ impl Run<'_> {
                 return;
             }
         }
-        self.copy_operand(source.spot(), dest.spot(), false, None);
+        let Ok(root) = self.root_of(&dest) else { return };
+        self.copy_operand(source, dest.spot(), false, root.as_ref());
     }
 
-    fn copy_to_backup(&mut self, source: &Operand, dest: &Operand) {
+    /// The directory that is to hold the copy, if it could be opened.
+    fn root_of(&mut self, dest: &Operand) -> Result<Option<Arc<DestDir>>, Reported> {
+        let Some(parent) = dest.parent() else { return Ok(None) };
+        let prefix = renamed(dest.path(), OsStr::new("")).into_os_string();
+        let root = DestDir::root_shown_as(Arc::clone(parent), prefix);
+        root.map(Some).map_err(|errno| self.report.fail(Error::new(What::CannotAccess, dest.path()).errno(errno)))
+    }
+
+    fn copy_to_backup(&mut self, source: Operand, dest: &Operand) {
         match backup::backup_name(dest.spot(), self.plan) {
             Ok((name, _)) => {
+                let Ok(root) = self.root_of(dest) else { return };
                 let path = renamed(dest.path(), &name);
                 let plan = Plan { backup: Backup::None, ..self.plan.clone() };
                 let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
-                inner.copy_operand(source.spot(), dest.spot().beside(&name, &path), false, None);
+                inner.copy_operand(source, dest.spot().beside(&name, &path), false, root.as_ref());
                 inner.give_names();
                 inner.attributes().seal(std::mem::take(&mut inner.unsealed), &mut inner.report);
                 self.report.add(inner.report);
@@ -112,6 +122,7 @@ impl Run<'_> {
     /// All sources into one directory.
     fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
         let plan = self.plan;
+        let dir = Arc::new(dir);
         // Before anything is made, for any of them.
         let refused: Vec<bool> = self.would_be_in_themselves(&dir);
         if !refused.contains(&false) {
@@ -122,7 +133,7 @@ impl Run<'_> {
             return;
         }
         let shown = joined(target, OsStr::new("")).into_os_string();
-        let root = match duplicate(dir.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown)) {
+        let root = match DestDir::root_shown_as(Arc::clone(&dir), shown) {
             Ok(root) => root,
             Err(errno) => {
                 self.report.problem(Error::new(What::Target, target).errno(errno));
@@ -184,7 +195,7 @@ impl Run<'_> {
         let source = Operand::open(operand);
         let (name, path) = name_in(target, operand);
         let dest = Spot::new(dir.as_fd(), name, &path);
-        self.copy_operand(source.spot(), dest, false, Some(root));
+        self.copy_operand(source, dest, false, Some(root));
     }
 
     /// The operand as it is used: with `--strip-trailing-slashes` without them. cp does this only for copies into a

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
@@ -43,7 +44,7 @@ impl Run<'_> {
         if made {
             let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest);
             let shown = renamed(&dest_path, OsStr::new("")).into_os_string();
-            let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(dir, shown));
+            let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(Arc::new(dir), shown));
             // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
             let missing = parents.last().is_some_and(|parent| parent.fresh);
             match root {
@@ -52,7 +53,7 @@ impl Run<'_> {
                     let base = last_component(bare);
                     let name = if base.is_empty() { OsStr::new(".") } else { base };
                     let dest = Spot::new(holder.as_fd(), name, &dest_path);
-                    self.copy_operand(source.spot(), dest, missing, Some(&root));
+                    self.copy_operand(source, dest, missing, Some(&root));
                 }
                 Err(errno) => {
                     self.report.problem(Error::new(What::Target, target).errno(errno));

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
@@ -13,7 +14,7 @@ use super::spot::Spot;
 /// A path that the user named, split into an open parent directory and a last component.
 #[derive(Debug)]
 pub struct Operand {
-    parent: Result<OwnedFd, Errno>,
+    parent: Result<Arc<OwnedFd>, Errno>,
     name: OsString,
     path: PathBuf,
 }
@@ -30,6 +31,7 @@ impl Operand {
         } else {
             openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         };
+        let parent = parent.map(Arc::new);
         Operand { parent, name: OsString::from_vec(name.to_vec()), path: PathBuf::from(path) }
     }
 
@@ -39,6 +41,11 @@ impl Operand {
             Ok(parent) => Spot::new(parent.as_fd(), &self.name, &self.path),
             Err(errno) => Spot::unreachable(*errno, &self.name, &self.path),
         }
+    }
+
+    /// The directory that holds it, if that could be opened.
+    pub fn parent(&self) -> Option<&Arc<OwnedFd>> {
+        self.parent.as_ref().ok()
     }
 
     /// The path as the user wrote it.

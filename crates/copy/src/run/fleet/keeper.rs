@@ -15,7 +15,7 @@ use super::super::Run;
 use super::super::entry::{Earlier, Level, Subject, made_at};
 use super::super::link_table::pages::{KEY, Key, Pages, Record};
 use super::super::link_table::{Claim, LinkTable, Made, Source};
-use super::super::links::DestDir;
+use super::super::links::{DestDir, duplicate};
 use super::wire::{Keeper, Location, Message, Way};
 use super::{PATIENCE, Party, lock, patiently};
 use crate::error::{Error, What};
@@ -204,7 +204,7 @@ pub(super) fn open_way(way: &Way) -> Result<(OwnedFd, Arc<DestDir>), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = if way.prefix.is_empty() { ".".as_ref() } else { way.prefix.as_os_str() };
     let mut fd = openat(CWD, root, flags, Mode::empty())?;
-    let mut dir = DestDir::root_shown_as(super::super::links::duplicate(fd.as_fd())?, way.prefix.clone())?;
+    let mut dir = DestDir::root_shown_as(Arc::new(duplicate(fd.as_fd())?), way.prefix.clone())?;
     for name in &way.names {
         // A link is followed where the process that was here first has followed one; inode numbers tell.
         fd = openat(&fd, name, flags, Mode::empty())?;

@@ -28,8 +28,8 @@ fn file(number: u64) -> FileId {
     FileId::from_bytes(bytes)
 }
 
-fn held(path: &Path) -> OwnedFd {
-    open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).unwrap()
+fn held(path: &Path) -> Arc<OwnedFd> {
+    Arc::new(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).unwrap())
 }
 
 fn id_of(path: &Path) -> FileId {
