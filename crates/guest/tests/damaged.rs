@@ -265,6 +265,7 @@ fn ext4_with_a_damaged_structure_in_use_is_refused() {
     assert_refused(&image, "a time of an inode", inode + 0x10, &[1, 2, 3, 4]);
     assert_refused(&image, "a directory", first_block(&image, "/d1", 4096), &[0xff; 64]);
     assert_refused(&image, "the index of a directory", first_block(&image, "/d0", 4096) + 40, &[0xff; 4]);
+    assert_refused(&image, "the target of a link", first_block(&image, "\"/long link\"", 4096) + 9, &[0; 8]);
     let tree = debugfs(&image, "ex /torn");
     let interior = tree.lines().find(|line| line.trim_start().starts_with("0/ 1")).unwrap();
     let at: u64 = interior.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
