@@ -213,6 +213,11 @@ impl Walk<'_> {
         if !known && !reserved {
             return Err(Refusal::corrupt(format!("{number} is of no known kind")));
         }
+        // i_faddr, and the high half of i_blocks where no file is so large.
+        let unused = [le32(bytes, 0x70)?, if self.superblock.has_huge_files { 0 } else { le16(bytes, 0x74)?.into() }];
+        if linked && !reserved && unused != [0, 0] {
+            return Err(Refusal::corrupt(format!("{number} has a field that must be zero")));
+        }
         let flags = le32(bytes, 0x20)?;
         let link = kind == kind::SYMLINK && flags & ENCRYPTED == 0;
         let content = linked && (directory || link || self.superblock.orphan_file == Some(number));
