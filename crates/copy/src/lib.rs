@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod control;
 mod decide;
 pub mod engine;
 pub mod error;
@@ -34,6 +35,7 @@ pub mod run;
 pub mod smart;
 pub mod stats;
 pub mod strategy;
+mod transfer;
 pub mod verify;
 pub mod walk;
 mod wire;

@@ -28,7 +28,7 @@ pub struct DataFacts {
     /// Both sides have offsets.
     pub seekable: bool,
     /// The source is on a filesystem that makes its contents up while they are read (/proc, /sys): its size means nothing.
-    pub made_up: bool,
+    pub pseudo_file: bool,
     /// An earlier file of this filesystem pair could not be cloned, since the filesystems cannot.
     pub clone_is_known_to_fail: bool,
     /// An earlier file of this filesystem pair could not be copied inside the kernel.
@@ -204,7 +204,7 @@ fn choose_ranges(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.find_zeros = true;
         steps.reasons.push("--sparse=always: blocks of zeros become holes");
     }
-    if !facts.seekable || facts.made_up {
+    if !facts.seekable || facts.pseudo_file {
         steps.ranges = Ranges::Stream;
         steps.reasons.push("the source has no offsets or no true size: it is read until it ends");
         return;

@@ -10,9 +10,11 @@ const LEVELS: &[&[&str]] = &[
     &["plan", "manifest", "facts", "moved", "images", "stats", "events", "error", "wire"],
     // `pace` knows nothing of what it paces: the run asks it before each step.
     &["walk", "engine", "meta", "ranges", "journal", "pace", "probe"],
-    &["strategy", "decide"],
+    &["strategy", "decide", "control"],
     // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
     &["smart", "compare", "verify"],
+    // The byte mover: two open files, no names.
+    &["transfer"],
     &["run"],
     &["lib"],
 ];

@@ -7,12 +7,11 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use super::Run;
 use super::check::ReadAgain;
-use super::data::{Broken, DataJob};
-use super::made_up::is_made_up;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::moved::Moved;
 use crate::plan::IfChanged;
+use crate::transfer::{Broken, Transfer, is_pseudo_file};
 
 /// How often a file is copied again before the copy fails.
 const RETRIES: u32 = 3;
@@ -23,13 +22,13 @@ impl Run<'_> {
     /// thread had moved when it came to this file.
     pub(super) fn settle_changes(
         &mut self,
-        job: &DataJob<'_>,
+        job: &Transfer<'_>,
         inode: &mut Inode,
         before: Moved,
         mut read: ReadAgain,
     ) -> Result<ReadAgain, Broken> {
         let plan = self.plan;
-        if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_made_up(&job.source, inode) {
+        if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_pseudo_file(&job.source, inode) {
             return Ok(read);
         }
         if inode.size == 0 && self.report.stats.moved == before {

@@ -11,14 +11,13 @@ use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::Run;
-use super::data::{Broken, DataJob};
-use super::marks::Over;
 use super::operands::renamed;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{Inode, Kind};
 use crate::plan::Verify;
 use crate::strategy::WORTH_ASKING;
+use crate::transfer::{Broken, Over, Transfer};
 use crate::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
 use crate::walk::Spot;
 
@@ -30,18 +29,18 @@ const MOST_MARKED: u32 = 1000;
 
 impl Run<'_> {
     /// Moves the data; another thread notes how far that is on the device, where the next run may have to go on.
-    pub(super) fn move_and_check(&mut self, job: &DataJob<'_>) -> Result<ReadAgain, Broken> {
-        let Some(marks) = job.marks else { return self.move_and_read_again(job) };
+    pub(super) fn move_and_check(&mut self, job: &Transfer<'_>) -> Result<ReadAgain, Broken> {
+        let Some(checkpoints) = job.checkpoints else { return self.move_and_read_again(job) };
         let (moved, noted) = thread::scope(|scope| {
-            let noting = thread::Builder::new().spawn_scoped(scope, || marks.keep_up());
+            let noting = thread::Builder::new().spawn_scoped(scope, || checkpoints.keep_up());
             if noting.is_err() {
                 // No thread is to be had: then the next run begins anew.
-                marks.end(Over::Done);
+                checkpoints.end(Over::Done);
             }
             let moved = self.move_and_read_again(job);
-            // After an error of the destination nobody knows what became of the data since the last mark.
+            // After an error of the destination nobody knows what became of the data since the last checkpoint.
             let stopped = matches!(&moved, Err(Broken { error }) if error.as_ref().is_none_or(|error| error.what == What::Reading));
-            marks.end(if stopped { Over::Stopped } else { Over::Done });
+            checkpoints.end(if stopped { Over::Stopped } else { Over::Done });
             (moved, noting.ok().and_then(|noting| noting.join().ok()))
         });
         match noted {
@@ -56,12 +55,12 @@ impl Run<'_> {
 
     /// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
     /// thread.
-    fn move_and_read_again(&mut self, job: &DataJob<'_>) -> Result<ReadAgain, Broken> {
+    fn move_and_read_again(&mut self, job: &Transfer<'_>) -> Result<ReadAgain, Broken> {
         let plan = self.plan;
         if !plan.reads_again() {
             return self
                 .mover
-                .move_data(job, plan, self.session, &mut self.report.stats)
+                .move_data(job, plan, self.session.control(), &mut self.report.stats)
                 .map(|()| Ok(Checked::default()));
         }
         let reader = self.reader(job).map_err(|error| Broken { error: Some(error) })?;
@@ -78,7 +77,7 @@ impl Run<'_> {
         let follow = |follower: &Follower| follower.follow(&Linux, source, dest, wishes, &|| cancel.is_cancelled());
         let by_another_thread = size >= WORTH_ASKING;
         let follower = if by_another_thread { Follower::default() } else { Follower::afterwards() };
-        let job = DataJob { follower: Some(&follower), ..job.clone() };
+        let job = Transfer { follower: Some(&follower), ..job.clone() };
         let (moved, checked) = thread::scope(|scope| {
             let other = by_another_thread.then(|| thread::Builder::new().spawn_scoped(scope, || follow(&follower)));
             let other = other.and_then(Result::ok);
@@ -86,7 +85,7 @@ impl Run<'_> {
                 // No thread is to be had: then afterwards.
                 follower.do_not_wait();
             }
-            let moved = self.mover.move_data(&job, plan, self.session, &mut self.report.stats);
+            let moved = self.mover.move_data(&job, plan, self.session.control(), &mut self.report.stats);
             if moved.is_err() {
                 follower.abandon();
             }
@@ -101,7 +100,7 @@ impl Run<'_> {
     }
 
     /// An open file to read the copy back from, where the one that it is written through does not do.
-    fn reader(&self, job: &DataJob<'_>) -> Result<Option<OwnedFd>, Error> {
+    fn reader(&self, job: &Transfer<'_>) -> Result<Option<OwnedFd>, Error> {
         let kept = |kind| matches!(kind, Kind::Regular | Kind::BlockDevice);
         if !kept(job.source_inode.kind) {
             return Err(Error::new(What::CannotReadAgain, job.source_path));
@@ -120,7 +119,7 @@ impl Run<'_> {
     }
 
     /// What was found, if what was copied could be read again. If not, the copy is as good as none.
-    pub(super) fn settle_check(job: &DataJob<'_>, read: ReadAgain) -> Result<Checked, Broken> {
+    pub(super) fn settle_check(job: &Transfer<'_>, read: ReadAgain) -> Result<Checked, Broken> {
         let error = match read {
             Ok(checked) => return Ok(checked),
             Err(Trouble::Abandoned) => return Err(Broken { error: None }),

@@ -21,7 +21,6 @@ use super::early::Early;
 use super::entry::Subject;
 use super::filesystems::{Filesystems, Synced};
 use super::link_table::{Made, link_to};
-use super::marks::STEP;
 use super::tree::{Frame, Sides};
 use super::{Run, descriptors, links};
 use crate::error::{Error, What};
@@ -29,6 +28,7 @@ use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::journal::Fingerprint;
 use crate::plan::Durable;
+use crate::transfer::STEP;
 use crate::verify::{Checked, Finding, compare_with_device};
 use crate::walk::{Spot, last_component};
 
@@ -206,7 +206,7 @@ impl Run<'_> {
         }
         let fd = ledger.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
         let fd = fd.and_then(|filesystem| filesystem.fd);
-        match fd.filter(|_| !self.shared.data.probe.has_heads([device; 2])) {
+        match fd.filter(|_| !self.shared.transfers.probe.has_heads([device; 2])) {
             Some(fd) => ledger.early.begin(device, move || retry_on_intr(|| syncfs(&fd))),
             None => ledger.early.count_anew(),
         }

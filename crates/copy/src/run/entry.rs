@@ -125,8 +125,8 @@ impl Run<'_> {
         let crew = self.crew.filter(|_| !overlap(&frame));
         let crew = std::mem::replace(&mut self.crew, crew);
         if let Some(crew) = self.crew {
-            crew.fix(self.mover.jobs_of_profile(self.plan, &frame));
-            if self.shared.data.probe.has_heads(frame.devices()) {
+            crew.fix(self.mover.jobs_of_profile(self.plan, frame.devices(), || frame.sides()));
+            if self.shared.transfers.probe.has_heads(frame.devices()) {
                 crew.start_low();
             }
         }

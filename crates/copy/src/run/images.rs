@@ -8,7 +8,6 @@ use std::time::Instant;
 use haul_guest::report::{Map, Verdict};
 use haul_sys::kernel::{Kernel, Linux};
 
-use super::data::{Broken, DataJob};
 use super::{Run, Session};
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, HoleSearch};
@@ -20,6 +19,7 @@ use crate::smart::{
     self, Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, OwnedImage, Smart, Source, System, Task,
 };
 use crate::strategy::WORTH_ASKING;
+use crate::transfer::{Broken, Transfer};
 
 /// Smaller files are not looked at with [`SmartCopy::Auto`]: no filesystem worth it is that small.
 const SMALLEST: u64 = 1 << 20;
@@ -44,7 +44,7 @@ impl Run<'_> {
     /// nobody wants to know.
     pub(super) fn look_for_free<'a>(
         &mut self,
-        job: &DataJob<'_>,
+        job: &Transfer<'_>,
         created: bool,
         turns: &'a Mutex<()>,
     ) -> Result<Option<Box<Looked<'a>>>, Error> {
@@ -97,14 +97,14 @@ impl Run<'_> {
     }
 
     /// Copies the data of an image without what is free in it, tells the observer, and counts.
-    pub(super) fn move_image(&mut self, job: &DataJob<'_>, looked: &mut Looked<'_>) -> Result<(), Broken> {
+    pub(super) fn move_image(&mut self, job: &Transfer<'_>, looked: &mut Looked<'_>) -> Result<(), Broken> {
         let Some(found) = &looked.found else { return Ok(()) };
         let started = Instant::now();
         let session = self.session;
         let source = &looked.source;
         session.observer.event(&Event::DataStarted { source: job.source_path, size: source.file_size() });
         let told = Told { session, counted: Mutex::default() };
-        let probe = &self.shared.data.probe;
+        let probe = &self.shared.transfers.probe;
         probe.begin();
         let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
         let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
@@ -238,7 +238,7 @@ fn why_whole(map: &Map, user: Option<&InUse>, required: bool) -> Option<String> 
     map.free.is_empty().then(|| NOTHING_FREE.to_owned())
 }
 
-fn report_of(job: &DataJob<'_>, seen: &Seen) -> ImageReport {
+fn report_of(job: &Transfer<'_>, seen: &Seen) -> ImageReport {
     let (map, left_out, whole) = match &seen.free {
         Ok(found) => (&found.map, Some(found.free_of_disk()), None),
         Err((map, why)) => (map, None, Some(why.clone())),

@@ -3,13 +3,11 @@
 mod ahead;
 mod attributes;
 mod backup;
-mod behind;
 mod changes;
 mod check;
 mod climb;
 mod command;
 mod crew;
-mod data;
 mod durable;
 mod early;
 mod entry;
@@ -19,17 +17,10 @@ mod fleet;
 mod images;
 mod link_table;
 mod links;
-mod made_up;
-mod marks;
-mod moving;
 mod names;
-mod open_sides;
 mod operands;
-mod paced;
 mod parents;
 mod partial;
-mod pieces;
-mod readahead;
 mod regular;
 mod reporter;
 mod resume;
@@ -37,7 +28,6 @@ mod room;
 mod selection;
 mod shards;
 mod share;
-mod small;
 mod special;
 mod stage;
 mod survey;
@@ -51,13 +41,13 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::ops::AddAssign;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_sys::Errno;
 use haul_sys::memory;
 use haul_sys::rustix::process;
 
+use crate::control::Control;
 use crate::events::{Confirm, Event, Observer};
 use crate::facts::{DeviceNumber, FileId};
 use crate::journal::Record;
@@ -65,11 +55,13 @@ use crate::meta;
 use crate::pace::Pace;
 use crate::plan::{Durable, Plan};
 use crate::stats::Stats;
+use crate::transfer;
 use crate::walk::{Identities, PathCursor, Spot};
 
+pub use crate::control::Cancel;
+pub use crate::transfer::facts_of;
 use attributes::{Attributes, Unsealed};
 use crew::Crew;
-pub use data::facts_of;
 use fleet::Party;
 pub use fleet::{Fleet, Hunger, Part};
 pub use operands::settle_destination;
@@ -84,27 +76,6 @@ pub use within::source_of;
 
 /// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
 const MEMORY_OF_A_THREAD: u64 = 16 << 20;
-
-/// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
-#[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// Stops the run after the piece of data that it is moving.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether the run was asked to stop.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    /// The flag itself, for a signal handler.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
-    }
-}
 
 /// What a run needs besides the plan.
 pub struct Session<'a> {
@@ -122,6 +93,13 @@ pub struct Session<'a> {
     pub xattr_rules: meta::XattrRules,
     /// Files in the sources that are not copied: those that the caller writes there itself.
     pub leave_out: Vec<FileId>,
+}
+
+impl Session<'_> {
+    /// What moves bytes obeys and reports to.
+    fn control(&self) -> Control<'_> {
+        Control { observer: self.observer, cancel: &self.cancel, pace: &self.pace }
+    }
 }
 
 /// How a run ended. The exit status is a function of this.
@@ -216,7 +194,7 @@ struct Shared {
     /// Which filesystems show files of others.
     identities: Identities,
     /// What was found out about filesystems, devices and memory.
-    data: Arc<data::Shared>,
+    transfers: Arc<transfer::Shared>,
     room: room::Room,
     /// Whose turn it is to look at a disk image, and to copy it.
     images: Mutex<()>,
@@ -257,7 +235,7 @@ struct Run<'a> {
     /// The number of the operand that is being copied.
     operand: usize,
     /// Moves data; owns the engines.
-    mover: data::Mover,
+    mover: transfer::Mover,
     /// Files whose last flags wait for their last hard link.
     unsealed: Vec<Unsealed>,
     /// Directories of one branch kept open on each side.
@@ -278,7 +256,7 @@ impl Shared {
     fn new(selection: Option<selection::Selection>, caller: meta::Caller) -> Shared {
         Shared {
             links: link_table::LinkTable::default(),
-            data: Arc::default(),
+            transfers: Arc::default(),
             room: room::Room::default(),
             images: Mutex::default(),
             ledger: durable::Ledger::default(),
@@ -311,7 +289,7 @@ impl<'a> Run<'a> {
             seen_sources: several.then(HashSet::new),
             made_for_operands: several.then(HashSet::new),
             operand: 0,
-            mover: data::Mover::new(Arc::clone(&shared.data)),
+            mover: transfer::Mover::new(Arc::clone(&shared.transfers)),
             unsealed: Vec::new(),
             open_levels: open_levels(1),
             paths: Default::default(),

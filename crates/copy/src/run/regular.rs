@@ -11,11 +11,9 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use super::attributes::{Keep, ReplacedFile, Set};
 use super::check::ReadAgain;
-use super::data::{Broken, DataJob};
 use super::entry::Subject;
 use super::existing::Clear;
 use super::images::Looked;
-use super::marks::Marks;
 use super::room;
 use super::stage::Staging;
 use super::{Reported, Run};
@@ -25,6 +23,7 @@ use crate::journal::Fingerprint;
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, Preserve, Reflink, Sparse, Verify};
 use crate::strategy::SMALL;
+use crate::transfer::{Broken, Checkpoints, Peers, Transfer};
 use crate::verify::Checked;
 use crate::walk::{Identity, Spot};
 
@@ -385,7 +384,8 @@ impl<'a> Run<'a> {
         staging: &mut Staging,
     ) -> Option<(Inode, Checked)> {
         let mut copied = *source_inode;
-        let mut job = DataJob {
+        let peers = self.peers_for(subject);
+        let mut job = Transfer {
             source: Arc::clone(source),
             dest: Arc::clone(dest),
             source_inode,
@@ -396,19 +396,19 @@ impl<'a> Run<'a> {
             image: None,
             follower: None,
             start: 0,
-            marks: None,
-            remote: self.remote_handle(subject),
+            checkpoints: None,
+            peers: peers.as_ref().map(|peers| peers as &dyn Peers),
         };
         let shared = self.shared;
-        let marks = self.marks(&job, staging);
+        let checkpoints = self.checkpoints(&job, staging);
         job.start = staging.start;
-        job.marks = marks.as_ref();
+        job.checkpoints = checkpoints.as_ref();
         let regular = dest_inode.kind == Kind::Regular;
-        if regular && created && marks.is_none() {
+        if regular && created && checkpoints.is_none() {
             // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
             self.session.partials.begin(subject.dest, subject.sides, dest, created);
         } else {
-            self.session.partials.done(); // With marks it stays for the next run.
+            self.session.partials.done(); // With checkpoints it stays for the next run.
         }
         let mut looked = match self.look_for_free(&job, created, &shared.images) {
             Ok(looked) => looked,
@@ -442,7 +442,7 @@ impl<'a> Run<'a> {
                 Some((copied, checked))
             }
             Err(broken) => {
-                staging.left = marks.as_ref().is_some_and(|marks| marks.noted() > 0);
+                staging.left = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.noted() > 0);
                 let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
                 self.give_up(subject.dest, &inode, (created, staging), broken);
                 None
@@ -458,7 +458,7 @@ impl<'a> Run<'a> {
     /// dropped when the file is whole or gone.
     fn move_with_room(
         &mut self,
-        job: &mut DataJob<'_>,
+        job: &mut Transfer<'_>,
         mut looked: Option<&mut Looked<'_>>,
     ) -> (Result<ReadAgain, Broken>, room::Held<'a>) {
         let room: &'a room::Room = &self.shared.room;
@@ -467,9 +467,9 @@ impl<'a> Run<'a> {
         if job.dest_inode.kind != Kind::Regular || !room::ran_out(&result) || !self.has_company() {
             return (result, room::Held::Together(together));
         }
-        job.start = job.marks.map_or(0, Marks::noted);
-        if let Some(marks) = job.marks {
-            marks.begin_again();
+        job.start = job.checkpoints.map_or(0, Checkpoints::noted);
+        if let Some(checkpoints) = job.checkpoints {
+            checkpoints.begin_again();
         }
         // If that fails, there is only less room for the next attempt.
         retry_on_intr(|| ftruncate(&job.dest, job.start)).ok();
@@ -555,7 +555,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn move_data(&mut self, job: &DataJob<'_>, looked: Option<&mut Looked<'_>>) -> Result<ReadAgain, Broken> {
+    fn move_data(&mut self, job: &Transfer<'_>, looked: Option<&mut Looked<'_>>) -> Result<ReadAgain, Broken> {
         match looked {
             Some(looked) => self.move_image(job, looked).map(|()| Ok(Checked::default())),
             None => self.move_and_check(job),
@@ -563,9 +563,9 @@ impl<'a> Run<'a> {
     }
 
     /// Moves the data once more, of a source that looks like this now.
-    pub(super) fn move_again(&mut self, job: &DataJob<'_>, source_inode: &Inode) -> Result<ReadAgain, Broken> {
+    pub(super) fn move_again(&mut self, job: &Transfer<'_>, source_inode: &Inode) -> Result<ReadAgain, Broken> {
         // What was noted is of the source as it was.
-        self.move_and_check(&DataJob { source_inode, start: 0, marks: None, ..job.clone() })
+        self.move_and_check(&Transfer { source_inode, start: 0, checkpoints: None, ..job.clone() })
     }
 
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.

@@ -20,12 +20,9 @@ use haul_sys::rustix::time::{ClockId, clock_gettime};
 
 use super::attributes::SPECIAL_RIGHTS;
 use super::command::command;
-use super::data::DataJob;
 use super::entry::{Level, Subject};
 use super::existing::{Clear, Way};
 use super::link_table::pages::{KEY, Key, Pages, Record as Page};
-use super::made_up::is_kept_somewhere;
-use super::marks::{Marks, STEP};
 use super::operands::{joined, renamed};
 use super::regular::Opened;
 use super::stage::{Adopted, Staging};
@@ -37,6 +34,7 @@ use crate::facts::{Inode, Kind};
 use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
 use crate::meta::{NewEntries, Object};
 use crate::plan::{Destination, ModeRule, Plan};
+use crate::transfer::{Checkpoints, Log, STEP, Transfer, has_storage};
 use crate::verify::Checked;
 use crate::walk::{Operand, last_component};
 
@@ -174,7 +172,7 @@ impl Progress {
     }
 
     /// Whether a source may have beginnings, or get some.
-    pub(super) fn is_worth_marks(&self, source: &Inode) -> bool {
+    pub(super) fn is_worth_checkpoints(&self, source: &Inode) -> bool {
         source.size >= 2 * STEP || !self.lock().partial.is_empty()
     }
 
@@ -249,6 +247,12 @@ impl Progress {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Log for Progress {
+    fn checkpoint(&self, record: Record) -> Result<(), Error> {
+        self.promise(&[record], true)
     }
 }
 
@@ -531,12 +535,12 @@ impl<'a> Run<'a> {
         if Fingerprint::of_source(inode) != Fingerprint::of_source(seen) {
             return None;
         }
-        let lasting = inode.kind == Kind::Regular && is_kept_somewhere(inode) && has_settled(inode);
+        let lasting = inode.kind == Kind::Regular && has_storage(inode) && has_settled(inode);
         lasting.then(|| Fingerprint::of_source(inode))
     }
 
-    /// The marks of a file that is worth some.
-    pub(super) fn marks(&self, job: &DataJob<'_>, staging: &Staging) -> Option<Marks<'a>> {
+    /// The checkpoints of a file that is worth some.
+    pub(super) fn checkpoints(&self, job: &Transfer<'_>, staging: &Staging) -> Option<Checkpoints<'a>> {
         let shared: &'a Shared = self.shared;
         let (progress, number) = (shared.progress.get()?, staging.number?);
         let source = Fingerprint::of_beginning(staging.print?, staging.home?);
@@ -545,6 +549,6 @@ impl<'a> Run<'a> {
         let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
         // Before anything is written: what goes wrong from then on is told to this one, too.
         let own = if worth_it { Linux.reopen_to_read(job.dest.as_fd(), false).ok()? } else { return None };
-        Some(Marks::new(progress, source, file, own, number, start))
+        Some(Checkpoints::new(progress, source, file, own, number, start))
     }
 }

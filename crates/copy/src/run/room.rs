@@ -8,8 +8,8 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::fstatvfs;
 
 use super::Run;
-use super::data::Broken;
 use crate::facts::Inode;
+use crate::transfer::Broken;
 
 /// Held together by all that fill a file, and by one alone that tries again.
 #[derive(Debug, Default)]

@@ -137,7 +137,7 @@ impl Run<'_> {
     /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
     fn name_for_resuming(&self, subject: &Subject<'_>, stage: &mut Stage, staging: &mut Staging) {
         let Some(progress) = self.shared.progress.get() else { return };
-        if subject.inode.kind == Kind::Regular && progress.is_worth_marks(&subject.inode) {
+        if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
             let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
             staging.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
         }

@@ -25,7 +25,7 @@ const FILE: DataFacts = DataFacts {
     size: GIB,
     allocated: GIB,
     seekable: true,
-    made_up: false,
+    pseudo_file: false,
     clone_is_known_to_fail: true,
     copy_range_is_known_to_fail: false,
     dest_block: 4096,

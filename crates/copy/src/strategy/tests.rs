@@ -9,7 +9,7 @@ const FILE: DataFacts = DataFacts {
     size: 1 << 30,
     allocated: 1 << 30,
     seekable: true,
-    made_up: false,
+    pseudo_file: false,
     clone_is_known_to_fail: false,
     copy_range_is_known_to_fail: false,
     dest_block: 4096,
@@ -322,7 +322,7 @@ fn zeros_of_a_stream_become_holes_too() {
 
 #[test]
 fn a_size_that_lies_is_not_trusted() {
-    let steps = choose(&DataFacts { made_up: true, size: 4096, ..FILE }, &Plan::default());
+    let steps = choose(&DataFacts { pseudo_file: true, size: 4096, ..FILE }, &Plan::default());
     assert_eq!((steps.ranges, steps.engines), (Ranges::Stream, vec![EngineName::ReadWrite]));
     let steps = choose(&DataFacts { seekable: false, ..FILE }, &Plan::default());
     assert_eq!(steps.ranges, Ranges::Stream);

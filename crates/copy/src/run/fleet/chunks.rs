@@ -1,14 +1,9 @@
-//! Parts of a large file that other processes copy.
-//!
-//! The process that has met the file keeps it open and works from its beginning; who waits for work gets a chunk from the
-//! end. So everybody works until the two meet, however unequal they are. What another process could not do is done here
-//! after all, by the code that tells what is wrong; the last bytes of the file are written when all else is there.
+//! Parts of a large file that other processes copy: how they find it, and how a part is copied for another process.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
@@ -16,14 +11,14 @@ use haul_sys::rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::super::Run;
-use super::super::data::DataJob;
 use super::super::entry::{Level, Subject, Top};
 use super::super::operands::joined;
 use super::parcels::{open_holder, pair_of};
 use super::wire::{self, Message, Pair};
-use super::{LITTLE_PATIENCE, Party, lock, patiently};
+use super::{LITTLE_PATIENCE, Party, patiently};
 use crate::facts::{Inode, Kind};
 use crate::plan::{Dereference, Durable};
+use crate::transfer::{Chunk, Peers, Transfer};
 use crate::walk::{Operand, last_component};
 
 /// A chunk that another process has given to this one.
@@ -45,126 +40,47 @@ pub(in crate::run) struct RemoteHandle<'a> {
     dest_name: OsString,
 }
 
-/// What is left of a file, between this process and the others.
-pub(in crate::run) struct Given<'a> {
-    remote: &'a RemoteHandle<'a>,
-    source: &'a Inode,
-    dest: &'a Inode,
-    rest: Mutex<Rest>,
-}
+impl Peers for RemoteHandle<'_> {
+    fn chunk(&self) -> u64 {
+        self.party.chunk
+    }
 
-struct Rest {
-    /// This process works from here,
-    front: u64,
-    /// and what is behind here has been given away.
-    back: u64,
-    away: VecDeque<(u64, u64, u64)>,
-}
+    fn is_asked_for_work(&self) -> bool {
+        self.party.fleet.is_asked_for_work()
+    }
 
-impl<'a> Given<'a> {
-    /// The bytes from `from` to `end` are to be shared. `None`: too few.
-    pub fn of(job: &'a DataJob<'_>, from: u64, end: u64) -> Option<Given<'a>> {
-        let remote = job.remote.as_deref()?;
-        let plain = job.source_inode.kind == Kind::Regular && job.dest_inode.kind == Kind::Regular;
-        // What is read behind the copy, or noted of it, is so from its beginning on.
-        let alone = job.follower.is_some() || job.marks.is_some();
-        if !plain || alone || end.saturating_sub(from) < 2 * remote.party.chunk {
-            return None;
+    fn give(&self, chunk: &Chunk<'_>) -> (u64, bool) {
+        let (party, Chunk { source, dest, offset, len }) = (self.party, *chunk);
+        let token = party.new_token();
+        party.expect(token);
+        let chunk = wire::Chunk {
+            token,
+            pair: self.pair.clone(),
+            source_name: self.source_name.clone(),
+            dest_name: self.dest_name.clone(),
+            inodes: [source.id.inode(), dest.id.inode()],
+            size: source.size,
+            modified: (source.modified.seconds, source.modified.nanoseconds),
+            offset,
+            len,
+        };
+        let taken = party.fleet.give(Message::Chunk(chunk).encode()).is_none();
+        if !taken {
+            // Somebody else has served who waited.
+            party.answer(token, Message::ChunkDone { token, moved: 0 });
         }
-        let rest = Mutex::new(Rest { front: from, back: end, away: VecDeque::new() });
-        Some(Given { remote, source: job.source_inode, dest: job.dest_inode, rest })
+        (token, taken)
     }
 
-    /// This process goes on at this byte.
-    pub fn go_on_at(&self, at: u64) {
-        lock(&self.rest).front = at;
+    fn has_moved_nothing(&self, token: u64) -> bool {
+        self.party.has_moved_nothing(token)
     }
 
-    /// Up to where this process has taken it.
-    pub fn front(&self) -> u64 {
-        lock(&self.rest).front
-    }
-
-    /// The next bytes for this process: offset and length.
-    pub fn next(&self) -> Option<(u64, u64)> {
-        let chunk = self.remote.party.chunk;
-        let mut rest = lock(&self.rest);
-        let from = rest.front;
-        let to = (from / chunk + 1).saturating_mul(chunk).min(rest.back);
-        rest.front = to.max(from);
-        (from < to).then(|| (from, to - from))
-    }
-
-    /// Gives chunks from the end to those who wait for work.
-    pub fn offer(&self) {
-        let party = self.remote.party;
-        while party.fleet.is_asked_for_work() {
-            if self.comes_back() {
-                return;
-            }
-            let Some((offset, len)) = self.last_chunk() else { return };
-            let token = party.new_token();
-            party.expect(token);
-            let chunk = wire::Chunk {
-                token,
-                pair: self.remote.pair.clone(),
-                source_name: self.remote.source_name.clone(),
-                dest_name: self.remote.dest_name.clone(),
-                inodes: [self.source.id.inode(), self.dest.id.inode()],
-                size: self.source.size,
-                modified: (self.source.modified.seconds, self.source.modified.nanoseconds),
-                offset,
-                len,
-            };
-            if party.fleet.give(Message::Chunk(chunk).encode()).is_some() {
-                // Somebody else has served who waited. Another worker may have met the new end already and gone, so it is not
-                // put back: it is done after all with what comes back.
-                party.answer(token, Message::ChunkDone { token, moved: 0 });
-                lock(&self.rest).away.push_back((token, offset, len));
-                return;
-            }
-            lock(&self.rest).away.push_back((token, offset, len));
+    fn wait_for(&self, token: u64) -> u64 {
+        match self.party.wait_for(token) {
+            Some(Message::ChunkDone { moved, .. }) => moved,
+            _ => 0,
         }
-    }
-
-    /// Whether somebody could do nothing with a chunk of it: others may neither (a copy that only its maker can open), and what
-    /// comes back is done by one worker.
-    fn comes_back(&self) -> bool {
-        let rest = lock(&self.rest);
-        rest.away.iter().any(|(token, _, _)| self.remote.party.has_moved_nothing(*token))
-    }
-
-    /// Takes the last chunk that nobody has begun with, if one stays for this process.
-    fn last_chunk(&self) -> Option<(u64, u64)> {
-        let chunk = self.remote.party.chunk;
-        let mut rest = lock(&self.rest);
-        let from = rest.back.saturating_sub(1) / chunk * chunk;
-        if from < rest.front.saturating_add(chunk) {
-            return None;
-        }
-        let len = rest.back - from;
-        rest.back = from;
-        Some((from, len))
-    }
-
-    /// Waits until nothing of the file is in other hands. What has to be done here after all, and how many bytes others have
-    /// copied.
-    pub fn collect(&self) -> (Vec<(u64, u64)>, u64) {
-        let mut left = Vec::new();
-        let mut elsewhere = 0;
-        loop {
-            let Some((token, offset, len)) = lock(&self.rest).away.pop_front() else { break };
-            let moved = match self.remote.party.wait_for(token) {
-                Some(Message::ChunkDone { moved, .. }) => moved.min(len),
-                _ => 0,
-            };
-            elsewhere += moved;
-            if moved < len {
-                left.push((offset + moved, len - moved));
-            }
-        }
-        left.sort_unstable();
-        (left, elsewhere)
     }
 }
 
@@ -197,11 +113,11 @@ impl<'a> Run<'a> {
     }
 
     /// The same, of the copy under the name that it has for the moment.
-    pub(in crate::run) fn remote_handle(&self, subject: &Subject<'_>) -> Option<Arc<RemoteHandle<'a>>> {
+    pub(in crate::run) fn peers_for(&self, subject: &Subject<'_>) -> Option<RemoteHandle<'a>> {
         let RemoteSource { pair, name } = subject.remote?;
         let dest_name = last_component(subject.dest.name).to_owned();
         let (pair, source_name) = (pair.clone(), name.clone());
-        Some(Arc::new(RemoteHandle { party: self.party?, pair, source_name, dest_name }))
+        Some(RemoteHandle { party: self.party?, pair, source_name, dest_name })
     }
 
     /// Copies a part of a file for another process.
@@ -254,7 +170,7 @@ impl<'a> Run<'a> {
         let source_path = shown(&pair.shown[0], &pair.operand, name);
         let dest_path = shown(&pair.shown[1], &pair.operand_dest, name.map(|_| &chunk.dest_name));
         let (source, dest) = (Arc::new(source), Arc::new(dest));
-        let job = DataJob {
+        let job = Transfer {
             source: Arc::clone(&source),
             dest: Arc::clone(&dest),
             source_inode: &source_inode,
@@ -265,12 +181,17 @@ impl<'a> Run<'a> {
             image: None,
             follower: None,
             start: 0,
-            marks: None,
-            remote: None,
+            checkpoints: None,
+            peers: None,
         };
         self.will_write_to(dest_inode.id.device(), &dest_path, dest.as_fd());
-        let moved =
-            self.mover.move_part(&job, self.plan, self.session, &mut self.report.stats, (chunk.offset, chunk.len));
+        let moved = self.mover.move_part(
+            &job,
+            self.plan,
+            self.session.control(),
+            &mut self.report.stats,
+            (chunk.offset, chunk.len),
+        );
         drop(job);
         // The owner is told when it can be seen from there, and before it sets the times of the file: data that arrives at a
         // server later would change them.
@@ -285,88 +206,5 @@ impl<'a> Run<'a> {
             Err(_still_shared) => Err(Errno::BUSY),
         };
         if flushed.and(closed).is_ok() { moved } else { 0 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use super::super::{Fleet, Hunger, Part};
-    use super::wire::Way;
-    use super::*;
-    use crate::facts::DeviceNumber;
-
-    const CHUNK: u64 = 64 << 10;
-
-    /// Somebody always asks, and is served by another one while the chunk is on its way.
-    struct TooLate {
-        now: Mutex<Sender<()>>,
-        done: Mutex<Receiver<()>>,
-    }
-
-    impl Fleet for TooLate {
-        fn rank(&self) -> usize {
-            0
-        }
-        fn ranks(&self) -> usize {
-            2
-        }
-        fn is_near(&self, _rank: usize) -> bool {
-            true
-        }
-        fn begin(&self, _hunger: Hunger) {}
-        fn is_asked_for_work(&self) -> bool {
-            true
-        }
-        fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
-            lock(&self.now).send(()).unwrap();
-            lock(&self.done).recv().unwrap();
-            Some(work)
-        }
-        fn send(&self, _to: usize, _message: Vec<u8>) {}
-        fn receive(&self) -> Option<(usize, Vec<u8>)> {
-            None
-        }
-        fn finish(&self) -> bool {
-            true
-        }
-        fn give_up(&self) {}
-    }
-
-    #[test]
-    fn a_chunk_that_nobody_takes_any_more_is_not_lost_when_the_others_have_met_the_new_end() {
-        let (now, came) = channel();
-        let (back, done) = channel();
-        let fleet = TooLate { now: Mutex::new(now), done: Mutex::new(done) };
-        let party = Party::new(Part { fleet: &fleet, chunk: CHUNK });
-        let way = Way { prefix: OsString::new(), names: Vec::new() };
-        let shown = [OsString::new(), OsString::new()];
-        let (operand, operand_dest) = (OsString::from("a"), OsString::from("b"));
-        let (inodes, born) = ([0; 2], [None; 2]);
-        let pair = Pair { operand, operand_dest, dest: way, inodes, born, device: 0, listed: None, shown };
-        let remote = RemoteHandle { party: &party, pair, source_name: None, dest_name: "b".into() };
-        let inode = Inode::just_made(DeviceNumber { major: 8, minor: 1 });
-        let end = 5 * CHUNK + 4096;
-        let rest = Mutex::new(Rest { front: 0, back: end, away: VecDeque::new() });
-        let given = Given { remote: &remote, source: &inode, dest: &inode, rest };
-        let mut ranges = Vec::new();
-        std::thread::scope(|scope| {
-            scope.spawn(|| given.offer());
-            came.recv().unwrap();
-            // Another worker takes all that there is, and goes.
-            ranges.extend(std::iter::from_fn(|| given.next()));
-            back.send(()).unwrap();
-        });
-        let (left, elsewhere) = given.collect();
-        ranges.extend(left);
-        ranges.extend(std::iter::from_fn(|| given.next()));
-        ranges.sort_unstable();
-        let mut at = 0;
-        for (offset, len) in ranges {
-            assert_eq!(offset, at, "nothing is left out, and nothing done twice");
-            at += len;
-        }
-        assert_eq!((at, elsewhere), (end, 0));
     }
 }

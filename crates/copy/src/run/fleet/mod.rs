@@ -25,7 +25,7 @@ use haul_sys::Errno;
 
 use super::share::Task;
 use crate::facts::DeviceNumber;
-pub(super) use chunks::{ChunkWork, Given, RemoteHandle, RemoteSource};
+pub(super) use chunks::{ChunkWork, RemoteSource};
 use keeper::Keeping;
 pub(super) use parcels::{Away, Errand};
 use wire::Message;

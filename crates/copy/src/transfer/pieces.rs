@@ -1,18 +1,17 @@
 //! The pieces of a file that several workers move: how large they are, and what is looked after meanwhile.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::kernel::Linux;
 use haul_sys::rustix::param::page_size;
 
-use super::Session;
-use super::behind::Behind;
-use super::data::DataJob;
-use super::fleet::Given;
-use super::marks::{self, Marks};
+use super::checkpoints::{self, Checkpoints};
+use super::drop_behind::DropBehind;
 use super::readahead::ReadAhead;
+use super::shared_range::SharedRange;
+use crate::control::Control;
 use crate::engine::parallel::{Range, Watch};
 use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::events::Event;
@@ -24,56 +23,56 @@ use crate::verify::Follower;
 
 /// The end of a file that several workers move, in bytes, is moved by one when all else is done: a copy that was killed, or
 /// lost its power, must not look whole by its size. A multiple of whatever direct I/O asks for.
-pub(super) const LAST_BYTES: u64 = 64 << 10;
+pub(crate) const LAST_BYTES: u64 = 64 << 10;
 
 /// Looks after a file that several workers move.
-pub(super) struct Lookout<'a> {
-    pub session: &'a Session<'a>,
-    pub trail: Trail<'a>,
+pub(crate) struct Monitor<'a> {
+    pub control: Control<'a>,
+    pub trail: Trailing<'a>,
     /// The source and its window, if it is read ahead: several workers at one open file look like random access to the
     /// kernel, which then reads little ahead by itself.
     pub read_ahead: Option<(&'a Mutex<ReadAhead>, BorrowedFd<'a>)>,
     /// Up to where it may be read ahead in any case.
     pub size: u64,
     /// What other processes may take of it.
-    pub given: Option<&'a Given<'a>>,
+    pub shared: Option<&'a SharedRange<'a>>,
 }
 
-impl Watch for Lookout<'_> {
+impl Watch for Monitor<'_> {
     fn may_move(&self, offset: u64, len: u64) -> bool {
         if let Some((ahead, source)) = self.read_ahead {
             let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
             ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
         self.trail.let_follow(offset);
-        if let Some(given) = self.given {
-            given.offer();
+        if let Some(shared) = self.shared {
+            shared.offer();
         }
-        !self.session.cancel.is_cancelled() && self.trail.behind.is_none_or(|behind| behind.tidy(false).is_ok())
+        !self.control.cancel.is_cancelled() && self.trail.behind.is_none_or(|behind| behind.tidy(false).is_ok())
     }
 
     fn advanced(&self, to: u64, moved: Moved) {
         self.trail.reached(to);
-        self.session.observer.event(&Event::Progress(moved));
+        self.control.observer.event(&Event::Progress(moved));
     }
 }
 
 /// What goes behind a copy.
 #[derive(Clone, Copy)]
-pub(super) struct Trail<'a> {
+pub(crate) struct Trailing<'a> {
     pub follower: Option<&'a Follower>,
-    pub marks: Option<&'a Marks<'a>>,
-    pub behind: Option<&'a Behind>,
+    pub checkpoints: Option<&'a Checkpoints<'a>>,
+    pub behind: Option<&'a DropBehind>,
 }
 
-impl Trail<'_> {
+impl Trailing<'_> {
     /// Waits until a copy that goes on here is not too far ahead.
     pub fn let_follow(&self, at: u64) {
         if let Some(follower) = self.follower {
             follower.let_follow(at);
         }
-        if let Some(marks) = self.marks {
-            marks.let_follow(at);
+        if let Some(checkpoints) = self.checkpoints {
+            checkpoints.let_follow(at);
         }
     }
 
@@ -84,8 +83,8 @@ impl Trail<'_> {
             follower.copied(to);
             left_behind = to.min(follower.checked());
         }
-        if let Some(marks) = self.marks {
-            marks.copied(to);
+        if let Some(checkpoints) = self.checkpoints {
+            checkpoints.copied(to);
         }
         if let Some(behind) = self.behind {
             behind.copied(left_behind);
@@ -95,16 +94,16 @@ impl Trail<'_> {
     /// The most bytes that are moved at a time, so that they can begin soon.
     pub fn piece(&self) -> u64 {
         let followed = self.follower.map_or(u64::MAX, |_| Follower::PIECE);
-        self.marks.map_or(followed, |_| followed.min(marks::STEP))
+        self.checkpoints.map_or(followed, |_| followed.min(checkpoints::STEP))
     }
 }
 
 /// The ranges of a file that workers move, in order.
-pub(super) struct Ranges<'a> {
+pub(crate) struct Ranges<'a> {
     /// What is left of the part in hand.
     now: Option<Part<'a>>,
     /// Where the next part comes from, if there can be one.
-    given: Option<&'a Given<'a>>,
+    shared: Option<&'a SharedRange<'a>>,
     source: BorrowedFd<'a>,
     by_extents: bool,
 }
@@ -116,15 +115,15 @@ enum Part<'a> {
 
 impl<'a> Ranges<'a> {
     /// All from one byte to another; by extents all that there is.
-    pub fn all(from: u64, to: u64, job: &'a DataJob<'_>, ranges: strategy::Ranges) -> Ranges<'a> {
-        let mut all = Ranges { now: None, given: None, source: job.source.as_fd(), by_extents: is_by_extents(ranges) };
+    pub fn all(from: u64, to: u64, source: BorrowedFd<'a>, ranges: strategy::Ranges) -> Ranges<'a> {
+        let mut all = Ranges { now: None, shared: None, source, by_extents: is_by_extents(ranges) };
         all.now = (from < to).then(|| all.part(from, to));
         all
     }
 
     /// What other processes leave of it.
-    pub fn shared(given: &'a Given<'a>, job: &'a DataJob<'_>, ranges: strategy::Ranges) -> Ranges<'a> {
-        Ranges { now: None, given: Some(given), source: job.source.as_fd(), by_extents: is_by_extents(ranges) }
+    pub fn shared(shared: &'a SharedRange<'a>, source: BorrowedFd<'a>, ranges: strategy::Ranges) -> Ranges<'a> {
+        Ranges { now: None, shared: Some(shared), source, by_extents: is_by_extents(ranges) }
     }
 
     fn part(&self, from: u64, to: u64) -> Part<'a> {
@@ -153,7 +152,7 @@ impl Iterator for Ranges<'_> {
                     }
                 }
                 None => {
-                    let (offset, len) = self.given?.next()?;
+                    let (offset, len) = self.shared?.next()?;
                     self.now = Some(self.part(offset, offset + len));
                 }
             }
@@ -171,7 +170,7 @@ fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
 
 /// Bytes that an engine wants to move in one go, since the user says so or because that is what it is: pieces of a file
 /// are no smaller.
-pub(super) fn unit_of(name: EngineName, tuning: &Tuning) -> Option<u64> {
+pub(crate) fn unit_of(name: EngineName, tuning: &Tuning) -> Option<u64> {
     let page = page_size() as u64;
     match (name, tuning.buffer_size.map(|size| size.max(1) as u64)) {
         (EngineName::Mapped, None) => Some(8 << 20),
@@ -183,7 +182,7 @@ pub(super) fn unit_of(name: EngineName, tuning: &Tuning) -> Option<u64> {
 }
 
 /// Bytes that a worker moves before it comes back for more.
-pub(super) fn piece_of(name: EngineName, tuning: &Tuning, left: u64, workers: usize) -> u64 {
+pub(crate) fn piece_of(name: EngineName, tuning: &Tuning, left: u64, workers: usize) -> u64 {
     let usual: u64 = match name {
         EngineName::MappedDirect => 8 << 20,
         EngineName::CopyRange => 16 << 20,

@@ -20,7 +20,7 @@ const PIECES: u64 = 1 << 20;
 const ON_THE_WAY: u64 = 64 << 20;
 
 /// Goes behind a copy.
-pub(super) struct Behind {
+pub(crate) struct DropBehind {
     source: Option<Cold>,
     dest: Option<Arc<OwnedFd>>,
     place: Mutex<Place>,
@@ -46,22 +46,22 @@ struct Place {
     failed: Option<Errno>,
 }
 
-impl Behind {
+impl DropBehind {
     /// Looks at the source of `size` bytes if its pages are to go, of which `cached` bytes are in memory, if that is known;
     /// takes the destination if its pages are to go.
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Option<(&Arc<OwnedFd>, u64, Option<u64>)>,
         dest: Option<&Arc<OwnedFd>>,
-    ) -> Option<Behind> {
+    ) -> Option<DropBehind> {
         let source = source.and_then(|(file, size, cached)| Cold::look(file, size, cached));
         if source.is_none() && dest.is_none() {
             return None;
         }
-        Some(Behind { source, dest: dest.cloned(), place: Mutex::default() })
+        Some(DropBehind { source, dest: dest.cloned(), place: Mutex::default() })
     }
 
     /// The copy has come up to this offset. Quick.
-    pub(super) fn copied(&self, to: u64) {
+    pub(crate) fn copied(&self, to: u64) {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         place.copied = place.copied.max(to);
     }
@@ -71,7 +71,7 @@ impl Behind {
     ///
     /// # Errors
     /// What the device said about the destination's data.
-    pub(super) fn tidy(&self, all: bool) -> Result<(), Errno> {
+    pub(crate) fn tidy(&self, all: bool) -> Result<(), Errno> {
         let piece = self.source.as_ref().map_or(PIECE, |source| source.piece);
         let (from, to) = {
             let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,7 +32,7 @@ const LAST_RETRY: u32 = 1024;
 /// at most. Devices that answer late are kept busy by the first; where they are quick it costs twice the processor time (Linux
 /// 6.18, 1 GB in 32 cold files: 0.75 s, by itself 0.32 s, cp 0.46 s).
 #[derive(Debug, Default)]
-pub(super) struct Trial(Mutex<Trying>);
+pub(crate) struct Trial(Mutex<Trying>);
 
 #[derive(Debug, Default)]
 struct Trying {
@@ -109,7 +109,7 @@ impl Trying {
 
 /// The window of one file.
 #[derive(Debug)]
-pub(super) struct ReadAhead {
+pub(crate) struct ReadAhead {
     window: u64,
     /// Up to where the source was asked for.
     asked: u64,

@@ -8,19 +8,24 @@ use haul_sys::rustix::fs::fdatasync;
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::pieces::LAST_BYTES;
-use super::resume::Progress;
 use crate::error::Error;
 use crate::facts::Inode;
 use crate::journal::{Fingerprint, Record};
 
-/// Bytes from one mark to the next.
-pub(super) const STEP: u64 = 64 << 20;
-/// The copy waits when it is so far ahead of the last mark: so much at most is copied twice.
-pub(super) const AHEAD: u64 = 2 * STEP;
+/// Bytes from one checkpoint to the next.
+pub(crate) const STEP: u64 = 64 << 20;
+/// The copy waits when it is so far ahead of the last checkpoint: so much at most is copied twice.
+pub(crate) const AHEAD: u64 = 2 * STEP;
 
-/// The marks of one file. Shared by the copy and the thread that goes behind it.
-pub(super) struct Marks<'a> {
-    progress: &'a Progress,
+/// Where checkpoints are written down for the next run.
+pub(crate) trait Log: Sync {
+    /// Writes one down and brings it to the device. That this fails costs the next run time; the error is returned once.
+    fn checkpoint(&self, record: Record) -> Result<(), Error>;
+}
+
+/// The checkpoints of one file. Shared by the copy and the thread that goes behind it.
+pub(crate) struct Checkpoints<'a> {
+    log: &'a dyn Log,
     source: Fingerprint,
     file: Fingerprint,
     number: u64,
@@ -45,36 +50,36 @@ struct Place {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// There is nothing more to note.
     Done,
     /// The copy was stopped, and all that was written is as good as before.
     Stopped,
 }
 
-impl<'a> Marks<'a> {
+impl<'a> Checkpoints<'a> {
     /// Of a file, open as `own` before anything is written to it by others, under the name of the meantime with this number,
     /// of which `start` bytes are there and noted.
-    pub(super) fn new(
-        progress: &'a Progress,
+    pub(crate) fn new(
+        log: &'a dyn Log,
         source: Fingerprint,
         file: Fingerprint,
         own: OwnedFd,
         number: u64,
         start: u64,
-    ) -> Marks<'a> {
+    ) -> Checkpoints<'a> {
         let place = Mutex::new(Place::from(start));
-        Marks { progress, source, file, number, own, place, moved_on: Condvar::new() }
+        Checkpoints { log, source, file, number, own, place, moved_on: Condvar::new() }
     }
 
-    /// The copy begins once more, where the last mark is.
-    pub(super) fn begin_again(&self) {
+    /// The copy begins once more, where the last checkpoint is.
+    pub(crate) fn begin_again(&self) {
         let mut place = self.lock();
         *place = Place::from(place.noted);
     }
 
     /// The copy has come so far, and everything before is there.
-    pub(super) fn copied(&self, to: u64) {
+    pub(crate) fn copied(&self, to: u64) {
         let mut place = self.lock();
         if to > place.copied {
             place.copied = to;
@@ -83,7 +88,7 @@ impl<'a> Marks<'a> {
     }
 
     /// Waits until a copy that goes on here is not too far ahead.
-    pub(super) fn let_follow(&self, at: u64) {
+    pub(crate) fn let_follow(&self, at: u64) {
         let mut place = self.lock();
         while place.over.is_none()
             && place.failed.is_none()
@@ -94,12 +99,12 @@ impl<'a> Marks<'a> {
     }
 
     /// Up to where the next run can rely on it.
-    pub(super) fn noted(&self) -> u64 {
+    pub(crate) fn noted(&self) -> u64 {
         self.lock().noted
     }
 
     /// The copy has ended. Only the first word about that counts.
-    pub(super) fn end(&self, over: Over) {
+    pub(crate) fn end(&self, over: Over) {
         self.lock().over.get_or_insert(over);
         self.moved_on.notify_all();
     }
@@ -108,7 +113,7 @@ impl<'a> Marks<'a> {
     ///
     /// # Errors
     /// That of a sync. It is told once for an open file, so the file is lost.
-    pub(super) fn keep_up(&self) -> Result<Option<Error>, Errno> {
+    pub(crate) fn keep_up(&self) -> Result<Option<Error>, Errno> {
         let _alarm = Alarm(self);
         let mut complaint = None;
         while let Some(to) = self.next() {
@@ -120,10 +125,10 @@ impl<'a> Marks<'a> {
                 return Err(errno);
             }
             let prefix = to.min(size - size % LAST_BYTES);
-            let Marks { source, file, number, .. } = *self;
+            let Checkpoints { source, file, number, .. } = *self;
             if prefix > self.noted() {
                 let record = Record::Partial { source, file, number, prefix };
-                complaint = complaint.or(self.progress.promise(&[record], true).err());
+                complaint = complaint.or(self.log.checkpoint(record).err());
                 self.lock().noted = prefix;
             }
             self.lock().synced = to;
@@ -161,7 +166,7 @@ impl From<u64> for Place {
 }
 
 /// Should the thread that goes behind the copy panic, nobody waits for it.
-struct Alarm<'m>(&'m Marks<'m>);
+struct Alarm<'m>(&'m Checkpoints<'m>);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {

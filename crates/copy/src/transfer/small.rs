@@ -5,93 +5,66 @@
 //! engine, from the first byte on, as soon as one answer is another than expected.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::param::page_size;
 
-use super::Session;
-use super::data::{Broken, DataJob, Mover};
-use super::made_up::is_kept_somewhere;
+use super::job::{Broken, Transfer};
+use super::pseudo_file::has_storage;
+use crate::control::Control;
 use crate::engine::Tuning;
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
 use crate::error::{Error, What};
-use crate::events::{DataReport, Event, Tried};
 use crate::facts::Kind;
-use crate::moved::Moved;
-use crate::plan::{EngineName, Plan};
-use crate::stats::Stats;
+use crate::plan::EngineName;
 use crate::strategy::{DataFacts, Ranges, SMALL, Steps, Workers};
 
 /// One byte more than the largest of these files has.
 const BUFFER: usize = SMALL as usize;
 
-impl Mover {
-    /// Moves a whole small file, counts, and tells the observer. False if nothing was moved: it is no plain case, or something
-    /// is not as it was seen.
-    pub(super) fn move_at_once(
-        &mut self,
-        job: &DataJob<'_>,
+/// The memory for these files, once there was one.
+#[derive(Default)]
+pub(super) struct Small(Option<AlignedBuffer>);
+
+impl Small {
+    /// Whether it is such a file, and all that is asked is that its bytes are moved.
+    pub(super) fn may_move(
+        &self,
+        job: &Transfer<'_>,
         (facts, steps): (&DataFacts, &Steps),
-        plan: &Plan,
-        session: &Session<'_>,
-        stats: &mut Stats,
-    ) -> Result<bool, Broken> {
-        if !(is_plain(job, facts) && is_chosen(steps) && plan.readahead.is_none() && is_unobserved(session, steps)) {
-            return Ok(false);
-        }
-        let size = job.source_inode.size;
-        if steps.at_once_if_cached && !is_cached(&Linux, job.source.as_fd(), size) {
-            return Ok(false);
-        }
-        let started = Instant::now();
-        let buffer = self.small.get_or_insert_with(|| AlignedBuffer::for_copying(BUFFER));
+        control: Control<'_>,
+    ) -> bool {
+        is_plain(job, facts)
+            && is_chosen(steps)
+            && is_unobserved(control, steps)
+            && (!steps.at_once_if_cached || is_cached(&Linux, job.source.as_fd(), job.source_inode.size))
+    }
+
+    /// Moves the whole file. False if nothing was moved, since something is not as it was seen.
+    pub(super) fn moves(&mut self, job: &Transfer<'_>) -> Result<bool, Broken> {
+        let buffer = self.0.get_or_insert_with(|| AlignedBuffer::for_copying(BUFFER));
         let files = (job.source.as_fd(), job.dest.as_fd());
-        let whole = in_one_go(&Linux, files, size, buffer.bytes());
+        let whole = in_one_go(&Linux, files, job.source_inode.size, buffer.bytes());
         let truncating = |errno| Broken { error: Some(Error::new(What::Truncating, job.dest_path).errno(errno)) };
-        if !whole.map_err(truncating)? {
-            return Ok(false);
-        }
-        let moved = Moved { written: size, ..Moved::default() };
-        stats.moved += moved;
-        self.left_in_cache += size;
-        let entry = stats.engines.entry(EngineName::ReadWrite).or_default();
-        entry.files += u64::from(size > 0);
-        entry.moved += moved;
-        if size > 0 {
-            session.observer.event(&Event::Progress(moved));
-        }
-        session.observer.event(&Event::DataDone(&DataReport {
-            source: job.source_path,
-            dest: job.dest_path,
-            reasons: &steps.reasons,
-            profile: None,
-            tried: &[Tried { engine: EngineName::ReadWrite, moved, refused: None }],
-            holes: steps.hole_search(),
-            moved,
-            workers: 1,
-            time: started.elapsed(),
-            image: None,
-        }));
-        Ok(true)
+        whole.map_err(truncating)
     }
 }
 
 /// Nothing but bytes is to be moved, from an ordinary file to one.
-fn is_plain(job: &DataJob<'_>, facts: &DataFacts) -> bool {
+fn is_plain(job: &Transfer<'_>, facts: &DataFacts) -> bool {
     job.source_inode.size < SMALL
         && job.source_inode.kind == Kind::Regular
         && job.dest_inode.kind == Kind::Regular
-        && is_kept_somewhere(job.source_inode)
+        && has_storage(job.source_inode)
         && facts.seekable
-        && !facts.made_up
+        && !facts.pseudo_file
         && job.start == 0
         && job.image.is_none()
         && job.follower.is_none()
-        && job.marks.is_none()
+        && job.checkpoints.is_none()
 }
 
 /// The engine was chosen, and nothing besides.
@@ -105,8 +78,8 @@ fn is_chosen(steps: &Steps) -> bool {
 }
 
 /// Nobody counts requests, and nobody wants to hear of engines that were passed over, or none was.
-fn is_unobserved(session: &Session<'_>, steps: &Steps) -> bool {
-    !session.pace.is_active() && (!session.observer.in_order() || steps.passed_over.is_empty())
+fn is_unobserved(control: Control<'_>, steps: &Steps) -> bool {
+    !control.pace.is_active() && (!control.observer.in_order() || steps.passed_over.is_empty())
 }
 
 /// Whether all of a file can be read without its device. Asked in this way, since a read with RWF_NOWAIT begins to read ahead

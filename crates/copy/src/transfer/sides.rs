@@ -11,19 +11,19 @@ use crate::plan::EngineName;
 use crate::strategy::{DataFacts, Steps};
 
 /// One side, with the alignment that O_DIRECT needs there.
-pub(super) fn side(fd: &Arc<OwnedFd>, inode: &Inode, seekable: bool) -> Side {
+pub(crate) fn side(fd: &Arc<OwnedFd>, inode: &Inode, seekable: bool) -> Side {
     Side { direct: direct_align(inode), ..Side::new(Arc::clone(fd), seekable) }
 }
 
 /// What O_DIRECT needs of a file; `None` where the kernel does not say.
-pub(super) fn direct_align(inode: &Inode) -> Option<DirectAlign> {
+pub(crate) fn direct_align(inode: &Inode) -> Option<DirectAlign> {
     let (memory, offset) = inode.direct;
     (memory > 0 && offset > 0).then_some(DirectAlign { memory, offset })
 }
 
 /// Gives each side an open file of its own for direct I/O, where an engine will want it and several may be at work. Where
 /// that is not possible (a new file whose mode forbids to write it, no /proc) they turn a flag, and there is one.
-pub(super) fn open_for_direct(source: &mut Side, dest: &mut Side, steps: &Steps, facts: &DataFacts) {
+pub(crate) fn open_for_direct(source: &mut Side, dest: &mut Side, steps: &Steps, facts: &DataFacts) {
     let wanted = |name| steps.engines.contains(&name);
     if facts.around.is_none() || !(wanted(EngineName::Direct) || wanted(EngineName::MappedDirect)) {
         return;

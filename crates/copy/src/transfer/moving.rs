@@ -8,15 +8,16 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
 
-use super::Session;
-use super::behind::Behind;
-use super::data::{DataJob, Mover};
-use super::fleet::Given;
-use super::made_up::is_kept_somewhere;
-use super::open_sides::{open_for_direct, side};
-use super::paced::{CANCELLED, Paced};
-use super::pieces::{LAST_BYTES, Lookout, Ranges as PieceRanges, Trail, piece_of, unit_of};
+use super::drop_behind::DropBehind;
+use super::engines::Engines;
+use super::job::Transfer;
+use super::pieces::{LAST_BYTES, Monitor, Ranges as PieceRanges, Trailing, piece_of, unit_of};
+use super::pseudo_file::has_storage;
 use super::readahead::{ReadAhead, Trial};
+use super::shared_range::SharedRange;
+use super::sides::{open_for_direct, side};
+use super::throttled::{CANCELLED, Throttled};
+use crate::control::Control;
 use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Stopped, Team};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
@@ -36,9 +37,9 @@ const END_OF_OFFSETS: u64 = i64::MAX as u64;
 const COLD_WINDOW: u64 = 8 << 20;
 
 /// One file while it is being moved.
-pub(super) struct Moving<'a> {
-    pub job: &'a DataJob<'a>,
-    pub session: &'a Session<'a>,
+pub(crate) struct Moving<'a> {
+    pub job: &'a Transfer<'a>,
+    pub control: Control<'a>,
     source: Side,
     dest: Side,
     pub steps: &'a Steps,
@@ -50,7 +51,7 @@ pub(super) struct Moving<'a> {
     pub moved: Moved,
     /// Bytes of it that other processes have copied.
     elsewhere: u64,
-    behind: Option<Behind>,
+    behind: Option<DropBehind>,
     /// The destination has got a size of its own, or bytes behind the end: it is set right when all is moved.
     ragged: bool,
     /// Most workers that there were.
@@ -60,7 +61,7 @@ pub(super) struct Moving<'a> {
 }
 
 /// Why moving stopped before its end.
-pub(super) enum Stop {
+pub(crate) enum Stop {
     Cancelled,
     Failed(Error),
 }
@@ -73,8 +74,8 @@ enum Reached {
 
 impl<'a> Moving<'a> {
     pub fn new(
-        job: &'a DataJob<'a>,
-        session: &'a Session<'a>,
+        job: &'a Transfer<'a>,
+        control: Control<'a>,
         facts: &DataFacts,
         steps: &'a Steps,
         plan: &Plan,
@@ -89,7 +90,7 @@ impl<'a> Moving<'a> {
         };
         let mut source = side(&job.source, job.source_inode, seekable);
         // Its size is one that a read can meet.
-        let plain = job.source_inode.kind == Kind::Regular && is_kept_somewhere(job.source_inode) && !facts.made_up;
+        let plain = job.source_inode.kind == Kind::Regular && has_storage(job.source_inode) && !facts.pseudo_file;
         source.size = plain.then_some(job.source_inode.size);
         let mut dest = side(&job.dest, job.dest_inode, dest_seekable);
         open_for_direct(&mut source, &mut dest, steps, facts);
@@ -101,7 +102,7 @@ impl<'a> Moving<'a> {
         let send = (steps.send_dest && dest_seekable).then_some(&job.dest);
         Moving {
             job,
-            session,
+            control,
             source,
             dest,
             steps,
@@ -115,16 +116,16 @@ impl<'a> Moving<'a> {
             useless: Vec::new(),
             moved: Moved::default(),
             elsewhere: 0,
-            behind: if steps.forget_source || steps.send_dest { Behind::new(forget, send) } else { None },
+            behind: if steps.forget_source || steps.send_dest { DropBehind::new(forget, send) } else { None },
             ragged: false,
             workers: 1,
             reached: 0,
         }
     }
 
-    pub fn run(&mut self, mover: &mut Mover) -> Result<(), Stop> {
+    pub fn run(&mut self, engines: &mut Engines) -> Result<(), Stop> {
         let cloned = match self.steps.engines.first() {
-            Some(EngineName::Clone) if !self.useless.contains(&EngineName::Clone) => self.clone_whole(mover)?,
+            Some(EngineName::Clone) if !self.useless.contains(&EngineName::Clone) => self.clone_whole(engines)?,
             _ => None,
         };
         let end = match (cloned, self.steps.ranges) {
@@ -132,10 +133,10 @@ impl<'a> Moving<'a> {
             (None, ranges) => {
                 self.allocate();
                 match ranges {
-                    Ranges::Stream => self.move_to_end(mover, 0)?,
-                    _ if self.steps.workers.most > 1 || self.may_be_shared() => self.move_together(mover)?,
-                    Ranges::Extents => self.move_extents(mover)?,
-                    Ranges::Whole => self.move_to_end(mover, self.job.start)?,
+                    Ranges::Stream => self.move_to_end(engines, 0)?,
+                    _ if self.steps.workers.most > 1 || self.may_be_shared() => self.move_together(engines)?,
+                    Ranges::Extents => self.move_extents(engines)?,
+                    Ranges::Whole => self.move_to_end(engines, self.job.start)?,
                 }
             }
         };
@@ -160,8 +161,8 @@ impl<'a> Moving<'a> {
         }
     }
 
-    fn trail(&self) -> Trail<'_> {
-        Trail { follower: self.job.follower, marks: self.job.marks, behind: self.behind.as_ref() }
+    fn trail(&self) -> Trailing<'_> {
+        Trailing { follower: self.job.follower, checkpoints: self.job.checkpoints, behind: self.behind.as_ref() }
     }
 
     /// Takes the space of the file but for its last byte (see [`LAST_BYTES`]), where that was chosen. Whether there is enough
@@ -195,43 +196,43 @@ impl<'a> Moving<'a> {
 
     /// Whether other processes may help with it.
     fn may_be_shared(&self) -> bool {
-        Given::of(self.job, self.job.start, self.end_for_many()).is_some()
+        self.job.shared_range(self.job.start, self.end_for_many()).is_some()
     }
 
     /// Moves everything by several workers, and with the help of other processes, as far as the size was seen, then whatever
     /// the source has grown by meanwhile. Returns the size reached.
-    fn move_together(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
+    fn move_together(&mut self, engines: &mut Engines) -> Result<u64, Stop> {
         let job = self.job;
-        let Some(given) = Given::of(job, job.start, self.end_for_many()) else {
+        let Some(shared) = job.shared_range(job.start, self.end_for_many()) else {
             return match self.by_teams(None)? {
                 Reached::SourceEnd(at) => Ok(at),
                 Reached::End => {
                     let at = self.reached;
-                    self.move_to_end(mover, at)
+                    self.move_to_end(engines, at)
                 }
             };
         };
         // What others write lies behind what is certain.
         self.ragged = true;
-        let reached = self.by_teams(Some(&given));
+        let reached = self.by_teams(Some(&shared));
         // Also after a failure: nobody may write to a file that is about to be removed.
-        let (left, elsewhere) = given.collect();
+        let (left, elsewhere) = shared.collect();
         self.elsewhere += elsewhere;
         if let Reached::SourceEnd(at) = reached? {
             return Ok(at);
         }
         let by_extents = self.steps.ranges == Ranges::Extents;
-        if by_extents && self.reached < given.front() {
+        if by_extents && self.reached < shared.front() {
             // The extents ended early, as those of a file do that has shrunk: what others have done may lie behind its end.
-            return self.move_extents_from(mover, self.reached);
+            return self.move_extents_from(engines, self.reached);
         }
         for (offset, len) in left {
             let reached = match by_extents {
-                true => match self.move_extents_between(mover, offset, offset + len)? {
-                    (Reached::End, end) if end < offset + len => return self.move_to_end(mover, end),
+                true => match self.move_extents_between(engines, offset, offset + len)? {
+                    (Reached::End, end) if end < offset + len => return self.move_to_end(engines, end),
                     (reached, _) => reached,
                 },
-                false => self.move_range(mover, offset, len)?,
+                false => self.move_range(engines, offset, len)?,
             };
             if let Reached::SourceEnd(at) = reached {
                 return Ok(at);
@@ -239,13 +240,13 @@ impl<'a> Moving<'a> {
         }
         let end = self.end_for_many();
         match self.steps.ranges {
-            Ranges::Extents => self.move_extents_from(mover, end),
-            _ => self.move_to_end(mover, end),
+            Ranges::Extents => self.move_extents_from(engines, end),
+            _ => self.move_to_end(engines, end),
         }
     }
 
     /// Moves the file by teams of workers, each with another engine, from where the one before it was refused.
-    fn by_teams(&mut self, given: Option<&Given<'_>>) -> Result<Reached, Stop> {
+    fn by_teams(&mut self, shared: Option<&SharedRange<'_>>) -> Result<Reached, Stop> {
         let steps = self.steps;
         let mut at = self.job.start;
         let mut last = End::Complete;
@@ -253,22 +254,27 @@ impl<'a> Moving<'a> {
             if self.useless.contains(&name) {
                 continue;
             }
-            let ran = match given {
-                Some(given) => {
-                    given.go_on_at(at);
-                    self.team(name, at, &mut PieceRanges::shared(given, self.job, steps.ranges), Some(given))
+            let ran = match shared {
+                Some(shared) => {
+                    shared.go_on_at(at);
+                    self.team(
+                        name,
+                        at,
+                        &mut PieceRanges::shared(shared, self.job.source.as_fd(), steps.ranges),
+                        Some(shared),
+                    )
                 }
                 None => {
                     let by_extents = steps.ranges == Ranges::Extents;
                     let end = if by_extents { self.job.source_inode.size } else { self.end_for_many() };
-                    self.team(name, at, &mut PieceRanges::all(at, end, self.job, steps.ranges), None)
+                    self.team(name, at, &mut PieceRanges::all(at, end, self.job.source.as_fd(), steps.ranges), None)
                 }
             };
             at = ran.at;
             self.reached = at;
             match ran.stopped {
                 Stopped::Forbidden => return Err(self.forbidden()),
-                Stopped::End(End::Failed(CANCELLED)) if self.session.cancel.is_cancelled() => {
+                Stopped::End(End::Failed(CANCELLED)) if self.control.cancel.is_cancelled() => {
                     return Err(Stop::Cancelled);
                 }
                 Stopped::End(End::Complete) => return Ok(Reached::End),
@@ -295,7 +301,7 @@ impl<'a> Moving<'a> {
             if name == EngineName::Clone {
                 continue;
             }
-            let ran = self.team(name, at, &mut PieceRanges::all(at, end, self.job, steps.ranges), None);
+            let ran = self.team(name, at, &mut PieceRanges::all(at, end, self.job.source.as_fd(), steps.ranges), None);
             at = ran.at;
             if !matches!(ran.stopped, Stopped::End(End::Refused(_))) {
                 break;
@@ -311,22 +317,28 @@ impl<'a> Moving<'a> {
     }
 
     /// Lets several workers move the ranges, from `at` on, each with such an engine.
-    fn team(&mut self, name: EngineName, at: u64, ranges: &mut PieceRanges<'_>, given: Option<&Given<'_>>) -> Ran {
+    fn team(
+        &mut self,
+        name: EngineName,
+        at: u64,
+        ranges: &mut PieceRanges<'_>,
+        shared: Option<&SharedRange<'_>>,
+    ) -> Ran {
         let size = self.job.source_inode.size;
         let workers = if self.may_be_several(name) { self.steps.workers } else { strategy::Workers::ONE };
         let tuning = self.steps.tuning;
-        let (pace, cancel) = (&self.session.pace, &self.session.cancel);
-        let make = || -> Box<dyn Engine> { Box::new(Paced::new(name, &tuning, pace, cancel)) };
+        let Control { pace, cancel, .. } = self.control;
+        let make = || -> Box<dyn Engine> { Box::new(Throttled::new(name, &tuning, pace, cancel)) };
         let piece = piece_of(name, &tuning, size - size.min(at), workers.most);
         let read_ahead = self.read_ahead.take_if(|_| ReadAhead::helps(name)).map(Mutex::new);
-        let lookout = Lookout {
-            session: self.session,
+        let lookout = Monitor {
+            control: self.control,
             trail: self.trail(),
             read_ahead: read_ahead.as_ref().map(|ahead| (ahead, self.job.source.as_fd())),
             // Beyond an extent there may be a hole, which would only fill the page cache with zeros; beyond its own part of a
             // file another process reads.
-            size: if self.steps.ranges == Ranges::Extents || given.is_some() { 0 } else { size },
-            given,
+            size: if self.steps.ranges == Ranges::Extents || shared.is_some() { 0 } else { size },
+            shared,
         };
         let (source, dest) = (&self.source, &self.dest);
         let climb = Climb::new(workers.start, workers.most).by_pieces_of(piece);
@@ -384,20 +396,20 @@ impl<'a> Moving<'a> {
     }
 
     /// Moves the extents that lseek finds, then whatever the source has grown by meanwhile. Returns the size reached.
-    fn move_extents(&mut self, mover: &mut Mover) -> Result<u64, Stop> {
-        self.move_extents_from(mover, self.job.start)
+    fn move_extents(&mut self, engines: &mut Engines) -> Result<u64, Stop> {
+        self.move_extents_from(engines, self.job.start)
     }
 
     /// The same from this byte on.
-    fn move_extents_from(&mut self, mover: &mut Mover, from: u64) -> Result<u64, Stop> {
-        match self.move_extents_between(mover, from, self.job.source_inode.size)? {
+    fn move_extents_from(&mut self, engines: &mut Engines, from: u64) -> Result<u64, Stop> {
+        match self.move_extents_between(engines, from, self.job.source_inode.size)? {
             (Reached::SourceEnd(at), _) => Ok(at),
-            (Reached::End, end) => self.move_to_end(mover, end),
+            (Reached::End, end) => self.move_to_end(engines, end),
         }
     }
 
     /// The extents from one byte to another; and where the last one ended.
-    fn move_extents_between(&mut self, mover: &mut Mover, from: u64, to: u64) -> Result<(Reached, u64), Stop> {
+    fn move_extents_between(&mut self, engines: &mut Engines, from: u64, to: u64) -> Result<(Reached, u64), Stop> {
         let source = Arc::clone(&self.job.source);
         let mut end = from;
         for extent in Extents::new(&Linux, source.as_fd(), from, to) {
@@ -409,7 +421,7 @@ impl<'a> Moving<'a> {
                 }
                 Extent::Data { offset, len } => {
                     end = offset + len;
-                    if let Reached::SourceEnd(at) = self.move_range(mover, offset, len)? {
+                    if let Reached::SourceEnd(at) = self.move_range(engines, offset, len)? {
                         // It shrank: holes that were passed before that point count, and nothing after it.
                         return Ok((Reached::SourceEnd(at), at));
                     }
@@ -420,8 +432,8 @@ impl<'a> Moving<'a> {
     }
 
     /// Tries to clone the whole file in one step, which keeps its holes and is a snapshot of it. `None`: refused.
-    pub fn clone_whole(&mut self, mover: &mut Mover) -> Result<Option<u64>, Stop> {
-        let outcome = self.submit(mover, EngineName::Clone, 0, END_OF_OFFSETS)?;
+    pub fn clone_whole(&mut self, engines: &mut Engines) -> Result<Option<u64>, Stop> {
+        let outcome = self.submit(engines, EngineName::Clone, 0, END_OF_OFFSETS)?;
         self.useless.push(EngineName::Clone);
         match outcome.end {
             End::Complete | End::SourceEnd => Ok(Some(outcome.moved.total())),
@@ -432,15 +444,15 @@ impl<'a> Moving<'a> {
     }
 
     /// Moves everything from `offset` until the source ends; returns where that was.
-    fn move_to_end(&mut self, mover: &mut Mover, offset: u64) -> Result<u64, Stop> {
-        match self.move_range(mover, offset, END_OF_OFFSETS - offset)? {
+    fn move_to_end(&mut self, engines: &mut Engines, offset: u64) -> Result<u64, Stop> {
+        match self.move_range(engines, offset, END_OF_OFFSETS - offset)? {
             Reached::SourceEnd(at) => Ok(at),
             Reached::End => Ok(END_OF_OFFSETS),
         }
     }
 
     /// Moves a range with the first engine that will, and the rest of it with the next.
-    fn move_range(&mut self, mover: &mut Mover, offset: u64, len: u64) -> Result<Reached, Stop> {
+    fn move_range(&mut self, engines: &mut Engines, offset: u64, len: u64) -> Result<Reached, Stop> {
         let mut at = offset;
         let mut left = len;
         let mut last = End::Complete;
@@ -449,17 +461,17 @@ impl<'a> Moving<'a> {
             if self.useless.contains(&name) {
                 continue;
             }
-            let max_job = mover.engine(name, steps.tuning).caps().max_job;
+            let max_job = engines.get(name, steps.tuning).caps().max_job;
             loop {
                 if left == 0 {
                     return Ok(Reached::End);
                 }
-                if self.session.cancel.is_cancelled() {
+                if self.control.cancel.is_cancelled() {
                     return Err(Stop::Cancelled);
                 }
-                let piece = max_job.min(self.session.pace.piece()).min(self.read_ahead(name, at, left));
+                let piece = max_job.min(self.control.pace.piece()).min(self.read_ahead(name, at, left));
                 let piece = piece.min(self.trail().piece());
-                let outcome = self.submit(mover, name, at, left.min(piece))?;
+                let outcome = self.submit(engines, name, at, left.min(piece))?;
                 let moved = outcome.moved.total();
                 at += moved;
                 left = left.saturating_sub(moved);
@@ -496,20 +508,20 @@ impl<'a> Moving<'a> {
     }
 
     /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.
-    fn submit(&mut self, mover: &mut Mover, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
-        let (session, size) = (self.session, self.job.source_inode.size);
+    fn submit(&mut self, engines: &mut Engines, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
+        let (control, size) = (self.control, self.job.source_inode.size);
         self.trail().let_follow(offset);
         // Sharing extents moves nothing. A size that is too small is made up for when the work is counted.
         let bytes = if name == EngineName::Clone { 0 } else { len.min(size.saturating_sub(offset)) };
-        let turn = session.pace.turn(Work { bytes, operations: 1 }, &|| session.cancel.is_cancelled());
+        let turn = control.pace.turn(Work { bytes, operations: 1 }, &|| control.cancel.is_cancelled());
         let turn = turn.ok_or(Stop::Cancelled)?;
-        let engine = mover.engine(name, self.steps.tuning);
+        let engine = engines.get(name, self.steps.tuning);
         let job = Job { id: 0, source: self.source.clone(), dest: self.dest.clone(), offset, len, zeros: self.zeros };
         let outcome = complete(engine, job).map_err(|errno| self.failed(Failure { on: FailedOn::Copy, errno }));
         let moved = outcome.as_ref().map(|outcome| outcome.moved).unwrap_or_default();
         // Engines whose requests are not system calls of their own count for one at least.
-        let operations = mover.tally.take().max(1);
-        session.pace.settle(turn, Work { bytes: moved.offloaded + moved.written, operations });
+        let operations = engines.take_requests().max(1);
+        control.pace.settle(turn, Work { bytes: moved.offloaded + moved.written, operations });
         let outcome = outcome?;
         self.moved += outcome.moved;
         let refused = match outcome.end {
@@ -518,7 +530,7 @@ impl<'a> Moving<'a> {
         };
         self.record(name, outcome.moved, refused);
         if outcome.moved.total() > 0 {
-            self.session.observer.event(&Event::Progress(outcome.moved));
+            self.control.observer.event(&Event::Progress(outcome.moved));
         }
         self.trail().reached(offset + outcome.moved.total());
         if let Some(behind) = &self.behind {
@@ -540,7 +552,7 @@ impl<'a> Moving<'a> {
     fn count_hole(&mut self, len: u64) {
         let holes = Moved { holes: len, ..Moved::default() };
         self.moved += holes;
-        self.session.observer.event(&Event::Progress(holes));
+        self.control.observer.event(&Event::Progress(holes));
     }
 
     /// A hole at the end is made by the size alone; old contents beyond the end go away. A size that is right already is left

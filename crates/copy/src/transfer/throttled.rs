@@ -4,28 +4,28 @@ use std::sync::Arc;
 
 use haul_sys::Errno;
 
-use super::Cancel;
+use crate::control::Cancel;
 use crate::engine::wrap::Tally;
 use crate::engine::{self, Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted, Tuning, complete};
 use crate::pace::{Pace, Work};
 use crate::plan::EngineName;
 
 /// How a job ends that never got its turn, since the run was cancelled.
-pub(super) const CANCELLED: Failure = Failure { on: FailedOn::Copy, errno: Errno::CANCELED };
+pub(crate) const CANCELLED: Failure = Failure { on: FailedOn::Copy, errno: Errno::CANCELED };
 
 /// Moves a job in pieces of the pace's size, each in its turn.
-pub(super) struct Paced {
+pub(crate) struct Throttled {
     inner: Box<dyn Engine>,
     tally: Tally,
     pace: Pace,
     cancel: Cancel,
 }
 
-impl Paced {
-    pub(super) fn new(name: EngineName, tuning: &Tuning, pace: &Pace, cancel: &Cancel) -> Paced {
+impl Throttled {
+    pub(crate) fn new(name: EngineName, tuning: &Tuning, pace: &Pace, cancel: &Cancel) -> Throttled {
         let tally = Tally::default();
         let inner = engine::make_on(Arc::new(tally.clone()), name, tuning);
-        Paced { inner, tally, pace: pace.clone(), cancel: cancel.clone() }
+        Throttled { inner, tally, pace: pace.clone(), cancel: cancel.clone() }
     }
 
     fn piece(&mut self, job: Job) -> Outcome {
@@ -46,7 +46,7 @@ impl Paced {
     }
 }
 
-impl Engine for Paced {
+impl Engine for Throttled {
     fn caps(&self) -> Caps {
         self.inner.caps()
     }

@@ -2,41 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use haul_sys::Errno;
 
-use super::Session;
-use super::fleet::RemoteHandle;
-use super::made_up::{has_offsets, is_made_up};
-use super::marks::Marks;
+use super::engines::Engines;
+use super::job::{Broken, Transfer};
 use super::moving::{Moving, Stop};
-use super::open_sides::direct_align;
+use super::pseudo_file::{has_offsets, is_pseudo_file};
 use super::readahead::Trial;
-use super::tree::Frame;
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::wrap::Tally;
-use crate::engine::{self, Engine, Refusal};
-use crate::error::Error;
+use super::sides::direct_align;
+use super::small::Small;
+use crate::control::Control;
+use crate::engine::Refusal;
 use crate::events::{DataReport, Event, Tried};
 use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
-use crate::images::ImageReport;
 use crate::moved::Moved;
 use crate::plan::profile::{PlaceEntry, Preference, SizeClass};
 use crate::plan::{EngineName, Plan};
 use crate::probe::{self, Probe};
 use crate::stats::Stats;
 use crate::strategy::{self, ALLOCATED_FIRST, DataFacts, MOST_TINY, Steps, WORTH_ASKING};
-use crate::verify::Follower;
-
-/// Buffer of a `direct` engine that moves one file after the other.
-const KEPT_BUFFER: usize = 4 << 20;
 
 /// What all movers of a run find out, for each other.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// What filesystem pairs cannot do.
     cannot: RwLock<BTreeMap<(EngineName, DeviceNumber, DeviceNumber), Refusal>>,
     pub probe: Probe,
@@ -45,10 +36,8 @@ pub(super) struct Shared {
 }
 
 /// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
-pub(super) struct Mover {
-    engines: BTreeMap<(EngineName, engine::Tuning), Box<dyn Engine>>,
-    /// Requests that the engines make.
-    pub tally: Tally,
+pub(crate) struct Mover {
+    engines: Engines,
     shared: Arc<Shared>,
     /// What was chosen last without questions, and for what.
     chosen: Option<(DataFacts, Arc<Steps>)>,
@@ -57,14 +46,14 @@ pub(super) struct Mover {
     /// The filesystem that was asked last what it is.
     asked: Option<(DeviceNumber, Filesystem)>,
     /// For small files, once there was one.
-    pub small: Option<AlignedBuffer>,
+    small: Small,
     /// Bytes of copies that went through the page cache, since somebody asked.
-    pub left_in_cache: u64,
+    left_in_cache: u64,
 }
 
 /// Pairs of devices, and which place of a profile both of them are.
 #[derive(Default)]
-pub(super) struct Places(BTreeMap<(DeviceNumber, DeviceNumber), Option<usize>>);
+pub(crate) struct Places(BTreeMap<(DeviceNumber, DeviceNumber), Option<usize>>);
 
 impl Places {
     /// What a profile says of the storage that both sides are on. It was measured from a storage to itself, and says nothing of
@@ -91,54 +80,27 @@ impl Places {
     }
 }
 
-/// Two open files.
-#[derive(Clone)]
-pub(super) struct DataJob<'a> {
-    pub source: Arc<OwnedFd>,
-    pub dest: Arc<OwnedFd>,
-    pub source_inode: &'a Inode,
-    pub dest_inode: &'a Inode,
-    pub source_path: &'a Path,
-    pub dest_path: &'a Path,
-    /// The directory of the source, if that is known.
-    pub source_dir: Option<BorrowedFd<'a>>,
-    /// What is known of it as a disk image that is copied like any other file.
-    pub image: Option<&'a ImageReport>,
-    /// Reads behind the copy.
-    pub follower: Option<&'a Follower>,
-    /// Bytes at the beginning that are there already.
-    pub start: u64,
-    /// Notes how far the copy is on its device.
-    pub marks: Option<&'a Marks<'a>>,
-    /// How other processes find it, if they may help.
-    pub remote: Option<Arc<RemoteHandle<'a>>>,
-}
-
-/// The data is not whole.
-pub(super) struct Broken {
-    /// Why; `None` if the run was cancelled.
-    pub error: Option<Error>,
-}
-
 impl Mover {
     pub fn new(shared: Arc<Shared>) -> Mover {
         Mover {
-            engines: BTreeMap::new(),
-            tally: Tally::default(),
+            engines: Engines::default(),
             shared,
             chosen: None,
             places: Places::default(),
             asked: None,
-            small: None,
+            small: Small::default(),
             left_in_cache: 0,
         }
     }
 
     /// How many files the profile wants copied at the same time in such a tree.
-    pub fn jobs_of_profile(&mut self, plan: &Plan, frame: &Frame) -> Option<usize> {
-        plan.profile.as_ref()?;
-        let [source, dest] = frame.devices();
-        self.places.find(plan, (source, dest), || frame.sides())?.jobs()
+    pub fn jobs_of_profile<'f>(
+        &mut self,
+        plan: &Plan,
+        [source, dest]: [DeviceNumber; 2],
+        sides: impl FnOnce() -> Option<[BorrowedFd<'f>; 2]>,
+    ) -> Option<usize> {
+        self.places.find(plan, (source, dest), sides)?.jobs()
     }
 
     /// Bytes of copies that went through the page cache since this was asked last.
@@ -147,7 +109,7 @@ impl Mover {
     }
 
     /// What the profile says of a file.
-    fn preferred(&mut self, job: &DataJob<'_>, plan: &Plan) -> Preference {
+    fn preferred(&mut self, job: &Transfer<'_>, plan: &Plan) -> Preference {
         if plan.profile.is_none() || job.source_inode.kind != Kind::Regular || job.dest_inode.kind != Kind::Regular {
             return Preference::default();
         }
@@ -173,19 +135,20 @@ impl Mover {
     /// Moves the data, tells the observer, and counts.
     pub fn move_data(
         &mut self,
-        job: &DataJob<'_>,
+        job: &Transfer<'_>,
         plan: &Plan,
-        session: &Session<'_>,
+        control: Control<'_>,
         stats: &mut Stats,
     ) -> Result<(), Broken> {
-        session.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
+        control.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
         let preferred = self.preferred(job, plan);
         let quick = DataFacts { preferred, ..self.facts(job, false) };
         let steps = self.choose_quickly(&quick, plan);
-        if self.move_at_once(job, (&quick, &steps), plan, session, stats)? {
+        let started = Instant::now();
+        if plan.readahead.is_none() && self.small.may_move(job, (&quick, &steps), control) && self.small.moves(job)? {
+            self.conclude_small(job, &steps, control, started, stats);
             return Ok(());
         }
-        let started = Instant::now();
         let large = probe::is_worth_it(job.source_inode, job.dest_inode, WORTH_ASKING);
         if large {
             self.shared.probe.begin();
@@ -193,8 +156,8 @@ impl Mover {
         let mut refused = Vec::new();
         if large && steps.engines.first() == Some(&EngineName::Clone) {
             // Sharing extents takes a millisecond, and the questions about a large file some fifty.
-            let mut attempt = Moving::new(job, session, &quick, &steps, plan, &self.shared.ahead);
-            let cloned = attempt.clone_whole(self).and_then(|end| match end {
+            let mut attempt = Moving::new(job, control, &quick, &steps, plan, &self.shared.ahead);
+            let cloned = attempt.clone_whole(&mut self.engines).and_then(|end| match end {
                 Some(end) => attempt.complete(end).map(Some),
                 None => Ok(None),
             });
@@ -208,16 +171,16 @@ impl Mover {
             self.learn(job, tried);
         }
         if !large {
-            let mut moving = Moving::new(job, session, &quick, &steps, plan, &self.shared.ahead);
-            let result = moving.run(self);
+            let mut moving = Moving::new(job, control, &quick, &steps, plan, &self.shared.ahead);
+            let result = moving.run(&mut self.engines);
             return self.conclude(moving, plan, result, large, started, stats);
         }
         let facts = DataFacts { preferred, ..self.facts(job, large) };
         let steps = strategy::choose(&facts, plan);
-        let mut moving = Moving::new(job, session, &facts, &steps, plan, &self.shared.ahead);
+        let mut moving = Moving::new(job, control, &facts, &steps, plan, &self.shared.ahead);
         moving.useless.extend(refused.iter().map(|tried| tried.engine));
         moving.tried = refused;
-        let result = moving.run(self);
+        let result = moving.run(&mut self.engines);
         self.conclude(moving, plan, result, large, started, stats)
     }
 
@@ -225,9 +188,9 @@ impl Mover {
     /// are certainly there, from its beginning.
     pub fn move_part(
         &mut self,
-        job: &DataJob<'_>,
+        job: &Transfer<'_>,
         plan: &Plan,
-        session: &Session<'_>,
+        control: Control<'_>,
         stats: &mut Stats,
         (offset, len): (u64, u64),
     ) -> u64 {
@@ -236,7 +199,7 @@ impl Mover {
         let preferred = self.preferred(job, plan);
         let facts = DataFacts { preferred, ..self.facts(job, true) };
         let steps = strategy::choose(&facts, plan);
-        let mut moving = Moving::new(job, session, &facts, &steps, plan, &self.shared.ahead);
+        let mut moving = Moving::new(job, control, &facts, &steps, plan, &self.shared.ahead);
         let reached = moving.run_part(offset, len);
         let closed = moving.close();
         self.shared.probe.end(moving.moved.total(), moving.left_in_cache());
@@ -249,6 +212,39 @@ impl Mover {
         if closed.is_ok() { reached } else { 0 }
     }
 
+    /// Counts a small file that was moved, and tells the observer.
+    fn conclude_small(
+        &mut self,
+        job: &Transfer<'_>,
+        steps: &Steps,
+        control: Control<'_>,
+        started: Instant,
+        stats: &mut Stats,
+    ) {
+        let size = job.source_inode.size;
+        let moved = Moved { written: size, ..Moved::default() };
+        stats.moved += moved;
+        self.left_in_cache += size;
+        let entry = stats.engines.entry(EngineName::ReadWrite).or_default();
+        entry.files += u64::from(size > 0);
+        entry.moved += moved;
+        if size > 0 {
+            control.observer.event(&Event::Progress(moved));
+        }
+        control.observer.event(&Event::DataDone(&DataReport {
+            source: job.source_path,
+            dest: job.dest_path,
+            reasons: &steps.reasons,
+            profile: None,
+            tried: &[Tried { engine: EngineName::ReadWrite, moved, refused: None }],
+            holes: steps.hole_search(),
+            moved,
+            workers: 1,
+            time: started.elapsed(),
+            image: None,
+        }));
+    }
+
     /// Closes what the file was moved with, counts, and tells the observer.
     fn conclude(
         &mut self,
@@ -259,7 +255,7 @@ impl Mover {
         started: Instant,
         stats: &mut Stats,
     ) -> Result<(), Broken> {
-        let (job, session, steps) = (moving.job, moving.session, moving.steps);
+        let (job, control, steps) = (moving.job, moving.control, moving.steps);
         if result.is_err() {
             moving.cut();
         }
@@ -279,14 +275,14 @@ impl Mover {
             self.learn(job, tried);
         }
         let mut tried = std::mem::take(&mut moving.tried);
-        if session.observer.in_order() {
+        if control.observer.in_order() {
             let mut known = self.known_refusals(job, steps);
             known.retain(|known| tried.iter().all(|tried| tried.engine != known.engine));
             tried.splice(..0, known);
         }
         let devices = (job.source_inode.id.device(), job.dest_inode.id.device());
         let place = if steps.profile.is_some() { self.places.find(plan, devices, || None) } else { None };
-        session.observer.event(&Event::DataDone(&DataReport {
+        control.observer.event(&Event::DataDone(&DataReport {
             source: job.source_path,
             dest: job.dest_path,
             reasons: &steps.reasons,
@@ -304,7 +300,7 @@ impl Mover {
         })
     }
 
-    fn facts(&mut self, job: &DataJob<'_>, large: bool) -> DataFacts {
+    fn facts(&mut self, job: &Transfer<'_>, large: bool) -> DataFacts {
         let (source, dest) = (job.source_inode, job.dest_inode);
         let pair = (source.id.device(), dest.id.device());
         let cannot = {
@@ -322,7 +318,7 @@ impl Mover {
     }
 
     /// What the destination is on, where something depends on that.
-    fn dest_on(&mut self, job: &DataJob<'_>, cannot_clone: bool) -> Filesystem {
+    fn dest_on(&mut self, job: &Transfer<'_>, cannot_clone: bool) -> Filesystem {
         let (size, device) = (job.source_inode.size, job.dest_inode.id.device());
         // Those with a way of their own have a device, and a filesystem of the network would have to ask its server.
         let is_allocated = size >= ALLOCATED_FIRST && device.major != 0;
@@ -342,7 +338,7 @@ impl Mover {
 
     /// What engines would have said that were not asked again. Each thread learns for itself when it needs not ask, and
     /// what is told must not depend on that.
-    fn known_refusals(&self, job: &DataJob<'_>, steps: &Steps) -> Vec<Tried> {
+    fn known_refusals(&self, job: &Transfer<'_>, steps: &Steps) -> Vec<Tried> {
         let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
         let known = self.shared.cannot.read().unwrap_or_else(PoisonError::into_inner);
         let refused = |engine: &EngineName| {
@@ -353,7 +349,7 @@ impl Mover {
     }
 
     /// Remembers refusals that concern the two filesystems and not just these two files.
-    fn learn(&mut self, job: &DataJob<'_>, tried: &Tried) {
+    fn learn(&mut self, job: &Transfer<'_>, tried: &Tried) {
         let Some(refusal) = tried.refused else { return };
         let of_filesystems =
             matches!(refusal, Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS));
@@ -362,16 +358,6 @@ impl Mover {
             let mut known = self.shared.cannot.write().unwrap_or_else(PoisonError::into_inner);
             known.insert((tried.engine, pair.0, pair.1), refusal);
         }
-    }
-
-    pub fn engine(&mut self, name: EngineName, mut tuning: engine::Tuning) -> &mut dyn Engine {
-        let tally = &self.tally;
-        if name == EngineName::Direct {
-            // Kept as long as the thread, and there may be many of them.
-            tuning.buffer_size = tuning.buffer_size.or(Some(KEPT_BUFFER));
-        }
-        let make = || engine::make_on(Arc::new(tally.clone()), name, &tuning);
-        self.engines.entry((name, tuning)).or_insert_with(make).as_mut()
     }
 }
 
@@ -399,7 +385,7 @@ fn facts_of_sides(
         size: source.size,
         allocated: source.allocated,
         seekable: has_offsets(source_fd, source) && has_offsets(dest_fd, dest),
-        made_up: source.kind == Kind::Regular && is_made_up(source_fd, source),
+        pseudo_file: source.kind == Kind::Regular && is_pseudo_file(source_fd, source),
         clone_is_known_to_fail: cannot[0],
         copy_range_is_known_to_fail: cannot[1],
         dest_block: dest.block_size,
