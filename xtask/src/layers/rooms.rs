@@ -15,6 +15,9 @@ const LEVELS: &[&[&str]] = &[
     &["smart", "compare", "verify"],
     // The byte mover: two open files, no names.
     &["transfer"],
+    // From a whole file to its name; then what was made, to be found again.
+    &["publish"],
+    &["links"],
     &["run"],
     &["lib"],
 ];

@@ -175,7 +175,7 @@ fn marked(spot: Spot<'_>, last: &OsStr) -> Result<OsString, Errno> {
     for number in 1..=MOST_MARKED {
         let mut name = last.to_owned();
         name.push(if number == 1 { ".haul-mismatch".to_owned() } else { format!(".haul-mismatch-{number}") });
-        match super::stage::rename_to_free(spot, &name) {
+        match crate::publish::replace::rename_to_free(spot, &name) {
             Ok(()) => return Ok(name),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),

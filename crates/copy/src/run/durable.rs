@@ -5,9 +5,9 @@
 //! for each filesystem, then everything in the order in which it came. So a tree of small files costs a few syncs, and not
 //! one for each file, each of which waits for the journal of the filesystem and for the cache of the device.
 
-use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,19 +17,20 @@ use haul_sys::page_cache::write_back;
 use haul_sys::rustix::fs::{sync, syncfs};
 use haul_sys::rustix::io::retry_on_intr;
 
-use super::early::Early;
 use super::entry::Subject;
-use super::filesystems::{Filesystems, Synced};
-use super::link_table::{Made, link_to};
-use super::tree::{Frame, Sides};
-use super::{Run, descriptors, links};
+use super::tree::Frame;
+use super::{Run, descriptors};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode};
-use crate::journal::Fingerprint;
+use crate::links::{Made, duplicate, link_to};
 use crate::plan::Durable;
+use crate::publish::background_sync::BackgroundSync;
+use crate::publish::filesystems::{Filesystems, Synced};
+use crate::publish::ready::{ParentDirectory, Ready};
+use crate::publish::replace::Replaced;
 use crate::transfer::STEP;
-use crate::verify::{Checked, Finding, compare_with_device};
+use crate::verify::{Finding, compare_with_device};
 use crate::walk::{Spot, last_component};
 
 /// Files in the queue: enough that a sync of some ten milliseconds does not count beside making them.
@@ -41,71 +42,13 @@ const MOST_UNWRITTEN: usize = 64;
 /// From this size in bytes on the device begins with a file as soon as it is whole.
 const LARGE: u64 = 1 << 20;
 
-/// An open directory of the destination.
-pub(super) enum Place {
-    Shared(Arc<Sides>),
-    /// With the path of the entry in it that is meant.
-    Own(OwnedFd, PathBuf),
-}
-
-impl Place {
-    /// What users know the entry by that gets this name in it.
-    fn path(&self, last: &OsStr) -> PathBuf {
-        match self {
-            Place::Shared(sides) => sides.dest_path().joined(last),
-            Place::Own(_, path) => path.clone(),
-        }
-    }
-}
-
-impl AsFd for Place {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Place::Shared(sides) => sides.dest(),
-            Place::Own(dir, _) => dir.as_fd(),
-        }
-    }
-}
-
-/// A whole file that waits for its name.
-pub(super) struct Ready {
-    /// Open, so that errors of its data are told.
-    pub file: OwnedFd,
-    pub id: FileId,
-    /// Its size in bytes, or about that.
-    pub size: u64,
-    /// What was found when it was read again.
-    pub checked: Checked,
-    pub place: Place,
-    /// The name in the meantime.
-    pub name: OsString,
-    /// The name that it gets.
-    pub last: OsString,
-    /// Something stands there.
-    pub replaces: bool,
-    /// What it is a copy of, if it is to be noted that it is finished.
-    pub source: Option<Fingerprint>,
-}
-
-impl Ready {
-    /// What users know it by.
-    fn path(&self) -> PathBuf {
-        self.place.path(&self.last)
-    }
-
-    /// The entry that it is in the meantime, and what users know it by.
-    pub fn spot<'a>(&'a self, path: &'a Path) -> Spot<'a> {
-        Spot::new(self.place.as_fd(), &self.name, path)
-    }
-}
-
 /// What waits.
 enum Item {
     File(Arc<Ready>),
     /// Another name for a file that may wait itself.
     Link {
         made: Made,
-        place: Place,
+        parent: ParentDirectory,
         last: OsString,
         follow: bool,
     },
@@ -118,7 +61,7 @@ enum Item {
 pub(super) struct Ledger {
     filesystems: Filesystems,
     queue: Queue,
-    early: Early,
+    background: BackgroundSync,
 }
 
 /// What waits for its name, and who gives them: one thread at a time, since what comes later depends on what came before.
@@ -201,14 +144,14 @@ impl Run<'_> {
         let bytes = self.mover.take_left_in_cache();
         let (ledger, device) = (&self.shared.ledger, dest.id.device());
         // Where names wait, files are synced before they get them.
-        if bytes == 0 || self.plan.durable != Durable::Flush || self.names_wait() || !ledger.early.left(bytes) {
+        if bytes == 0 || self.plan.durable != Durable::Flush || self.names_wait() || !ledger.background.left(bytes) {
             return;
         }
         let fd = ledger.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
         let fd = fd.and_then(|filesystem| filesystem.fd);
         match fd.filter(|_| !self.shared.transfers.probe.has_heads([device; 2])) {
-            Some(fd) => ledger.early.begin(device, move || retry_on_intr(|| syncfs(&fd))),
-            None => ledger.early.count_anew(),
+            Some(fd) => ledger.background.begin(device, move || retry_on_intr(|| syncfs(&fd))),
+            None => ledger.background.count_anew(),
         }
     }
 
@@ -246,12 +189,12 @@ impl Run<'_> {
 
     /// Makes the entry another name of what was made, when that has its own.
     pub(super) fn link_later(&mut self, made: &Made, subject: &Subject<'_>) -> Result<(), Errno> {
-        let place = match subject.sides {
-            Some(sides) => Place::Shared(Arc::clone(sides)),
-            None => Place::Own(links::duplicate(subject.dest.dir()?)?, subject.dest.path.to_owned()),
+        let parent = match subject.sides {
+            Some(sides) => ParentDirectory::Shared(Arc::clone(sides)),
+            None => ParentDirectory::Own(duplicate(subject.dest.dir()?)?, subject.dest.path.to_owned()),
         };
         let last = subject.dest.name.to_owned();
-        self.enqueue(Item::Link { made: made.clone(), place, last, follow: subject.follow }, 0);
+        self.enqueue(Item::Link { made: made.clone(), parent, last, follow: subject.follow }, 0);
         Ok(())
     }
 
@@ -291,9 +234,9 @@ impl Run<'_> {
                     self.session.partials.release(&ready);
                     self.close(ready);
                 }
-                Item::Link { made, place, last, follow } => {
-                    let path = place.path(&last);
-                    if let Err(errno) = self.link_now(&made, Spot::new(place.as_fd(), &last, &path), None, follow) {
+                Item::Link { made, parent, last, follow } => {
+                    let path = parent.path(&last);
+                    if let Err(errno) = self.link_now(&made, Spot::new(parent.as_fd(), &last, &path), None, follow) {
                         self.report.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
                     }
                 }
@@ -349,9 +292,9 @@ impl Run<'_> {
     }
 
     fn close(&mut self, ready: Arc<Ready>) {
-        let Some(Ready { file, place, last, .. }) = Arc::into_inner(ready) else { return };
+        let Some(Ready { file, parent, last, .. }) = Arc::into_inner(ready) else { return };
         if let Err(errno) = haul_sys::close(file) {
-            self.report.problem(Error::new(What::Closing, place.path(&last)).errno(errno));
+            self.report.problem(Error::new(What::Closing, parent.path(&last)).errno(errno));
         }
     }
 
@@ -391,7 +334,7 @@ impl Run<'_> {
         here: Option<FileId>,
         follow: bool,
     ) -> Result<(), Errno> {
-        if link_to(made, dest, here, follow, self.temporary_names())? == links::Replaced::Something {
+        if link_to(made, dest, here, follow, self.temporary_names())? == Replaced::Something {
             self.report.tell(&Event::Removed(dest.path));
         }
         self.report.stats.hard_links += 1;
@@ -406,7 +349,7 @@ impl Run<'_> {
             return;
         }
         let started = Instant::now();
-        let failed_early = self.shared.ledger.early.end();
+        let failed_early = self.shared.ledger.background.end();
         for filesystem in self.shared.ledger.filesystems.take() {
             let synced = match &filesystem.fd {
                 Some(fd) if filesystem.syncs_whole => retry_on_intr(|| syncfs(fd)),

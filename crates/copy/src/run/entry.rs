@@ -9,19 +9,20 @@ use haul_sys::rustix::fs::AtFlags;
 
 use super::existing::{Clear, Way};
 use super::fleet::RemoteSource;
-use super::link_table::Made;
-use super::links::{self, DestDir};
 use super::names::Linked;
 use super::operands::renamed;
 use super::regular::open_regular;
-use super::tree::{Frame, Sides, overlap};
+use super::tree::{Frame, overlap};
 use super::{Reported, Run};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::links::DestDir;
+use crate::links::Made;
 use crate::manifest::Index;
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
+use crate::publish::{Sides, replace};
 use crate::walk::{Operand, Spot, last_component};
 
 /// Where in the tree an entry stands.
@@ -451,8 +452,8 @@ impl Run<'_> {
     fn make_hard_link_to_source(&mut self, subject: &Subject<'_>, clear: &Clear) -> Result<Option<FileId>, Reported> {
         let plan = self.plan;
         let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-        let replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
-        match links::hard_link(subject.source, subject.dest, flags, self.names_if(replace)) {
+        let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
+        match replace::hard_link(subject.source, subject.dest, flags, self.names_if(may_replace)) {
             Ok(_) => {
                 self.report.stats.hard_links += 1;
                 Ok(None)

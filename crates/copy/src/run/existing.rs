@@ -6,7 +6,6 @@ use haul_sys::Errno;
 
 use super::Run;
 use super::attributes::ReplacedFile;
-use super::backup;
 use super::entry::{Earlier, Level, Subject};
 use super::names::Linked;
 use crate::decide::{self, Answers, CloseLook, Conflict, Decision, Existing, Fact, Kept, Source};
@@ -15,6 +14,7 @@ use crate::events::{Event, Question};
 use crate::facts::{Inode, Kind};
 use crate::meta::NewEntries;
 use crate::plan::{Dereference, Overwrite};
+use crate::publish::backup;
 use crate::walk::{Identity, Party, Spot, last_component};
 
 /// What was found at the destination.

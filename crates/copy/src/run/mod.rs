@@ -2,25 +2,19 @@
 
 mod ahead;
 mod attributes;
-mod backup;
 mod changes;
 mod check;
 mod climb;
 mod command;
 mod crew;
 mod durable;
-mod early;
 mod entry;
 mod existing;
-mod filesystems;
 mod fleet;
 mod images;
-mod link_table;
-mod links;
 mod names;
 mod operands;
 mod parents;
-mod partial;
 mod regular;
 mod reporter;
 mod resume;
@@ -32,18 +26,16 @@ mod special;
 mod stage;
 mod survey;
 mod team;
-mod temporary;
 mod transcript;
 mod tree;
 mod within;
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use haul_sys::Errno;
 use haul_sys::memory;
 use haul_sys::rustix::process;
 
@@ -51,26 +43,27 @@ use crate::control::Control;
 use crate::events::{Confirm, Event, Observer};
 use crate::facts::{DeviceNumber, FileId};
 use crate::journal::Record;
+use crate::links::LinkTable;
 use crate::meta;
 use crate::pace::Pace;
 use crate::plan::{Durable, Plan};
+use crate::publish::temporary::TemporaryNames;
 use crate::stats::Stats;
 use crate::transfer;
 use crate::walk::{Identities, PathCursor, Spot};
 
 pub use crate::control::Cancel;
+pub use crate::publish::Partials;
 pub use crate::transfer::facts_of;
 use attributes::{Attributes, Unsealed};
 use crew::Crew;
 use fleet::Party;
 pub use fleet::{Fleet, Hunger, Part};
 pub use operands::settle_destination;
-pub use partial::Partials;
 use reporter::{Reported, Reporter};
 pub use shards::{ShardReport, shard_status};
 use share::Task;
 pub use survey::{Survey, list};
-use temporary::TemporaryNames;
 use transcript::Voice;
 pub use within::source_of;
 
@@ -188,7 +181,7 @@ impl AddAssign for Summary {
 /// What all threads of a run share.
 struct Shared {
     /// What was made for source files that have several names, and for directories.
-    links: link_table::LinkTable,
+    links: LinkTable,
     /// What was said already about attributes that cannot be kept.
     memory: meta::PairMemory,
     /// Which filesystems show files of others.
@@ -255,7 +248,7 @@ struct Entry {
 impl Shared {
     fn new(selection: Option<selection::Selection>, caller: meta::Caller) -> Shared {
         Shared {
-            links: link_table::LinkTable::default(),
+            links: LinkTable::default(),
             transfers: Arc::default(),
             room: room::Room::default(),
             images: Mutex::default(),
@@ -351,17 +344,4 @@ fn one_entry(a: Spot<'_>, b: Spot<'_>) -> bool {
 
 fn directory_id(spot: Spot<'_>) -> Option<FileId> {
     crate::facts::Inode::of(spot.dir().ok()?).ok().map(|inode| inode.id)
-}
-
-/// Makes something under a random name that is free, and returns the name.
-fn temporary_name(names: &TemporaryNames, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<OsString, Errno> {
-    for _ in 0..10_000 {
-        let name = names.another();
-        match make(&name) {
-            Ok(()) => return Ok(name),
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Err(Errno::EXIST)
 }

@@ -4,8 +4,8 @@ use haul_sys::Errno;
 
 use super::Run;
 use super::entry::{Level, Subject, made_at};
-use super::link_table::{Claim, Made, Source};
 use crate::error::{Error, What};
+use crate::links::{Claim, Made, Source};
 
 /// Files with fewer names than this are linked when the queue of names is emptied. NTFS allows 1,023 names, ext4 65,000:
 /// whether one more is possible must be known while the source is at hand.

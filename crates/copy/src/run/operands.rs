@@ -10,13 +10,14 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::links::DestDir;
 use super::survey::operand_inode;
 use super::within::{reaches, ways_up};
-use super::{Entry, Reported, Run, backup};
+use super::{Entry, Reported, Run};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
+use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};
+use crate::publish::backup;
 use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
 
 /// What the destination of this plan is at this moment: a directory to copy into, or the copy itself. To be asked by one of

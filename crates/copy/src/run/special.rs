@@ -10,12 +10,12 @@ use haul_sys::rustix::fs::{CWD, FileType, OFlags};
 use super::attributes::Keep;
 use super::entry::Subject;
 use super::existing::Clear;
-use super::links;
 use super::{Reported, Run};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::LinkMode;
+use crate::publish::replace;
 use crate::walk::Spot;
 
 impl Run<'_> {
@@ -30,7 +30,7 @@ impl Run<'_> {
         if !absolute && !in_current_directory(dest) {
             return Err(self.report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
         }
-        match links::symbolic_link(source.path.as_os_str(), dest, self.names_if(self.plan.force || clear.replaces)) {
+        match replace::symbolic_link(source.path.as_os_str(), dest, self.names_if(self.plan.force || clear.replaces)) {
             Ok(_) => {
                 self.report.stats.symbolic_links += 1;
                 self.finish_special(subject, true, NewEntries::UNKNOWN)
@@ -75,7 +75,7 @@ impl Run<'_> {
             Ok(text) => text,
             Err(errno) => return Err(self.report.fail(Error::new(What::CannotReadLink, source.path).errno(errno))),
         };
-        match self.with_room(|| links::symbolic_link(&text, dest, self.names_if(self.plan.force))) {
+        match self.with_room(|| replace::symbolic_link(&text, dest, self.names_if(self.plan.force))) {
             Ok(_) => {}
             // With -u a link that leads to the same place already is as new as can be.
             Err(Errno::EXIST)

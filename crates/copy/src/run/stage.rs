@@ -14,12 +14,10 @@ use haul_sys::rustix::fs::{Mode, OFlags, openat, readlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use super::attributes::{ReplacedFile, SPECIAL_RIGHTS};
-use super::durable::{Place, Ready};
 use super::entry::Subject;
 use super::existing::{Clear, may_write};
 use super::regular::{FileOutcome, open_without_waiting};
 use super::resume::{Partial, has_settled};
-use super::temporary::TemporaryNames;
 use super::{Reported, Run};
 use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
@@ -27,6 +25,9 @@ use crate::facts::{FileId, Inode, Kind};
 use crate::journal::Fingerprint;
 use crate::meta::{NewEntries, Object};
 use crate::plan::{LinkMode, Reflink, SmartCopy, Verify};
+use crate::publish::ready::{ParentDirectory, Ready};
+use crate::publish::replace::rename_to_free;
+use crate::publish::temporary::TemporaryNames;
 use crate::walk::{Identity, Spot};
 
 /// Both for the owner.
@@ -228,14 +229,15 @@ impl Run<'_> {
             }
             return published;
         };
-        let place = match (&stage.dir, subject.sides) {
-            (None, Some(sides)) => Ok(Place::Shared(Arc::clone(sides))),
-            _ => {
-                spot.dir().and_then(|dir| fcntl_dupfd_cloexec(dir, 0)).map(|dir| Place::Own(dir, spot.path.to_owned()))
-            }
+        let parent = match (&stage.dir, subject.sides) {
+            (None, Some(sides)) => Ok(ParentDirectory::Shared(Arc::clone(sides))),
+            _ => spot
+                .dir()
+                .and_then(|dir| fcntl_dupfd_cloexec(dir, 0))
+                .map(|dir| ParentDirectory::Own(dir, spot.path.to_owned())),
         };
-        let place = match place {
-            Ok(place) => place,
+        let parent = match parent {
+            Ok(parent) => parent,
             Err(errno) => {
                 let error = Error::new(What::CannotPublish, spot.path).errno(errno);
                 return self.withdraw(spot, error);
@@ -246,7 +248,7 @@ impl Run<'_> {
             id,
             size: subject.inode.size,
             checked,
-            place,
+            parent,
             name: stage.name.clone(),
             last: stage.last.clone(),
             replaces: stage.replaces,
@@ -278,18 +280,6 @@ impl Run<'_> {
             self.report.problem(Error::new(What::CannotRemovePartial, spot.path).errno(errno));
         }
         false
-    }
-}
-
-/// Where filesystem or kernel cannot refuse a name that is taken, it is looked at first.
-pub(super) fn rename_to_free(spot: Spot<'_>, last: &OsStr) -> Result<(), Errno> {
-    match spot.rename_to_free(last) {
-        Err(Errno::INVAL | Errno::NOSYS) => match spot.beside(last, spot.path).inode() {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => spot.rename_to(last),
-            Err(errno) => Err(errno),
-        },
-        result => result,
     }
 }
 

@@ -15,14 +15,15 @@ use super::attributes::Keep;
 use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
 use super::fleet::Errand;
-use super::links::DestDir;
 use super::share::Tally;
 use super::transcript::Passage;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::links::DestDir;
 use crate::manifest::Index;
 use crate::meta::{self, NewEntries, Object};
+use crate::publish::Sides;
 use crate::walk::{Listed, Listing, PathNode, Spot, last_component};
 
 /// Permissions of the owner, and of all others.
@@ -58,35 +59,6 @@ struct Home {
     inode: Inode,
     created: bool,
     fresh: bool,
-}
-
-/// Both directories, open.
-pub(super) struct Sides {
-    source: OwnedFd,
-    dest: OwnedFd,
-    dest_path: Arc<PathNode>,
-}
-
-impl Sides {
-    /// These two, the second of which users know by this path.
-    pub fn new(source: OwnedFd, dest: OwnedFd, dest_path: &Arc<PathNode>) -> Sides {
-        Sides { source, dest, dest_path: Arc::clone(dest_path) }
-    }
-
-    /// The source and the destination.
-    pub fn both(&self) -> [BorrowedFd<'_>; 2] {
-        [self.source.as_fd(), self.dest.as_fd()]
-    }
-
-    /// The directory of the destination.
-    pub fn dest(&self) -> BorrowedFd<'_> {
-        self.dest.as_fd()
-    }
-
-    /// The path of the directory of the destination.
-    pub fn dest_path(&self) -> &Arc<PathNode> {
-        &self.dest_path
-    }
 }
 
 /// A directory whose contents are being copied, or a part of them.

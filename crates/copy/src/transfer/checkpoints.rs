@@ -7,7 +7,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::fdatasync;
 use haul_sys::rustix::io::retry_on_intr;
 
-use super::pieces::LAST_BYTES;
+use super::last_bytes::LAST_BYTES;
 use crate::error::Error;
 use crate::facts::Inode;
 use crate::journal::{Fingerprint, Record};

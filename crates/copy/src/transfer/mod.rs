@@ -11,6 +11,7 @@ mod checkpoints;
 mod drop_behind;
 mod engines;
 mod job;
+mod last_bytes;
 mod mover;
 mod moving;
 mod pieces;

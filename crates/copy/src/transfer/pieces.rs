@@ -21,10 +21,6 @@ use crate::ranges::{Extent, Extents};
 use crate::strategy;
 use crate::verify::Follower;
 
-/// The end of a file that several workers move, in bytes, is moved by one when all else is done: a copy that was killed, or
-/// lost its power, must not look whole by its size. A multiple of whatever direct I/O asks for.
-pub(crate) const LAST_BYTES: u64 = 64 << 10;
-
 /// Looks after a file that several workers move.
 pub(crate) struct Monitor<'a> {
     pub control: Control<'a>,

@@ -13,13 +13,13 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::super::Run;
 use super::super::entry::{Earlier, Level, Subject, made_at};
-use super::super::link_table::pages::{KEY, Key, Pages, Record};
-use super::super::link_table::{Claim, LinkTable, Made, Source};
-use super::super::links::{DestDir, duplicate};
 use super::wire::{Keeper, Location, Message, Way};
 use super::{PATIENCE, Party, lock, patiently};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Time};
+use crate::links::pages::{KEY, Key, Pages, Record};
+use crate::links::{Claim, LinkTable, Made, Source};
+use crate::links::{DestDir, duplicate};
 use crate::plan::{Destination, Plan};
 use crate::walk::Operand;
 

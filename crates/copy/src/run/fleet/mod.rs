@@ -131,7 +131,7 @@ pub(super) enum ToDo {
     Where {
         from: usize,
         token: u64,
-        key: super::link_table::pages::Key,
+        key: crate::links::pages::Key,
     },
 }
 

@@ -11,15 +11,16 @@ use haul_sys::rustix::fs::{Mode, OFlags, openat};
 use super::super::Run;
 use super::super::crew::Parking;
 use super::super::entry::Top;
-use super::super::links::{DestDir, duplicate};
 use super::super::share::{Tally, Task};
-use super::super::tree::{Frame, Place, Sides};
+use super::super::tree::{Frame, Place};
 use super::keeper::open_way;
 use super::wire::{Message, Pair, Parcel, Way};
 use super::{PATIENCE, Party, ToDo, lock, patiently};
 use crate::facts::{Inode, Time};
+use crate::links::{DestDir, duplicate};
 use crate::meta::NewEntries;
 use crate::plan::Dereference;
+use crate::publish::Sides;
 use crate::walk::{Listed, Listing, Operand, PathNode};
 
 /// Names that another process has.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use haul_sys::rustix::fs::FileType;
 
-use super::super::link_table::pages::{KEY, Key};
+use crate::links::pages::{KEY, Key};
 use crate::manifest::Index;
 use crate::walk::Listed;
 use crate::wire::{Reader, Writer};

@@ -7,10 +7,10 @@ use haul_sys::Errno;
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat};
 
-use super::super::links::{Replaced, make_or_replace};
-use super::super::temporary::TemporaryNames;
-use super::Made;
+use super::made::Made;
 use crate::facts::{FileId, Inode};
+use crate::publish::replace::{Replaced, make_or_replace};
+use crate::publish::temporary::TemporaryNames;
 use crate::walk::Spot;
 
 /// Makes `dest` another name of what was made, and replaces what stands there in one step. `here` is the directory of
@@ -50,7 +50,7 @@ pub fn link_to(
 }
 
 /// The way where /proc is missing and the kernel is old: by the name, and the result is looked at.
-pub(super) fn link_by_name(
+pub(crate) fn link_by_name(
     made: &Made,
     dir: BorrowedFd<'_>,
     dest: Spot<'_>,

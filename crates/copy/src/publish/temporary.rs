@@ -4,9 +4,11 @@
 //! foresee: that of the run, and 40 bits. Two files that are being made have the same with a chance of one in a million; then
 //! one of them fails.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_sys::Errno;
 
 /// Hexadecimal digits of a number.
 const DIGITS: usize = 16;
@@ -14,7 +16,7 @@ const DIGITS: usize = 16;
 const RUN: u32 = 40;
 
 /// The temporary names of one run.
-pub(super) struct TemporaryNames {
+pub(crate) struct TemporaryNames {
     prefix: String,
     /// The run, in the numbers that it gives away; how many those are; and what they are made of.
     run: u64,
@@ -24,48 +26,64 @@ pub(super) struct TemporaryNames {
 
 impl TemporaryNames {
     /// Names that begin with this.
-    pub(super) fn new(prefix: String) -> TemporaryNames {
+    pub(crate) fn new(prefix: String) -> TemporaryNames {
         let run = RandomState::new().build_hasher().finish() >> RUN;
         TemporaryNames { prefix, run, given: AtomicU64::new(0), secret: RandomState::new() }
     }
 
     /// Names that no other run looks for.
-    pub(super) fn anybodys() -> TemporaryNames {
+    pub(crate) fn anybodys() -> TemporaryNames {
         TemporaryNames::new(".haul-".to_owned())
     }
 
     /// Another number.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         let mut hasher = self.secret.build_hasher();
         hasher.write_u64(self.given.fetch_add(1, Ordering::Relaxed));
         self.run << RUN | hasher.finish() >> (64 - RUN)
     }
 
     /// The name with this number.
-    pub(super) fn with_number(&self, number: u64) -> OsString {
+    pub(crate) fn with_number(&self, number: u64) -> OsString {
         OsString::from(format!("{}{number:0DIGITS$x}", self.prefix))
     }
 
     /// Another name.
-    pub(super) fn another(&self) -> OsString {
+    pub(crate) fn another(&self) -> OsString {
         self.with_number(self.number())
     }
 
     /// The number in such a name, whichever run has given it.
-    pub(super) fn number_of(&self, name: &[u8]) -> Option<u64> {
+    pub(crate) fn number_of(&self, name: &[u8]) -> Option<u64> {
         number_behind(name.strip_prefix(self.prefix.as_bytes())?)
     }
 
     /// Whether this run has given the number.
-    pub(super) fn is_own(&self, number: u64) -> bool {
+    pub(crate) fn is_own(&self, number: u64) -> bool {
         number >> RUN == self.run
     }
 }
 
 /// The number that is all of this.
-pub(super) fn number_behind(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number_behind(digits: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == DIGITS)?;
     u64::from_str_radix(digits, 16).ok()
+}
+
+/// Makes something under a random name that is free, and returns the name.
+pub(crate) fn temporary_name(
+    names: &TemporaryNames,
+    make: impl Fn(&OsStr) -> Result<(), Errno>,
+) -> Result<OsString, Errno> {
+    for _ in 0..10_000 {
+        let name = names.another();
+        match make(&name) {
+            Ok(()) => return Ok(name),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EXIST)
 }
 
 #[cfg(test)]

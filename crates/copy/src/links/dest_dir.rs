@@ -1,4 +1,4 @@
-//! What was made where, so that hard links are kept and a directory is not copied into itself.
+//! A directory of the destination that can be opened again without a path.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,16 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use haul_sys::Errno;
-use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
+use haul_sys::rustix::fs::{Mode, OFlags, openat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
-use super::temporary::TemporaryNames;
 use crate::facts::{DeviceNumber, FileId, Inode};
-use crate::walk::Spot;
 
 /// A directory of the destination. Knows the way down to it, so that it can be opened again without a path.
 #[derive(Debug)]
-pub(super) struct DestDir {
+pub(crate) struct DestDir {
     /// Which directory it is.
     pub id: FileId,
     /// A directory that the user named is held open for the whole run.
@@ -178,51 +176,6 @@ impl DestDir {
 }
 
 /// Another descriptor of the same open file.
-pub(super) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     fcntl_dupfd_cloexec(fd, 0)
-}
-
-/// What a hard or symbolic link replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Replaced {
-    Nothing,
-    Something,
-}
-
-/// Makes `dest` a hard link to `source`. With names to `replace` by an existing destination is replaced in one step.
-pub(super) fn hard_link(
-    source: Spot<'_>,
-    dest: Spot<'_>,
-    flags: AtFlags,
-    replace: Option<&TemporaryNames>,
-) -> Result<Replaced, Errno> {
-    make_or_replace(dest, replace, |name| linkat(source.dir()?, source.name, dest.dir()?, name, flags))
-}
-
-/// Makes `dest` a symbolic link. With names to `replace` by an existing destination is replaced in one step.
-pub(super) fn symbolic_link(text: &OsStr, dest: Spot<'_>, replace: Option<&TemporaryNames>) -> Result<Replaced, Errno> {
-    make_or_replace(dest, replace, |name| dest.beside(name, dest.path).make_link(text))
-}
-
-pub(super) fn make_or_replace(
-    dest: Spot<'_>,
-    replace: Option<&TemporaryNames>,
-    make: impl Fn(&OsStr) -> Result<(), Errno>,
-) -> Result<Replaced, Errno> {
-    let names = match (make(dest.name), replace) {
-        (Ok(()), _) => return Ok(Replaced::Nothing),
-        (Err(Errno::EXIST), Some(names)) => names,
-        (Err(errno), _) => return Err(errno),
-    };
-    let temporary = super::temporary_name(names, |name| make(name))?;
-    let dir = dest.dir()?;
-    let renamed = renameat(dir, &temporary, dir, dest.name);
-    // Renaming one name of a file over another name of the same file does nothing, successfully: the temporary name
-    // must go in that case too.
-    let removed = unlinkat(dir, &temporary, AtFlags::empty());
-    renamed?;
-    match removed {
-        Ok(()) | Err(Errno::NOENT) => Ok(Replaced::Something),
-        Err(errno) => Err(errno),
-    }
 }

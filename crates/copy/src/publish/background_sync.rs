@@ -22,7 +22,7 @@ const STRETCH: u64 = 128 << 20;
 
 /// Syncs of filesystems while files are copied: at most one at a time, each in a thread of its own.
 #[derive(Default)]
-pub(super) struct Early {
+pub(crate) struct BackgroundSync {
     /// Bytes that were left in the page cache since the last one began.
     left: AtomicU64,
     rounds: Mutex<Rounds>,
@@ -35,7 +35,7 @@ struct Rounds {
     failed: Vec<(DeviceNumber, Errno)>,
 }
 
-impl Early {
+impl BackgroundSync {
     /// So many bytes of a file were left in the page cache. True if it is time to begin, or to count anew.
     pub fn left(&self, bytes: u64) -> bool {
         self.left.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) >= STRETCH
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn it_is_time_when_enough_was_left_since_the_last_one_began() {
-        let early = Early::default();
+        let early = BackgroundSync::default();
         assert!(!early.left(STRETCH - 1));
         assert!(early.left(1));
         early.begin(DEVICE, || Ok(()));
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn there_is_one_at_a_time() {
-        let early = Early::default();
+        let early = BackgroundSync::default();
         let (let_go, held) = mpsc::channel::<()>();
         early.begin(DEVICE, move || held.recv().map_err(|_| Errno::INTR));
         early.begin(DEVICE, || panic!("another one is running"));
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_error_is_kept_until_the_end_whatever_comes_after_it() {
-        let early = Early::default();
+        let early = BackgroundSync::default();
         early.begin(DEVICE, || Err(Errno::IO));
         for _ in 0..3 {
             while early.rounds.lock().unwrap().running.as_ref().is_some_and(|(_, thread)| !thread.is_finished()) {

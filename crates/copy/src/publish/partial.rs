@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::CWD;
 
-use super::durable::Ready;
-use super::tree::Sides;
+use super::ready::Ready;
+use super::sides::Sides;
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::Spot;
@@ -103,7 +103,7 @@ impl Drop for Partials {
 impl Partials {
     /// Notes that this file is about to be made, by an open that fails if there is one, until [`Partials::begin`] or
     /// [`Partials::done`]. False if it must not be made any more: the process is about to end.
-    pub(super) fn intend(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>) -> bool {
+    pub(crate) fn intend(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>) -> bool {
         self.note(dest, sides, File::Intended, true);
         // Asked afterwards: whoever removes them either sees this one or was seen here.
         if self.closed.load(Ordering::SeqCst) {
@@ -114,12 +114,12 @@ impl Partials {
     }
 
     /// Notes that this file is being written, so that another thread can remove it, until [`Partials::done`].
-    pub(super) fn begin(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: &Arc<OwnedFd>, created: bool) {
+    pub(crate) fn begin(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, file: &Arc<OwnedFd>, created: bool) {
         self.note(dest, sides, File::Open(Arc::clone(file)), created);
     }
 
     /// Notes that the file is whole, but under another name than its own, until [`Partials::done`].
-    pub(super) fn is_nameless(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, id: FileId) {
+    pub(crate) fn is_nameless(&self, dest: Spot<'_>, sides: Option<&Arc<Sides>>, id: FileId) {
         self.note(dest, sides, File::Nameless(id), true);
     }
 
@@ -150,18 +150,18 @@ impl Partials {
     }
 
     /// It is whole, or was removed.
-    pub(super) fn done(&self) {
+    pub(crate) fn done(&self) {
         lock(&self.own.partial).open = None;
         self.tell();
     }
 
     /// Notes a whole file that waits for its name, until [`Partials::release`].
-    pub(super) fn keep(&self, ready: &Arc<Ready>) {
+    pub(crate) fn keep(&self, ready: &Arc<Ready>) {
         push(&self.ready, Arc::clone(ready));
     }
 
     /// It has its name, or was removed.
-    pub(super) fn release(&self, ready: &Arc<Ready>) {
+    pub(crate) fn release(&self, ready: &Arc<Ready>) {
         let mut all = lock(&self.ready);
         // They come about in the order in which they were noted.
         if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, ready)) {

@@ -15,7 +15,7 @@ use crate::facts::DeviceNumber;
 
 /// A filesystem that was written to.
 #[derive(Debug, Clone)]
-pub(super) struct Filesystem {
+pub(crate) struct Filesystem {
     pub device: DeviceNumber,
     /// Opened before anything was written: syncfs(2) tells the errors since then (Linux 5.8). `None` where nothing could be
     /// opened that it takes.
@@ -49,10 +49,10 @@ const SYNC_EARLY: [u64; 2] = [0xef53, 0x5846_5342];
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Filesystems(Mutex<Vec<Filesystem>>);
+pub(crate) struct Filesystems(Mutex<Vec<Filesystem>>);
 
 /// What [`Filesystems::sync`] has found out: an answer for each filesystem that was synced as a whole.
-pub(super) type Synced = Vec<(DeviceNumber, Result<(), Errno>)>;
+pub(crate) type Synced = Vec<(DeviceNumber, Result<(), Errno>)>;
 
 impl Filesystems {
     /// Notes that something is going to be written to this filesystem. False if another file may be of more help.

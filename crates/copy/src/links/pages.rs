@@ -15,9 +15,8 @@ use haul_sys::memory;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::{pread, pwrite, retry_on_intr};
 
-use super::super::temporary::TemporaryNames;
-use super::super::temporary_name;
 use crate::facts::FileId;
+use crate::publish::temporary::{TemporaryNames, temporary_name};
 
 const SIZE: usize = 4096;
 /// The part of a limited memory that pages may take.

@@ -6,22 +6,16 @@
 //! more memory than they were given and go on in a nameless file in the destination. Directories of the destination are
 //! records as well, so nothing is kept in memory for each of them.
 
-mod link;
-pub(super) mod pages;
-
 use std::collections::{HashMap, VecDeque};
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 use haul_sys::Errno;
 
-use super::links::DestDir;
+use super::dest_dir::DestDir;
+use super::made::Made;
+use super::pages::{KEY, Key, Pages, Record};
 use crate::facts::{FileId, Inode, Time};
-
-pub(super) use link::link_to;
-use pages::{KEY, Key, Pages, Record};
 
 /// Pages of 4 KiB in memory: 16 MiB, enough for about 150,000 files.
 const PAGES_IN_MEMORY: usize = 4096;
@@ -30,33 +24,10 @@ const RECENT: usize = 16;
 /// So many directories are not looked through for those that nobody has any more.
 const FEW_ALIVE: usize = 1024;
 
-/// A file or directory that was made, or is about to be.
-#[derive(Debug, Clone)]
-pub(super) struct Made {
-    /// The directory that holds it.
-    pub dir: Arc<DestDir>,
-    /// Its name there.
-    pub name: OsString,
-    /// Which file it is, once it is complete.
-    pub id: Option<FileId>,
-}
-
-impl Made {
-    /// Whether this is that directory entry.
-    pub fn is_entry(&self, dir: FileId, name: &OsStr) -> bool {
-        self.dir.id == dir && self.name == name
-    }
-
-    /// Its path as users know it.
-    pub fn path(&self) -> PathBuf {
-        self.dir.shown(&self.name)
-    }
-}
-
 /// A source file. The inode number of one that is removed meanwhile may be given to another at once (seen on ext4); the
 /// time at which it was made tells them apart, where the filesystem keeps that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Source {
+pub(crate) struct Source {
     pub id: FileId,
     pub born: Option<Time>,
 }
@@ -69,7 +40,7 @@ impl From<&Inode> for Source {
 
 /// The answer to whoever meets a source file.
 #[derive(Debug)]
-pub(super) enum Claim {
+pub(crate) enum Claim {
     /// Nobody has made it: the caller does, and then says so by [`LinkTable::complete`] or [`LinkTable::forget`]. Until
     /// then everybody else waits.
     First,
@@ -79,7 +50,7 @@ pub(super) enum Claim {
 
 /// What was made for source files of several names, and for directories.
 #[derive(Debug)]
-pub(super) struct LinkTable {
+pub(crate) struct LinkTable {
     state: Mutex<State>,
     /// A claim came to its end.
     ended: Condvar,
@@ -386,4 +357,5 @@ fn key_of_directory(number: u32) -> Key {
 }
 
 #[cfg(test)]
+#[path = "table_tests.rs"]
 mod tests;

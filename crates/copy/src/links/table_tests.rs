@@ -10,10 +10,11 @@ use haul_sys::rustix::fs::{Mode, OFlags, open};
 use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 use proptest::prelude::*;
 
-use super::super::temporary::TemporaryNames;
-use super::link::link_by_name;
 use super::*;
 use crate::facts::Inode;
+use crate::links::link::{link_by_name, link_to};
+use crate::publish::replace::Replaced;
+use crate::publish::temporary::TemporaryNames;
 use crate::walk::Spot;
 
 /// A source that no file needs to be.
@@ -339,7 +340,7 @@ fn a_path_is_that_of_the_user_and_the_names_below() {
 }
 
 /// Files to link: `made` is in `sub`, and was completed.
-fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<super::super::links::Replaced, Errno>) {
+fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<Replaced, Errno>) {
     let dir = temp_dir();
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("sub")).unwrap();
@@ -362,9 +363,7 @@ fn linking(follow: bool, between: impl FnOnce(&Path)) -> (TempDir, Result<super:
 
 #[test]
 fn another_name_is_made_of_what_was_made() {
-    for (existing, replaced) in
-        [(None, super::super::links::Replaced::Nothing), (Some("old"), super::super::links::Replaced::Something)]
-    {
+    for (existing, replaced) in [(None, Replaced::Nothing), (Some("old"), Replaced::Something)] {
         let (dir, result) = linking(false, |dir| {
             existing.inspect(|old| fs::write(dir.join("dest"), old).unwrap());
         });

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, OFlags, linkat};
 
-use super::links::make_or_replace;
+use super::replace::make_or_replace;
 use super::temporary::TemporaryNames;
 use crate::plan::{Backup, Plan};
 use crate::walk::{Listing, Spot};
@@ -20,7 +20,7 @@ const LONGEST: usize = 254;
 ///
 /// # Errors
 /// As rename(2); ENOENT if there was nothing to back up.
-pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno> {
+pub(crate) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno> {
     let mut taken = None;
     loop {
         let (name, numbered) = next_backup_name(dest, plan, taken)?;
@@ -45,7 +45,7 @@ pub(super) fn move_aside(dest: Spot<'_>, plan: &Plan) -> Result<OsString, Errno>
 ///
 /// # Errors
 /// As linkat(2) and rename(2).
-pub(super) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) -> Result<Option<OsString>, Errno> {
+pub(crate) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) -> Result<Option<OsString>, Errno> {
     let mut taken = None;
     loop {
         let (name, numbered) = next_backup_name(dest, plan, taken)?;
@@ -66,7 +66,7 @@ pub(super) fn link_aside(dest: Spot<'_>, plan: &Plan, names: &TemporaryNames) ->
 ///
 /// # Errors
 /// What the kernel says when the directory is read.
-pub(super) fn backup_name(dest: Spot<'_>, plan: &Plan) -> Result<(OsString, bool), Errno> {
+pub(crate) fn backup_name(dest: Spot<'_>, plan: &Plan) -> Result<(OsString, bool), Errno> {
     next_backup_name(dest, plan, None)
 }
 
@@ -162,7 +162,7 @@ fn increment(number: String) -> String {
 }
 
 /// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix.
-pub(super) fn would_destroy_source(
+pub(crate) fn would_destroy_source(
     (source, source_inode): (Spot<'_>, &crate::facts::Inode),
     dest: Spot<'_>,
     plan: &Plan,
