@@ -11,7 +11,6 @@ use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::io::retry_on_intr;
 
 use super::Run;
-use super::operands::renamed;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{Inode, Kind};
@@ -19,7 +18,7 @@ use crate::plan::Verify;
 use crate::strategy::WORTH_ASKING;
 use crate::transfer::{Broken, Over, Transfer};
 use crate::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
-use crate::walk::Spot;
+use crate::walk::{Spot, renamed};
 
 /// What reading again has found of a file whose data was moved.
 pub(super) type ReadAgain = Result<Checked, Trouble>;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
 use super::climb::{Climb, Load};
-use super::fleet::Hunger;
+use super::transcript::Meter;
 use crate::facts;
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
@@ -61,6 +61,18 @@ impl Drop for Parking {
     }
 }
 
+/// How many tasks a process would take, at any moment.
+#[derive(Debug, Clone, Default)]
+pub struct Hunger(Arc<AtomicUsize>);
+
+impl Hunger {
+    /// So many.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 struct State<T> {
     queue: VecDeque<T>,
     /// Threads that wait for a task.
@@ -94,6 +106,12 @@ pub(super) enum Given<T> {
     ForNewThread(T),
     /// Nobody wants it any more.
     Back(T),
+}
+
+impl<T: Send> Meter for Crew<T> {
+    fn count(&self, bytes: u64) {
+        Crew::count(self, 0, bytes);
+    }
 }
 
 impl<T> Crew<T> {

@@ -10,7 +10,6 @@ use haul_sys::rustix::fs::AtFlags;
 use super::existing::{Clear, Way};
 use super::fleet::RemoteSource;
 use super::names::Linked;
-use super::operands::renamed;
 use super::regular::open_regular;
 use super::tree::{Frame, overlap};
 use super::{Reported, Run};
@@ -23,7 +22,7 @@ use crate::manifest::Index;
 use crate::meta::NewEntries;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::publish::{Sides, replace};
-use crate::walk::{Operand, Spot, last_component};
+use crate::walk::{Operand, Spot, last_component, renamed};
 
 /// Where in the tree an entry stands.
 #[derive(Clone, Copy)]
@@ -396,7 +395,7 @@ impl Run<'_> {
         }
         let (source, dest) = (subject.source, subject.dest);
         let is_entry = |spot: Spot<'_>| {
-            super::directory_id(spot).is_some_and(|dir| earlier.is_entry(dir, last_component(spot.name)))
+            crate::walk::directory_id(spot).is_some_and(|dir| earlier.is_entry(dir, last_component(spot.name)))
         };
         if is_entry(source) {
             self.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));

@@ -342,7 +342,7 @@ fn close_look(subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -
         _ => from.inode().and_then(|inode| Ok([inode, to.inode()?])),
     };
     CloseLook {
-        one_entry: super::one_entry(from, to),
+        one_entry: crate::walk::one_entry(from, to),
         entries: entries.ok(),
         same_target: if source.needs_targets(existing) { same_target() } else { None },
     }

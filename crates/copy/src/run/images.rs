@@ -8,7 +8,8 @@ use std::time::Instant;
 use haul_guest::report::{Map, Verdict};
 use haul_sys::kernel::{Kernel, Linux};
 
-use super::{Run, Session};
+use super::Run;
+use super::session::Session;
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, HoleSearch};
 use crate::facts::Kind;

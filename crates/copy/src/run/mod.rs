@@ -20,10 +20,12 @@ mod reporter;
 mod resume;
 mod room;
 mod selection;
+mod session;
 mod shards;
 mod share;
 mod special;
 mod stage;
+mod summary;
 mod survey;
 mod team;
 mod transcript;
@@ -31,86 +33,42 @@ mod tree;
 mod within;
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::ops::AddAssign;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_sys::memory;
 use haul_sys::rustix::process;
 
-use crate::control::Control;
-use crate::events::{Confirm, Event, Observer};
-use crate::facts::{DeviceNumber, FileId};
+use crate::events::Event;
+use crate::facts::DeviceNumber;
 use crate::journal::Record;
 use crate::links::LinkTable;
 use crate::meta;
-use crate::pace::Pace;
 use crate::plan::{Durable, Plan};
 use crate::publish::temporary::TemporaryNames;
 use crate::stats::Stats;
 use crate::transfer;
-use crate::walk::{Identities, PathCursor, Spot};
+use crate::walk::{Identities, KnownEntry, PathCursor};
 
 pub use crate::control::Cancel;
 pub use crate::publish::Partials;
 pub use crate::transfer::facts_of;
 use attributes::{Attributes, Unsealed};
 use crew::Crew;
+pub use crew::Hunger;
 use fleet::Party;
-pub use fleet::{Fleet, Hunger, Part};
+pub use fleet::{Fleet, Part};
 pub use operands::settle_destination;
 use reporter::{Reported, Reporter};
+pub use session::Session;
 pub use shards::{ShardReport, shard_status};
 use share::Task;
+pub use summary::Summary;
 pub use survey::{Survey, list};
 use transcript::Voice;
 pub use within::source_of;
 
 /// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
 const MEMORY_OF_A_THREAD: u64 = 16 << 20;
-
-/// What a run needs besides the plan.
-pub struct Session<'a> {
-    /// Hears everything.
-    pub observer: &'a dyn Observer,
-    /// Is asked before a file is overwritten (`-i`).
-    pub confirm: &'a dyn Confirm,
-    /// Stops the run. Whoever cancels a run that may be waiting for its [`Pace`] wakes that, too.
-    pub cancel: Cancel,
-    /// How fast it may go.
-    pub pace: Pace,
-    /// Destinations that are being written, for a front end that must exit while the run is stuck in the kernel.
-    pub partials: Partials,
-    /// Which extended attributes are not copied: `/etc/xattr.conf`, or the built-in rules.
-    pub xattr_rules: meta::XattrRules,
-    /// Files in the sources that are not copied: those that the caller writes there itself.
-    pub leave_out: Vec<FileId>,
-}
-
-impl Session<'_> {
-    /// What moves bytes obeys and reports to.
-    fn control(&self) -> Control<'_> {
-        Control { observer: self.observer, cancel: &self.cancel, pace: &self.pace }
-    }
-}
-
-/// How a run ended. The exit status is a function of this.
-#[derive(Debug, Clone, Default)]
-pub struct Summary {
-    /// Something that was asked for was not done.
-    pub failed: bool,
-    /// The run was cancelled before its end.
-    pub cancelled: bool,
-    /// Overwritten files that are neither the old nor the new ones.
-    pub damaged: Vec<PathBuf>,
-    /// With `resume`: what is left to do stays in this journal, and the same plan goes on from it.
-    pub journal: Option<PathBuf>,
-    /// With a shard: what all shards of its job have done.
-    pub shards: Option<ShardReport>,
-    /// The counters.
-    pub stats: Stats,
-}
 
 /// Copies what the plan says.
 ///
@@ -166,18 +124,6 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     }
 }
 
-impl AddAssign for Summary {
-    /// What two processes did together.
-    fn add_assign(&mut self, other: Summary) {
-        self.failed |= other.failed;
-        self.cancelled |= other.cancelled;
-        self.damaged.extend(other.damaged);
-        self.journal = self.journal.take().or(other.journal);
-        self.shards = self.shards.take().or(other.shards);
-        self.stats += &other.stats;
-    }
-}
-
 /// What all threads of a run share.
 struct Shared {
     /// What was made for source files that have several names, and for directories.
@@ -223,8 +169,8 @@ struct Run<'a> {
     /// The filesystem that was written to last, where that matters.
     writes_to: Option<DeviceNumber>,
     /// Operands seen, and destinations made for operands; only kept when there are several operands.
-    seen_sources: Option<HashSet<Entry>>,
-    made_for_operands: Option<HashSet<Entry>>,
+    seen_sources: Option<HashSet<KnownEntry>>,
+    made_for_operands: Option<HashSet<KnownEntry>>,
     /// The number of the operand that is being copied.
     operand: usize,
     /// Moves data; owns the engines.
@@ -235,14 +181,6 @@ struct Run<'a> {
     open_levels: usize,
     /// Memory for the two paths of the next entry of a directory.
     paths: [PathCursor; 2],
-}
-
-/// A directory entry together with the file that it led to: the same name for the same file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Entry {
-    file: FileId,
-    dir: FileId,
-    name: OsString,
 }
 
 impl Shared {
@@ -334,14 +272,4 @@ fn affordable_threads() -> usize {
 fn descriptors() -> usize {
     let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit.saturating_sub(16)).unwrap_or(usize::MAX)
-}
-
-/// Whether two spots are the same name in the same directory.
-fn one_entry(a: Spot<'_>, b: Spot<'_>) -> bool {
-    let name = |spot: Spot<'_>| crate::walk::last_component(spot.name).to_owned();
-    name(a) == name(b) && directory_id(a).is_some_and(|dir| Some(dir) == directory_id(b))
-}
-
-fn directory_id(spot: Spot<'_>) -> Option<FileId> {
-    crate::facts::Inode::of(spot.dir().ok()?).ok().map(|inode| inode.id)
 }

@@ -3,22 +3,21 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::survey::operand_inode;
-use super::within::{reaches, ways_up};
-use super::{Entry, Reported, Run};
+use super::within::{operand_inode, reaches, ways_up};
+use super::{Reported, Run};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};
 use crate::publish::backup;
-use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
+use crate::walk::{KnownEntry, Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
 
 /// What the destination of this plan is at this moment: a directory to copy into, or the copy itself. To be asked by one of
 /// several processes before any of them has made something there.
@@ -207,14 +206,14 @@ impl Run<'_> {
 
     /// Whether this operand was seen before; remembers it.
     pub(super) fn operand_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let Some(entry) = entry_of(spot, inode.id) else { return false };
+        let Some(entry) = KnownEntry::of(spot, inode.id) else { return false };
         self.seen_sources.as_mut().is_some_and(|seen| !seen.insert(entry))
     }
 
     /// Whether this destination was made for an operand before.
     pub(super) fn made_for_operand(&self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let seen: Option<&HashSet<Entry>> = self.made_for_operands.as_ref();
-        seen.is_some_and(|seen| entry_of(spot, inode.id).is_some_and(|entry| seen.contains(&entry)))
+        let seen: Option<&HashSet<KnownEntry>> = self.made_for_operands.as_ref();
+        seen.is_some_and(|seen| KnownEntry::of(spot, inode.id).is_some_and(|entry| seen.contains(&entry)))
     }
 
     /// Remembers that this destination was made for an operand; `made` is which file that was, if it is known.
@@ -224,7 +223,7 @@ impl Run<'_> {
         }
         // What waits for its name cannot be looked at.
         let Some(file) = spot.inode().map(|inode| inode.id).ok().or(made) else { return };
-        if let (Some(entry), Some(made)) = (entry_of(spot, file), self.made_for_operands.as_mut()) {
+        if let (Some(entry), Some(made)) = (KnownEntry::of(spot, file), self.made_for_operands.as_mut()) {
             made.insert(entry);
         }
     }
@@ -241,59 +240,6 @@ fn name_in<'o>(target: &OsStr, operand: &'o OsStr) -> (&'o OsStr, PathBuf) {
     }
 }
 
-fn entry_of(spot: Spot<'_>, file: FileId) -> Option<Entry> {
-    let dir = super::directory_id(spot)?;
-    Some(Entry { file, dir, name: last_component(spot.name).to_owned() })
-}
-
 fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// The path with another last component, for messages. Unlike `Path::with_file_name` it leaves the rest as it is written,
-/// `.` and double slashes too.
-pub(super) fn renamed(path: &Path, name: &OsStr) -> PathBuf {
-    let bytes = without_trailing_slashes(path.as_os_str()).as_bytes();
-    let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    PathBuf::from(OsString::from_vec([&bytes[..start], name.as_bytes()].concat()))
-}
-
-/// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
-/// many the directory ends in, and `/./` where an absolute path is put below the root.
-pub(super) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
-    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
-    path.extend_from_slice(without_trailing_slashes(dir).as_bytes());
-    match (path.last(), name.as_bytes().first()) {
-        (Some(b'/'), Some(b'/')) => path.push(b'.'),
-        (None | Some(b'/'), _) | (_, Some(b'/')) => {}
-        _ => path.push(b'/'),
-    }
-    path.extend_from_slice(name.as_bytes());
-    PathBuf::from(OsString::from_vec(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_renamed_path_keeps_its_dots() {
-        for (path, new) in [("d/./g", "d/./x"), ("g", "x"), ("/g/", "/x"), ("a//b", "a//x")] {
-            assert_eq!(renamed(Path::new(path), OsStr::new("x")).as_os_str(), new, "{path}");
-        }
-    }
-
-    #[test]
-    fn names_are_joined_with_one_slash() {
-        for (dir, name, path) in [
-            ("d", "n", "d/n"),
-            ("d//", "n", "d/n"),
-            ("/", "n", "/n"),
-            ("d", "/n", "d/n"),
-            ("/", "/n", "/./n"),
-            ("d", "", "d/"),
-        ] {
-            assert_eq!(joined(OsStr::new(dir), OsStr::new(name)), PathBuf::from(path), "{dir} {name}");
-        }
-    }
 }

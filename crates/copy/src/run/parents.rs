@@ -12,14 +12,13 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::Run;
 use super::attributes::Keep;
-use super::operands::{joined, renamed};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{Inode, Kind};
 use crate::links::{DestDir, duplicate};
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::ModeRule;
-use crate::walk::{Operand, Spot, last_component, without_trailing_slashes};
+use crate::walk::{Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
 
 /// One directory of the source path and its counterpart.
 struct Parent {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Session;
+use super::session::Session;
 use crate::error::Error;
 use crate::events::Event;
 use crate::stats::Stats;
@@ -100,10 +100,11 @@ pub(super) struct Counted {
 pub(super) fn report_of(fail_fast: bool, work: impl FnOnce(&mut Reporter<'_>)) -> Counted {
     use std::sync::Mutex;
 
-    use super::{Cancel, Partials};
+    use crate::control::Cancel;
     use crate::events::{Confirm, Observer, Question};
     use crate::meta::XattrRules;
     use crate::pace::Pace;
+    use crate::publish::Partials;
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);

@@ -22,7 +22,6 @@ use super::attributes::SPECIAL_RIGHTS;
 use super::command::command;
 use super::entry::{Level, Subject};
 use super::existing::{Clear, Way};
-use super::operands::{joined, renamed};
 use super::regular::Opened;
 use super::stage::{Adopted, Staging};
 use super::{Run, Shared};
@@ -36,7 +35,7 @@ use crate::plan::{Destination, ModeRule, Plan};
 use crate::publish::temporary::TemporaryNames;
 use crate::transfer::{Checkpoints, Log, STEP, Transfer, has_storage};
 use crate::verify::Checked;
-use crate::walk::{Operand, last_component};
+use crate::walk::{Operand, joined, last_component, renamed};
 
 /// Before the command and the number, in names of the meantime.
 const TEMPORARY: &str = ".haul-r";

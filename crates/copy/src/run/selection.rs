@@ -11,10 +11,11 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
+use super::Run;
 use super::entry::Subject;
-use super::survey::{self, operand_inode, root_of};
-use super::within::ways_up;
-use super::{Run, Session};
+use super::session::Session;
+use super::survey::{self, root_of};
+use super::within::{operand_inode, ways_up};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::Kind;

@@ -142,7 +142,7 @@ fn in_current_directory(dest: Spot<'_>) -> bool {
 /// True also where it cannot be told: making the link will say why.
 fn same_as_current(dest: Spot<'_>) -> bool {
     let current = Inode::at(CWD, OsStr::new("."));
-    match (super::directory_id(dest), current) {
+    match (crate::walk::directory_id(dest), current) {
         (Some(dir), Ok(current)) => dir == current.id,
         _ => true,
     }

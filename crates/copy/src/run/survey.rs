@@ -8,7 +8,9 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
-use super::{Session, open_levels};
+use super::open_levels;
+use super::session::Session;
+use super::within::operand_inode;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Inode, Kind};
@@ -51,11 +53,6 @@ pub(super) fn walk(plan: &Plan, session: &Session<'_>, unreadable: bool) -> Surv
         walk.operand(source);
     }
     walk.survey
-}
-
-/// The attributes of an operand, links followed or not as the plan says.
-pub(super) fn operand_inode(spot: Spot<'_>, plan: &Plan) -> Result<Inode, Errno> {
-    if plan.dereference == Dereference::Never { spot.inode() } else { spot.inode_following() }
 }
 
 /// Which file an operand is, if that can be told.

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::crew::Crew;
-use super::share::Task;
 use crate::error::Error;
 use crate::events::{DataReport, Event, HoleSearch, Observer, Tried};
 use crate::images::ImageReport;
@@ -140,10 +138,16 @@ impl Row {
     }
 }
 
+/// Counts the bytes that a thread moves.
+pub(super) trait Meter: Sync {
+    /// So many more.
+    fn count(&self, bytes: u64);
+}
+
 /// One thread's way to the observer.
 pub(super) struct Voice<'a> {
     observer: &'a dyn Observer,
-    crew: Option<&'a Crew<Task>>,
+    meter: Option<&'a dyn Meter>,
     transcript: Option<&'a Transcript>,
     passage: Mutex<Option<Passage>>,
 }
@@ -154,14 +158,14 @@ impl<'a> Voice<'a> {
         observer: &'a dyn Observer,
         transcript: &'a Transcript,
         passage: Option<Passage>,
-        crew: &'a Crew<Task>,
+        meter: &'a dyn Meter,
     ) -> Voice<'a> {
-        Voice { observer, crew: Some(crew), transcript: Some(transcript), passage: Mutex::new(passage) }
+        Voice { observer, meter: Some(meter), transcript: Some(transcript), passage: Mutex::new(passage) }
     }
 
     /// The straight way, where there is one thread only.
     pub fn direct(observer: &'a dyn Observer) -> Voice<'a> {
-        Voice { observer, crew: None, transcript: None, passage: Mutex::new(None) }
+        Voice { observer, meter: None, transcript: None, passage: Mutex::new(None) }
     }
 
     /// Goes on in another passage; the current one is closed.
@@ -209,8 +213,8 @@ impl<'a> Voice<'a> {
 
 impl Observer for Voice<'_> {
     fn event(&self, event: &Event<'_>) {
-        if let (Event::Progress(moved), Some(crew)) = (event, self.crew) {
-            crew.count(0, moved.total());
+        if let (Event::Progress(moved), Some(meter)) = (event, self.meter) {
+            meter.count(moved.total());
         }
         let in_order = match event {
             // Counters and the name on the progress bar know no order.

@@ -7,10 +7,9 @@ use std::path::Path;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
-use super::survey::operand_inode;
 use crate::facts::{Inode, Kind};
-use crate::plan::Plan;
-use crate::walk::Operand;
+use crate::plan::{Dereference, Plan};
+use crate::walk::{Operand, Spot};
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -52,4 +51,9 @@ pub(super) fn ways_up(from: BorrowedFd<'_>) -> Result<Vec<Inode>, Errno> {
         found.push(inode);
         at = openat(&at, "..", DIRECTORY, Mode::empty())?;
     }
+}
+
+/// The attributes of an operand, links followed or not as the plan says.
+pub(super) fn operand_inode(spot: Spot<'_>, plan: &Plan) -> Result<Inode, Errno> {
+    if plan.dereference == Dereference::Never { spot.inode() } else { spot.inode_following() }
 }

@@ -5,13 +5,17 @@
 //! case, and swapping a directory for a symbolic link behind our back changes nothing.
 
 mod identity;
+mod known_entry;
 mod listing;
 mod operand;
 mod path;
+mod shown;
 mod spot;
 
 pub use identity::{Identities, Identity, Party};
+pub(crate) use known_entry::{KnownEntry, directory_id, one_entry};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, last_component, without_trailing_slashes};
 pub use path::{PathCursor, PathNode};
+pub(crate) use shown::{joined, renamed};
 pub use spot::Spot;

@@ -12,14 +12,13 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use super::super::Run;
 use super::super::entry::{Level, Subject, Top};
-use super::super::operands::joined;
 use super::parcels::{open_holder, pair_of};
 use super::wire::{self, Message, Pair};
 use super::{LITTLE_PATIENCE, Party, patiently};
 use crate::facts::{Inode, Kind};
 use crate::plan::{Dereference, Durable};
 use crate::transfer::{Chunk, Peers, Transfer};
-use crate::walk::{Operand, last_component};
+use crate::walk::{Operand, joined, last_component};
 
 /// A chunk that another process has given to this one.
 pub(in crate::run) type ChunkWork = wire::Chunk;

@@ -16,13 +16,14 @@ pub(super) mod wire;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_sys::Errno;
 
+use super::crew::Hunger;
 use super::share::Task;
 use crate::facts::DeviceNumber;
 pub(super) use chunks::{ChunkWork, RemoteSource};
@@ -66,18 +67,6 @@ pub trait Fleet: Send + Sync {
     /// This process cannot go on: it has no thread to listen with, or one of its threads has panicked. Nothing more is
     /// received, so that its run ends; the job has to end with it.
     fn give_up(&self);
-}
-
-/// How many tasks a process would take, at any moment.
-#[derive(Debug, Clone, Default)]
-pub struct Hunger(pub(super) Arc<AtomicUsize>);
-
-impl Hunger {
-    /// So many.
-    #[must_use]
-    pub fn tasks(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// How this process takes part.

@@ -158,13 +158,13 @@ pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
             let spot = operand.spot();
             let held = spot.dir().and_then(|dir| fcntl_dupfd_cloexec(dir, 0));
             let held = held.map_err(|errno| Error::new(What::CannotAccess, &path).errno(errno))?;
-            let shown = super::operands::renamed(operand.path(), OsStr::new("")).into_os_string();
+            let shown = crate::walk::renamed(operand.path(), OsStr::new("")).into_os_string();
             (held, last_component(spot.name).to_owned(), shown)
         }
     };
     let inode = Inode::of(holder.as_fd()).map_err(|errno| Error::new(What::CannotAccess, &shown).errno(errno))?;
     let command = job(plan, &last, &inode);
-    let record = super::operands::joined(&shown, &state::name(&command));
+    let record = crate::walk::joined(&shown, &state::name(&command));
     match state::look(holder.as_fd(), &command) {
         Ok(None) => Ok(None),
         Ok(Some((header, missing))) => {
@@ -189,7 +189,7 @@ impl Run<'_> {
             Err(errno) => return self.report.problem(Error::new(What::NoShardState, here).errno(errno)),
         };
         let command = job(self.plan, last, &holder);
-        let path = super::operands::joined(shown, &state::name(&command));
+        let path = crate::walk::joined(shown, &state::name(&command));
         let roots = roots(self.plan, last);
         let claim =
             Claim { command: &command, shard: *shard, split: split.digest(), job: &self.plan.job, roots: &roots };
