@@ -1,5 +1,6 @@
 //! Finds the paths in a file by its tokens, so that those in macros and function bodies are seen like those in `use`.
 
+use std::collections::BTreeSet;
 use std::iter::Peekable;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree, token_stream};
@@ -39,6 +40,47 @@ pub fn without_tests(tokens: TokenStream) -> TokenStream {
         });
     }
     kept.into_iter().collect()
+}
+
+/// Paths of at least two words that begin with one of these names and not with another path.
+pub fn heads(tokens: TokenStream, names: &BTreeSet<&str>) -> Vec<(Vec<String>, usize)> {
+    let mut found = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    let mut before = String::new();
+    while let Some(token) = tokens.next() {
+        let text = match &token {
+            TokenTree::Group(group) => {
+                found.extend(heads(group.stream(), names));
+                String::new()
+            }
+            token => token.to_string(),
+        };
+        if names.contains(text.as_str()) && !matches!(before.as_str(), ":" | "." | "mod") && eat_colons(&mut tokens) {
+            let line = token.span().start().line;
+            match tokens.next() {
+                Some(TokenTree::Ident(word)) => found.push((vec![text.clone(), word.to_string()], line)),
+                Some(TokenTree::Group(group)) => {
+                    let words = group.stream().into_iter().filter(|token| matches!(token, TokenTree::Ident(_)));
+                    found.extend(words.map(|word| (vec![text.clone(), word.to_string()], line)));
+                }
+                _ => found.push((vec![text.clone()], line)),
+            }
+        }
+        before = text;
+    }
+    found
+}
+
+/// The names that a `use` brings in, and the paths behind them from the crate's root; those of other crates are left out.
+pub fn leaves(tree: &syn::UseTree, base: &[String], module: &[String], found: &mut Vec<(String, Vec<String>)>) {
+    let at = |word: &syn::Ident| step(&word.to_string(), base.to_vec(), module);
+    match tree {
+        syn::UseTree::Path(path) => leaves(&path.tree, &at(&path.ident), module, found),
+        syn::UseTree::Name(name) => found.push((name.ident.to_string(), at(&name.ident))),
+        syn::UseTree::Rename(name) => found.push((name.rename.to_string(), at(&name.ident))),
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, base, module, found)),
+        syn::UseTree::Glob(_) => {}
+    }
 }
 
 type Tokens = Peekable<token_stream::IntoIter>;

@@ -1,5 +1,6 @@
 //! One Rust file and the rules that need no other file.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -24,7 +25,7 @@ const STARTS_PROCESSES: &[&str] = &["crates/testbed/src/process.rs", "crates/tes
 pub struct Source {
     /// Relative to the root of the workspace.
     pub file: String,
-    /// The whole file is test code: it stands in `tests/` or `benches/`, or is a `tests.rs`.
+    /// The whole file is test code: it stands in `tests/` or `benches/`, is a `tests.rs`, or ends in `_tests.rs`.
     pub is_test: bool,
     lines: usize,
     tokens: TokenStream,
@@ -41,6 +42,7 @@ impl Source {
         let syntax = syn::parse_file(text).map_err(|error| wrong(error.span().start().line, &error))?;
         let tokens = TokenStream::from_str(text).map_err(|error| wrong(error.span().start().line, &error))?;
         let in_tests = file.split('/').any(|part| matches!(part, "tests" | "benches" | "tests.rs"));
+        let in_tests = in_tests || file.ends_with("_tests.rs");
         Ok(Source { file: file.to_owned(), is_test: in_tests, lines: text.lines().count(), tokens, syntax })
     }
 
@@ -52,6 +54,23 @@ impl Source {
     /// Paths that lead out of their module.
     pub fn paths(&self, with_tests: bool) -> Vec<Found> {
         paths::find(self.tokens.clone(), &self.module(), with_tests)
+    }
+
+    /// Paths that begin with one of these names, outside tests, with the line of each.
+    pub fn heads(&self, names: &BTreeSet<&str>) -> Vec<(Vec<String>, usize)> {
+        paths::heads(paths::without_tests(self.tokens.clone()), names)
+    }
+
+    /// What the module re-exports: the path by which it is known, and the one behind it, both from the crate's root.
+    pub fn reexports(&self) -> Vec<(Vec<String>, Vec<String>)> {
+        let module = self.module();
+        let uses = self.syntax.items.iter().filter_map(|item| match item {
+            syn::Item::Use(item) if !matches!(item.vis, syn::Visibility::Inherited) => Some(&item.tree),
+            _ => None,
+        });
+        let mut found = Vec::new();
+        uses.for_each(|tree| paths::leaves(tree, &module, &module, &mut found));
+        found.into_iter().map(|(name, path)| ([module.clone(), vec![name]].concat(), path)).collect()
     }
 
     /// A violation in this file.
@@ -69,7 +88,7 @@ impl Source {
     }
 
     /// The module that the file is, from the root of its crate.
-    fn module(&self) -> Vec<String> {
+    pub fn module(&self) -> Vec<String> {
         let inside = self.file.split_once("/src/").map_or("", |(_, inside)| inside);
         let stem = inside.strip_suffix(".rs").unwrap_or(inside);
         let mut module: Vec<String> = stem.split('/').map(str::to_owned).collect();

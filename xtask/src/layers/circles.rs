@@ -1,0 +1,154 @@
+//! Circles of files: one imports from another, and that one, perhaps by others, from the first. Files in a circle can only be
+//! understood, tested and moved together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+
+use super::Violation;
+use super::source::Source;
+
+/// How many files of each crate are still in a circle. These numbers only become smaller; a crate that is not here has none.
+const LEFT: &[(&str, usize)] = &[
+    ("crates/agree", 2),
+    ("crates/cli", 18),
+    ("crates/copy", 97),
+    ("crates/guest", 44),
+    ("crates/lab", 39),
+    ("crates/model", 7),
+    ("crates/mpi", 7),
+    ("crates/sys", 8),
+    ("crates/testbed", 9),
+    ("crates/vmlab", 3),
+    ("xtask", 21),
+];
+
+/// One import of a file of the same crate.
+struct Import<'a> {
+    from: &'a Source,
+    to: &'a Source,
+    line: usize,
+}
+
+/// The modules of a crate, and what they re-export from others.
+struct Modules<'a> {
+    files: BTreeMap<Vec<String>, &'a Source>,
+    reexports: BTreeMap<Vec<String>, Vec<String>>,
+}
+
+impl<'a> Modules<'a> {
+    fn of(sources: &[&'a Source]) -> Modules<'a> {
+        let files: BTreeMap<_, _> = sources.iter().map(|source| (source.module(), *source)).collect();
+        let reexports = sources.iter().flat_map(|source| source.reexports()).collect();
+        Modules { files, reexports }
+    }
+
+    /// The file that a path leads to, through re-exports: who imports by them needs that file, and not the one between.
+    fn file(&self, mut path: Vec<String>) -> Option<&'a Source> {
+        for _ in 0..8 {
+            let len = (0..=path.len()).rev().find(|len| self.files.contains_key(&path[..*len]))?;
+            let name = path.get(..=len).and_then(|name| self.reexports.get(name));
+            match name {
+                Some(origin) => path = [origin, &path[len + 1..]].concat(),
+                None => return self.files.get(&path[..len]).copied(),
+            }
+        }
+        None
+    }
+
+    /// The names of the modules below one.
+    fn children(&self, module: &[String]) -> BTreeSet<&str> {
+        let below = self.files.keys().filter(|other| other.len() == module.len() + 1 && other.starts_with(module));
+        below.filter_map(|module| module.last()).map(String::as_str).collect()
+    }
+}
+
+/// The imports of all files of a crate from one another.
+fn imports<'a>(sources: &[&'a Source]) -> Vec<Import<'a>> {
+    let modules = Modules::of(sources);
+    let mut found = Vec::new();
+    for from in sources {
+        let own = from.module();
+        let below = from.heads(&modules.children(&own)).into_iter().map(|(mut path, line)| {
+            path.splice(..0, own.iter().cloned());
+            (path, line)
+        });
+        let paths = from.paths(false).into_iter().map(|found| (found.path, found.line)).chain(below);
+        for (path, line) in paths.filter(|(path, _)| !path.first().is_some_and(|first| first.starts_with("haul_"))) {
+            if let Some(to) = modules.file(path).filter(|to| to.file != from.file) {
+                found.push(Import { from, to, line });
+            }
+        }
+    }
+    found
+}
+
+/// The circles of each crate: for each file in one, an import of it that stays in the circle.
+fn find<'a>(sources: &'a [Source]) -> Vec<Import<'a>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_test) {
+        if let Some((folder, _)) = source.file.split_once("/src/") {
+            crates.entry(folder).or_default().push(source);
+        }
+    }
+    let mut found = Vec::new();
+    for sources in crates.values() {
+        let imports = imports(sources);
+        let graph: DiGraphMap<&str, (), std::collections::hash_map::RandomState> =
+            imports.iter().map(|import| (import.from.file.as_str(), import.to.file.as_str())).collect();
+        for circle in tarjan_scc(&graph).into_iter().filter(|circle| circle.len() > 1) {
+            let within = |source: &Source| circle.contains(&source.file.as_str());
+            let mut named = BTreeSet::new();
+            let inner = imports.iter().filter(|import| within(import.from) && within(import.to));
+            let first = inner.filter(|import| named.insert(import.from.file.as_str()));
+            found.extend(first.map(|Import { from, to, line }| Import { from, to, line: *line }));
+        }
+    }
+    found
+}
+
+/// Each crate that has other files in circles than it may have: more of them, or fewer than are written down here.
+pub fn check(sources: &[Source]) -> Vec<Violation> {
+    let mut crates: BTreeMap<&str, Vec<Import<'_>>> = BTreeMap::new();
+    for import in find(sources) {
+        let folder = import.from.file.split_once("/src/").map_or("", |(folder, _)| folder);
+        crates.entry(folder).or_default().push(import);
+    }
+    let mut found = Vec::new();
+    for (folder, imports) in crates {
+        let left = LEFT.iter().find(|(known, _)| *known == folder).map_or(0, |(_, left)| *left);
+        if imports.len() > left {
+            let why = |import: &Import<'_>| {
+                let (to, count) = (&import.to.file, imports.len());
+                format!(
+                    "imports {to}, which imports it, perhaps by others ({count} files of {folder} are in circles, {left} may be)"
+                )
+            };
+            found.extend(imports.iter().map(|import| import.from.violation(import.line, why(import))));
+        }
+    }
+    found
+}
+
+/// Numbers in this file that have become smaller.
+pub fn outdated(sources: &[Source]) -> Vec<Violation> {
+    let imports = find(sources);
+    let file = "xtask/src/layers/circles.rs".to_owned();
+    let counted = |folder: &str| imports.iter().filter(|import| import.from.file.starts_with(folder)).count();
+    let fewer = LEFT.iter().map(|(folder, left)| (folder, *left, counted(&format!("{folder}/src/"))));
+    let fewer = fewer.filter(|(_, left, now)| now < left);
+    fewer
+        .map(|(folder, left, now)| Violation {
+            file: file.clone(),
+            line: 1,
+            why: format!("{now} files of {folder} are in circles now, not {left}: write that down in LEFT"),
+        })
+        .collect()
+}
+
+/// For LEFT: how many files of each crate are in circles.
+#[cfg(test)]
+pub fn counted(sources: &[Source]) -> usize {
+    find(sources).len()
+}
