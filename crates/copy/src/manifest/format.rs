@@ -21,7 +21,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Entry, Index, Manifest, Misplaced, Root};
+use super::list::{Entry, Index, MOST_NAME, Manifest, Misplaced, Root};
 use crate::facts::{DeviceNumber, FileId, Kind, Time};
 
 const MAGIC: &[u8; 8] = b"haul\0mf2";
@@ -29,8 +29,6 @@ const MAGIC: &[u8; 8] = b"haul\0mf2";
 const FAMILY: &[u8] = b"haul\0mf";
 /// Bytes of the checksum.
 const SUM: usize = 32;
-/// The most bytes of a name, and of the path of an operand.
-pub const MOST_NAME: usize = 65_535;
 const OPERAND: u8 = b'O';
 const END: u8 = b'.';
 /// Bytes that are read or written at a time.
@@ -189,6 +187,13 @@ impl Manifest {
         // Nothing can go wrong where nothing is written.
         let written = self.write_records(&mut writer).and_then(|()| writer.flush());
         written.map_or_else(|error| error.to_string(), |()| writer.hasher.finalize().to_hex().to_string())
+    }
+}
+
+/// Says which list it is, not what is in it.
+impl fmt::Debug for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Manifest({} entries, {})", self.len(), self.digest_text())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Index, Manifest, Node, Operand};
+use super::list::{Index, Manifest, Node, Operand};
 use crate::facts::Kind;
 
 /// The entries in each directory, without one list for each.

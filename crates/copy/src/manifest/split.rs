@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Index, Manifest};
+use super::list::{Index, Manifest};
 use crate::facts::{FileId, Kind};
 
 /// The most entries of a unit, but for files with more names than that.

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::DeviceNumber;
+use crate::facts::{DeviceNumber, FileId, Kind, Time};
 
 /// One step in the making of a list: how far out of the last directory to go, and what comes then.
 type Step = (u8, u8, u8, u64, u8);
