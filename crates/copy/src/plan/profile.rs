@@ -11,7 +11,7 @@ mod write;
 use std::fmt;
 use std::str::FromStr;
 
-use super::EngineName;
+use super::engine::EngineName;
 
 /// What `format` says in the file.
 pub const FORMAT: &str = "haul-profile";
@@ -271,10 +271,20 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
         words.extend(self.engine.map(|engine| engine.to_string()));
-        words.extend(self.buffer_size.map(|size| write::size(size, " ", "iB")));
+        words.extend(self.buffer_size.map(|size| self::size(size, " ", "iB")));
         words.extend(self.depth.map(|depth| format!("{depth} in flight")));
         words.extend(self.workers.map(|workers| format!("{workers} worker{}", if workers == 1 { "" } else { "s" })));
         f.write_str(&words.join(", "))
+    }
+}
+
+/// A number of bytes in the largest unit that it is a multiple of.
+fn size(bytes: usize, space: &str, unit: &str) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}{space}M{unit}", bytes >> 20),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{}{space}K{unit}", bytes >> 10),
+        bytes if unit.is_empty() => bytes.to_string(),
+        bytes => format!("{bytes} bytes"),
     }
 }
 

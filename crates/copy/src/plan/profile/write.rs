@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FORMAT, PlaceEntry, Profile, VERSION};
+use super::{Entry, FORMAT, PlaceEntry, Profile, VERSION, size};
 
 const HEAD: &str = "\
 # Settings that were faster on these storages than haul's own choice; see --profile in haul(1).
@@ -56,16 +56,6 @@ fn push_entry(text: &mut String, entry: &Entry) {
 fn push(text: &mut String, key: &str, value: Option<impl std::fmt::Display>) {
     if let Some(value) = value {
         writeln!(text, "{key} = {value}").unwrap_or_default();
-    }
-}
-
-/// A number of bytes in the largest unit that it is a multiple of.
-pub(super) fn size(bytes: usize, space: &str, unit: &str) -> String {
-    match bytes {
-        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}{space}M{unit}", bytes >> 20),
-        bytes if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{}{space}K{unit}", bytes >> 10),
-        bytes if unit.is_empty() => bytes.to_string(),
-        bytes => format!("{bytes} bytes"),
     }
 }
 
