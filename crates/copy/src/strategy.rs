@@ -1,147 +1,25 @@
 //! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or globals.
 
+mod facts;
 mod large;
 mod prefer;
+mod steps;
 mod tiny;
 
-use crate::engine::{DIRECT_BUFFER, Tuning};
-use crate::events::HoleSearch;
+use crate::engine::DIRECT_BUFFER;
 use crate::facts::{Filesystem, Kind, Surroundings};
-use crate::plan::profile::{Preference, Setting, SizeClass};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
 
+pub(crate) use self::facts::SMALL;
+use self::facts::is_cold;
+pub use self::facts::{DataFacts, WORTH_ASKING};
+use self::large::can_be_allocated_first;
 pub(crate) use self::large::{ALLOCATED_FIRST, Large, goes_to_device};
-use self::large::{can_be_allocated_first, is_half_cold};
+pub use self::steps::{Ranges, Steps, Workers};
 pub(crate) use self::tiny::MOST as MOST_TINY;
-
-/// What is known about the two open files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DataFacts {
-    /// What the source is.
-    pub source: Kind,
-    /// What the destination is.
-    pub dest: Kind,
-    /// Size of the source in bytes as stat gave it.
-    pub size: u64,
-    /// Bytes allocated to the source.
-    pub allocated: u64,
-    /// Both sides have offsets.
-    pub seekable: bool,
-    /// The source is on a filesystem that makes its contents up while they are read (/proc, /sys): its size means nothing.
-    pub pseudo_file: bool,
-    /// An earlier file of this filesystem pair could not be cloned, since the filesystems cannot.
-    pub clone_is_known_to_fail: bool,
-    /// An earlier file of this filesystem pair could not be copied inside the kernel.
-    pub copy_range_is_known_to_fail: bool,
-    /// Preferred size of a request of the destination in bytes, which on disks is the block size: smaller holes are no use.
-    pub dest_block: u32,
-    /// The kernel says what O_DIRECT demands of the source.
-    pub direct_source: bool,
-    /// The kernel says what O_DIRECT demands of the destination.
-    pub direct_dest: bool,
-    /// The source's filesystem has a device of its own here. Otherwise it may be one of the network, whose server copies by
-    /// itself when the kernel is asked to.
-    pub local_disk: bool,
-    /// What the destination is on. Not asked, and other, where nothing depends on it.
-    pub dest_on: Filesystem,
-    /// The destination held something before this copy.
-    pub replaces: bool,
-    /// What is asked only for files of at least [`WORTH_ASKING`] bytes.
-    pub around: Option<Surroundings>,
-    /// What the user's profile says of files of this size, if it knows the storage.
-    pub preferred: Preference,
-}
-
-/// Which bytes to ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ranges {
-    /// In order until the source ends, since there are no offsets or the size is not known.
-    Stream,
-    /// All of them.
-    Whole,
-    /// The extents that SEEK_DATA and SEEK_HOLE find.
-    Extents,
-}
-
-/// How to move the data of one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Steps {
-    /// Engines in the order in which they are tried. Each goes on where the one before refused.
-    pub engines: Vec<EngineName>,
-    /// Engines that would have been tried before them, but are known to refuse.
-    pub passed_over: Vec<EngineName>,
-    /// Nothing else may be tried: a refusal of the last engine fails the file.
-    pub strict: bool,
-    /// One read and one write come before the engines, if the source is in the page cache.
-    pub at_once_if_cached: bool,
-    /// Which bytes to ask for.
-    pub ranges: Ranges,
-    /// Blocks of zeros become holes.
-    pub find_zeros: bool,
-    /// How many work at the file.
-    pub workers: Workers,
-    /// What the engines are made with.
-    pub tuning: Tuning,
-    /// What a profile has changed of all this.
-    pub profile: Option<Setting>,
-    /// The space is allocated before it is written.
-    pub preallocate: bool,
-    /// The source is read ahead in whole pieces: window by window, as the kernel does it for whom reads in order, a cold file
-    /// never keeps the device busy.
-    pub read_ahead: bool,
-    /// Pages of the source that the copy brings into the page cache are forgotten behind it.
-    pub forget_source: bool,
-    /// Pages of the destination are sent to the device and forgotten behind the copy, where an engine leaves any.
-    pub send_dest: bool,
-    /// Why, for `--explain`.
-    pub reasons: Vec<&'static str>,
-}
-
-impl Steps {
-    /// How holes are looked for, in the words of the report.
-    pub fn hole_search(&self) -> HoleSearch {
-        match (self.ranges == Ranges::Extents, self.find_zeros) {
-            (false, false) => HoleSearch::None,
-            (true, false) => HoleSearch::Seek,
-            (false, true) => HoleSearch::Zeros,
-            (true, true) => HoleSearch::SeekAndZeros,
-        }
-    }
-}
-
-/// How many workers move the ranges of one file, each with an engine of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Workers {
-    /// To begin with.
-    pub start: usize,
-    /// At most. With 1 the file is moved in order.
-    pub most: usize,
-}
-
-impl Workers {
-    /// One after the other.
-    pub const ONE: Workers = Workers { start: 1, most: 1 };
-}
-
-/// Files below this size are copied before the questions about them are answered.
-pub const WORTH_ASKING: u64 = SizeClass::Medium.least();
 
 /// Files of at least this size are read ahead: smaller ones come with the first window of the kernel's own.
 const READ_AHEAD: u64 = 128 << 10;
-
-/// Below this size one read and one write are quicker than setting up an in-kernel copy (measured: 100,000 files of
-/// 1 to 16 KiB took 1.2 times as long with copy_file_range).
-pub(crate) const SMALL: u64 = SizeClass::Small.least();
-
-impl DataFacts {
-    /// Facts that lead to the same choice and are the same for most small files, for which it is made only once.
-    #[must_use]
-    pub fn in_kind(self) -> DataFacts {
-        let dense_and_small = (1..SMALL).contains(&self.size) && self.allocated >= self.size && self.around.is_none();
-        let size = if tiny::is_tiny(&self) { 1 } else { SMALL - 1 };
-        if dense_and_small { DataFacts { size, allocated: size, ..self } } else { self }
-    }
-}
 
 /// Chooses.
 pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
@@ -239,7 +117,8 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     } else {
         // Also where the device numbers differ: the subvolumes of a btrfs have different ones.
         steps.engines.push(EngineName::Clone);
-        steps.at_once_if_cached = steps.ranges == Ranges::Whole && tiny::is_read_and_written_sooner(facts, plan);
+        steps.at_once_if_cached =
+            steps.ranges == Ranges::Whole && tiny::is_read_and_written_sooner(facts.size, facts.dest_on, plan);
         steps.reasons.push(match steps.at_once_if_cached {
             true => "tiny: what is in the page cache is written sooner than its extents are shared",
             false => "sharing extents is tried first",
@@ -296,11 +175,6 @@ fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         steps.reasons.push("the source is in the page cache: the device takes it straight from there");
     }
     steps.engines.push(EngineName::Dontcache);
-}
-
-/// Less than half of the source is in the page cache.
-fn is_cold(facts: &DataFacts) -> bool {
-    facts.around.is_some_and(|around| is_half_cold(&around, facts.size.min(facts.allocated)))
 }
 
 /// Buffer in bytes for files that go to XFS through the page cache, which takes each write as one folio, if it can get one

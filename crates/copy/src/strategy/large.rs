@@ -1,6 +1,7 @@
 //! Whether a copy goes to the device, or into the page cache.
 
-use super::{DataFacts, Ranges, Steps, WORTH_ASKING};
+use super::facts::{DataFacts, WORTH_ASKING, is_half_cold};
+use super::steps::{Ranges, Steps};
 use crate::facts::{Filesystem, Kind, Surroundings};
 use crate::plan::profile::SizeClass;
 use crate::plan::{CacheUse, Plan, Preallocate};
@@ -108,10 +109,6 @@ pub(crate) fn goes_to_device(large: &Large<'_>, cache: CacheUse) -> bool {
             amount >= NEVER_LARGE && (always || amount > share || crowded)
         }
     }
-}
-
-pub(super) fn is_half_cold(around: &Surroundings, amount: u64) -> bool {
-    around.cached.is_some_and(|cached| cached < amount / 2)
 }
 
 /// Files of at least this size are allocated first on ext4.

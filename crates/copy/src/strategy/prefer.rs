@@ -1,6 +1,7 @@
 //! What a profile prefers, as far as it may: it changes how bytes are moved, and nothing else.
 
-use super::{DataFacts, Ranges, Steps, Workers, is_cold};
+use super::facts::{DataFacts, WORTH_ASKING, is_cold};
+use super::steps::{Ranges, Steps, Workers};
 use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::facts::{Kind, Surroundings};
 use crate::plan::profile::{Setting, Source};
@@ -44,7 +45,7 @@ pub(super) fn workers(facts: &DataFacts, around: &Surroundings, steps: &Steps) -
     }
     let wanted = match steps.profile.and_then(|setting| setting.workers) {
         Some(count) => {
-            let enough = usize::try_from(facts.size / super::WORTH_ASKING).unwrap_or(usize::MAX).max(1);
+            let enough = usize::try_from(facts.size / WORTH_ASKING).unwrap_or(usize::MAX).max(1);
             let share = (count / around.at_once.max(1)).max(1).min(enough);
             Workers { start: share, most: share }
         }

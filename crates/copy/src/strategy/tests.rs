@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::Durable;
+use crate::plan::profile::Preference;
 
 const FILE: DataFacts = DataFacts {
     source: Kind::Regular,

@@ -1,6 +1,5 @@
 //! Files so small that reading and writing them is quicker than sharing their extents.
 
-use super::DataFacts;
 use crate::facts::Filesystem;
 use crate::plan::{Durable, Plan};
 
@@ -15,12 +14,12 @@ fn largest(on: Filesystem) -> u64 {
     }
 }
 
-/// Whether a file is tiny where it goes.
-pub(super) fn is_tiny(facts: &DataFacts) -> bool {
-    facts.size <= largest(facts.dest_on)
+/// Whether a file of so many bytes is tiny where it goes.
+pub(super) fn is_tiny(size: u64, on: Filesystem) -> bool {
+    size <= largest(on)
 }
 
 /// Whether it is read and written first. A copy that must be durable shares extents, which leaves no data to be written back.
-pub(super) fn is_read_and_written_sooner(facts: &DataFacts, plan: &Plan) -> bool {
-    is_tiny(facts) && facts.size > 0 && plan.durable == Durable::None && !plan.names_wait()
+pub(super) fn is_read_and_written_sooner(size: u64, on: Filesystem, plan: &Plan) -> bool {
+    is_tiny(size, on) && size > 0 && plan.durable == Durable::None && !plan.names_wait()
 }
