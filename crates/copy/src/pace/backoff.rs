@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Limit, Pressure, Work};
+use super::limit::{Limit, Work};
+use super::pressure::Pressure;
 
 /// Share of time in which others wait, from which on we go slower.
 const TOO_MUCH: f64 = 0.10;

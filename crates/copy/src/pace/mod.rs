@@ -9,6 +9,7 @@
 
 mod backoff;
 mod bucket;
+mod limit;
 mod pressure;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use backoff::{Backoff, FLOOR};
+pub use limit::{Limit, Work};
 pub use pressure::{Pressure, Sample, parse_run_delay, parse_stalled};
 
 use bucket::Bucket;
@@ -31,41 +33,6 @@ const POLITE_PIECE: u64 = 4 << 20;
 const USUAL_REQUEST: u64 = 128 << 10;
 /// A wait looks up at least this often, should nobody wake it: cancelling sets a flag and no more.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-
-/// What a run may do in a second. `None` is without limit; 0 counts as 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limit {
-    /// Bytes of data.
-    pub bytes: Option<u64>,
-    /// Requests for data and files made.
-    pub operations: Option<u64>,
-}
-
-impl Limit {
-    /// No limit at all.
-    pub const NONE: Limit = Limit { bytes: None, operations: None };
-
-    /// Whether anything is limited.
-    pub fn is_none(&self) -> bool {
-        *self == Limit::NONE
-    }
-
-    /// The stricter of both, each for its own.
-    #[must_use]
-    pub fn and(self, other: Limit) -> Limit {
-        let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-        Limit { bytes: least(self.bytes, other.bytes), operations: least(self.operations, other.operations) }
-    }
-}
-
-/// An amount of work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Bytes of data.
-    pub bytes: u64,
-    /// Requests for data and files made.
-    pub operations: u64,
-}
 
 /// Time as the limits see it; tests bring their own.
 pub trait Clock: Send + Sync + fmt::Debug {
