@@ -1,18 +1,20 @@
 //! Facts about device, memory and page cache, as cheap as they come: /sys and /proc are read once for each device, and
 //! the memory again only after so many bytes.
 
+mod disk;
 mod place;
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
 
+pub use self::disk::{Disk, disk};
 pub use self::place::{Mount, mount, place, place_of};
 
 use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
@@ -29,21 +31,6 @@ pub(crate) struct Probe {
     moved: AtomicU64,
     left_in_cache: AtomicU64,
     at_once: AtomicUsize,
-}
-
-/// A whole disk, whatever partition a filesystem is on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
-    /// Its directory below `/sys`, with what the kernel tells of it.
-    pub path: PathBuf,
-    /// It has moving heads. `None`: it does not say, or says nothing that can be believed.
-    pub rotational: Option<bool>,
-}
-
-/// The disk below a filesystem, partition or disk. `None` for the numbers of filesystems without one device (btrfs, tmpfs,
-/// network).
-pub fn disk(device: DeviceNumber) -> Option<Disk> {
-    find_disk(Path::new("/sys"), device)
 }
 
 /// Bytes of memory that can be had without swapping, in the machine and in this process's control group; `None` where the kernel
@@ -164,30 +151,6 @@ pub(crate) fn is_cold(source: &OwnedFd, offset: u64, len: u64) -> bool {
     page_cache::cached_pages(source.as_fd(), offset, len).is_ok_and(|pages| pages == 0)
 }
 
-/// The disk below a filesystem or partition. `None` for filesystems without one device (btrfs, tmpfs, network).
-fn find_disk(sys: &Path, device: DeviceNumber) -> Option<Disk> {
-    if device.major == 0 {
-        return None;
-    }
-    let link = sys.join(format!("dev/block/{}:{}", device.major, device.minor));
-    let mut path = fs::canonicalize(link).ok()?;
-    if path.join("partition").exists() {
-        path.pop();
-    }
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    // Virtual disks say what their driver was born with: virtio says rotational on any store; loop and network devices
-    // know nothing of what is below.
-    let believable =
-        !["vd", "xvd", "loop", "nbd", "rbd", "zram", "dm-", "md"].iter().any(|kind| name.starts_with(kind));
-    let said = fs::read_to_string(path.join("queue/rotational")).ok();
-    let rotational = match said.as_deref().map(str::trim) {
-        Some("0") if believable => Some(false),
-        Some("1") if believable => Some(true),
-        _ => None,
-    };
-    Some(Disk { path, rotational })
-}
-
 /// What /proc/meminfo calls available, or less where a control group allows less.
 fn available_memory(proc: &Path, cgroup: &Path) -> Option<u64> {
     let meminfo = fs::read_to_string(proc.join("meminfo")).ok()?;
@@ -243,7 +206,7 @@ pub(crate) fn is_worth_it(source: &Inode, dest: &Inode, from: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let root = std::env::temp_dir().join(format!("haul-probe-{name}-{}", std::process::id()));
@@ -282,31 +245,5 @@ mod tests {
         assert_eq!(found, Some(1_000_000 - (700_000 - 150_000)));
         assert_eq!(free, Some(4_000_000 * 1024));
         assert_eq!(old, Some(3000));
-    }
-
-    #[test]
-    fn a_partition_is_its_disk_and_a_virtual_disk_is_not_believed() {
-        let root = tree(
-            "disks",
-            &[
-                ("devices/sda/queue/rotational", "1\n"),
-                ("devices/sda/sda1/partition", "1\n"),
-                ("devices/nvme0n1/queue/rotational", "0\n"),
-                ("devices/vda/queue/rotational", "1\n"),
-            ],
-        );
-        fs::create_dir_all(root.join("dev/block")).unwrap();
-        for (number, device) in [("8:0", "sda"), ("8:1", "sda/sda1"), ("259:0", "nvme0n1"), ("254:0", "vda")] {
-            symlink(root.join("devices").join(device), root.join("dev/block").join(number)).unwrap();
-        }
-        let disk = |major, minor| find_disk(&root, DeviceNumber { major, minor });
-        let found = [disk(8, 0), disk(8, 1), disk(259, 0), disk(254, 0), disk(0, 42), disk(9, 9)];
-        fs::remove_dir_all(&root).unwrap();
-        let [whole, part, ssd, virtual_disk, none, unknown] = found;
-        assert_eq!(whole.as_ref().and_then(|disk| disk.rotational), Some(true));
-        assert_eq!(whole, part);
-        assert_eq!(ssd.and_then(|disk| disk.rotational), Some(false));
-        assert_eq!(virtual_disk.map(|disk| disk.rotational), Some(None));
-        assert_eq!((none, unknown), (None, None));
     }
 }

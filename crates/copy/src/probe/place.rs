@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
-use super::{Disk, disk};
+use super::disk::{Disk, disk};
 use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::plan::profile::Place;
 
