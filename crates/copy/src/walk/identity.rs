@@ -12,7 +12,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{self, Access, AtFlags, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
 use haul_sys::rustix::io::{pread, retry_on_intr};
 
-use super::Spot;
+use super::spot::Spot;
 use crate::facts::{DeviceNumber, Inode, Kind};
 
 /// How much of both files is compared at a time.
