@@ -8,7 +8,8 @@ use haul_sys::kernel::Kernel;
 
 use twox_hash::xxhash3_128::Hasher;
 
-use super::{Blocks, Digest, Mismatch, WINDOW, hash};
+use super::blocks::{Blocks, Mismatch, WINDOW, hash};
+use super::digest::Digest;
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
 use crate::plan::Checksum;

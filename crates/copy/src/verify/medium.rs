@@ -8,7 +8,7 @@ use haul_sys::page_cache::{cached_pages, forget};
 use haul_sys::rustix::fs::fstatfs;
 use haul_sys::rustix::param::page_size;
 
-use super::{Blocks, Mismatch, WINDOW};
+use super::blocks::{Blocks, Mismatch, WINDOW};
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
 
