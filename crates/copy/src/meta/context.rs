@@ -3,7 +3,8 @@
 use crate::error::{Error, What};
 use crate::plan::{ContextRule, Wish};
 
-use super::{Report, Request, xattr};
+use super::request::{Report, Request};
+use super::xattr;
 
 const NAME: &std::ffi::CStr = c"security.selinux";
 

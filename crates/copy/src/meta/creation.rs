@@ -6,7 +6,8 @@ use haul_sys::object::Object;
 use crate::facts::{Inode, Kind};
 use crate::plan::{Preserve, Wish};
 
-use super::{Caller, NewEntries};
+use super::caller::Caller;
+use super::new_entries::NewEntries;
 
 const OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;

@@ -8,7 +8,7 @@ use haul_sys::rustix::fs::IFlags;
 use crate::error::{Error, What};
 use crate::facts::Kind;
 
-use super::{Report, Request};
+use super::request::{Report, Request};
 
 /// Flags that decide how later data or entries are stored; on btrfs `C` can be set on an empty file only, on ext4 `F`
 /// on an empty directory only.
@@ -129,7 +129,8 @@ fn keep_project(request: &Request<'_>, report: Report<'_>) -> bool {
 
 /// Says once for each cause and pair of filesystems what could not be kept. It was asked for, so the copy failed: false.
 fn complain(request: &Request<'_>, what: What, detail: &str, errno: Errno, report: Report<'_>) -> bool {
-    if request.memory.is_news(what, detail, errno, request) {
+    let pair = (request.source.inode.id.device(), request.dest.inode.id.device());
+    if request.memory.is_news(what, detail, errno, pair) {
         report(Error::new(what, request.dest.path).detail(detail).errno(errno));
     }
     false

@@ -6,9 +6,12 @@ use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::plan::{ModeRule, Preserve};
 
+use super::acl;
+use super::creation::{Creation, creation_mode};
 use super::owner::drop_error;
+use super::request::{Report, Request};
+use super::source_acls::{self, Acls};
 use super::xattr::{self, Names};
-use super::{Creation, Report, Request, acl, creation_mode};
 
 /// Set-user-ID, set-group-ID and sticky bit.
 const SPECIAL: u32 = 0o7000;
@@ -93,7 +96,7 @@ fn creation(request: &Request<'_>) -> Creation {
 /// set-user-ID bit would be a program with rights that its source has not.
 pub fn copy(request: &Request<'_>, mode: u32, current: Option<u32>, names: &Names, report: Report<'_>) -> bool {
     let (source, dest) = (request.source, request.dest);
-    let acls = match acl::read(request, names) {
+    let acls = match source_acls::read(request, names) {
         Ok(acls) => acls,
         Err(errno) => {
             report(Error::new(What::ReadingAcl, source.path).errno(errno));
@@ -158,7 +161,7 @@ fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), E
 }
 
 /// What a directory hands on.
-fn set_default(request: &Request<'_>, acls: &acl::Acls) -> Result<(), Errno> {
+fn set_default(request: &Request<'_>, acls: &Acls) -> Result<(), Errno> {
     if request.dest.inode.kind != Kind::Directory || acls.default.is_none() && has_no_acl(request) {
         return Ok(());
     }

@@ -6,7 +6,9 @@ use haul_sys::object::Object;
 use crate::facts::Inode;
 use crate::plan::{ModeRule, Preserve};
 
-use super::{Caller, PairMemory, acl};
+use super::acl;
+use super::caller::Caller;
+use super::memory::PairMemory;
 
 const SET_GROUP_ID: u32 = 0o2000;
 const OWNERS_ALONE: u32 = 0o022;

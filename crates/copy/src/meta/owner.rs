@@ -7,7 +7,9 @@ use crate::error::{Error, What};
 use crate::facts::Kind;
 use crate::plan::ModeRule;
 
-use super::{Caller, Report, Request, acl};
+use super::acl;
+use super::caller::Caller;
+use super::request::{Report, Request};
 
 /// What became of the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

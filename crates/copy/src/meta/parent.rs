@@ -3,9 +3,12 @@
 use crate::error::{Error, What};
 use crate::plan::{ModeRule, Preserve};
 
+use super::creation::Creation;
 use super::owner::{drop_error, is_tolerated};
+use super::request::{Report, Request};
+use super::times::times_of;
 use super::xattr::Names;
-use super::{Creation, Report, Request, acl, mode, times_of};
+use super::{acl, mode};
 
 /// With which mode to make such a directory, from the source directory's permission bits.
 pub fn parent_creation_mode(source_permissions: u32, preserve: &Preserve) -> Creation {

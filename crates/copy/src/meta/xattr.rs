@@ -10,8 +10,9 @@ use haul_sys::object::Object;
 use crate::error::{Error, What};
 use crate::plan::{ContextRule, Wish};
 
+use super::acl;
+use super::request::{Report, Request};
 use super::rules::Action;
-use super::{Report, Request, acl};
 
 /// The names of the source's attributes, asked for at most once for each file.
 #[derive(Debug, Default)]
@@ -91,7 +92,7 @@ fn copy_all(request: &Request<'_>, names: &Names, report: Report<'_>, wanted: im
     let names = match names.of(source.object) {
         Ok(names) => names,
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return true,
-        // Without /proc there is no way to the attributes of a node, see `acl::read`.
+        // Without /proc there is no way to the attributes of a node, see `source_acls::read`.
         Err(Errno::NOENT | Errno::NOTDIR) if source.object.path_only => return true,
         Err(errno) => {
             report(Error::new(What::ListingAttributes, source.path).errno(errno));

@@ -1,0 +1,67 @@
+//! What is remembered from one file to the next.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use haul_sys::Errno;
+use haul_sys::object::Object;
+use haul_sys::rustix::fs::fstatfs;
+
+use crate::error::What;
+use crate::facts::DeviceNumber;
+
+/// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file;
+/// and what kind of filesystem a device has.
+#[derive(Debug, Default)]
+pub struct PairMemory {
+    reported: Mutex<HashSet<(Cause, DeviceNumber, DeviceNumber)>>,
+    /// A run meets few filesystems.
+    filesystems: RwLock<Vec<(DeviceNumber, bool)>>,
+}
+
+/// What failed, on which attributes, and what the kernel said.
+type Cause = (What, String, Errno);
+
+/// Filesystems that keep to the kernel's rules for owner, mode and ACLs of new files, and name ACLs in the list of
+/// attributes; the numbers are those of statfs(2).
+const KEEP_TO_RULES: [u32; 6] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0xf2f5_2010, // F2FS
+    0x794c_7630, // overlay
+];
+
+impl PairMemory {
+    /// An empty memory.
+    pub fn new() -> PairMemory {
+        PairMemory::default()
+    }
+
+    /// Whether this was not reported yet of these two filesystems, those of the source and of the destination.
+    pub(super) fn is_news(
+        &self,
+        cause: What,
+        detail: &str,
+        errno: Errno,
+        (source, dest): (DeviceNumber, DeviceNumber),
+    ) -> bool {
+        // A panic elsewhere leaves the set whole.
+        let mut seen = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(((cause, detail.to_owned(), errno), source, dest))
+    }
+
+    /// Whether this filesystem is one of [`KEEP_TO_RULES`]; it is asked once.
+    pub(super) fn keeps_to_rules(&self, object: Object<'_>, device: DeviceNumber) -> bool {
+        let known = self.filesystems.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, keeps)) = known.iter().find(|(known, _)| *known == device) {
+            return *keeps;
+        }
+        drop(known);
+        let keeps =
+            fstatfs(object).is_ok_and(|fs| u32::try_from(fs.f_type).is_ok_and(|id| KEEP_TO_RULES.contains(&id)));
+        self.filesystems.write().unwrap_or_else(PoisonError::into_inner).push((device, keeps));
+        keeps
+    }
+}
