@@ -10,10 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::walk::PathNode;
 
-use super::Rules;
 use super::entry::Buffers;
 use super::names::{Word, Work};
 use super::row::{Answer, Compared, Part};
+use super::rules::Rules;
 use super::wire::{Directory, Note, Parcel, Reply};
 
 /// Both directories, open.

@@ -19,7 +19,9 @@ use crate::plan::{Dereference, LinkMode, ModeRule, Wish};
 use crate::ranges::BLIND;
 use crate::walk::Spot;
 
-use super::{Difference, Rules, links};
+use super::difference::Difference;
+use super::links;
+use super::rules::Rules;
 
 /// Bytes that are read of each side at a time.
 const BUFFER: usize = 256 << 10;

@@ -15,9 +15,9 @@ use crate::facts::Inode;
 use crate::meta::XattrRules;
 use crate::plan::Plan;
 
-use super::Rules;
 use super::entry::{Buffers, Outcome};
 use super::names::{Word, Work};
+use super::rules::Rules;
 use super::wire::{Directory, Note, Parcel, Reply};
 
 /// One thread of a process that helps another one to compare.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::PathNode;
 
-use super::Difference;
+use super::difference::Difference;
 
 /// Files that have several names, by the first of those that was met.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::walk::Spot;
 
 use super::entry::{self, Buffers, Outcome};
-use super::{Rules, joined};
+use super::rules::Rules;
 
 /// Bytes that one thread reads of a batch while others may have nothing to do: some 50 ms of a quick device.
 const SHARE: u64 = 64 << 20;
@@ -45,7 +45,7 @@ impl Work<'_> {
             if at >= end || (self.rules.stop)() {
                 return;
             }
-            let paths = (joined(self.source.1, name), joined(self.copy.1, name));
+            let paths = (self.source.1.join(name), self.copy.1.join(name));
             let spots = (Spot::new(self.source.0, name, &paths.0), Spot::new(self.copy.0, name, &paths.1));
             match self.is_told_with_the_source(spots.0) {
                 Ok(false) => {}

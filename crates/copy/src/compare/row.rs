@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::facts::FileId;
 use crate::walk::PathNode;
 
-use super::Difference;
+use super::difference::Difference;
 use super::entry::Outcome;
 
 /// Bytes of answers that wait for one before them: many thousands, so that one large file does not hold up all others.

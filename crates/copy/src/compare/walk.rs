@@ -17,10 +17,12 @@ use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{Listed, Listing, Operand, PathNode, Spot, last_component, without_trailing_slashes};
 
 use super::board::{Batch, Board, Side, Sides};
+use super::difference::Found;
 use super::entry::{self, Buffers};
 use super::links::Links;
 use super::row::{Compared, Next, Row};
-use super::{Found, Rules, Session, Summary};
+use super::rules::Rules;
+use super::session::{Session, Summary};
 
 /// Names in one batch: few enough that all threads have some, many enough that handing them over costs nothing.
 const BATCH: usize = 32;

@@ -48,7 +48,9 @@ pub(super) struct Note {
 impl Parcel {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(512));
-        out.number(self.token).byte(u8::from(self.of_copy)).directory(&self.source).directory(&self.copy);
+        out.number(self.token).byte(u8::from(self.of_copy));
+        put_directory(&mut out, &self.source);
+        put_directory(&mut out, &self.copy);
         out.number(self.names.len() as u64);
         for name in &self.names {
             out.text(name);
@@ -59,7 +61,7 @@ impl Parcel {
     pub(super) fn decode(bytes: &[u8]) -> Option<Parcel> {
         let mut from = Reader(bytes);
         let (token, of_copy) = (from.number()?, from.byte()? != 0);
-        let (source, copy, count) = (from.directory()?, from.directory()?, from.number()?);
+        let (source, copy, count) = (take_directory(&mut from)?, take_directory(&mut from)?, from.number()?);
         let mut names = Vec::new();
         for _ in 0..count {
             names.push(from.text()?);
@@ -105,30 +107,26 @@ impl Reply {
     }
 }
 
-impl Writer {
-    fn time(&mut self, time: Time) -> &mut Writer {
-        self.number(time.seconds.cast_unsigned()).number(time.nanoseconds.into())
-    }
-
-    fn directory(&mut self, directory: &Directory) -> &mut Writer {
-        let Directory { path, inode, born, operand } = directory;
-        self.text(path).number(*inode).byte(u8::from(born.is_some()));
-        self.time(born.unwrap_or(Time { seconds: 0, nanoseconds: 0 }));
-        self.byte(u8::from(operand.is_some())).text(operand.as_deref().unwrap_or_default())
-    }
+fn put_time(out: &mut Writer, time: Time) {
+    out.number(time.seconds.cast_unsigned()).number(time.nanoseconds.into());
 }
 
-impl Reader<'_> {
-    fn time(&mut self) -> Option<Time> {
-        Some(Time { seconds: self.number()?.cast_signed(), nanoseconds: u32::try_from(self.number()?).ok()? })
-    }
+fn put_directory(out: &mut Writer, directory: &Directory) {
+    let Directory { path, inode, born, operand } = directory;
+    out.text(path).number(*inode).byte(u8::from(born.is_some()));
+    put_time(out, born.unwrap_or(Time { seconds: 0, nanoseconds: 0 }));
+    out.byte(u8::from(operand.is_some())).text(operand.as_deref().unwrap_or_default());
+}
 
-    fn directory(&mut self) -> Option<Directory> {
-        let (path, inode, there) = (self.text()?, self.number()?, self.byte()? != 0);
-        let born = Some(self.time()?).filter(|_| there);
-        let there = self.byte()? != 0;
-        Some(Directory { path, inode, born, operand: Some(self.text()?).filter(|_| there) })
-    }
+fn take_time(from: &mut Reader<'_>) -> Option<Time> {
+    Some(Time { seconds: from.number()?.cast_signed(), nanoseconds: u32::try_from(from.number()?).ok()? })
+}
+
+fn take_directory(from: &mut Reader<'_>) -> Option<Directory> {
+    let (path, inode, there) = (from.text()?, from.number()?, from.byte()? != 0);
+    let born = Some(take_time(from)?).filter(|_| there);
+    let there = from.byte()? != 0;
+    Some(Directory { path, inode, born, operand: Some(from.text()?).filter(|_| there) })
 }
 
 #[cfg(test)]
