@@ -14,7 +14,7 @@ use super::entry::Buffers;
 use super::names::{Word, Work};
 use super::row::{Answer, Compared, Part};
 use super::rules::Rules;
-use super::wire::{Directory, Note, Parcel, Reply};
+use super::wire::{Directory, Note, Reply, WorkUnit};
 
 /// Both directories, open.
 pub(super) struct Sides {
@@ -69,9 +69,9 @@ impl Batch {
         Batch { sides, slot: self.slot, of_copy: self.of_copy, names, answer }
     }
 
-    fn say(&self, names: usize, entries: u64, told: Vec<(usize, Compared)>) {
+    fn say(&self, names: usize, entries: u64, reports: Vec<(usize, Compared)>) {
         // Nobody listens if the walk has panicked.
-        self.answer.send(Answer::Part(Part { slot: self.slot, names, entries, told })).ok();
+        self.answer.send(Answer::Part(Part { slot: self.slot, names, entries, reports })).ok();
     }
 
     /// Two files that a helper has found to be the same, one of which may have other names.
@@ -132,7 +132,7 @@ impl Board {
         let batch = state.waiting.pop_front()?;
         state.tokens += 1;
         let token = state.tokens;
-        let parcel = Parcel {
+        let unit = WorkUnit {
             token,
             of_copy: batch.of_copy,
             source: batch.sides.source.described(),
@@ -140,7 +140,7 @@ impl Board {
             names: batch.names.iter().map(|(_, name)| name.clone()).collect(),
         };
         state.away.insert(token, batch);
-        Some(parcel.encode())
+        Some(unit.encode())
     }
 
     /// A message of a helper. `None` if it makes no sense: names are lost then, and the comparison never ends. Never blocks.
@@ -168,15 +168,15 @@ impl Board {
             }
             Reply::Done { token, entries, notes } => {
                 let mut batch = state.away.remove(&token)?;
-                let (mut told, mut undone) = (Vec::new(), Vec::new());
+                let (mut reports, mut undone) = (Vec::new(), Vec::new());
                 for Note { at, links } in notes {
                     let at = usize::try_from(at).ok()?;
                     match links {
-                        Some(links) => told.push(batch.same(at, links)?),
+                        Some(links) => reports.push(batch.same(at, links)?),
                         None => undone.push(batch.names.get(at)?.clone()),
                     }
                 }
-                batch.say(batch.names.len().checked_sub(undone.len())?, entries, told);
+                batch.say(batch.names.len().checked_sub(undone.len())?, entries, reports);
                 if !undone.is_empty() {
                     batch.names = undone;
                     drop(state);
@@ -252,7 +252,7 @@ impl Board {
         while let Some((mut batch, for_own)) = self.next() {
             let names: Vec<OsString> = batch.names.iter().map(|(_, name)| name.clone()).collect();
             let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
-            let (mut entries, mut told) = (0, Vec::new());
+            let (mut entries, mut reports) = (0, Vec::new());
             let sides = Arc::clone(&batch.sides);
             let paths = (sides.source.path.path(), sides.copy.path.path());
             let work = Work {
@@ -270,18 +270,18 @@ impl Board {
                     if outcome.matters() {
                         let (place, name) = &batch.names[at];
                         let (source, copy) = (sides.source.path.below(name), sides.copy.path.below(name));
-                        told.push((*place, Compared::new(source, copy, outcome)));
+                        reports.push((*place, Compared::new(source, copy, outcome)));
                     }
                 }
             });
             let names = batch.names.len();
             drop(sides);
-            batch.say(names, entries, told);
+            batch.say(names, entries, reports);
         }
     }
 }
 
-/// Tells the walk that a thread has panicked: it would wait for ever for what that had.
+/// Reports to the walk that a thread has panicked: it would wait for ever for what that had.
 struct Alarm(Sender<Answer>);
 
 impl Drop for Alarm {

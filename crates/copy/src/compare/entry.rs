@@ -69,7 +69,7 @@ pub(super) fn compare(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>, buffe
 /// What has one name on both sides.
 ///
 /// # Errors
-/// What is to be told if it is there on one side only, or cannot be looked at.
+/// What is to be reported if it is there on one side only, or cannot be looked at.
 pub(super) fn inodes(rules: &Rules<'_>, source: Spot<'_>, copy: Spot<'_>) -> Result<(Inode, Inode), Outcome> {
     let mut outcome = Outcome::default();
     let follow = rules.plan.dereference == Dereference::Always;

@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use super::entry::{Buffers, Outcome};
 use super::names::{Word, Work};
 use super::rules::Rules;
-use super::wire::{Directory, Note, Parcel, Reply};
+use super::wire::{Directory, Note, Reply, WorkUnit};
 
 /// One thread of a process that helps another one to compare.
 pub struct Helper<'a> {
@@ -34,8 +34,8 @@ impl<'a> Helper<'a> {
 
     /// Compares the names that [`Board::take`](super::Board::take) gave. What it says is for
     /// [`Board::hear`](super::Board::hear), and has to arrive there in this order. `None` if the message makes no sense.
-    pub fn compare(&mut self, parcel: &[u8], say: &mut dyn FnMut(Vec<u8>)) -> Option<()> {
-        let Parcel { token, of_copy, source, copy, names } = Parcel::decode(parcel)?;
+    pub fn compare(&mut self, unit: &[u8], say: &mut dyn FnMut(Vec<u8>)) -> Option<()> {
+        let WorkUnit { token, of_copy, source, copy, names } = WorkUnit::decode(unit)?;
         let (Ok(one), Ok(other)) = (open(&source), open(&copy)) else {
             // Who sent it can see them.
             say(Reply::Cannot { token }.encode());
@@ -66,7 +66,7 @@ impl<'a> Helper<'a> {
     }
 }
 
-/// Whether there is nothing to be told. What differs for this machine may be what it knew of a file before that was
+/// Whether there is nothing to be reported. What differs for this machine may be what it knew of a file before that was
 /// changed elsewhere, and what is not there may only not be known yet: the other process has to see that, too.
 fn is_the_same(outcome: &Outcome) -> bool {
     outcome.problems.is_empty() && outcome.differences.is_empty()

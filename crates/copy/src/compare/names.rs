@@ -26,7 +26,7 @@ pub(super) struct Work<'a> {
     pub(super) only_on: Option<(DeviceNumber, DeviceNumber)>,
 }
 
-/// What is told of a name, by its place among the names.
+/// What is reported of a name, by its place among the names.
 pub(super) enum Word {
     /// The names from here on are not looked at: somebody else may begin with them at once.
     RestFrom(usize),
@@ -37,9 +37,9 @@ pub(super) enum Word {
 }
 
 impl Work<'_> {
-    /// Compares what has these names on both sides. Of names that the source has, too, nothing is told if they are of the
-    /// copy. Told to stop, it leaves the others out.
-    pub(super) fn go_through(&self, names: &[&OsStr], buffers: &mut Buffers, tell: &mut dyn FnMut(Word)) {
+    /// Compares what has these names on both sides. Of names that the source has, too, nothing is reported if they are of the
+    /// copy. Asked to stop, it leaves the others out.
+    pub(super) fn go_through(&self, names: &[&OsStr], buffers: &mut Buffers, report: &mut dyn FnMut(Word)) {
         let (mut end, mut read) = (names.len(), 0_u64);
         for (at, name) in names.iter().enumerate() {
             if at >= end || (self.rules.stop)() {
@@ -47,41 +47,41 @@ impl Work<'_> {
             }
             let paths = (self.source.1.join(name), self.copy.1.join(name));
             let spots = (Spot::new(self.source.0, name, &paths.0), Spot::new(self.copy.0, name, &paths.1));
-            match self.is_told_with_the_source(spots.0) {
+            match self.is_reported_with_the_source(spots.0) {
                 Ok(false) => {}
                 Ok(true) => continue,
                 // It must not be taken for a name that the source has, nor for one that it lacks.
                 Err(_) if self.only_on.is_some() => {
-                    tell(Word::Elsewhere(at));
+                    report(Word::Elsewhere(at));
                     continue;
                 }
                 Err(errno) => {
                     let outcome = Outcome::failed(spots.0.path, errno);
-                    tell(Word::Found(at, outcome));
+                    report(Word::Found(at, outcome));
                     continue;
                 }
             }
             let outcome = match entry::inodes(self.rules, spots.0, spots.1) {
                 Err(outcome) => outcome,
                 Ok((one, other)) if self.is_elsewhere(&one, &other) => {
-                    tell(Word::Elsewhere(at));
+                    report(Word::Elsewhere(at));
                     continue;
                 }
                 Ok((one, other)) => {
                     read = read.saturating_add(self.bytes(&one, &other));
                     if read > SHARE && at + 1 < end {
                         end = at + 1;
-                        tell(Word::RestFrom(end));
+                        report(Word::RestFrom(end));
                     }
                     entry::compare_both(self.rules, (spots.0, one), (spots.1, other), buffers)
                 }
             };
-            tell(Word::Found(at, outcome));
+            report(Word::Found(at, outcome));
         }
     }
 
     /// Whether it is a name of the copy that the source has, too.
-    fn is_told_with_the_source(&self, source: Spot<'_>) -> Result<bool, Errno> {
+    fn is_reported_with_the_source(&self, source: Spot<'_>) -> Result<bool, Errno> {
         if !self.of_copy {
             return Ok(false);
         }
@@ -115,8 +115,8 @@ mod tests {
     use crate::meta::XattrRules;
     use crate::plan::Plan;
 
-    /// What is told of a name of the copy, where the source cannot be looked at.
-    fn told_of_extra(helps: bool) -> (usize, Vec<String>) {
+    /// What is reported of a name of the copy, where the source cannot be looked at.
+    fn reports_of_extra(helps: bool) -> (usize, Vec<String>) {
         let dir = temp_dir();
         for name in ["no directory", "extra"] {
             std::fs::write(dir.path().join(name), name).unwrap();
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn who_helps_does_not_say_of_a_source_that_it_cannot_look_at_that_it_has_a_name() {
-        assert_eq!(told_of_extra(true), (1, Vec::new()));
+        assert_eq!(reports_of_extra(true), (1, Vec::new()));
     }
 
     #[test]
     fn a_name_of_the_copy_for_which_the_source_cannot_be_asked_is_an_error() {
-        let (elsewhere, problems) = told_of_extra(false);
+        let (elsewhere, problems) = reports_of_extra(false);
         assert!(elsewhere == 0 && problems.len() == 1 && problems[0].contains("source/extra"), "{problems:?}");
     }
 }

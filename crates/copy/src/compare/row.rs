@@ -1,4 +1,4 @@
-//! What is to be told, in the order of the walk. Answers come in any order.
+//! What is to be reported, in the order of the walk. Answers come in any order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::entry::Outcome;
 /// Bytes of answers that wait for one before them: many thousands, so that one large file does not hold up all others.
 const MOST_HELD: usize = 16 << 20;
 
-/// What was found under one name, if that has to be told or remembered.
+/// What was found under one name, if that has to be reported or remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Compared {
     pub(super) source: Arc<PathNode>,
@@ -49,7 +49,7 @@ pub(super) struct Part {
     /// How many of them were looked at.
     pub(super) entries: u64,
     /// By the place in the batch.
-    pub(super) told: Vec<(usize, Compared)>,
+    pub(super) reports: Vec<(usize, Compared)>,
 }
 
 /// What comes from those who compare.
@@ -59,15 +59,15 @@ pub(super) enum Answer {
     Broken,
 }
 
-/// The next thing to be told.
+/// The next thing to be reported.
 pub(super) enum Next {
     Error(Error),
-    Batch { entries: u64, told: Vec<(usize, Compared)> },
+    Batch { entries: u64, reports: Vec<(usize, Compared)> },
 }
 
 enum Slot {
     Now(Error),
-    Batch { left: usize, entries: u64, told: Vec<(usize, Compared)> },
+    Batch { left: usize, entries: u64, reports: Vec<(usize, Compared)> },
 }
 
 /// Batches and errors in the order of the walk.
@@ -96,7 +96,7 @@ impl Row {
         self.answer.clone()
     }
 
-    /// To be told in its turn.
+    /// To be reported in its turn.
     pub(super) fn put_error(&mut self, error: Error) {
         self.held += weight(&error);
         self.slots.push_back(Slot::Now(error));
@@ -104,7 +104,7 @@ impl Row {
 
     /// A place for the answers about so many names, at least one.
     pub(super) fn put_batch(&mut self, names: usize) -> u64 {
-        self.slots.push_back(Slot::Batch { left: names, entries: 0, told: Vec::new() });
+        self.slots.push_back(Slot::Batch { left: names, entries: 0, reports: Vec::new() });
         self.open += 1;
         self.first + self.slots.len() as u64 - 1
     }
@@ -148,13 +148,13 @@ impl Row {
             return;
         };
         let at = part.slot.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        let Some(Slot::Batch { left, entries, told }) = at.and_then(|at| self.slots.get_mut(at)) else { return };
+        let Some(Slot::Batch { left, entries, reports }) = at.and_then(|at| self.slots.get_mut(at)) else { return };
         *left = left.saturating_sub(part.names);
         *entries += part.entries;
-        self.held += part.told.iter().map(|(_, one)| one.weight()).sum::<usize>();
-        told.extend(part.told);
+        self.held += part.reports.iter().map(|(_, one)| one.weight()).sum::<usize>();
+        reports.extend(part.reports);
         if *left == 0 {
-            told.sort_by_key(|(at, _)| *at);
+            reports.sort_by_key(|(at, _)| *at);
             self.open -= 1;
             self.held += size_of::<Slot>();
         }
@@ -171,10 +171,10 @@ impl Row {
                 self.held = self.held.saturating_sub(weight(&error));
                 Next::Error(error)
             }
-            Slot::Batch { entries, told, .. } => {
-                let weight = size_of::<Slot>() + told.iter().map(|(_, one)| one.weight()).sum::<usize>();
+            Slot::Batch { entries, reports, .. } => {
+                let weight = size_of::<Slot>() + reports.iter().map(|(_, one)| one.weight()).sum::<usize>();
                 self.held = self.held.saturating_sub(weight);
-                Next::Batch { entries, told }
+                Next::Batch { entries, reports }
             }
         })
     }
@@ -199,9 +199,9 @@ mod tests {
         Compared { source: node(name), copy: node(name), links: None, differences, problems: Vec::new() }
     }
 
-    fn part(slot: u64, names: usize, told: &[(usize, &str)]) -> Answer {
-        let told = told.iter().map(|(at, name)| (*at, compared(name))).collect();
-        Answer::Part(Part { slot, names, entries: names as u64, told })
+    fn part(slot: u64, names: usize, reports: &[(usize, &str)]) -> Answer {
+        let reports = reports.iter().map(|(at, name)| (*at, compared(name))).collect();
+        Answer::Part(Part { slot, names, entries: names as u64, reports })
     }
 
     fn all(row: &mut Row) -> Vec<String> {
@@ -209,8 +209,8 @@ mod tests {
         while let Some(next) = row.next() {
             match next {
                 Next::Error(error) => said.push(error.path.display().to_string()),
-                Next::Batch { told, .. } => {
-                    said.extend(told.iter().map(|(_, one)| one.copy.path().display().to_string()))
+                Next::Batch { reports, .. } => {
+                    said.extend(reports.iter().map(|(_, one)| one.copy.path().display().to_string()))
                 }
             }
         }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_any_order_is_told_in_that_of_the_walk() {
+    fn what_comes_in_any_order_is_reported_in_that_of_the_walk() {
         let mut row = Row::new();
         let first = row.put_batch(3);
         row.put_error(Error::new(What::Reading, "error"));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn much_that_waits_for_one_answer_is_noticed_and_weighs_nothing_once_it_is_told() {
+    fn much_that_waits_for_one_answer_is_noticed_and_weighs_nothing_once_it_is_reported() {
         let mut row = Row::new();
         let first = row.put_batch(1);
         let long = "x".repeat(4 << 20);

@@ -31,7 +31,7 @@ pub struct Session<'a> {
 pub struct Summary {
     /// Names on either side.
     pub entries: u64,
-    /// Differences that were told.
+    /// Differences that were reported.
     pub differences: u64,
     /// What could not be looked at.
     pub errors: u64,

@@ -82,7 +82,7 @@ pub fn compare(plan: &Plan, session: &Session<'_>) -> Summary {
             summary,
         };
         walk.operands();
-        walk.tell_all();
+        walk.report_all();
         walk.summary.stopped = (session.stop)();
         walk.summary
     })
@@ -195,7 +195,7 @@ impl Walk<'_> {
             }
         };
         let both = outcome.directories;
-        self.tell_all();
+        self.report_all();
         self.summary.entries += 1;
         self.say(Compared::new(PathNode::root(source.path), PathNode::root(copy.path), outcome));
         if is_dir && both {
@@ -237,7 +237,7 @@ impl Walk<'_> {
     }
 
     /// Opens both directories, those of an operand or those in a level; nothing if they are none, which whoever compares
-    /// them tells.
+    /// them reports.
     fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Option<Level> {
         let follow = above.is_none() || self.rules.plan.dereference == Dereference::Always;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -320,10 +320,10 @@ impl Walk<'_> {
 
     fn hand_over(&mut self, sides: Arc<Sides>, names: Vec<(OsString, bool)>, of_copy: bool) {
         self.row.take_in();
-        self.tell();
+        self.report();
         while self.is_full() && !self.row.is_broken() {
             self.row.wait();
-            self.tell();
+            self.report();
         }
         let (slot, answer) = (self.row.put_batch(names.len()), self.row.answer());
         let places = names.into_iter().enumerate().map(|(at, (name, is_dir))| (is_dir, (at, name)));
@@ -351,25 +351,25 @@ impl Walk<'_> {
     }
 
     /// Tells what is known, in order.
-    fn tell(&mut self) {
+    fn report(&mut self) {
         while let Some(next) = self.row.next() {
             match next {
                 Next::Error(error) => self.problem(&error),
-                Next::Batch { entries, told } => {
+                Next::Batch { entries, reports } => {
                     self.summary.entries += entries;
-                    told.into_iter().for_each(|(_, one)| self.say(one));
+                    reports.into_iter().for_each(|(_, one)| self.say(one));
                 }
             }
         }
     }
 
-    /// Waits for what is under way, and tells it.
-    fn tell_all(&mut self) {
+    /// Waits for what is under way, and reports it.
+    fn report_all(&mut self) {
         self.row.take_in();
-        self.tell();
+        self.report();
         while self.row.open() > 0 && !self.row.is_broken() {
             self.row.wait();
-            self.tell();
+            self.report();
         }
     }
 

@@ -7,7 +7,7 @@ use crate::wire::{Reader, Writer};
 
 /// Names to be compared by the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Parcel {
+pub(super) struct WorkUnit {
     pub(super) token: u64,
     pub(super) of_copy: bool,
     pub(super) source: Directory,
@@ -25,7 +25,7 @@ pub(super) struct Directory {
     pub(super) operand: Option<OsString>,
 }
 
-/// What the receiver of a parcel says.
+/// What the receiver of a work unit says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     /// It keeps the names before this one. More is to come.
@@ -36,7 +36,7 @@ pub(super) enum Reply {
     Done { token: u64, entries: u64, notes: Vec<Note> },
 }
 
-/// About one name of a parcel.
+/// About one name of a work unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) at: u64,
@@ -45,7 +45,7 @@ pub(super) struct Note {
     pub(super) links: Option<(u64, u64)>,
 }
 
-impl Parcel {
+impl WorkUnit {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(512));
         out.number(self.token).byte(u8::from(self.of_copy));
@@ -58,7 +58,7 @@ impl Parcel {
         out.0
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Parcel> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<WorkUnit> {
         let mut from = Reader(bytes);
         let (token, of_copy) = (from.number()?, from.byte()? != 0);
         let (source, copy, count) = (take_directory(&mut from)?, take_directory(&mut from)?, from.number()?);
@@ -66,7 +66,7 @@ impl Parcel {
         for _ in 0..count {
             names.push(from.text()?);
         }
-        from.0.is_empty().then_some(Parcel { token, of_copy, source, copy, names })
+        from.0.is_empty().then_some(WorkUnit { token, of_copy, source, copy, names })
     }
 }
 
@@ -150,9 +150,9 @@ mod tests {
             .prop_map(|(path, inode, born, operand)| Directory { path, inode, born, operand })
     }
 
-    fn parcel() -> impl Strategy<Value = Parcel> {
+    fn unit() -> impl Strategy<Value = WorkUnit> {
         (any::<u64>(), any::<bool>(), directory(), directory(), prop::collection::vec(text(), 0..5))
-            .prop_map(|(token, of_copy, source, copy, names)| Parcel { token, of_copy, source, copy, names })
+            .prop_map(|(token, of_copy, source, copy, names)| WorkUnit { token, of_copy, source, copy, names })
     }
 
     fn reply() -> impl Strategy<Value = Reply> {
@@ -167,22 +167,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_message_is_understood_as_it_was_meant(parcel in parcel(), reply in reply()) {
-            prop_assert_eq!(Parcel::decode(&parcel.encode()), Some(parcel));
+        fn every_message_is_understood_as_it_was_meant(unit in unit(), reply in reply()) {
+            prop_assert_eq!(WorkUnit::decode(&unit.encode()), Some(unit));
             prop_assert_eq!(Reply::decode(&reply.encode()), Some(reply));
         }
 
         #[test]
         fn what_was_cut_or_garbled_is_nothing_or_a_message_and_never_a_panic(
-            parcel in parcel(), reply in reply(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(),
+            unit in unit(), reply in reply(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(),
         ) {
-            let (mut one, mut other) = (parcel.encode(), reply.encode());
-            prop_assert_eq!(Parcel::decode(&one[..cut.index(one.len())]), None);
+            let (mut one, mut other) = (unit.encode(), reply.encode());
+            prop_assert_eq!(WorkUnit::decode(&one[..cut.index(one.len())]), None);
             prop_assert_eq!(Reply::decode(&other[..cut.index(other.len())]), None);
             let at = (flip.index(one.len()), flip.index(other.len()));
             one[at.0] ^= 0x55;
             other[at.1] ^= 0x55;
-            let _any = (Parcel::decode(&one), Reply::decode(&other));
+            let _any = (WorkUnit::decode(&one), Reply::decode(&other));
         }
     }
 }
