@@ -7,7 +7,8 @@ use haul_sys::Errno;
 
 use crate::facts::{Inode, Kind, Time};
 
-use super::in_use::{InUse, System};
+use super::in_use::InUse;
+use super::system::System;
 
 /// What tells of a write. A file that somebody has mapped into memory may be written without a trace here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,10 @@ use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Identities, Identity, Operand, Party, Spot};
 
 use super::found::Given;
-use super::in_use::{InUse, System, device_in_use, disk_of_somebody};
+use super::in_use::{InUse, device_in_use, disk_of_somebody};
 use super::layers::{Search, share_bytes};
 use super::source::Source;
+use super::system::System;
 
 /// The destination that is being written, for a front end that must end the process while the copy is stuck.
 #[derive(Clone, Default)]

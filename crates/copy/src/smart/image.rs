@@ -22,13 +22,14 @@ use crate::ranges::{Extent, Extents};
 use super::changes::{Doubt, Look};
 use super::dest::{Demands, Dest, Unfinished};
 use super::found::{Found, Given};
-use super::in_use::{InUse, System};
+use super::in_use::InUse;
 use super::pieces::{Kind, Piece, Pieces, extents_of};
 use super::pipeline::{self, Stop, Work};
 use super::sink::Sink;
 use super::source::{RawImage, Source};
 use super::stats::{Counters, Stats};
 use super::steps::{Rules, SECTOR};
+use super::system::System;
 use super::way::Way;
 use super::{Event, GRANULE, LARGEST_BUFFER, Mapper, Mode, Observer, Options, Smart};
 

@@ -18,6 +18,7 @@ use crate::facts::{DeviceNumber, Inode, Kind};
 use super::layers::{Search, loop_device_of};
 use super::processes;
 use super::suspended::suspended;
+use super::system::{System, device_number, dir_of, entries, names_of};
 
 /// The first of the bytes of an image that QEMU locks while it has the image open, and how many there are: from 100 for
 /// what it does itself, from 200 for what it lets nobody else do (`block/file-posix.c`).
@@ -66,30 +67,6 @@ impl fmt::Display for InUse {
     }
 }
 
-/// Where the system tells things; tests have their own.
-#[derive(Debug, Clone)]
-pub struct System {
-    /// Usually `/proc`.
-    pub proc: PathBuf,
-    /// Usually `/sys`.
-    pub sys: PathBuf,
-    /// Usually `/dev`.
-    pub dev: PathBuf,
-    /// Where libvirt saves the memory of machines: `/var/lib/libvirt/qemu/save`.
-    pub saved: PathBuf,
-}
-
-impl Default for System {
-    fn default() -> System {
-        System {
-            proc: PathBuf::from("/proc"),
-            sys: PathBuf::from("/sys"),
-            dev: PathBuf::from("/dev"),
-            saved: PathBuf::from("/var/lib/libvirt/qemu/save"),
-        }
-    }
-}
-
 /// Who uses the image, as far as that can be seen. `file` must be open for reading only.
 pub fn in_use(path: &Path, file: BorrowedFd<'_>, inode: &Inode, system: &System) -> Option<InUse> {
     let user = match inode.kind {
@@ -110,17 +87,6 @@ fn plain(path: PathBuf) -> PathBuf {
     path.strip_prefix(".").map(Path::to_owned).unwrap_or(path)
 }
 
-/// A path, and that of the file that it leads to.
-pub(super) fn names_of(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let real = fs::canonicalize(path).ok().filter(|real| real != path);
-    std::iter::once(path.to_owned()).chain(real)
-}
-
-/// The directory that a path is in.
-pub(super) fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Whether anybody has a file open for writing. The kernel knows that of every process, but not on every filesystem, and
 /// not for everybody; what processes say of themselves is the second best.
 fn is_written(file: BorrowedFd<'_>, inode: &Inode, system: &System) -> bool {
@@ -137,11 +103,6 @@ pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &Sys
         return Some(InUse::Qemu);
     }
     loop_device_of(inode, system, search).map(InUse::Loop)
-}
-
-/// The paths in a directory; none if it cannot be read.
-pub(super) fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// Whether a device, or a partition of it, is mounted, part of another one, or written by a process.
@@ -172,11 +133,6 @@ fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, Pa
         Some((device_number(number.trim())?, path))
     });
     std::iter::once((node, dir.clone())).chain(numbered.collect::<Vec<_>>()).collect()
-}
-
-pub(super) fn device_number(text: &str) -> Option<DeviceNumber> {
-    let (major, minor) = text.split_once(':')?;
-    Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
 /// Where a device is mounted. The device of a line is its third field; btrfs has made-up numbers there, so the name of

@@ -14,8 +14,9 @@ use crate::error::{Error, What};
 use super::changes::Doubt;
 use super::container::Contained;
 use super::found::Found;
-use super::in_use::{InUse, System};
+use super::in_use::InUse;
 use super::source::Source;
+use super::system::System;
 use super::{Event, Mapper, Mode, Observer, Options, Smart};
 
 /// A container and its files, to be copied one by one.

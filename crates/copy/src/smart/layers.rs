@@ -11,7 +11,7 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
 
-use super::in_use::{System, device_number, entries};
+use super::system::{System, device_number, entries};
 
 /// The most devices that are looked at to find what one is made of.
 const MOST_LAYERS: usize = 64;

@@ -36,6 +36,7 @@ mod source;
 mod stats;
 mod steps;
 mod suspended;
+mod system;
 mod way;
 
 use haul_guest::ReadAt;
@@ -50,11 +51,12 @@ pub use container::{Contained, Contents, Format, contents, is_one_of_several, wh
 pub use dest::{Unfinished, may_overwrite};
 pub use found::{Found, Given};
 pub use image::{Failure, Report, Task, copy};
-pub use in_use::{InUse, System, in_use};
+pub use in_use::{InUse, in_use};
 pub use keep::{KeepTask, Kept};
 pub use punch::{Punched, punch};
 pub use source::{Disk, OwnedImage, RawImage, Source};
 pub use stats::{Stats, Times};
+pub use system::System;
 
 /// Bytes of a buffer unless the user says otherwise.
 pub const BUFFER: usize = 128 << 10;

@@ -8,7 +8,7 @@ use haul_sys::rustix::fs::CWD;
 
 use crate::facts::{DeviceNumber, Inode, Kind};
 
-use super::in_use::{System, entries};
+use super::system::{System, entries};
 
 /// Whether a process has one of these devices open for writing: a virtual machine in a `/dev` of its own, where its locks
 /// are not those of our name for the device.

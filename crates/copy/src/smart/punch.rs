@@ -20,8 +20,9 @@ use super::GRANULE;
 use super::changes::Look;
 use super::container::{Contents, Format, contents};
 use super::found::Found;
-use super::in_use::{System, in_use};
+use super::in_use::in_use;
 use super::source::{OwnedImage, Source};
+use super::system::System;
 
 /// One request frees at most so many bytes, so that whoever waits for the image is soon noticed.
 const STRIDE: u64 = 256 << 20;

@@ -19,7 +19,8 @@ use crate::facts::{Inode, Kind};
 use crate::walk::{Operand, Spot};
 
 use super::changes::Look;
-use super::in_use::{InUse, System, in_use};
+use super::in_use::{InUse, in_use};
+use super::system::System;
 
 /// An image file or block device, open for reading, and the disk that it holds.
 pub struct Source {

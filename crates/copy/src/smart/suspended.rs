@@ -12,7 +12,7 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::facts::{Inode, Kind};
 
-use super::in_use::{System, dir_of, entries, names_of};
+use super::system::{System, dir_of, entries, names_of};
 
 /// How files begin in which libvirt saves a machine, whole or half. The description of the machine follows
 /// (`qemu_saveimage.h`).
