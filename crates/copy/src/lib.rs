@@ -1,7 +1,16 @@
 //! The library of haul: everything that a copy is made of, and nothing that a terminal or a process needs.
 //!
-//! It does not print, does not exit and does not read the environment. A front end fills a [`plan::Plan`], passes it
-//! to the run together with an [`events::Observer`], and gets a summary back.
+//! ```no_run
+//! use haul_copy::{Context, Copy};
+//!
+//! let copy = Copy::new("photos", "/mnt/backup/photos").archive().build()?;
+//! copy.run(&Context::default())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! It does not print, does not exit and does not read the environment. Who follows a copy, stops it or slows it down is in the
+//! [`Context`]. A front end that offers everything fills a [`plan::Plan`] and passes it to [`run::run`] with a
+//! [`run::Session`].
 //!
 //! Programs that divide a copy among processes have these steps, each of which can be called alone:
 //!
@@ -22,6 +31,7 @@ pub mod engine;
 pub mod error;
 pub mod events;
 pub mod facts;
+mod front;
 pub mod images;
 pub mod journal;
 mod links;
@@ -41,3 +51,5 @@ mod transfer;
 pub mod verify;
 pub mod walk;
 mod wire;
+
+pub use front::{Conflict, Context, Copy, Failed, Prepared};

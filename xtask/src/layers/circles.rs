@@ -13,7 +13,7 @@ use super::source::Source;
 const LEFT: &[(&str, usize)] = &[
     ("crates/agree", 2),
     ("crates/cli", 18),
-    ("crates/copy", 97),
+    ("crates/copy", 58),
     ("crates/guest", 44),
     ("crates/lab", 39),
     ("crates/model", 7),
@@ -47,6 +47,9 @@ impl<'a> Modules<'a> {
     /// The file that a path leads to, through re-exports: who imports by them needs that file, and not the one between.
     fn file(&self, mut path: Vec<String>) -> Option<&'a Source> {
         for _ in 0..8 {
+            if path.first().is_some_and(|first| first.starts_with("haul_")) {
+                return None;
+            }
             let len = (0..=path.len()).rev().find(|len| self.files.contains_key(&path[..*len]))?;
             let name = path.get(..=len).and_then(|name| self.reexports.get(name));
             match name {
@@ -75,7 +78,7 @@ fn imports<'a>(sources: &[&'a Source]) -> Vec<Import<'a>> {
             (path, line)
         });
         let paths = from.paths(false).into_iter().map(|found| (found.path, found.line)).chain(below);
-        for (path, line) in paths.filter(|(path, _)| !path.first().is_some_and(|first| first.starts_with("haul_"))) {
+        for (path, line) in paths {
             if let Some(to) = modules.file(path).filter(|to| to.file != from.file) {
                 found.push(Import { from, to, line });
             }

@@ -19,6 +19,8 @@ const LEVELS: &[&[&str]] = &[
     &["publish"],
     &["links"],
     &["run"],
+    // The front door.
+    &["front"],
     &["lib"],
 ];
 

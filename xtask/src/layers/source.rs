@@ -136,7 +136,10 @@ impl Source {
     }
 
     fn surroundings(&self) -> Vec<Violation> {
-        if self.is_test || !self.crate_folder().is_some_and(|folder| LIBRARIES.contains(&folder)) {
+        if self.is_test
+            || self.file.contains("/examples/")
+            || !self.crate_folder().is_some_and(|folder| LIBRARIES.contains(&folder))
+        {
             return Vec::new();
         }
         let mut found = Vec::new();
