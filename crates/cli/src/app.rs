@@ -10,32 +10,32 @@ use std::time::Instant;
 
 use haul_copy::error::{Error, What};
 use haul_copy::facts::FileId;
-use haul_copy::meta::XattrRules;
-use haul_copy::plan::{Durable, Plan, Wish};
+use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::compare;
+use crate::environment::Environment;
 use crate::exit;
 use crate::governor::Governor;
 use crate::help;
 use crate::manifest::{self, Manifest};
 use crate::manners::{Manners, Priority};
 use crate::options::shards;
-use crate::options::{Complaint, Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use crate::options::{Complaint, Wanted, parse};
 use crate::parts;
+use crate::persona::Persona;
 use crate::profile;
 use crate::punch;
 use crate::record::Record;
 use crate::report::Report;
+use crate::show::{Show, StatsFormat, When};
 use crate::smartcp;
 use crate::watch::{self, Caught};
 use crate::words;
-
-/// Which extended attributes are not copied: libattr's file.
-const XATTR_RULES: &str = "/etc/xattr.conf";
+use crate::xattrs;
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
@@ -277,7 +277,7 @@ impl Command {
             cancel,
             pace: self.report.pace().clone(),
             partials,
-            xattr_rules: xattr_rules(&self.report, &self.plan),
+            xattr_rules: xattrs::rules(&self.report, &self.plan),
             leave_out,
         }
     }
@@ -327,19 +327,6 @@ fn remove_partials(report: &Report, partials: &Partials) {
     for problem in partials.remove_all() {
         report.complain_at_the_end(&words::message(&problem, report.quoter()));
     }
-}
-
-/// The rules of the system for extended attributes, read only if they are needed.
-pub fn xattr_rules(report: &Report, plan: &Plan) -> XattrRules {
-    if plan.preserve.xattr == Wish::No {
-        return XattrRules::default();
-    }
-    // Where the file cannot be read, other programs take their built-in rules, too.
-    let Ok(text) = std::fs::read(XATTR_RULES) else { return XattrRules::default() };
-    XattrRules::parse(&text).unwrap_or_else(|line| {
-        report.complain(format!("warning: {XATTR_RULES}: {line}; built-in rules are used").as_bytes());
-        XattrRules::default()
-    })
 }
 
 /// Called as `cp`, a command that a signal stops ends by that signal, as GNU cp does: a shell then ends its loop, too.

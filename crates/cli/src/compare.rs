@@ -10,12 +10,12 @@ use haul_copy::error::Error;
 use haul_copy::facts::{DeviceNumber, Kind, Time};
 use haul_copy::plan::Plan;
 
-use crate::app::xattr_rules;
 use crate::exit;
-use crate::options::Show;
 use crate::quote::Quoter;
 use crate::report::Report;
+use crate::show::Show;
 use crate::words;
+use crate::xattrs;
 
 /// Does it.
 pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
@@ -34,7 +34,7 @@ pub struct Helped<'a> {
 /// The same, with other processes if there are any. Returns the exit status.
 pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
     // A signal has its default effect: nothing was written.
-    let rules = xattr_rules(report, plan);
+    let rules = xattrs::rules(report, plan);
     let board = helped.map(|helped| helped.board);
     let session = Session { observer: &Told(report), rules: &rules, stop: &|| false, board };
     let summary = compare::compare(plan, &session);

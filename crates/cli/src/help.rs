@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use crate::flags::{Argument, Category, FLAGS, Flag};
-use crate::options::Persona;
+use crate::persona::Persona;
 
 /// The column in which the descriptions of `--help` begin.
 const COLUMN: usize = 32;

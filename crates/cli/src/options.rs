@@ -5,138 +5,29 @@ mod overwrite;
 mod safety;
 pub(crate) mod shards;
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use haul_copy::plan::{
     Backup, ContextRule, Dereference, Destination, EngineChoice, IfChanged, LinkMode, ModeRule, Plan, Reflink,
     SmartCopy, Sparse, Wish,
 };
-use haul_sys::rustix::fs::statfs;
 
 use crate::argmatch::choose;
+use crate::environment::{Environment, Security};
 use crate::flags::{self, Choice, Flag, Id};
 use crate::getopt::{Found, Parser};
 use crate::goes_with::{goes_with_compare, goes_with_punch};
 use crate::manners::{Manners, Priority, parse_limit};
+use crate::persona::Persona;
 use crate::profile::Profiles;
 use crate::quote::Quoter;
+use crate::show::{Show, StatsFormat, When};
 use crate::size::parse_size;
 
 /// How far `--readahead` without SIZE is ahead.
 const READAHEAD: usize = 8 << 20;
-
-/// What the command was called as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Persona {
-    /// `cp`: a drop-in, with cp's defaults.
-    Cp,
-    /// `smartcp`: disk images.
-    Smartcp,
-    /// Any other name.
-    Haul,
-}
-
-impl Persona {
-    /// That of a program's name, which may be a path.
-    pub fn of(name: &OsStr) -> Persona {
-        match Path::new(name).file_name().map(OsStr::as_bytes) {
-            Some(b"cp") => Persona::Cp,
-            Some(b"smartcp") => Persona::Smartcp,
-            _ => Persona::Haul,
-        }
-    }
-}
-
-/// A security module that labels files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
-    /// None.
-    None,
-    /// SELinux.
-    Selinux,
-    /// SMACK.
-    Smack,
-}
-
-impl Security {
-    /// The one that this machine runs.
-    pub fn of_machine() -> Security {
-        const SELINUX_MAGIC: u32 = 0xf97c_ff8c;
-        const SMACK_MAGIC: u32 = 0x4341_5d53;
-        // Only 32 bits of the type are defined, and its sign depends on the architecture.
-        let mounted = |path: &str, magic: u32| statfs(path).is_ok_and(|fs| fs.f_type as u32 == magic);
-        if mounted("/sys/fs/selinux", SELINUX_MAGIC) && Path::new("/etc/selinux/config").exists() {
-            Security::Selinux
-        } else if mounted("/sys/fs/smackfs", SMACK_MAGIC) {
-            Security::Smack
-        } else {
-            Security::None
-        }
-    }
-}
-
-/// What the process got from outside besides its arguments.
-#[derive(Debug, Clone)]
-pub struct Environment {
-    /// POSIXLY_CORRECT is set.
-    pub posixly_correct: bool,
-    /// VERSION_CONTROL.
-    pub version_control: Option<OsString>,
-    /// SIMPLE_BACKUP_SUFFIX.
-    pub backup_suffix: Option<OsString>,
-    /// The security module; asked for only when an option needs it.
-    pub security: fn() -> Security,
-}
-
-impl Environment {
-    /// That of this process.
-    pub fn of_process() -> Environment {
-        Environment {
-            posixly_correct: env::var_os("POSIXLY_CORRECT").is_some(),
-            version_control: env::var_os("VERSION_CONTROL"),
-            backup_suffix: env::var_os("SIMPLE_BACKUP_SUFFIX"),
-            security: Security::of_machine,
-        }
-    }
-}
-
-/// When something optional is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// On a terminal.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// How totals are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatsFormat {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
-/// What the user wants to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Show {
-    /// Each file as it is copied.
-    pub verbose: bool,
-    /// How each file was copied, as GNU cp says it.
-    pub debug: bool,
-    /// How each file was copied, and why.
-    pub explain: bool,
-    /// The progress bar.
-    pub progress: When,
-    /// Totals at the end.
-    pub stats: Option<StatsFormat>,
-}
 
 /// What a command line asks for.
 #[derive(Debug)]

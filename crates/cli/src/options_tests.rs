@@ -336,19 +336,6 @@ fn help_and_version_end_the_reading() {
     assert_eq!(refused("--bogus --help"), "unrecognized option '--bogus'");
 }
 
-#[test]
-fn a_path_that_ends_in_cp_is_cp() {
-    for (name, persona) in [
-        ("cp", Persona::Cp),
-        ("/usr/bin/cp", Persona::Cp),
-        ("haul", Persona::Haul),
-        ("./cpx", Persona::Haul),
-        ("cp/haul", Persona::Haul),
-    ] {
-        assert_eq!(Persona::of(OsStr::new(name)), persona, "{name}");
-    }
-}
-
 fn manners(options: &str) -> Manners {
     match parse_as(Persona::Haul, &environment(), &format!("{options} a b")) {
         Ok(Wanted::Copy(_, _, manners)) => manners,

@@ -14,7 +14,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::process::geteuid;
 
-use crate::options::Persona;
+use crate::persona::Persona;
 use crate::report::Report;
 use crate::words;
 

@@ -16,11 +16,11 @@ use haul_sys::rustix::{io, stdio};
 use crate::causes::{Causes, Told};
 use crate::manifest::{self, Manifest};
 use crate::manners::pace_words;
-use crate::options::{Show, StatsFormat};
 use crate::progress::Progress;
 use crate::quote::Quoter;
 use crate::record;
 use crate::screen::Screen;
+use crate::show::{Show, StatsFormat};
 use crate::words;
 
 /// Prints messages under the program's name.

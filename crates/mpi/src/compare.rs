@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use haul::compare::{Helped, compare_with};
-use haul::options::Show;
 use haul::report::Report;
 use haul::screen::Screen;
-use haul::{app, exit};
+use haul::show::Show;
+use haul::{app, exit, xattrs};
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
 use haul_copy::run::Fleet;
@@ -124,7 +124,7 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
 fn help(line: &mut Line<'_>, agreed: &Agreed, plan: &Plan) -> u8 {
     // What there is to say of the rules rank 0 says.
     let silent = Report::on(Screen::of_other_process(Box::new(|_, _| ())), NAME.as_bytes().to_vec());
-    let rules = app::xattr_rules(&silent, plan);
+    let rules = xattrs::rules(&silent, plan);
     let exchange = Exchange::new(line.rank(), agreed.machines.clone());
     let work = || {
         let _alarm = Alarm(&exchange);

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use haul::manifest::Manifest;
 use haul::manners::Manners;
-use haul::options::Show;
 use haul::record::Record;
 use haul::report::Report;
 use haul::screen::Screen;
+use haul::show::Show;
 use haul::watch::{self, Caught};
-use haul::{app, exit};
+use haul::{app, exit, xattrs};
 use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
@@ -147,7 +147,7 @@ impl Job {
             cancel,
             pace: report.pace().clone(),
             partials,
-            xattr_rules: app::xattr_rules(report, &self.plan),
+            xattr_rules: xattrs::rules(report, &self.plan),
             leave_out: Vec::new(),
         };
         let part = Part { fleet: &*desk.exchange, chunk: self.chunk };

@@ -21,9 +21,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use haul::environment::Environment;
 use haul::help;
-use haul::options::{Environment, Persona, Show, StatsFormat, Wanted, When, parse};
+use haul::options::{Wanted, parse};
+use haul::persona::Persona;
 use haul::report::Report;
+use haul::show::{Show, StatsFormat, When};
 use haul::{app, exit, parts, profile};
 use haul_copy::plan::Plan;
 use haul_sys::process_state;

@@ -24,7 +24,7 @@ use haul_sys::memory;
 
 use crate::exit;
 use crate::help;
-use crate::options::Persona;
+use crate::persona::Persona;
 use crate::report::Report;
 use crate::watch::{self, Caught};
 use crate::words::message;

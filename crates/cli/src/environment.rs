@@ -1,0 +1,60 @@
+//! What the process gets from outside besides its arguments.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+
+use haul_sys::rustix::fs::statfs;
+
+/// A security module that labels files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// None.
+    None,
+    /// SELinux.
+    Selinux,
+    /// SMACK.
+    Smack,
+}
+
+impl Security {
+    /// The one that this machine runs.
+    pub fn of_machine() -> Security {
+        const SELINUX_MAGIC: u32 = 0xf97c_ff8c;
+        const SMACK_MAGIC: u32 = 0x4341_5d53;
+        // Only 32 bits of the type are defined, and its sign depends on the architecture.
+        let mounted = |path: &str, magic: u32| statfs(path).is_ok_and(|fs| fs.f_type as u32 == magic);
+        if mounted("/sys/fs/selinux", SELINUX_MAGIC) && Path::new("/etc/selinux/config").exists() {
+            Security::Selinux
+        } else if mounted("/sys/fs/smackfs", SMACK_MAGIC) {
+            Security::Smack
+        } else {
+            Security::None
+        }
+    }
+}
+
+/// Environment variables that options depend on, and the security module.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// POSIXLY_CORRECT is set.
+    pub posixly_correct: bool,
+    /// VERSION_CONTROL.
+    pub version_control: Option<OsString>,
+    /// SIMPLE_BACKUP_SUFFIX.
+    pub backup_suffix: Option<OsString>,
+    /// The security module; asked for only when an option needs it.
+    pub security: fn() -> Security,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_process() -> Environment {
+        Environment {
+            posixly_correct: env::var_os("POSIXLY_CORRECT").is_some(),
+            version_control: env::var_os("VERSION_CONTROL"),
+            backup_suffix: env::var_os("SIMPLE_BACKUP_SUFFIX"),
+            security: Security::of_machine,
+        }
+    }
+}
