@@ -8,7 +8,7 @@ use haul_sys::Errno;
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 
 use crate::profile::Profiles;
-use crate::size::{human_size, parse_decimal_size};
+use crate::size::{human_size, parse_rate};
 
 /// What the command line says about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,13 +74,6 @@ pub fn parse_limit(text: &[u8]) -> Option<Limit> {
     let bytes = parse_rate(parts.next()?)?;
     let operations = parts.next().map_or(Some(None), parse_rate)?;
     parts.next().is_none().then_some(Limit { bytes, operations })
-}
-
-fn parse_rate(text: &[u8]) -> Option<Option<u64>> {
-    if text == b"none" {
-        return Some(None);
-    }
-    parse_decimal_size(text).map(|rate| Some(rate).filter(|rate| *rate > 0))
 }
 
 /// What a control file says.

@@ -1,36 +1,78 @@
-//! Sizes as people write and read them.
+//! Sizes and rates as people write and read them. Everything in this crate that reads one reads it here.
+
+/// A number as it is written: digits, perhaps a point and more digits, perhaps a unit.
+struct Written<'a> {
+    whole: u64,
+    /// Digits after the point; empty where there is no point.
+    fraction: &'a [u8],
+    /// What the unit stands for.
+    unit: u64,
+}
+
+impl Written<'_> {
+    /// `None` if it is no such number.
+    fn read(text: &[u8]) -> Option<Written<'_>> {
+        let (whole, rest) = split_digits(text);
+        let (fraction, unit) = match rest {
+            [b'.', rest @ ..] => split_digits(rest),
+            unit => (&rest[..0], unit),
+        };
+        // More digits than these mean nothing.
+        if (rest.first() == Some(&b'.') && fraction.is_empty()) || fraction.len() > 18 {
+            return None;
+        }
+        Some(Written { whole: number(whole)?, fraction, unit: unit_of(unit)? })
+    }
+
+    fn whole_units(&self) -> Option<u64> {
+        self.whole.checked_mul(self.unit)
+    }
+}
 
 /// A number with an optional unit: `K`, `M`, `G`, `T` (also `KiB` and so on) are powers of 1024, `KB` and so on powers
 /// of 1000. `None` if it is no such number or does not fit in 64 bits.
 pub fn parse_size(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let number: u64 = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
-    let (unit, rest) = match &text[digits..] {
-        [] => return Some(number),
-        [unit, rest @ ..] => (unit, rest),
-    };
+    let written = Written::read(text)?;
+    if written.fraction.is_empty() { written.whole_units() } else { None }
+}
+
+/// The same a second, with an optional fraction after a point (`1.5G`), of which a part of a byte is left out. `0` and
+/// `none` are no limit, which is the inner `None`.
+pub fn parse_rate(text: &[u8]) -> Option<Option<u64>> {
+    if text == b"none" {
+        return Some(None);
+    }
+    parse_decimal_size(text).map(|rate| Some(rate).filter(|rate| *rate > 0))
+}
+
+fn parse_decimal_size(text: &[u8]) -> Option<u64> {
+    let written = Written::read(text)?;
+    if written.fraction.is_empty() {
+        return written.whole_units();
+    }
+    let scale = 10u128.pow(u32::try_from(written.fraction.len()).ok()?);
+    let fraction = u128::from(number(written.fraction)?) * u128::from(written.unit) / scale;
+    written.whole_units()?.checked_add(u64::try_from(fraction).ok()?)
+}
+
+fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// How many bytes a unit is; 1 without any.
+fn unit_of(text: &[u8]) -> Option<u64> {
+    let [letter, rest @ ..] = text else { return Some(1) };
     let base: u64 = match rest {
         b"" | b"iB" => 1024,
         b"B" => 1000,
         _ => return None,
     };
-    let power = 1 + b"KMGT".iter().position(|known| known.eq_ignore_ascii_case(unit))?;
-    number.checked_mul(base.pow(u32::try_from(power).ok()?))
-}
-
-/// The same with an optional fraction after a point: `1.5G`. A part of a byte is left out.
-pub fn parse_decimal_size(text: &[u8]) -> Option<u64> {
-    let Some(point) = text.iter().position(|byte| *byte == b'.') else { return parse_size(text) };
-    let (whole, rest) = (&text[..point], &text[point + 1..]);
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (fraction, unit) = rest.split_at(digits);
-    // More digits than these mean nothing.
-    if whole.is_empty() || fraction.is_empty() || fraction.len() > 18 || !whole.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let one = parse_size(&[b"1", unit].concat())?;
-    let fraction = u128::from(parse_size(fraction)?) * u128::from(one) / 10u128.pow(u32::try_from(digits).ok()?);
-    parse_size(&[whole, unit].concat())?.checked_add(u64::try_from(fraction).ok()?)
+    let power = 1 + b"KMGT".iter().position(|known| known.eq_ignore_ascii_case(letter))?;
+    Some(base.pow(u32::try_from(power).ok()?))
 }
 
 /// A count of bytes with three digits or a little more, for people.
@@ -92,6 +134,15 @@ mod tests {
             ("18446744073709551615.5K", None),
         ] {
             assert_eq!(parse_decimal_size(text.as_bytes()), size, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_may_be_no_limit() {
+        for (text, rate) in
+            [("1.5K", Some(Some(1536))), ("none", Some(None)), ("0", Some(None)), ("0.1", Some(None)), ("", None)]
+        {
+            assert_eq!(parse_rate(text.as_bytes()), rate, "{text}");
         }
     }
 
