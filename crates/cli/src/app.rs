@@ -22,7 +22,6 @@ use crate::exit;
 use crate::governor::Governor;
 use crate::help;
 use crate::manifest::{self, Manifest};
-use crate::manners::{Manners, Priority};
 use crate::options::shards;
 use crate::options::{Complaint, Wanted, parse};
 use crate::parts;
@@ -31,8 +30,10 @@ use crate::profile;
 use crate::punch;
 use crate::record::Record;
 use crate::report::Report;
+use crate::run_options::RunOptions;
 use crate::show::{Show, StatsFormat, When};
 use crate::smartcp;
+use crate::throttle::{Priority, Throttling};
 use crate::watch::{self, Caught};
 use crate::words;
 use crate::xattrs;
@@ -56,8 +57,8 @@ pub fn main() -> ExitCode {
         let mut warn = |message: &[u8]| report.complain(message);
         parse(arguments, persona, &Environment::of_process(), report.quoter(), &mut warn)
     };
-    let (plan, show, manners) = match wanted {
-        Ok(Wanted::Copy(plan, show, manners)) => (plan, show, manners),
+    let (plan, show, options) = match wanted {
+        Ok(Wanted::Copy(plan, show, options)) => (plan, show, options),
         Ok(Wanted::Compare(plan, show)) => return compare::compare(&report, &plan, show),
         Ok(Wanted::Punch(request)) => return punch::punch(&report, &request),
         Ok(Wanted::Help) => return print(&report, help::help(&name).as_bytes()),
@@ -79,10 +80,10 @@ pub fn main() -> ExitCode {
     let every_error = persona == Persona::Cp || show.verbose;
     report.configure(show, plan.reflink, with_progress, every_error);
     raise_descriptor_limit();
-    if persona == Persona::Haul || manners.control.is_some() {
+    if persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
     }
-    let leave_out = match begin_lists(&plan, &manners, &mut report) {
+    let leave_out = match begin_lists(&plan, &options, &mut report) {
         Ok(leave_out) => leave_out,
         Err(message) => {
             report.complain(&message.message);
@@ -93,26 +94,26 @@ pub fn main() -> ExitCode {
         }
     };
     let mut plan = plan;
-    plan.profile = match profile::load(&manners.profile, persona, &report) {
+    plan.profile = match profile::load(&options.profiles, persona, &report) {
         Ok(profile) => profile,
         Err(message) => {
             report.complain(&message);
             return ExitCode::FAILURE;
         }
     };
-    if manners.shard_status {
+    if options.shard_status {
         return parts::status(&plan, &report);
     }
-    if let Err(message) = find_part(&mut plan, &manners, &report) {
+    if let Err(message) = find_part(&mut plan, &options, &report) {
         report.complain(&message);
         return ExitCode::FAILURE;
     }
     let report = Arc::new(report);
-    if !behave(&report, &manners) {
+    if !throttle(&report, &options.throttling) {
         return ExitCode::FAILURE;
     }
-    let run = Command { report, plan: Arc::from(plan), persona, manifest: manners.manifest, leave_out };
-    match manners.manifest_out {
+    let run = Command { report, plan: Arc::from(plan), persona, digests: options.digests, leave_out };
+    match options.list_out {
         Some(path) => run.list(&path),
         None => run.copy(started, show, &name),
     }
@@ -120,14 +121,14 @@ pub fn main() -> ExitCode {
 
 /// Begins the list of digests, if there is to be one, and makes sure that no list replaces a file of a source. Gives what is
 /// written there.
-fn begin_lists(plan: &Plan, manners: &Manners, report: &mut Report) -> Result<Vec<FileId>, Complaint> {
-    if let Some(message) = replaces_source(plan, manners, report) {
+fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result<Vec<FileId>, Complaint> {
+    if let Some(message) = replaces_source(plan, options, report) {
         return Err(Complaint { message, hint: true });
     }
     if plan.checksum.is_none() {
         return Ok(Vec::new());
     }
-    let Some(path) = manners.manifest.as_deref() else {
+    let Some(path) = options.digests.as_deref() else {
         report.list_digests(None);
         return Ok(Vec::new());
     };
@@ -139,9 +140,9 @@ fn begin_lists(plan: &Plan, manners: &Manners, report: &mut Report) -> Result<Ve
 }
 
 /// Why a list cannot be written where it is to be, if it would replace a file of a source.
-fn replaces_source(plan: &Plan, manners: &Manners, report: &Report) -> Option<Vec<u8>> {
+fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option<Vec<u8>> {
     let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
-    [&manners.manifest, &manners.manifest_out].into_iter().flatten().find_map(|path| {
+    [&options.digests, &options.list_out].into_iter().flatten().find_map(|path| {
         let place = manifest::place_of(path).ok()?;
         let source = run::source_of(plan, &place)?;
         let why: &[u8] = match std::fs::metadata(&place) {
@@ -155,28 +156,28 @@ fn replaces_source(plan: &Plan, manners: &Manners, report: &Report) -> Option<Ve
 }
 
 /// Which part of which copy this is, as far as the command line does not say it.
-fn find_part(plan: &mut Plan, manners: &Manners, report: &Report) -> Result<(), Vec<u8>> {
-    if plan.shard.is_some() && !manners.job_is_given {
+fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
+    if plan.shard.is_some() && !options.job_is_given {
         plan.job = shards::launched(|name| env::var_os(name));
     }
-    if let Some(path) = &manners.from_manifest {
+    if let Some(path) = &options.list {
         plan.manifest = Some(Arc::new(parts::load(path, report)?));
     }
     Ok(())
 }
 
-/// Takes the place that the user wants the copy to have on this machine, before there are threads that would keep the old
-/// one. `false` if that is not possible; the user was told.
-fn behave(report: &Arc<Report>, manners: &Manners) -> bool {
-    if let Some(priority) = manners.priority
+/// Applies the priority, before there are threads that would keep the old one, and starts what changes the pace. Reports what
+/// is not possible; `false` if the copy must not begin then.
+fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
+    if let Some(priority) = throttling.priority
         && let Err(errno) = priority.apply()
     {
         report.complain(format!("cannot set the priority: {}", words::strerror(errno)).as_bytes());
         return false;
     }
-    let (governor, yields) = Governor::new(Arc::clone(report), manners);
+    let (governor, yields) = Governor::new(Arc::clone(report), throttling);
     if let Err(error) = yields {
-        let idle = manners.priority.is_none() && Priority::Idle.apply().is_ok();
+        let idle = throttling.priority.is_none() && Priority::Idle.apply().is_ok();
         let instead = if idle { "; copying at idle priority instead" } else { "" };
         report.complain(format!("warning: --yield is not possible here: {error}{instead}").as_bytes());
     }
@@ -202,7 +203,8 @@ struct Command {
     report: Arc<Report>,
     plan: Arc<Plan>,
     persona: Persona,
-    manifest: Option<PathBuf>,
+    /// Where the digests go.
+    digests: Option<PathBuf>,
     /// Lists that stand in the source.
     leave_out: Vec<FileId>,
 }
@@ -282,10 +284,10 @@ impl Command {
         }
     }
 
-    /// `false` if there is no list, though there should be one; the user was told.
+    /// `false` if there is no list, though there should be one, which it reports.
     fn finish_manifest(&self) -> bool {
         let Err(error) = self.report.finish_manifest(self.plan.durable != Durable::None) else { return true };
-        let path = self.manifest.as_deref().unwrap_or(Path::new(""));
+        let path = self.digests.as_deref().unwrap_or(Path::new(""));
         self.report.complain(&manifest_failed(&self.report, path, &error));
         false
     }

@@ -1,4 +1,4 @@
-//! A thread beside the run that changes its pace: when the control file says so, and when others need the machine.
+//! The throttling thread: changes the pace of a run when the control file says so, and when other programs have to wait.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,25 +15,25 @@ use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use haul_sys::rustix::fs::OFlags;
 use signal_hook::consts::SIGUSR2;
 
-use crate::manners::{Manners, Settings};
 use crate::report::Report;
+use crate::throttle::{Settings, Throttling};
 
 /// Time between two looks at the control file.
 const LOOK: Duration = Duration::from_secs(1);
 /// A control file is a few words; more of it is not read.
 const LARGEST_CONTROL: u64 = 4 << 10;
-/// Time between two times of silence.
+/// Time between two pauses.
 const WORK: Duration = Duration::from_millis(450);
-/// How long the jobs under way may take to end before it is listened all the same.
+/// How long the jobs under way may take to end before the pause begins all the same.
 const END_OF_JOBS: Duration = Duration::from_millis(250);
-/// How long is listened.
-const LISTEN: Duration = Duration::from_millis(50);
+/// How long a pause is.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the thread works with.
 pub struct Governor {
     report: Arc<Report>,
     control: Option<Control>,
-    eyes: Option<Eyes>,
+    monitor: Option<PressureMonitor>,
     backoff: Backoff,
 }
 
@@ -41,14 +41,14 @@ impl Governor {
     /// Sets the first limits. `None` if nothing can change them: then no thread is needed.
     ///
     /// # Errors
-    /// The consideration that was asked for is not possible here. The copy goes on without it.
-    pub fn new(report: Arc<Report>, manners: &Manners) -> (Option<Governor>, io::Result<()>) {
-        report.pace().set_limit(manners.limit);
-        let control = manners.control.clone().map(Control::new);
-        let mut governor = Governor { report, control, eyes: None, backoff: Backoff::default() };
-        let result = if manners.yields { governor.set_yielding(true) } else { Ok(()) };
+    /// `--yield` is not possible here. The copy goes on without it.
+    pub fn new(report: Arc<Report>, throttling: &Throttling) -> (Option<Governor>, io::Result<()>) {
+        report.pace().set_limit(throttling.limit);
+        let control = throttling.control.clone().map(Control::new);
+        let mut governor = Governor { report, control, monitor: None, backoff: Backoff::default() };
+        let result = if throttling.yields { governor.set_yielding(true) } else { Ok(()) };
         governor.obey(false);
-        let needed = governor.control.is_some() || governor.eyes.is_some();
+        let needed = governor.control.is_some() || governor.monitor.is_some();
         (needed.then_some(governor), result)
     }
 
@@ -75,23 +75,23 @@ impl Governor {
 
     fn govern(mut self, listen: &UnixStream) {
         let mut next_look = Instant::now() + LOOK;
-        let mut next_silence = Instant::now() + WORK;
+        let mut next_pause = Instant::now() + WORK;
         loop {
             let look = self.control.is_some().then_some(next_look);
-            let silence = self.eyes.is_some().then_some(next_silence);
-            let signal = signal_arrives(listen, look.into_iter().chain(silence).min());
+            let pause = self.monitor.is_some().then_some(next_pause);
+            let signal = signal_arrives(listen, look.into_iter().chain(pause).min());
             let now = Instant::now();
             if signal || look.is_some_and(|time| time <= now) {
-                let was_blind = self.eyes.is_none();
+                let was_off = self.monitor.is_none();
                 self.obey(signal);
-                if was_blind {
-                    next_silence = now + WORK;
+                if was_off {
+                    next_pause = now + WORK;
                 }
                 next_look = now + LOOK;
             }
-            if self.eyes.is_some() && next_silence <= now {
-                self.make_way();
-                next_silence = Instant::now() + WORK;
+            if self.monitor.is_some() && next_pause <= now {
+                self.back_off();
+                next_pause = Instant::now() + WORK;
             }
         }
     }
@@ -119,34 +119,34 @@ impl Governor {
     }
 
     fn set_yielding(&mut self, yields: bool) -> io::Result<()> {
-        if yields == self.eyes.is_some() {
+        if yields == self.monitor.is_some() {
             return Ok(());
         }
         self.backoff = Backoff::default();
-        self.eyes = if yields { Some(Eyes::open(self.pace().done())?) } else { None };
+        self.monitor = if yields { Some(PressureMonitor::open(self.pace().done())?) } else { None };
         self.pace().set_yielded(yields.then_some(Limit::NONE));
         Ok(())
     }
 
-    /// Falls silent, looks whether others wait, and adapts the limit.
-    fn make_way(&mut self) {
+    /// Pauses the run, measures whether other programs wait meanwhile, and adapts the limit.
+    fn back_off(&mut self) {
         let pace = self.report.pace();
-        let Some(eyes) = &mut self.eyes else { return };
+        let Some(monitor) = &mut self.monitor else { return };
         // It ends by itself, too: whatever happens here, the copy goes on.
-        pace.be_silent(2 * (END_OF_JOBS + LISTEN));
-        // A job that takes longer than this is heard as if it were somebody else's: such a device is too busy for us.
+        pace.be_silent(2 * (END_OF_JOBS + PAUSE));
+        // A job that takes longer than this counts as somebody else's: such a device is too busy for us.
         let _silent = pace.wait_for_silence(END_OF_JOBS);
-        let silence = eyes.look();
+        let silence = monitor.look();
         let done = pace.done();
-        thread::sleep(LISTEN);
-        let end = eyes.look();
+        thread::sleep(PAUSE);
+        let end = monitor.look();
         pace.end_silence();
-        let (pressure, time) = eyes.judge(&silence, end);
+        let (pressure, time) = monitor.judge(&silence, end);
         let work = Work {
-            bytes: done.bytes.saturating_sub(eyes.done.bytes),
-            operations: done.operations.saturating_sub(eyes.done.operations),
+            bytes: done.bytes.saturating_sub(monitor.done.bytes),
+            operations: done.operations.saturating_sub(monitor.done.operations),
         };
-        eyes.done = done;
+        monitor.done = done;
         pace.set_yielded(Some(self.backoff.step(pressure, work, time)));
     }
 }
@@ -218,8 +218,8 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-/// Sees how others fare.
-struct Eyes {
+/// Measures how long other programs wait, by the pressure-stall figures of the kernel.
+struct PressureMonitor {
     /// The machine, and the control group of this process where that is not all of it.
     views: Vec<View>,
     started: Instant,
@@ -235,8 +235,8 @@ struct View {
     cpu: PathBuf,
 }
 
-impl Eyes {
-    fn open(done: Work) -> io::Result<Eyes> {
+impl PressureMonitor {
+    fn open(done: Work) -> io::Result<PressureMonitor> {
         let machine = Path::new("/proc/pressure");
         let mut views = vec![View { io: machine.join("io"), cpu: machine.join("cpu") }];
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -252,9 +252,9 @@ impl Eyes {
         if let Some(why) = why.filter(|_| views.is_empty()) {
             return Err(why);
         }
-        let mut eyes = Eyes { views, started: Instant::now(), begin: Vec::new(), done };
-        eyes.begin = eyes.look();
-        Ok(eyes)
+        let mut monitor = PressureMonitor { views, started: Instant::now(), begin: Vec::new(), done };
+        monitor.begin = monitor.look();
+        Ok(monitor)
     }
 
     fn look(&self) -> Vec<Sample> {

@@ -19,12 +19,12 @@ use crate::environment::{Environment, Security};
 use crate::flags::{self, Choice, Flag, Id};
 use crate::getopt::{Found, Parser};
 use crate::goes_with::{goes_with_compare, goes_with_punch};
-use crate::manners::{Manners, Priority, parse_limit};
 use crate::persona::Persona;
-use crate::profile::Profiles;
 use crate::quote::Quoter;
+use crate::run_options::{Profiles, RunOptions};
 use crate::show::{Show, StatsFormat, When};
 use crate::size::parse_size;
+use crate::throttle::{Priority, parse_limit};
 
 /// How far `--readahead` without SIZE is ahead.
 const READAHEAD: usize = 8 << 20;
@@ -33,7 +33,7 @@ const READAHEAD: usize = 8 << 20;
 #[derive(Debug)]
 pub enum Wanted {
     /// A copy.
-    Copy(Box<Plan>, Show, Manners),
+    Copy(Box<Plan>, Show, RunOptions),
     /// `--compare`.
     Compare(Box<Plan>, Show),
     /// `--punch`.
@@ -105,14 +105,14 @@ pub fn parse(
         return draft.comparison();
     }
     draft.settle_destination()?;
-    Ok(Wanted::Copy(Box::new(draft.plan), draft.show, draft.manners))
+    Ok(Wanted::Copy(Box::new(draft.plan), draft.show, draft.run))
 }
 
 /// A plan while the options are read. What depends on several options, whatever their order, waits in fields of its own.
 struct Draft<'a> {
     plan: Plan,
     show: Show,
-    manners: Manners,
+    run: RunOptions,
     persona: Persona,
     environment: &'a Environment,
     quoter: &'a Quoter,
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
                 ..Plan::default()
             },
             show: Show { verbose: false, debug: false, explain: false, progress, stats: None },
-            manners: Manners::default(),
+            run: RunOptions::default(),
             persona,
             environment,
             quoter,
@@ -226,10 +226,10 @@ impl<'a> Draft<'a> {
             Id::Reflink | Id::Sparse | Id::Engine | Id::BufferSize | Id::Readahead | Id::Jobs => {
                 self.data(flag, value)?
             }
-            Id::Limit | Id::Priority => self.manners(flag, value.unwrap_or_default())?,
-            Id::Yield => self.manners.yields = true,
-            Id::Control => self.manners.control = value.map(PathBuf::from),
-            Id::Profile => self.manners.profile = Profiles::of_argument(value.unwrap_or_default()),
+            Id::Limit | Id::Priority => self.throttling(flag, value.unwrap_or_default())?,
+            Id::Yield => self.run.throttling.yields = true,
+            Id::Control => self.run.throttling.control = value.map(PathBuf::from),
+            Id::Profile => self.run.profiles = Profiles::of_argument(value.unwrap_or_default()),
             Id::Smart => self.smart(flag, value)?,
             Id::Snapshot => plan.snapshot = true,
             Id::Punch => self.punch = true,
@@ -394,10 +394,10 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn manners(&mut self, flag: &Flag, word: &OsStr) -> Result<(), Complaint> {
+    fn throttling(&mut self, flag: &Flag, word: &OsStr) -> Result<(), Complaint> {
         let understood = match flag.id {
-            Id::Limit => parse_limit(word.as_bytes()).map(|limit| self.manners.limit = limit),
-            _ => word.to_str().and_then(Priority::parse).map(|priority| self.manners.priority = Some(priority)),
+            Id::Limit => parse_limit(word.as_bytes()).map(|limit| self.run.throttling.limit = limit),
+            _ => word.to_str().and_then(Priority::parse).map(|priority| self.run.throttling.priority = Some(priority)),
         };
         understood.ok_or_else(|| {
             let argument = format!("invalid --{} argument ", flag.long).into_bytes();

@@ -1,6 +1,7 @@
 //! What command lines mean. What they are refused for is compared with the system's cp in tests/command_line.rs.
 
 use super::*;
+use crate::throttle::Throttling;
 use haul_copy::plan::{EngineName, Overwrite, Preserve};
 
 fn environment() -> Environment {
@@ -336,27 +337,26 @@ fn help_and_version_end_the_reading() {
     assert_eq!(refused("--bogus --help"), "unrecognized option '--bogus'");
 }
 
-fn manners(options: &str) -> Manners {
+fn run_options(options: &str) -> RunOptions {
     match parse_as(Persona::Haul, &environment(), &format!("{options} a b")) {
-        Ok(Wanted::Copy(_, _, manners)) => manners,
+        Ok(Wanted::Copy(_, _, run)) => run,
         other => panic!("{options}: {other:?}"),
     }
 }
 
 #[test]
-fn manners_are_what_the_options_say() {
+fn throttling_is_what_the_options_say() {
     use haul_copy::pace::Limit;
-    assert_eq!(manners(""), Manners::default());
-    let expected = Manners {
+    assert_eq!(run_options(""), RunOptions::default());
+    let expected = Throttling {
         limit: Limit { bytes: Some(3 << 19), operations: Some(100) },
         control: Some("file".into()),
         yields: true,
         priority: Some(Priority::Nice(-5)),
-        ..Manners::default()
     };
-    assert_eq!(manners("--limit=1.5M,100 --control=file --yield --priority=-5"), expected);
-    assert_eq!(manners("--limit=1M --limit=none").limit, Limit::NONE, "the last one counts");
-    assert_eq!(manners("--priority idle").priority, Some(Priority::Idle));
+    assert_eq!(run_options("--limit=1.5M,100 --control=file --yield --priority=-5").throttling, expected);
+    assert_eq!(run_options("--limit=1M --limit=none").throttling.limit, Limit::NONE, "the last one counts");
+    assert_eq!(run_options("--priority idle").throttling.priority, Some(Priority::Idle));
     assert_eq!(plan("--readahead").readahead, Some(8 << 20));
     assert_eq!(plan("--readahead=1M").readahead, Some(1 << 20));
     assert_eq!(plan("").readahead, None);
@@ -370,7 +370,7 @@ fn the_last_word_on_profiles_counts_and_none_is_no_file() {
         ("--profile none --profile=p", Profiles::Named("p".into())),
         ("--profile=./none", Profiles::Named("./none".into())),
     ] {
-        assert_eq!(manners(options).profile, expected, "{options}");
+        assert_eq!(run_options(options).profiles, expected, "{options}");
     }
     assert!(plan("--profile=p").profile.is_none(), "it is read later");
     for line in ["--compare --profile=p a b", "--punch --smart --profile=p a"] {
@@ -379,7 +379,7 @@ fn the_last_word_on_profiles_counts_and_none_is_no_file() {
 }
 
 #[test]
-fn manners_that_mean_nothing_are_refused() {
+fn throttling_that_means_nothing_is_refused() {
     for (line, message) in [
         ("--limit=fast a b", "invalid --limit argument 'fast'"),
         ("--limit= a b", "invalid --limit argument ''"),

@@ -1,7 +1,7 @@
 //! Profiles: which are read, and which are not obeyed.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -16,29 +16,11 @@ use haul_sys::rustix::process::geteuid;
 
 use crate::persona::Persona;
 use crate::report::Report;
+use crate::run_options::Profiles;
 use crate::words;
 
 /// For all users of the machine.
 const OF_SYSTEM: &str = "/etc/haul/profile";
-
-/// Which profiles the user wants.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Profiles {
-    /// His own, and the system's.
-    #[default]
-    Usual,
-    /// None.
-    None,
-    /// This one.
-    Named(PathBuf),
-}
-
-impl Profiles {
-    /// What the argument of `--profile` means.
-    pub fn of_argument(argument: &OsStr) -> Profiles {
-        if argument == "none" { Profiles::None } else { Profiles::Named(PathBuf::from(argument)) }
-    }
-}
 
 /// Reads what is wanted. Scripts that call it as `cp` expect a command that does the same for every user, so that reads only
 /// what it is told to.

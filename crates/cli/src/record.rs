@@ -14,9 +14,9 @@ use haul_copy::stats::{EngineStats, Stats};
 use haul_sys::process_state::Usage;
 use serde::Serialize;
 
-use crate::manners::pace_words;
 use crate::quote::Quoter;
 use crate::size::human_size;
+use crate::throttle::pace_words;
 use crate::words::{self, ways};
 
 /// The version of the record: raised when a field changes its meaning or goes. New fields do not raise it.

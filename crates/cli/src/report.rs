@@ -15,12 +15,12 @@ use haul_sys::rustix::{io, stdio};
 
 use crate::causes::{Causes, Told};
 use crate::manifest::{self, Manifest};
-use crate::manners::pace_words;
 use crate::progress::Progress;
 use crate::quote::Quoter;
 use crate::record;
 use crate::screen::Screen;
 use crate::show::{Show, StatsFormat};
+use crate::throttle::pace_words;
 use crate::words;
 
 /// Prints messages under the program's name.

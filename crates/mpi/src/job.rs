@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul::manifest::Manifest;
-use haul::manners::Manners;
 use haul::record::Record;
 use haul::report::Report;
+use haul::run_options::RunOptions;
 use haul::screen::Screen;
 use haul::show::Show;
 use haul::watch::{self, Caught};
@@ -38,8 +38,8 @@ pub struct Job {
     pub plan: Plan,
     /// What the user wants to see.
     pub show: Show,
-    /// What the user lets it have of the machines.
-    pub manners: Manners,
+    /// Throttling, lists and profiles.
+    pub options: RunOptions,
     /// Bytes of a chunk of a large file.
     pub chunk: u64,
 }
@@ -113,24 +113,24 @@ impl Job {
         self.plan.destination = self.agreed.destination();
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
-            let manifest = self.manners.manifest.as_deref().filter(|_| rank == 0);
+            let manifest = self.options.digests.as_deref().filter(|_| rank == 0);
             match manifest.map(|path| (path, Manifest::begin(path))) {
                 None => report.list_digests(None),
                 Some((_, Ok(manifest))) => report.list_digests(Some(manifest)),
                 Some((path, Err(error))) => return Some(app::manifest_failed(report, path, &error)),
             }
         }
-        if let Err(why) = load_profile(&mut self.plan, &self.manners, report) {
+        if let Err(why) = load_profile(&mut self.plan, &self.options, report) {
             return Some(why);
         }
-        if let Some(priority) = self.manners.priority
+        if let Some(priority) = self.options.throttling.priority
             && let Err(errno) = priority.apply()
         {
             return Some(format!("cannot set the priority: {}", haul::words::strerror(errno)).into_bytes());
         }
         // Together they reach what the user allows.
         let share = |rate: Option<u64>| rate.map(|rate| (rate / self.agreed.hosts.len() as u64).max(1));
-        let Limit { bytes, operations } = self.manners.limit;
+        let Limit { bytes, operations } = self.options.throttling.limit;
         report.pace().set_limit(Limit { bytes: share(bytes), operations: share(operations) });
         None
     }
@@ -184,7 +184,7 @@ impl Job {
         }
         let listed = report.finish_manifest(self.plan.durable != Durable::None);
         if let Err(error) = &listed {
-            let path = self.manners.manifest.as_deref().unwrap_or(Path::new(""));
+            let path = self.options.digests.as_deref().unwrap_or(Path::new(""));
             report.complain(&app::manifest_failed(report, path, error));
         }
         let output_failed = !report.finish() || listed.is_err();

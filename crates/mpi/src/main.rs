@@ -26,6 +26,7 @@ use haul::help;
 use haul::options::{Wanted, parse};
 use haul::persona::Persona;
 use haul::report::Report;
+use haul::run_options::RunOptions;
 use haul::show::{Show, StatsFormat, When};
 use haul::{app, exit, parts, profile};
 use haul_copy::plan::Plan;
@@ -81,8 +82,8 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         Ok(wanted) => wanted,
         Err((message, hint)) => return refuse(&mut line, &report, &said, machine, &message, hint),
     };
-    let (plan, show, manners) = match wanted {
-        Wanted::Copy(plan, show, manners) => (plan, show, manners),
+    let (plan, show, run_options) = match wanted {
+        Wanted::Copy(plan, show, run_options) => (plan, show, run_options),
         Wanted::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show, &said, machine),
         Wanted::Punch(_) => {
             return refuse(&mut line, &report, &said, machine, b"'--punch' is for one process: use haul", false);
@@ -91,7 +92,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         Wanted::Version if first => return print(&report, &help::version(Persona::Haul).replacen("haul", NAME, 1)),
         Wanted::Help | Wanted::Version => return 0,
     };
-    if let Some(why) = options::refusal(&plan, &manners) {
+    if let Some(why) = options::refusal(&plan, &run_options) {
         return refuse(&mut line, &report, &said, machine, why.as_bytes(), false);
     }
     let progress = match show.progress {
@@ -100,14 +101,14 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         When::Auto => report.screen().err_is_terminal(),
     };
     let mut plan = plan;
-    if let Some(path) = &manners.from_manifest {
+    if let Some(path) = &run_options.list {
         match parts::load(path, &report) {
             Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
             Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
         }
     }
     match agree::agree(&mut line, &plan, &said, machine, progress, true) {
-        Ok(agreed) => Job { agreed, plan: *plan, show, manners, chunk }.run(&mut line),
+        Ok(agreed) => Job { agreed, plan: *plan, show, options: run_options, chunk }.run(&mut line),
         Err(why) => {
             if first {
                 report.complain(why.as_bytes());
@@ -169,8 +170,8 @@ fn wants_json(show: Show) -> Option<bool> {
 ///
 /// # Errors
 /// For the user.
-fn load_profile(plan: &mut Plan, manners: &haul::manners::Manners, report: &Report) -> Result<(), Vec<u8>> {
-    plan.profile = profile::load(&manners.profile, Persona::Haul, report)?;
+fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
+    plan.profile = profile::load(&options.profiles, Persona::Haul, report)?;
     app::raise_descriptor_limit();
     Ok(())
 }

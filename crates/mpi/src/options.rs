@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul::manners::Manners;
+use haul::run_options::RunOptions;
 use haul::size::parse_size;
 use haul_copy::plan::{Overwrite, Plan};
 
@@ -59,19 +59,19 @@ fn chunk(size: &OsStr) -> Result<u64, String> {
 }
 
 /// What haul can do and several processes cannot do together, if the user asks for any of it.
-pub fn refusal(plan: &Plan, manners: &Manners) -> Option<&'static str> {
-    let (list, shard, digests) = (manners.manifest_out.is_some(), plan.shard.is_some(), manners.manifest.is_some());
+pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
+    let (list, shard, digests) = (options.list_out.is_some(), plan.shard.is_some(), options.digests.is_some());
     let asks = plan.overwrite == Overwrite::Ask;
     [
         (asks, "'--interactive' is not possible: the processes of a job have no terminal to ask at"),
         (
-            manners.control.is_some(),
+            options.throttling.control.is_some(),
             "'--control' is not possible: the processes of a job do not read one file at one time",
         ),
         (digests, "'--manifest' is not possible: use --checksum alone and redirect the output of the job"),
         (list, "'--manifest-out' is for one process: use haul"),
         (shard, "'--shard' is not possible: the processes of a job divide the work as they go"),
-        (manners.yields, "'--yield' is not possible: each process would make way for the others"),
+        (options.throttling.yields, "'--yield' is not possible: each process would make way for the others"),
     ]
     .into_iter()
     .find_map(|(asked, why)| asked.then_some(why))

@@ -14,7 +14,7 @@ impl Draft<'_> {
     /// Everything under that heading.
     pub(super) fn safety(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
         if flag.id == Id::Manifest {
-            self.manners.manifest = value.map(PathBuf::from);
+            self.run.digests = value.map(PathBuf::from);
             return Ok(());
         }
         let choice = value.map(|word| self.choice(flag, word)).transpose()?;
@@ -43,7 +43,7 @@ impl Draft<'_> {
     /// What they need of each other.
     pub(super) fn settle_safety(&mut self) -> Result<(), Complaint> {
         let plan = &mut self.plan;
-        if self.manners.manifest.is_some() {
+        if self.run.digests.is_some() {
             plan.checksum.get_or_insert(Checksum::Blake3);
         }
         if plan.reads_again() && plan.smart != SmartCopy::Off {

@@ -14,19 +14,19 @@ impl Draft<'_> {
     /// Any of the four.
     pub(super) fn parts(&mut self, flag: &Flag, value: &OsStr) -> Result<(), Complaint> {
         match flag.id {
-            Id::ManifestOut => self.manners.manifest_out = Some(PathBuf::from(value)),
-            Id::FromManifest => self.manners.from_manifest = Some(PathBuf::from(value)),
+            Id::ManifestOut => self.run.list_out = Some(PathBuf::from(value)),
+            Id::FromManifest => self.run.list = Some(PathBuf::from(value)),
             Id::Job => {
-                self.manners.job_is_given = true;
+                self.run.job_is_given = true;
                 self.plan.job = if value.is_empty() { Job::Recorded } else { Job::Named(value.to_owned()) };
             }
             _ if value == "status" => {
-                self.manners.shard_status = true;
+                self.run.shard_status = true;
                 // Which one does not matter; the rest of the command line is that of all.
                 self.plan.shard = Shard::new(1, 1);
             }
             _ => {
-                self.manners.shard_status = false;
+                self.run.shard_status = false;
                 let shard = shard(value.as_bytes()).ok_or_else(|| {
                     let quoted = self.quoter.always(value.as_bytes());
                     let wanted = format!(": I/N or status is wanted, with I from 1 to N, and N up to {MOST_SHARDS}");
@@ -40,7 +40,7 @@ impl Draft<'_> {
 
     /// What they need of each other and of other options.
     pub(super) fn settle_parts(&self) -> Result<(), Complaint> {
-        let (out, from) = (self.manners.manifest_out.is_some(), self.manners.from_manifest.is_some());
+        let (out, from) = (self.run.list_out.is_some(), self.run.list.is_some());
         let name = match (out, from, self.plan.shard.is_some()) {
             (true, true, _) => return Err(misuse("--manifest-out does not go with --from-manifest")),
             (true, _, true) => return Err(misuse("--manifest-out does not go with --shard: a list is of everything")),
@@ -57,7 +57,7 @@ impl Draft<'_> {
     }
 
     fn no_job(&self) -> Result<(), Complaint> {
-        match self.manners.job_is_given {
+        match self.run.job_is_given {
             false => Ok(()),
             // It was an abbreviation of --jobs once.
             true => Err(misuse("--job=ID goes with --shard only; --jobs=N is the number of files copied at a time")),

@@ -1,5 +1,5 @@
-//! How much of the machine the user lets a copy have: limits, consideration for others, and the file that changes both
-//! while the copy runs.
+//! Throttling: rate limits, yielding to other programs, priorities, and the file that changes the first two while a copy
+//! runs.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,11 @@ use haul_copy::pace::{Limit, Pace};
 use haul_sys::Errno;
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 
-use crate::profile::Profiles;
 use crate::size::{human_size, parse_rate};
 
 /// What the command line says about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Manners {
+pub struct Throttling {
     /// `--limit`.
     pub limit: Limit,
     /// `--control`.
@@ -21,18 +20,6 @@ pub struct Manners {
     pub yields: bool,
     /// `--priority`.
     pub priority: Option<Priority>,
-    /// `--manifest`.
-    pub manifest: Option<PathBuf>,
-    /// `--manifest-out`.
-    pub manifest_out: Option<PathBuf>,
-    /// `--from-manifest`.
-    pub from_manifest: Option<PathBuf>,
-    /// `--job`, also with an empty ID.
-    pub job_is_given: bool,
-    /// `--shard=status`.
-    pub shard_status: bool,
-    /// `--profile`.
-    pub profile: Profiles,
 }
 
 /// How urgent the copy is.

@@ -1,0 +1,44 @@
+//! How the command itself runs a copy: what the user asks for that is not in the plan.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::throttle::Throttling;
+
+/// Everything but the plan and what is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// `--limit`, `--control`, `--yield` and `--priority`.
+    pub throttling: Throttling,
+    /// `--manifest`: where the digests go.
+    pub digests: Option<PathBuf>,
+    /// `--manifest-out`: where the list of what would be copied goes.
+    pub list_out: Option<PathBuf>,
+    /// `--from-manifest`: the list of what is copied.
+    pub list: Option<PathBuf>,
+    /// `--job`, also with an empty ID.
+    pub job_is_given: bool,
+    /// `--shard=status`.
+    pub shard_status: bool,
+    /// `--profile`.
+    pub profiles: Profiles,
+}
+
+/// Which profiles are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Profiles {
+    /// The user's own, and the system's.
+    #[default]
+    Usual,
+    /// None.
+    None,
+    /// This one.
+    Named(PathBuf),
+}
+
+impl Profiles {
+    /// What the argument of `--profile` means.
+    pub fn of_argument(argument: &OsStr) -> Profiles {
+        if argument == "none" { Profiles::None } else { Profiles::Named(PathBuf::from(argument)) }
+    }
+}
