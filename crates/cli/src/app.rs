@@ -17,13 +17,14 @@ use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::compare;
+use crate::complaint::Complaint;
 use crate::environment::Environment;
 use crate::exit;
 use crate::governor::Governor;
 use crate::help;
+use crate::launcher;
 use crate::manifest::{self, Manifest};
-use crate::options::shards;
-use crate::options::{Complaint, Wanted, parse};
+use crate::options::{Wanted, parse};
 use crate::parts;
 use crate::persona::Persona;
 use crate::profile;
@@ -158,7 +159,7 @@ fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option
 /// Which part of which copy this is, as far as the command line does not say it.
 fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
     if plan.shard.is_some() && !options.job_is_given {
-        plan.job = shards::launched(|name| env::var_os(name));
+        plan.job = launcher::job(|name| env::var_os(name));
     }
     if let Some(path) = &options.list {
         plan.manifest = Some(Arc::new(parts::load(path, report)?));

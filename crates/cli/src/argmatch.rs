@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::flags::{Choice, Origin};
 use crate::quote::Quoter;
+use crate::values::{Choice, Origin};
 
 /// The choice that a word means.
 ///

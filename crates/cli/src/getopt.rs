@@ -4,36 +4,31 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::flags::{self, Argument, CP_ORDER, FLAGS, Flag, Origin};
+use crate::flags::{self, Argument, CP_ORDER, Flag};
+use crate::values::Origin;
 
 /// An option as it was found on the command line.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Found<D: 'static> {
     /// Which one.
-    pub flag: &'static Flag,
+    pub flag: &'static Flag<D>,
     /// Its argument.
     pub value: Option<OsString>,
 }
 
 /// Takes a command line apart, option by option.
-pub struct Parser {
+pub struct Parser<D: 'static> {
     rest: VecDeque<OsString>,
     /// Letters behind one dash that are still to be read.
     letters: VecDeque<u8>,
     operands: Vec<OsString>,
     /// POSIXLY_CORRECT: the first operand ends the options.
     posix: bool,
-    table: &'static [Flag],
+    table: &'static [Flag<D>],
 }
 
-impl Parser {
-    /// A parser for the arguments after the program's name.
-    pub fn new(arguments: impl IntoIterator<Item = OsString>, posix: bool) -> Parser {
-        Parser::with_table(arguments, posix, FLAGS)
-    }
-
-    /// A parser for a command with other options.
-    pub fn with_table(arguments: impl IntoIterator<Item = OsString>, posix: bool, table: &'static [Flag]) -> Parser {
+impl<D> Parser<D> {
+    /// A parser for the arguments after the name of a program with these options.
+    pub fn new(arguments: impl IntoIterator<Item = OsString>, posix: bool, table: &'static [Flag<D>]) -> Parser<D> {
         Parser { rest: arguments.into_iter().collect(), letters: VecDeque::new(), operands: Vec::new(), posix, table }
     }
 
@@ -41,7 +36,7 @@ impl Parser {
     ///
     /// # Errors
     /// The message, without the program's name.
-    pub fn next_option(&mut self) -> Result<Option<Found>, Vec<u8>> {
+    pub fn next_option(&mut self) -> Result<Option<Found<D>>, Vec<u8>> {
         loop {
             if let Some(letter) = self.letters.pop_front() {
                 return self.short(letter).map(Some);
@@ -70,7 +65,7 @@ impl Parser {
         self.operands
     }
 
-    fn short(&mut self, letter: u8) -> Result<Found, Vec<u8>> {
+    fn short(&mut self, letter: u8) -> Result<Found<D>, Vec<u8>> {
         let complain = |text: &str| [text.as_bytes(), b" -- '", &[letter], b"'"].concat();
         let flag = flags::by_letter(self.table, letter).ok_or_else(|| complain("invalid option"))?;
         let Argument::Required(_) = flag.argument else { return Ok(Found { flag, value: None }) };
@@ -82,7 +77,7 @@ impl Parser {
         Ok(Found { flag, value: Some(value) })
     }
 
-    fn long(&mut self, text: &[u8]) -> Result<Found, Vec<u8>> {
+    fn long(&mut self, text: &[u8]) -> Result<Found<D>, Vec<u8>> {
         let (name, value) = match text.iter().position(|byte| *byte == b'=') {
             Some(at) => (&text[..at], Some(OsStr::from_bytes(&text[at + 1..]).to_owned())),
             None => (text, None),
@@ -104,7 +99,7 @@ impl Parser {
     }
 }
 
-fn ambiguous(text: &[u8], possibilities: &[(&str, &Flag)]) -> Vec<u8> {
+fn ambiguous<D>(text: &[u8], possibilities: &[(&str, &Flag<D>)]) -> Vec<u8> {
     let mut message = [b"option '--", text, b"' is ambiguous; possibilities:"].concat();
     for (name, _) in possibilities {
         message.extend_from_slice(format!(" '--{name}'").as_bytes());
@@ -113,7 +108,7 @@ fn ambiguous(text: &[u8], possibilities: &[(&str, &Flag)]) -> Vec<u8> {
 }
 
 /// The options that a name or an abbreviation may mean: of the oldest generation that knows it.
-fn candidates(table: &'static [Flag], name: &[u8]) -> Vec<(&'static str, &'static Flag)> {
+fn candidates<D>(table: &'static [Flag<D>], name: &[u8]) -> Vec<(&'static str, &'static Flag<D>)> {
     let known = |long: &'static str| {
         flags::by_long_name(table, long).filter(|flag| flag.origin == Origin::Cp).map(|flag| (long, flag))
     };
@@ -129,7 +124,7 @@ fn candidates(table: &'static [Flag], name: &[u8]) -> Vec<(&'static str, &'stati
         let mut matches = generation.iter().filter(|(long, _)| long.as_bytes().starts_with(name)).copied();
         let Some(first) = matches.next() else { continue };
         // Another name of the first match makes nothing ambiguous, and is not listed.
-        return std::iter::once(first).chain(matches.filter(|(_, flag)| flag.id != first.1.id)).collect();
+        return std::iter::once(first).chain(matches.filter(|(_, flag)| flag.long != first.1.long)).collect();
     }
     Vec::new()
 }
@@ -137,18 +132,18 @@ fn candidates(table: &'static [Flag], name: &[u8]) -> Vec<(&'static str, &'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::Id;
+    use crate::options::table::FLAGS;
 
-    type Options = Vec<(Id, Option<String>)>;
+    type Options = Vec<(&'static str, Option<String>)>;
 
-    /// Options, operands and the message, if there was one.
+    /// Options by their long names, operands and the message, if there was one.
     fn parse(arguments: &[&str], posix: bool) -> (Options, Vec<String>, Option<String>) {
-        let mut parser = Parser::new(arguments.iter().map(OsString::from), posix);
+        let mut parser = Parser::new(arguments.iter().map(OsString::from), posix, FLAGS);
         let text = |value: OsString| value.into_string().expect("the tests pass UTF-8");
         let mut found = Vec::new();
         let error = loop {
             match parser.next_option() {
-                Ok(Some(option)) => found.push((option.flag.id, option.value.map(text))),
+                Ok(Some(option)) => found.push((option.flag.long, option.value.map(text))),
                 Ok(None) => break None,
                 Err(message) => break Some(String::from_utf8_lossy(&message).into_owned()),
             }
@@ -159,45 +154,37 @@ mod tests {
     #[test]
     fn options_may_stand_after_operands_unless_posix_is_asked_for() {
         let (found, operands, _) = parse(&["a", "-v", "b", "--", "-x"], false);
-        assert_eq!((found, operands), (vec![(Id::Verbose, None)], vec!["a".into(), "b".into(), "-x".into()]));
+        assert_eq!((found, operands), (vec![("verbose", None)], vec!["a".into(), "b".into(), "-x".into()]));
         let (found, operands, _) = parse(&["-f", "a", "-v", "b"], true);
-        assert_eq!((found, operands), (vec![(Id::Force, None)], vec!["a".into(), "-v".into(), "b".into()]));
+        assert_eq!((found, operands), (vec![("force", None)], vec!["a".into(), "-v".into(), "b".into()]));
     }
 
     #[test]
     fn letters_are_bundled_and_the_rest_is_an_argument() {
         let (found, ..) = parse(&["-abtDIR", "-t", "-v", "-S", "x"], false);
-        let directory = |name: &str| (Id::TargetDirectory, Some(name.to_owned()));
-        assert_eq!(
-            found,
-            [
-                (Id::Archive, None),
-                (Id::Backup, None),
-                directory("DIR"),
-                directory("-v"),
-                (Id::Suffix, Some("x".to_owned()))
-            ]
-        );
+        let directory = |name: &str| ("target-directory", Some(name.to_owned()));
+        let suffix = ("suffix", Some("x".to_owned()));
+        assert_eq!(found, [("archive", None), ("backup", None), directory("DIR"), directory("-v"), suffix]);
     }
 
     #[test]
     fn a_new_option_takes_no_abbreviation_from_an_older_one() {
-        for (short, id) in [
-            ("--d", Id::Dereference),
-            ("--de", Id::Dereference),
-            ("--deb", Id::Debug),
-            ("--k", Id::KeepDirectorySymlink),
-            ("--b", Id::Backup),
-            ("--bu=1", Id::BufferSize),
-            ("--pa", Id::Parents),
-            ("--path", Id::Parents),
-            ("--prog", Id::Progress),
-            ("--sta", Id::Stats),
-            ("--ex", Id::Explain),
+        for (short, long) in [
+            ("--d", "dereference"),
+            ("--de", "dereference"),
+            ("--deb", "debug"),
+            ("--k", "keep-directory-symlink"),
+            ("--b", "backup"),
+            ("--bu=1", "buffer-size"),
+            ("--pa", "parents"),
+            ("--path", "parents"),
+            ("--prog", "progress"),
+            ("--sta", "stats"),
+            ("--ex", "explain"),
         ] {
-            assert_eq!(parse(&[short], false).0.first().map(|found| found.0), Some(id), "{short}");
+            assert_eq!(parse(&[short], false).0.first().map(|found| found.0), Some(long), "{short}");
         }
-        assert_eq!(parse(&["--sp=auto"], false).0, [(Id::Sparse, Some("auto".to_owned()))]);
+        assert_eq!(parse(&["--sp=auto"], false).0, [("sparse", Some("auto".to_owned()))]);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::ffi::OsStr;
 
-use crate::flags::{Argument, Category, FLAGS, Flag};
+use crate::flags::{Argument, Category, Flag};
+use crate::options::table::FLAGS;
 use crate::persona::Persona;
 
 /// The column in which the descriptions of `--help` begin.
 const COLUMN: usize = 32;
 
 /// How the options of a flag are written, as `-S, --suffix=SUFFIX`.
-pub fn spelling(flag: &Flag) -> String {
+pub fn spelling<D>(flag: &Flag<D>) -> String {
     let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("-{letter}")).collect();
     match (flag.argument, flag.long) {
         (Argument::Required(name), "") => forms.push(name.to_owned()),
@@ -34,7 +35,7 @@ pub fn help(name: &OsStr) -> String {
 }
 
 /// All options of a command by their headings, and the words that they take.
-pub fn options(flags: &[Flag]) -> String {
+pub fn options<D>(flags: &[Flag<D>]) -> String {
     let mut text = String::new();
     for category in Category::ALL {
         let mut flags = flags.iter().filter(|flag| flag.category == category).peekable();
@@ -46,7 +47,7 @@ pub fn options(flags: &[Flag]) -> String {
     text + &words(flags)
 }
 
-fn entry(flag: &Flag) -> String {
+fn entry<D>(flag: &Flag<D>) -> String {
     let indent = if flag.short.is_empty() { "      " } else { "  " };
     let option = format!("{indent}{}", spelling(flag));
     let gap = if option.len() + 2 > COLUMN { format!("\n{}", " ".repeat(COLUMN)) } else { String::new() };
@@ -54,7 +55,7 @@ fn entry(flag: &Flag) -> String {
 }
 
 /// The words that options take.
-fn words(flags: &[Flag]) -> String {
+fn words<D>(flags: &[Flag<D>]) -> String {
     let mut text = String::from("\nWords that options take:\n");
     for flag in flags.iter().filter(|flag| !flag.values.choices().is_empty()) {
         let names = flag.values.choices().iter().map(|choice| match choice.synonym {
@@ -107,7 +108,9 @@ mod tests {
             assert_eq!(
                 text.lines().filter(|line| line.trim_start().starts_with(&spelling(flag))).count(),
                 1,
-                "{flag:?}"
+                "-{} --{}",
+                flag.short,
+                flag.long
             );
         }
         for line in text.lines() {

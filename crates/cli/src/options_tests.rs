@@ -1,8 +1,14 @@
 //! What command lines mean. What they are refused for is compared with the system's cp in tests/command_line.rs.
 
 use super::*;
-use crate::throttle::Throttling;
-use haul_copy::plan::{EngineName, Overwrite, Preserve};
+use crate::environment::Security;
+use crate::run_options::Profiles;
+use crate::show::{StatsFormat, When};
+use crate::throttle::{Priority, Throttling};
+use haul_copy::plan::{
+    Backup, ContextRule, Dereference, Destination, EngineChoice, EngineName, IfChanged, LinkMode, ModeRule, Overwrite,
+    Preserve, Reflink, Sparse, Wish,
+};
 
 fn environment() -> Environment {
     Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }

@@ -2,18 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::{NOTE, Program, takes_argument, words};
-use crate::flags::{Argument, Flag, Values};
+use super::program::{NOTE, Program, takes_argument, words};
+use crate::flags::{Argument, Flag};
+use crate::values::Values;
 
 /// The script. It needs nothing of the bash-completion package.
-pub(super) fn completion(program: &Program) -> String {
+pub(super) fn completion<D>(program: &Program<D>) -> String {
     let named = |text: &str| text.replace("haul", program.name).replace("LETTERS", &letters(program.flags));
     let (head, values, options) = (named(VALUES_HEAD), values(program.flags), named(&options(program.flags)));
     format!("# bash completion for {}. {NOTE}\n\n{head}{values}{VALUES_TAIL}{options}{}", program.name, named(TAIL))
 }
 
 /// Those of the options whose letter takes an argument.
-fn letters(flags: &[Flag]) -> String {
+fn letters<D>(flags: &[Flag<D>]) -> String {
     flags.iter().filter(|flag| matches!(flag.argument, Argument::Required(_))).map(|flag| flag.short).collect()
 }
 
@@ -29,7 +30,7 @@ const VALUES_TAIL: &str = r#"        *) return 1 ;;
 
 "#;
 
-fn values(flags: &[Flag]) -> String {
+fn values<D>(flags: &[Flag<D>]) -> String {
     let mut text = String::new();
     for flag in flags.iter().filter(|flag| takes_argument(flag)) {
         let letter = match flag.argument {
@@ -56,7 +57,7 @@ fn values(flags: &[Flag]) -> String {
     text
 }
 
-fn options(flags: &[Flag]) -> String {
+fn options<D>(flags: &[Flag<D>]) -> String {
     let mut names: Vec<String> = Vec::new();
     for flag in flags {
         names.extend(flag.short.chars().map(|letter| format!("-{letter}")));

@@ -1,15 +1,16 @@
 //! The completion for fish.
 
-use super::{NOTE, Program, words};
-use crate::flags::{Argument, Flag, Values};
+use super::program::{NOTE, Program, words};
+use crate::flags::{Argument, Flag};
+use crate::values::Values;
 
 /// The script.
-pub(super) fn completion(program: &Program) -> String {
+pub(super) fn completion<D>(program: &Program<D>) -> String {
     let lines: Vec<String> = program.flags.iter().flat_map(|flag| lines(flag, program.name)).collect();
     format!("# fish completion for {}. {NOTE}\n\n{}\n", program.name, lines.join("\n"))
 }
 
-fn lines(flag: &Flag, name: &str) -> Vec<String> {
+fn lines<D>(flag: &Flag<D>, name: &str) -> Vec<String> {
     let help = flag.help.replace('\'', "\\'");
     let required = matches!(flag.argument, Argument::Required(_));
     let line = |form: String, with_argument: bool| {
@@ -29,11 +30,11 @@ fn lines(flag: &Flag, name: &str) -> Vec<String> {
     lines
 }
 
-fn is_optional(flag: &Flag) -> bool {
+fn is_optional<D>(flag: &Flag<D>) -> bool {
     matches!(flag.argument, Argument::Optional(_))
 }
 
-fn arguments(flag: &Flag) -> String {
+fn arguments<D>(flag: &Flag<D>) -> String {
     let required = if matches!(flag.argument, Argument::Required(_)) { " -r" } else { "" };
     match flag.values {
         _ if flag.argument == Argument::None => String::new(),

@@ -1,13 +1,13 @@
 //! The man page, in the language of man(7).
 
-use super::{NOTE, Program};
+use super::program::{NOTE, Program};
 use crate::flags::{Argument, Category, Flag};
 
 /// The day of the last change that readers of the page should know of.
 const DATE: &str = "2026-11-21";
 
 /// The page.
-pub(super) fn page(program: &Program) -> String {
+pub(super) fn page<D>(program: &Program<D>) -> String {
     let (title, version) = (program.name.to_uppercase(), env!("CARGO_PKG_VERSION"));
     let mut page = format!(".\\\" {NOTE}\n.TH {title} 1 {DATE} \"haul {version}\" \"User Commands\"\n{}", program.head);
     for category in Category::ALL {
@@ -136,14 +136,13 @@ Make a copy that shares its blocks with the original, or none:
 .BR ioctl_ficlone (2)
 "#;
 
-fn entry(flag: &Flag, all: &[Flag]) -> String {
+fn entry<D>(flag: &Flag<D>, all: &[Flag<D>]) -> String {
     let mut text = format!(".TP\n{}\n{}\n", spelling(flag), styled(&sentence(flag.help), all));
     if !flag.details.is_empty() {
         text.push_str(&format!("{}\n", styled(flag.details, all)));
     }
     let choices = flag.values.choices();
-    // The words of --no-preserve are those of --preserve.
-    if !choices.is_empty() && flag.id != crate::flags::Id::NoPreserve {
+    if !choices.is_empty() && flag.words_at.is_none() {
         text.push_str(".RS\n");
         for choice in choices {
             let synonym = choice.synonym.map(|synonym| format!(", \\fB{}\\fR", escaped(synonym))).unwrap_or_default();
@@ -155,7 +154,7 @@ fn entry(flag: &Flag, all: &[Flag]) -> String {
     text
 }
 
-fn spelling(flag: &Flag) -> String {
+fn spelling<D>(flag: &Flag<D>) -> String {
     let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("\\fB\\-{letter}\\fR")).collect();
     if !flag.long.is_empty() {
         let argument = match flag.argument {
@@ -179,13 +178,13 @@ fn sentence(text: &str) -> String {
 }
 
 /// Text with its options in bold and its arguments in italics.
-fn styled(text: &str, all: &[Flag]) -> String {
+fn styled<D>(text: &str, all: &[Flag<D>]) -> String {
     let words: Vec<String> = text.split(' ').map(|word| styled_word(word, all)).collect();
     // A sentence begins a line: roff sets the space between sentences.
     words.join(" ").replace(". ", ".\n")
 }
 
-fn styled_word(word: &str, all: &[Flag]) -> String {
+fn styled_word<D>(word: &str, all: &[Flag<D>]) -> String {
     let core = word.trim_matches(|letter: char| ",.;:()".contains(letter));
     let is_option = core.starts_with('-') && core.len() > 1;
     let is_argument = ["SOURCE", "DEST"].contains(&core)

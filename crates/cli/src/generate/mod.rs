@@ -3,23 +3,18 @@
 mod bash;
 mod fish;
 mod man;
+mod program;
 mod zsh;
 
-use crate::flags::{Argument, FLAGS, Flag};
+use crate::options::draft::Draft;
+use crate::options::table;
 use crate::smartcp;
 
-/// A command that these files are about.
-struct Program {
-    name: &'static str,
-    flags: &'static [Flag],
-    /// The man page before and after the options.
-    head: &'static str,
-    tail: &'static str,
-}
+use program::Program;
 
-const HAUL: Program = Program { name: "haul", flags: FLAGS, head: man::HEAD, tail: man::TAIL };
+static HAUL: Program<Draft> = Program { name: "haul", flags: table::FLAGS, head: man::HEAD, tail: man::TAIL };
 
-const SMARTCP: Program =
+static SMARTCP: Program<smartcp::draft::Draft> =
     Program { name: "smartcp", flags: smartcp::flags::FLAGS, head: smartcp::manual::HEAD, tail: smartcp::manual::TAIL };
 
 /// The files that are made from the tables: their names in the folder `generated`, and their contents.
@@ -34,17 +29,4 @@ pub fn files() -> [(&'static str, String); 8] {
         ("_smartcp", zsh::completion(&SMARTCP)),
         ("smartcp.fish", fish::completion(&SMARTCP)),
     ]
-}
-
-/// What to do about a file that is made and not written.
-const NOTE: &str = "Made from the table of options in crates/cli/src; do not edit.";
-
-/// Whether the option can be followed by `=`.
-fn takes_argument(flag: &Flag) -> bool {
-    flag.argument != Argument::None
-}
-
-/// The words of the option, without their synonyms.
-fn words(flag: &Flag) -> Vec<&'static str> {
-    flag.values.choices().iter().map(|choice| choice.name).collect()
 }

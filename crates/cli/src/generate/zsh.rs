@@ -1,16 +1,17 @@
 //! The completion for zsh.
 
-use super::{NOTE, Program, words};
-use crate::flags::{Argument, Flag, Values};
+use super::program::{NOTE, Program, words};
+use crate::flags::{Argument, Flag};
+use crate::values::Values;
 
 /// The function file.
-pub(super) fn completion(program: &Program) -> String {
+pub(super) fn completion<D>(program: &Program<D>) -> String {
     let specs: Vec<String> = program.flags.iter().flat_map(specs).map(|spec| format!("  {spec} \\\n")).collect();
     format!("#compdef {}\n# {NOTE}\n\n_arguments -s -S \\\n{}  '*:file:_files'\n", program.name, specs.concat())
 }
 
 /// What `_arguments` is told about an option: for each way to write it, since only the long one may take an argument.
-fn specs(flag: &Flag) -> Vec<String> {
+fn specs<D>(flag: &Flag<D>) -> Vec<String> {
     let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("-{letter}")).collect();
     if !flag.long.is_empty() {
         forms.push(format!("--{}", flag.long));
@@ -36,7 +37,7 @@ fn specs(flag: &Flag) -> Vec<String> {
     forms.iter().map(spec).collect()
 }
 
-fn action(flag: &Flag) -> String {
+fn action<D>(flag: &Flag<D>) -> String {
     match flag.values {
         Values::Any => " ".to_owned(),
         Values::Directory => "_directories".to_owned(),

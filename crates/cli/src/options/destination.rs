@@ -1,26 +1,103 @@
-//! What DEST means to a command that is run again (`--resume`, `--shard`): the same each time, whatever has come to be there.
+//! The options for where copies go, and what the operands mean with them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::plan::Destination;
 
-use super::{Complaint, Draft, misuse};
+use super::draft::{Draft, Flag};
+use crate::complaint::{Complaint, fatal, misuse};
+use crate::flags::Argument::Required;
+use crate::flags::Category;
+use crate::flags::Effect::{Switch, Value};
+use crate::flags::Mode;
+use crate::quote::Quoter;
+use crate::values::Values;
 
-impl Draft<'_> {
-    /// Takes a DEST that can only be a directory for one to copy into, as with `-t`, and refuses one that could be both.
-    pub(super) fn settle_destination(&mut self) -> Result<(), Complaint> {
-        let Some(path) = self.plan.ambiguous_destination() else { return Ok(()) };
-        if names_directory(path) {
-            self.plan.destination = Destination::Directory(path.to_owned());
-            return Ok(());
+/// In the order of the documentation.
+pub const FLAGS: &[Flag] = &[TARGET_DIRECTORY, NO_TARGET_DIRECTORY, FORCE];
+
+const TARGET_DIRECTORY: Flag = Flag {
+    short: "t",
+    long: "target-directory",
+    argument: Required("DIRECTORY"),
+    values: Values::Directory,
+    help: "copy each SOURCE into DIRECTORY",
+    effect: Value(|draft, given| {
+        if draft.target_directory.is_some() {
+            return Err(fatal("multiple target directories specified"));
         }
-        let option = if self.plan.resume { "--resume" } else { "--shard" };
-        let before = format!("with {option} the destination must not mean two things: add -T to copy to ");
-        let dest = self.quoter.always(path.as_bytes());
-        let into = self.quoter.always(&[path.as_bytes(), b"/"].concat());
-        Err(misuse([before.as_bytes(), &dest, b" itself, or write ", &into, b" to copy into it"].concat()))
+        draft.target_directory = given.owned();
+        Ok(())
+    }),
+    modes: &[Mode::Compare],
+    ..Flag::cp(Category::Destination)
+};
+
+const NO_TARGET_DIRECTORY: Flag = Flag {
+    short: "T",
+    long: "no-target-directory",
+    help: "take DEST for the name of the copy, even if it is a directory",
+    effect: Switch(|draft| draft.no_target_directory = true),
+    modes: &[Mode::Compare],
+    ..Flag::cp(Category::Destination)
+};
+
+const FORCE: Flag = Flag {
+    short: "f",
+    long: "force",
+    help: "remove a destination that cannot be opened, and try again",
+    details: "Has no effect with -n. With -l and -s an existing destination is replaced.",
+    effect: Switch(|draft| draft.plan.force = true),
+    ..Flag::cp(Category::Destination)
+};
+
+/// Takes the operands for sources and destination.
+///
+/// # Errors
+/// There are too few or too many of them.
+pub fn set_operands(draft: &mut Draft, mut operands: Vec<OsString>, quoter: &Quoter) -> Result<(), Complaint> {
+    let about =
+        |text: &str, operand: &OsStr| misuse([text.as_bytes(), b" ", &quoter.always(operand.as_bytes())].concat());
+    match operands.as_slice() {
+        [] => return Err(misuse("missing file operand")),
+        [only] if draft.target_directory.is_none() => {
+            return Err(about("missing destination file operand after", only));
+        }
+        _ if draft.no_target_directory && draft.target_directory.is_some() => {
+            return Err(fatal("cannot combine --target-directory (-t) and --no-target-directory (-T)"));
+        }
+        [_, _, extra, ..] if draft.no_target_directory => return Err(about("extra operand", extra)),
+        _ => {}
     }
+    draft.plan.destination = match draft.target_directory.take() {
+        Some(directory) => Destination::Directory(directory),
+        None => {
+            // There are two operands at least, else the complaint above.
+            let last = operands.pop().unwrap_or_default();
+            if draft.no_target_directory { Destination::Exactly(last) } else { Destination::Guess(last) }
+        }
+    };
+    draft.plan.sources = operands;
+    Ok(())
+}
+
+/// What DEST means to a command that is run again (`--resume`, `--shard`): the same each time, whatever has come to be there.
+/// One that can only be a directory is one to copy into, as with `-t`.
+///
+/// # Errors
+/// It could be both.
+pub fn settle_repeated(draft: &mut Draft, quoter: &Quoter) -> Result<(), Complaint> {
+    let Some(path) = draft.plan.ambiguous_destination() else { return Ok(()) };
+    if names_directory(path) {
+        draft.plan.destination = Destination::Directory(path.to_owned());
+        return Ok(());
+    }
+    let option = if draft.plan.resume { "--resume" } else { "--shard" };
+    let before = format!("with {option} the destination must not mean two things: add -T to copy to ");
+    let dest = quoter.always(path.as_bytes());
+    let into = quoter.always(&[path.as_bytes(), b"/"].concat());
+    Err(misuse([before.as_bytes(), &dest, b" itself, or write ", &into, b" to copy into it"].concat()))
 }
 
 /// Whether a path leads to a directory or to nothing.

@@ -1,78 +1,206 @@
-//! Options of one word for what is certain of a copy, and for the memory and the space that it takes.
+//! The options for integrity and durability: that a copy is on its device, whole, and of an unchanged source.
 
-use std::ffi::OsStr;
-use std::path::PathBuf;
+use haul_copy::plan::{Backup, Checksum, Durable, IfChanged, LinkMode, Overwrite, SmartCopy, Verify};
 
-use haul_copy::plan::{
-    Backup, CacheUse, Checksum, Durable, IfChanged, LinkMode, Overwrite, Preallocate, SmartCopy, Verify,
+use super::draft::{Draft, Flag};
+use crate::complaint::{Complaint, misuse};
+use crate::flags::Argument::{Optional, Required};
+use crate::flags::Category::Safety;
+use crate::flags::Effect::{Switch, Value, Word};
+use crate::quote::Quoter;
+use crate::values::{Choice, Values, own};
+
+/// In the order of the documentation.
+pub const FLAGS: &[Flag] = &[DURABLE, ATOMIC, VERIFY, CHECKSUM, MANIFEST, IF_CHANGED, RESUME];
+
+/// The arguments of `--durable`.
+const DURABILITIES: &[Choice] = &[
+    own("none", "the kernel writes the copy to the device when it likes, as with cp"),
+    own("flush", "everything is on the device before haul ends"),
+    own("file", "each file is on the device before it gets its name"),
+];
+
+const DURABLE: Flag = Flag {
+    long: "durable",
+    argument: Optional("WHEN"),
+    values: Values::One(DURABILITIES),
+    help: "when the copy is on its device; none by default",
+    details: "Without WHEN, flush is meant. With flush, the filesystems that were written to are synced at the end, ext4 and \
+              XFS also in between, while other files are still being copied; what could not be written is an error. With \
+              file, each regular file is made under a name of its own (.haul- and 16 digits, in the same directory), \
+              brought to the device together with others, and only then given its name, so that after a crash each name \
+              stands for the old file or for the whole new one; it implies --atomic. A directory gets its times and its \
+              mode when all that is in it has its name. A filesystem that is synced writes the data of other programs, \
+              too, and even when haul is told to stop it cannot end before that is done. What a device has in a cache of its own that it keeps quiet about, nobody can know.",
+    effect: Word("flush", |draft, word| {
+        draft.plan.durable = match word {
+            "none" => Durable::None,
+            "file" => Durable::File,
+            _ => Durable::Flush,
+        }
+    }),
+    ..Flag::own(Safety)
 };
 
-use super::{Complaint, Draft, misuse};
-use crate::flags::{Flag, Id};
+const ATOMIC: Flag = Flag {
+    long: "atomic",
+    help: "replace each file in one step, when the new one is whole",
+    details: "Whoever opens the name gets the old file or the whole new one, whatever happens to haul; after a crash of \
+              the machine, too, only with --durable=file. The new file has the owner, mode, ACL and extended attributes of \
+              the old one as far as the user may set them, but for what --preserve says. It is a new one all the same: \
+              other hard links to the old one keep that. A symbolic link stays, and the file that it leads to is replaced. \
+              Devices, FIFOs and the like are written into, and directories are merged as always. Only with --backup on a \
+              filesystem without hard links, the name stands for nothing until the copy is whole. A haul that was killed \
+              may leave files named .haul- and 16 digits.",
+    effect: Switch(|draft| draft.plan.atomic = true),
+    ..Flag::own(Safety)
+};
 
-impl Draft<'_> {
-    /// Everything under that heading.
-    pub(super) fn safety(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
-        if flag.id == Id::Manifest {
-            self.run.digests = value.map(PathBuf::from);
-            return Ok(());
+/// The arguments of `--verify`.
+const VERIFICATIONS: &[Choice] = &[
+    own("off", "the copy is not read again"),
+    own("read", "through the page cache"),
+    own("device", "from the device, once the copy is there"),
+];
+
+const VERIFY: Flag = Flag {
+    long: "verify",
+    argument: Optional("HOW"),
+    values: Values::One(VERIFICATIONS),
+    help: "read each copy again and compare it; off by default",
+    details: "Without HOW, read is meant. The source is read a second time, too, from memory as far as it is there. A copy \
+              gets its name when it has been compared (--atomic is implied). One that differs is an error that names the \
+              place, and is kept as NAME.haul-mismatch. With read, what is compared may come from memory: that finds \
+              errors of haul, of the kernel and of the filesystem. With device, the copy is written to its device first \
+              (as with --durable=file) and read from there by direct I/O, or after the kernel has said that no page of it \
+              is left in memory; on tmpfs that is an error. A block device is written and compared in place, and what \
+              cannot be read twice (FIFOs and the like) is an error. It does not go with --smart, which leaves out bytes.",
+    effect: Word("read", |draft, word| {
+        draft.plan.verify = match word {
+            "off" => Verify::Off,
+            "device" => Verify::Device,
+            _ => Verify::Read,
         }
-        let choice = value.map(|word| self.choice(flag, word)).transpose()?;
-        let plan = &mut self.plan;
-        match (flag.id, choice) {
-            (Id::Atomic, _) => plan.atomic = true,
-            (Id::Resume, _) => plan.resume = true,
-            (Id::Durable, Some("none")) => plan.durable = Durable::None,
-            (Id::Durable, Some("file")) => plan.durable = Durable::File,
-            (Id::Durable, _) => plan.durable = Durable::Flush,
-            (Id::Verify, Some("off")) => plan.verify = Verify::Off,
-            (Id::Verify, Some("device")) => plan.verify = Verify::Device,
-            (Id::Verify, _) => plan.verify = Verify::Read,
-            (Id::Checksum, Some("xxh3")) => plan.checksum = Some(Checksum::Xxh3),
-            (Id::Checksum, Some("sha256")) => plan.checksum = Some(Checksum::Sha256),
-            (Id::Checksum, Some("md5")) => plan.checksum = Some(Checksum::Md5),
-            (Id::Checksum, _) => plan.checksum = Some(Checksum::Blake3),
-            (_, Some("retry")) => plan.if_changed = IfChanged::Retry,
-            (_, Some("fail")) => plan.if_changed = IfChanged::Fail,
-            (_, Some("ignore")) => plan.if_changed = IfChanged::Ignore,
-            _ => plan.if_changed = IfChanged::Warn,
-        }
-        Ok(())
+    }),
+    settle: settle_verification,
+    ..Flag::own(Safety)
+};
+
+/// Also of `--checksum`, and so of `--manifest`.
+fn settle_verification(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    let plan = &mut draft.plan;
+    if draft.run.digests.is_some() {
+        plan.checksum.get_or_insert(Checksum::Blake3);
     }
-
-    /// What they need of each other.
-    pub(super) fn settle_safety(&mut self) -> Result<(), Complaint> {
-        let plan = &mut self.plan;
-        if self.run.digests.is_some() {
-            plan.checksum.get_or_insert(Checksum::Blake3);
-        }
-        if plan.reads_again() && plan.smart != SmartCopy::Off {
-            return Err(misuse("--verify and --checksum do not go with --smart, which leaves out bytes"));
-        }
-        if plan.resume {
-            plan.durable = Durable::File;
-            let against = [
-                (plan.backup != Backup::None, "--backup: the backup of the first run would be lost"),
-                (plan.link != LinkMode::Copy, "--link and --symbolic-link, which copy nothing"),
-                (plan.overwrite == Overwrite::Refuse, "--update=none-fail: what the first run made is there"),
-            ];
-            if let Some((_, what)) = against.iter().find(|(given, _)| *given) {
-                return Err(misuse(format!("--resume does not go with {what}")));
-            }
-        }
-        Ok(())
+    if plan.reads_again() && plan.smart != SmartCopy::Off {
+        return Err(misuse("--verify and --checksum do not go with --smart, which leaves out bytes"));
     }
+    Ok(())
+}
 
-    /// `--cache` and `--preallocate`.
-    pub(super) fn memory_and_space(&mut self, flag: &Flag, value: Option<&OsStr>) -> Result<(), Complaint> {
-        match (flag.id, self.choice(flag, value.unwrap_or(OsStr::new("always")))?) {
-            (Id::Cache, "keep") => self.plan.cache = CacheUse::Keep,
-            (Id::Cache, "drop") => self.plan.cache = CacheUse::Drop,
-            (Id::Cache, _) => self.plan.cache = CacheUse::Auto,
-            (_, "always") => self.plan.preallocate = Preallocate::Always,
-            (_, "never") => self.plan.preallocate = Preallocate::Never,
-            _ => self.plan.preallocate = Preallocate::Auto,
-        }
+/// The arguments of `--checksum`.
+const CHECKSUMS: &[Choice] = &[
+    own("blake3", "BLAKE3, as b3sum prints it"),
+    own("xxh3", "XXH3 of 128 bits, as xxhsum -H2 prints it; no proof against forgery"),
+    own("sha256", "SHA-256, as sha256sum prints it"),
+    own("md5", "MD5, as md5sum prints it; no proof against forgery"),
+];
+
+const CHECKSUM: Flag = Flag {
+    long: "checksum",
+    argument: Required("ALGORITHM"),
+    values: Values::One(CHECKSUMS),
+    help: "print the digest of each file that is copied",
+    details: "The digest is that of the source's bytes, read a second time right behind the copy. It is printed on \
+              standard output, or goes to the list of --manifest, when the copy has its name. What is a hard link to a \
+              file that was copied before has no line. It does not go with --smart.",
+    effect: Word("blake3", |draft, word| {
+        draft.plan.checksum = Some(match word {
+            "xxh3" => Checksum::Xxh3,
+            "sha256" => Checksum::Sha256,
+            "md5" => Checksum::Md5,
+            _ => Checksum::Blake3,
+        })
+    }),
+    ..Flag::own(Safety)
+};
+
+const MANIFEST: Flag = Flag {
+    long: "manifest",
+    argument: Required("FILE"),
+    values: Values::File,
+    help: "write the digests to FILE, for b3sum -c and the like",
+    details: "Without --checksum, blake3 is meant. The names are those of the copies as the operands give them, so the \
+              list is checked in the directory in which haul ran. FILE gets its name when everything is copied; it lists \
+              the good copies also if others failed. In the source it is not copied, and a file that is there is never \
+              replaced.",
+    effect: Value(|draft, given| {
+        draft.run.digests = given.path();
         Ok(())
+    }),
+    ..Flag::own(Safety)
+};
+
+/// The arguments of `--if-changed`.
+const CHANGES: &[Choice] = &[
+    own("retry", "copy it again, up to three times; then the copy fails"),
+    own("warn", "say so and keep the copy"),
+    own("fail", "the copy fails"),
+    own("ignore", "do not look, as cp does"),
+];
+
+const IF_CHANGED: Flag = Flag {
+    long: "if-changed",
+    argument: Required("WHAT"),
+    values: Values::One(CHANGES),
+    help: "what to do if a file changes while it is copied",
+    details: "Called as haul the default is warn, called as cp it is ignore. A file has changed if its size, or its time \
+              of modification or of change, is not the same after its data was read as before; the copy of an empty file \
+              is of the moment when it was opened. A program that writes through a mapping may move no time until its \
+              pages are written back; copy a snapshot of what must be consistent.",
+    effect: Word("warn", |draft, word| {
+        draft.plan.if_changed = match word {
+            "retry" => IfChanged::Retry,
+            "fail" => IfChanged::Fail,
+            "ignore" => IfChanged::Ignore,
+            _ => IfChanged::Warn,
+        }
+    }),
+    ..Flag::own(Safety)
+};
+
+const RESUME: Flag = Flag {
+    long: "resume",
+    help: "go on where an earlier run of the same command ended",
+    details: "After a signal, a power cut, a full disk or a lost mount, run the same command again. What is done is written \
+              to a journal (.haul-resume- and 16 digits) in the destination directory, or beside a destination that is \
+              made; it goes when all is copied, and stays as long as anything failed. Files that were finished are not \
+              read again, unless the source or the copy has changed since. Of files from 128 MiB on what is on the device \
+              is noted every 64 MiB, and the next run goes on there; such a beginning stays under a name of its own \
+              (.haul-r and 26 digits). It implies --durable=file. The same command has the same operands, and the same \
+              options but for those that only say how fast. With one SOURCE, DEST must mean the same each time: with -T it is \
+              the copy; with -t, or with a slash at its end (DEST/), it is a directory that exists, and the copy goes into it. \
+              Attributes of directories are set again, and links and nodes are made again. What is written into a device \
+              begins anew, and so does a disk image with --smart. It does not go with --backup, --link, --symbolic-link and \
+              --update=none-fail.",
+    effect: Switch(|draft| draft.plan.resume = true),
+    settle: settle_resume,
+    ..Flag::own(Safety)
+};
+
+fn settle_resume(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    let plan = &mut draft.plan;
+    if !plan.resume {
+        return Ok(());
+    }
+    plan.durable = Durable::File;
+    let against = [
+        (plan.backup != Backup::None, "--backup: the backup of the first run would be lost"),
+        (plan.link != LinkMode::Copy, "--link and --symbolic-link, which copy nothing"),
+        (plan.overwrite == Overwrite::Refuse, "--update=none-fail: what the first run made is there"),
+    ];
+    match against.iter().find(|(given, _)| *given) {
+        Some((_, what)) => Err(misuse(format!("--resume does not go with {what}"))),
+        None => Ok(()),
     }
 }

@@ -1,21 +1,73 @@
-//! The options of smartcp as data: its parser, `--help`, man page and completions read this table.
+//! The options of smartcp: what they are called, and what they do to its [`Draft`].
 
+use std::os::unix::ffi::OsStrExt;
+
+use haul_copy::plan::CacheUse;
+use haul_copy::smart::{Format, LARGEST_BUFFER, Mode, Smart};
+
+use super::draft::Draft;
+use crate::complaint::{Complaint, misuse};
 use crate::flags::Argument::Required;
 use crate::flags::Category::{Data, Output};
-use crate::flags::{Category, Choice, Flag, Id, Origin, Values, own};
+use crate::flags::Effect::{Switch, Value, Word};
+use crate::flags::{self, Information};
+use crate::given::Given;
+use crate::quote::Quoter;
+use crate::size::parse_size;
+use crate::values::{Choice, Values, own};
+
+/// An option of smartcp.
+type Flag = flags::Flag<Draft>;
+
+/// As often haul copies a file again that has changed.
+const RETRIES: u32 = 3;
+
+/// All options, in the order of the documentation within their categories. They are settled in this order, too.
+pub static FLAGS: &[Flag] = &[
+    USE_SMART_READ,
+    FORMAT,
+    CONTAINER,
+    PAGE_FILE,
+    SNAPSHOT,
+    IF_CHANGED,
+    SPARSE,
+    ZERO_SCAN,
+    MD5,
+    BUFFER_SIZE,
+    DIRECT_IO,
+    READ_ONLY,
+    WRITE_ONLY,
+    VERBOSE,
+    DEBUG,
+    STATS_OUTPUT,
+    HELP,
+    VERSION,
+];
 
 const YES_OR_NO: &[Choice] = &[own("yes", "do"), own("no", "do not")];
 
-const DIRECT: &[Choice] = &[
-    own("auto", "what is large for the memory that is free goes to the device directly"),
-    own("yes", "do, on both sides"),
-    own("no", "do not"),
-];
+const USE_SMART_READ: Flag = Flag {
+    short: "S",
+    long: "use-smartread",
+    argument: Required("WORD"),
+    values: Values::One(YES_OR_NO),
+    help: "do not read what the guests do not use; yes by default",
+    details: "What the allocation maps of the guests' own filesystems prove free is not read, and reads as zeros in the \
+              copy. Holes of the image are not read either. With no, every byte is read.",
+    effect: Word("yes", |draft, word| draft.smart_read = word == "yes"),
+    settle: settle_smart_read,
+    ..Flag::own(Data)
+};
 
-const SPARSENESS: &[Choice] = &[
-    own("always", "free space, holes and blocks of zeros are not written, and read as zeros"),
-    own("never", "zeros are written"),
-];
+fn settle_smart_read(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    draft.request.options.smart = match (draft.smart_read, draft.snapshot) {
+        (false, true) => return Err(misuse("--snapshot has no meaning with --use-smartread=no")),
+        (false, false) => Smart::Off,
+        (true, false) => Smart::Auto,
+        (true, true) => Smart::Snapshot,
+    };
+    Ok(())
+}
 
 const FORMATS: &[Choice] = &[
     own("auto", "a container if both its name and its contents say so"),
@@ -23,13 +75,79 @@ const FORMATS: &[Choice] = &[
     own("container", "the container that its contents say, whatever its name"),
 ];
 
+const FORMAT: Flag = Flag {
+    long: "format",
+    argument: Required("WORD"),
+    values: Values::One(FORMATS),
+    help: "what the sources are taken for; auto by default",
+    details: "Containers are qcow2, VMDK, VHDX, VDI and VHD. A guest can write anything to its raw disk, what a container \
+              begins with as well: so with auto a file that looks like a container and has another name is copied byte \
+              for byte, and so is a container that depends on another disk, is damaged or not closed (with a \
+              warning). Of a VMDK in several files name the descriptor, which is a small text file; the files that \
+              it names must be beside it, and their names plain ones without a directory. Symbolic links there are \
+              followed, with a warning. One of those files by itself (disk-f001.vmdk) is copied byte for byte.",
+    effect: Word("auto", |draft, word| {
+        draft.request.format = match word {
+            "raw" => Format::Raw,
+            "container" => Format::Container,
+            _ => Format::Auto,
+        }
+    }),
+    ..Flag::own(Data)
+};
+
 const CONTAINERS: &[Choice] = &[
     own("raw", "the disk in a container is copied, as a raw image"),
     own("keep", "the container is copied as it is, without the bytes that only free space is in"),
 ];
 
+const CONTAINER: Flag = Flag {
+    long: "container",
+    argument: Required("WORD"),
+    values: Values::One(CONTAINERS),
+    help: "copy a container's disk, or keep the container; raw by default",
+    details: "With raw, the copy is a raw image; in a directory it is named like the container with .raw at the end. What \
+              the container does not hold is not read. With keep, the copy is the same container, with the same tables at \
+              the same places; what holds nothing but free bytes of the disk is not read, is a hole in the copy, and \
+              reads as zeros. What is compressed stays as it is, and a container with internal snapshots or \
+              bitmaps is kept whole. A disk in several files can be kept only in a directory, where they get their \
+              own names, the descriptor last; those names must end in .vmdk.",
+    effect: Word("raw", |draft, word| draft.request.keep = word == "keep"),
+    ..Flag::own(Data)
+};
+
 const PAGE_FILES: &[Choice] =
     &[own("keep", "they are data like any other"), own("drop", "what is in them is not read")];
+
+const PAGE_FILE: Flag = Flag {
+    long: "page-files",
+    argument: Required("WORD"),
+    values: Values::One(PAGE_FILES),
+    help: "keep or drop what is in Windows' page files; keep by default",
+    details: "With drop, what is in pagefile.sys and swapfile.sys in the root directory of an NTFS is not read and reads as zeros \
+              in the copy; the files keep their sizes and places. Windows writes them anew when it starts. Nothing else \
+              is lost by it but what memory left behind in them, which may be evidence. Like free space, it is dropped \
+              only of a filesystem that was closed, and never while Windows is hibernated.",
+    effect: Word("keep", |draft, word| draft.request.guests.drop_page_files = word == "drop"),
+    settle: settle_page_files,
+    ..Flag::own(Data)
+};
+
+fn settle_page_files(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    if draft.request.guests.drop_page_files && !draft.smart_read {
+        return Err(misuse("--page-files=drop has no meaning with --use-smartread=no"));
+    }
+    Ok(())
+}
+
+const SNAPSHOT: Flag = Flag {
+    long: "snapshot",
+    help: "the image is a frozen snapshot, whoever has it open",
+    details: "Without this option an image that is in use is copied whole: one that QEMU, VMware or a loop device has as a \
+              disk, that is mounted, locked, or open for writing.",
+    effect: Switch(|draft| draft.snapshot = true),
+    ..Flag::own(Data)
+};
 
 const CHANGES: &[Choice] = &[
     own("retry", "copy it again, up to three times; then the copy fails"),
@@ -37,161 +155,189 @@ const CHANGES: &[Choice] = &[
     own("fail", "the copy fails"),
 ];
 
+const IF_CHANGED: Flag = Flag {
+    long: "if-changed",
+    argument: Required("WHAT"),
+    values: Values::One(CHANGES),
+    help: "what to do if an image is written to meanwhile; warn by default",
+    details: "What is copied then may be of no single moment. With warn the copy stays, and the exit status is 3. A copy that \
+              fails is removed, or named if it was written over an old file. Containers are not copied again: with retry their copies fail.",
+    effect: Word("warn", |draft, word| {
+        draft.request.options.fail_if_written = word != "warn";
+        draft.request.retries = if word == "retry" { RETRIES } else { 0 };
+    }),
+    ..Flag::own(Data)
+};
+
+const SPARSENESS: &[Choice] = &[
+    own("always", "free space, holes and blocks of zeros are not written, and read as zeros"),
+    own("never", "zeros are written"),
+];
+
+const SPARSE: Flag = Flag {
+    short: "s",
+    long: "sparse",
+    argument: Required("WHEN"),
+    values: Values::One(SPARSENESS),
+    help: "whether zeros are left out; always by default",
+    details: "On a block device whose driver cannot make zeros without writing, they are written in any case.",
+    effect: Word("always", |draft, word| draft.request.options.sparse = word == "always"),
+    ..Flag::own(Data)
+};
+
+const ZERO_SCAN: Flag = Flag {
+    long: "zero-scan",
+    argument: Required("WORD"),
+    values: Values::One(YES_OR_NO),
+    help: "look for blocks of zeros in what is read; yes by default",
+    details: "A block has 4096 bytes.",
+    effect: Word("yes", |draft, word| draft.request.options.zero_scan = word == "yes"),
+    ..Flag::own(Data)
+};
+
+const MD5: Flag = Flag {
+    long: "md5",
+    help: "print the MD5 of what the copy holds, as md5sum does",
+    details: "Free space counts as zeros, so it is the sum of DESTINATION and not of SOURCE. It is computed while \
+              copying, by a processor of its own if there is one, and may be slower than the disks.",
+    effect: Switch(|draft| draft.request.options.md5 = true),
+    ..Flag::own(Data)
+};
+
+const BUFFER_SIZE: Flag = Flag {
+    long: "buffer-size",
+    argument: Required("SIZE"),
+    help: "read and write so many bytes at once; 131072 by default",
+    details: "A number of bytes, or with K or M of 1024 or 1024*1024 bytes; at most 16M. What auto of --direct-io sends to \
+              the device has a size of its own.",
+    effect: Value(|draft, given| {
+        draft.request.options.buffer_size = buffer_size(given)?;
+        Ok(())
+    }),
+    ..Flag::own(Data)
+};
+
+fn buffer_size(given: &Given<'_>) -> Result<usize, Complaint> {
+    let size = parse_size(given.text().as_bytes()).and_then(|size| usize::try_from(size).ok());
+    size.filter(|size| (1..=LARGEST_BUFFER).contains(size)).ok_or_else(|| {
+        let text = given.quoter.text(given.text().as_bytes());
+        misuse([&b"invalid buffer size "[..], &text, b": it must be from 1 to 16M"].concat())
+    })
+}
+
+const DIRECT: &[Choice] = &[
+    own("auto", "what is large for the memory that is free goes to the device directly"),
+    own("yes", "do, on both sides"),
+    own("no", "do not"),
+];
+
+const DIRECT_IO: Flag = Flag {
+    long: "direct-io",
+    argument: Required("WORD"),
+    values: Values::One(DIRECT),
+    help: "go past the page cache; auto by default",
+    details: "With auto, a copy of 2 GiB or more, or of more than an eighth of the memory that is available, is written \
+              to the device directly, in requests of up to 8 MiB, and so is on the device sooner and leaves the memory \
+              to others; so is one of 32 MiB or more to a block device. What of SOURCE is not in memory is read \
+              in the same way. Runs of less than 256 KiB, and zeros that are written, go through the page cache; so \
+              does everything with --md5 and where one side is measured, and where the kernel does not say what direct \
+              I/O needs (before Linux 6.1, btrfs, pages of more than 4 KiB). On disks with heads it takes more than a \
+              quarter of the memory, and from memory to XFS more than a fifth. With yes, both sides go past the \
+              page cache, whatever the size, in requests of the buffer's size, where the filesystems can do that and \
+              what is asked for is aligned.",
+    effect: Word("auto", |draft, word| {
+        draft.request.options.direct = word == "yes";
+        draft.request.options.cache = if word == "no" { CacheUse::Keep } else { CacheUse::Auto };
+    }),
+    ..Flag::own(Data)
+};
+
+const READ_ONLY: Flag = Flag {
+    long: "read-only",
+    help: "only read and scan, to measure that",
+    details: "DESTINATION is neither opened nor made. The figures are those of a copy.",
+    effect: Switch(|draft| draft.read_only = true),
+    settle: settle_sides,
+    ..Flag::own(Data)
+};
+
+fn settle_sides(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    draft.request.options.mode = match (draft.read_only, draft.write_only) {
+        (true, true) => return Err(misuse("cannot combine --read-only and --write-only")),
+        (true, false) => Mode::ReadOnly,
+        (false, true) => Mode::WriteOnly,
+        (false, false) => Mode::Copy,
+    };
+    Ok(())
+}
+
+const WRITE_ONLY: Flag = Flag {
+    long: "write-only",
+    help: "only write, to measure that",
+    details: "Nothing of SOURCE is read but the allocation maps. Test data without zeros is written wherever a copy would \
+              read. DESTINATION must not exist, and is no copy; remove it afterwards.",
+    effect: Switch(|draft| draft.write_only = true),
+    settle: settle_write_only,
+    ..Flag::own(Data)
+};
+
+fn settle_write_only(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    if draft.write_only && draft.request.options.md5 {
+        return Err(misuse("cannot combine --write-only and --md5"));
+    }
+    Ok(())
+}
+
+const VERBOSE: Flag = Flag {
+    short: "v",
+    long: "verbose",
+    help: "show options, progress every second and statistics",
+    effect: Switch(|draft| draft.request.verbose = true),
+    ..Flag::own(Output)
+};
+
+const DEBUG: Flag = Flag {
+    short: "g",
+    long: "debug",
+    help: "show what was found in the image too; only with -v",
+    effect: Switch(|draft| draft.request.debug = true),
+    settle: settle_debug,
+    ..Flag::own(Output)
+};
+
+fn settle_debug(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    if draft.request.debug && !draft.request.verbose {
+        return Err(misuse("-g (--debug) is possible only with -v (--verbose)"));
+    }
+    Ok(())
+}
+
 const STATS: &[Choice] =
     &[own("json", "a line of JSON every second and one at the end"), own("none", "nothing but what -v shows")];
 
-const fn flag(id: Id, category: Category) -> Flag {
-    Flag { origin: Origin::Haul, ..Flag::new(id, category) }
-}
+const STATS_OUTPUT: Flag = Flag {
+    short: "T",
+    long: "stats-output",
+    argument: Required("FORMAT"),
+    values: Values::One(STATS),
+    help: "statistics for programs; none by default",
+    details: "They go to standard output, and what -v shows then goes to standard error. The section STATISTICS describes \
+              them.",
+    effect: Word("json", |draft, word| draft.request.json = word == "json"),
+    ..Flag::own(Output)
+};
 
-/// All options, in the order of the documentation within their categories.
-pub const FLAGS: &[Flag] = &[
-    Flag {
-        short: "S",
-        long: "use-smartread",
-        argument: Required("WORD"),
-        values: Values::One(YES_OR_NO),
-        help: "do not read what the guests do not use; yes by default",
-        details: "What the allocation maps of the guests' own filesystems prove free is not read, and reads as zeros in the \
-                  copy. Holes of the image are not read either. With no, every byte is read.",
-        ..flag(Id::UseSmartRead, Data)
-    },
-    Flag {
-        long: "format",
-        argument: Required("WORD"),
-        values: Values::One(FORMATS),
-        help: "what the sources are taken for; auto by default",
-        details: "Containers are qcow2, VMDK, VHDX, VDI and VHD. A guest can write anything to its raw disk, what a container \
-                  begins with as well: so with auto a file that looks like a container and has another name is copied byte \
-                  for byte, and so is a container that depends on another disk, is damaged or not closed (with a \
-                  warning). Of a VMDK in several files name the descriptor, which is a small text file; the files that \
-                  it names must be beside it, and their names plain ones without a directory. Symbolic links there are \
-                  followed, with a warning. One of those files by itself (disk-f001.vmdk) is copied byte for byte.",
-        ..flag(Id::Format, Data)
-    },
-    Flag {
-        long: "container",
-        argument: Required("WORD"),
-        values: Values::One(CONTAINERS),
-        help: "copy a container's disk, or keep the container; raw by default",
-        details: "With raw, the copy is a raw image; in a directory it is named like the container with .raw at the end. What \
-                  the container does not hold is not read. With keep, the copy is the same container, with the same tables at \
-                  the same places; what holds nothing but free bytes of the disk is not read, is a hole in the copy, and \
-                  reads as zeros. What is compressed stays as it is, and a container with internal snapshots or \
-                  bitmaps is kept whole. A disk in several files can be kept only in a directory, where they get their \
-                  own names, the descriptor last; those names must end in .vmdk.",
-        ..flag(Id::Container, Data)
-    },
-    Flag {
-        long: "page-files",
-        argument: Required("WORD"),
-        values: Values::One(PAGE_FILES),
-        help: "keep or drop what is in Windows' page files; keep by default",
-        details: "With drop, what is in pagefile.sys and swapfile.sys in the root directory of an NTFS is not read and reads as zeros \
-                  in the copy; the files keep their sizes and places. Windows writes them anew when it starts. Nothing else \
-                  is lost by it but what memory left behind in them, which may be evidence. Like free space, it is dropped \
-                  only of a filesystem that was closed, and never while Windows is hibernated.",
-        ..flag(Id::PageFiles, Data)
-    },
-    Flag {
-        long: "snapshot",
-        help: "the image is a frozen snapshot, whoever has it open",
-        details: "Without this option an image that is in use is copied whole: one that QEMU, VMware or a loop device has as a \
-                  disk, that is mounted, locked, or open for writing.",
-        ..flag(Id::Snapshot, Data)
-    },
-    Flag {
-        long: "if-changed",
-        argument: Required("WHAT"),
-        values: Values::One(CHANGES),
-        help: "what to do if an image is written to meanwhile; warn by default",
-        details: "What is copied then may be of no single moment. With warn the copy stays, and the exit status is 3. A copy that \
-                  fails is removed, or named if it was written over an old file. Containers are not copied again: with retry their copies fail.",
-        ..flag(Id::IfChanged, Data)
-    },
-    Flag {
-        short: "s",
-        long: "sparse",
-        argument: Required("WHEN"),
-        values: Values::One(SPARSENESS),
-        help: "whether zeros are left out; always by default",
-        details: "On a block device whose driver cannot make zeros without writing, they are written in any case.",
-        ..flag(Id::Sparse, Data)
-    },
-    Flag {
-        long: "zero-scan",
-        argument: Required("WORD"),
-        values: Values::One(YES_OR_NO),
-        help: "look for blocks of zeros in what is read; yes by default",
-        details: "A block has 4096 bytes.",
-        ..flag(Id::ZeroScan, Data)
-    },
-    Flag {
-        long: "md5",
-        help: "print the MD5 of what the copy holds, as md5sum does",
-        details: "Free space counts as zeros, so it is the sum of DESTINATION and not of SOURCE. It is computed while \
-                  copying, by a processor of its own if there is one, and may be slower than the disks.",
-        ..flag(Id::Md5, Data)
-    },
-    Flag {
-        long: "buffer-size",
-        argument: Required("SIZE"),
-        help: "read and write so many bytes at once; 131072 by default",
-        details: "A number of bytes, or with K or M of 1024 or 1024*1024 bytes; at most 16M. What auto of --direct-io sends to \
-                  the device has a size of its own.",
-        ..flag(Id::BufferSize, Data)
-    },
-    Flag {
-        long: "direct-io",
-        argument: Required("WORD"),
-        values: Values::One(DIRECT),
-        help: "go past the page cache; auto by default",
-        details: "With auto, a copy of 2 GiB or more, or of more than an eighth of the memory that is available, is written \
-                  to the device directly, in requests of up to 8 MiB, and so is on the device sooner and leaves the memory \
-                  to others; so is one of 32 MiB or more to a block device. What of SOURCE is not in memory is read \
-                  in the same way. Runs of less than 256 KiB, and zeros that are written, go through the page cache; so \
-                  does everything with --md5 and where one side is measured, and where the kernel does not say what direct \
-                  I/O needs (before Linux 6.1, btrfs, pages of more than 4 KiB). On disks with heads it takes more than a \
-                  quarter of the memory, and from memory to XFS more than a fifth. With yes, both sides go past the \
-                  page cache, whatever the size, in requests of the buffer's size, where the filesystems can do that and \
-                  what is asked for is aligned.",
-        ..flag(Id::DirectIo, Data)
-    },
-    Flag {
-        long: "read-only",
-        help: "only read and scan, to measure that",
-        details: "DESTINATION is neither opened nor made. The figures are those of a copy.",
-        ..flag(Id::ReadOnly, Data)
-    },
-    Flag {
-        long: "write-only",
-        help: "only write, to measure that",
-        details: "Nothing of SOURCE is read but the allocation maps. Test data without zeros is written wherever a copy would \
-                  read. DESTINATION must not exist, and is no copy; remove it afterwards.",
-        ..flag(Id::WriteOnly, Data)
-    },
-    Flag {
-        short: "v",
-        long: "verbose",
-        help: "show options, progress every second and statistics",
-        ..flag(Id::Verbose, Output)
-    },
-    Flag {
-        short: "g",
-        long: "debug",
-        help: "show what was found in the image too; only with -v",
-        ..flag(Id::Debug, Output)
-    },
-    Flag {
-        short: "T",
-        long: "stats-output",
-        argument: Required("FORMAT"),
-        values: Values::One(STATS),
-        help: "statistics for programs; none by default",
-        details: "They go to standard output, and what -v shows then goes to standard error. The section STATISTICS describes \
-                  them.",
-        ..flag(Id::StatsOutput, Output)
-    },
-    Flag { short: "h", long: "help", help: "print this text and exit", ..flag(Id::Help, Output) },
-    Flag { long: "version", help: "print the version and exit", ..flag(Id::Version, Output) },
-];
+const HELP: Flag = Flag {
+    short: "h",
+    long: "help",
+    help: "print this text and exit",
+    effect: Switch(|draft| draft.information = Some(Information::Help)),
+    ..Flag::own(Output)
+};
+
+const VERSION: Flag = Flag {
+    long: "version",
+    help: "print the version and exit",
+    effect: Switch(|draft| draft.information = Some(Information::Version)),
+    ..Flag::own(Output)
+};

@@ -1,5 +1,6 @@
 //! The command `smartcp`: disk images without what their guests do not use.
 
+pub mod draft;
 pub mod flags;
 pub mod manual;
 pub mod options;
@@ -29,7 +30,8 @@ use crate::report::Report;
 use crate::watch::{self, Caught};
 use crate::words::message;
 
-use options::{Request, Wanted};
+use draft::Request;
+use options::Wanted;
 
 /// Runs the command with these arguments.
 pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Report) -> ExitCode {
@@ -39,8 +41,10 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
         Ok(Wanted::Help) => return print(&report, &help_text(name)),
         Ok(Wanted::Version) => return print(&report, &help::version(Persona::Smartcp)),
         Err(complaint) => {
-            report.complain(&complaint);
-            report.hint();
+            report.complain(&complaint.message);
+            if complaint.hint {
+                report.hint();
+            }
             return ExitCode::from(exit::FAILURE);
         }
     };

@@ -1,8 +1,18 @@
-//! The options of `haul` for disk images.
+//! The options for disk images.
 
+use haul_copy::plan::SmartCopy;
+
+use super::draft::{Draft, Flag};
+use crate::complaint::{Complaint, misuse};
 use crate::flags::Argument::Optional;
 use crate::flags::Category::Data;
-use crate::flags::{Choice, Flag, Id, Origin, Values, own};
+use crate::flags::Effect::{Switch, Word};
+use crate::flags::Mode;
+use crate::quote::Quoter;
+use crate::values::{Choice, Values, own};
+
+/// In the order of the documentation.
+pub const FLAGS: &[Flag] = &[SMART, PUNCH, SNAPSHOT];
 
 /// The arguments of `--smart`.
 const SMARTS: &[Choice] = &[
@@ -11,12 +21,10 @@ const SMARTS: &[Choice] = &[
     own("require", "fail where nothing can be proven, or the image is in use"),
 ];
 
-/// `--smart`
-pub(crate) const SMART: Flag = Flag {
+const SMART: Flag = Flag {
     long: "smart",
     argument: Optional("WHEN"),
     values: Values::One(SMARTS),
-    origin: Origin::Haul,
     help: "copy disk images without their guests' free space; off by default",
     details: "Without WHEN, auto is meant. In a file or block device that holds partitions or a filesystem, what the \
               filesystems' own maps prove free is not read and reads as zeros in the copy, so that is not the same \
@@ -32,13 +40,19 @@ pub(crate) const SMART: Flag = Flag {
               With require, an image that is in use, of which nothing could be mapped, or of which a part is refused \
               is not copied, and haul fails. With --sparse=never zeros are written for what is free. --engine and \
               --readahead do not apply to what is copied in this way, and no extents are shared.",
-    ..Flag::new(Id::Smart, Data)
+    effect: Word("auto", |draft, word| {
+        draft.plan.smart = match word {
+            "auto" => SmartCopy::Auto,
+            "require" => SmartCopy::Require,
+            _ => SmartCopy::Off,
+        }
+    }),
+    modes: &[Mode::Punch],
+    ..Flag::own(Data)
 };
 
-/// `--punch`
-pub(crate) const PUNCH: Flag = Flag {
+const PUNCH: Flag = Flag {
     long: "punch",
-    origin: Origin::Haul,
     help: "with --smart: free the unused space of the images named, in place",
     details: "Nothing is copied, and all operands are images. What the filesystems' own maps prove free becomes holes of \
               the image file, as --smart would leave it out of a copy; it cannot be undone. Of a container (qcow2, VMDK, VHDX, VDI, VHD) in one file, what \
@@ -47,17 +61,26 @@ pub(crate) const PUNCH: Flag = Flag {
               who opens it meanwhile waits, and haul stops. Parts that are dirty, damaged or unknown are not touched; with \
               --smart=require they are an error, and nothing is. Of the other options only -v, --explain and --smart \
               go with it.",
-    ..Flag::new(Id::Punch, Data)
+    effect: Switch(|draft| draft.modes.push(Mode::Punch)),
+    modes: &[Mode::Punch],
+    ..Flag::own(Data)
 };
 
-/// `--snapshot`
-pub(crate) const SNAPSHOT: Flag = Flag {
+const SNAPSHOT: Flag = Flag {
     long: "snapshot",
-    origin: Origin::Haul,
     help: "with --smart: images are frozen snapshots, whoever has them open",
     details: "Without this option an image is in use that QEMU, VMware or a loop device has as a disk, that is mounted, \
               locked, or open for writing, or beside which the memory of a suspended machine lies (FILE.save of libvirt, \
               *.vmss of VMware, Snapshots/*.sav of VirtualBox). Who may not take leases on the file (others than its owner, \
               without privileges) sees only the writers of his own. Writes meanwhile are noticed with this option, too.",
-    ..Flag::new(Id::Snapshot, Data)
+    effect: Switch(|draft| draft.plan.snapshot = true),
+    settle: settle_snapshot,
+    ..Flag::own(Data)
 };
+
+fn settle_snapshot(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
+    if draft.plan.snapshot && draft.plan.smart == SmartCopy::Off {
+        return Err(misuse("--snapshot has a meaning only with --smart"));
+    }
+    Ok(())
+}

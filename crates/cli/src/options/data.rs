@@ -1,11 +1,26 @@
-//! The options of `haul` for the way that bytes go.
+//! The options for how bytes are moved.
 
+use haul_copy::plan::{CacheUse, EngineChoice, Preallocate};
+
+use super::draft::Flag;
 use crate::flags::Argument::{Optional, Required};
 use crate::flags::Category::Data;
-use crate::flags::{Choice, Flag, Id, Origin, Values, own};
+use crate::flags::Effect::{Value, Word};
+use crate::flags::Mode;
+use crate::run_options::Profiles;
+use crate::values::{Choice, Values, own};
+
+/// In the order of the documentation.
+pub const FLAGS: &[Flag] = &[ENGINE, BUFFER_SIZE, CACHE, PREALLOCATE, JOBS, PROFILE, READAHEAD];
+
+/// The largest buffer, and the farthest read-ahead, in bytes.
+const LARGEST: u64 = 1 << 30;
+
+/// How far `--readahead` without SIZE is ahead, in bytes.
+const USUAL_READAHEAD: u64 = 8 << 20;
 
 /// The arguments of `--engine`.
-pub(crate) const ENGINES: &[Choice] = &[
+const ENGINES: &[Choice] = &[
     own("auto", "the one that fits the files and filesystems best"),
     own("reference", "one small buffer, nothing clever: the one that the others are compared with"),
     own("read-write", "read and write with a buffer of any size"),
@@ -22,6 +37,32 @@ pub(crate) const ENGINES: &[Choice] = &[
     own("null", "move nothing: measures the overhead of the rest"),
 ];
 
+const ENGINE: Flag = Flag {
+    long: "engine",
+    argument: Required("NAME"),
+    values: Values::One(ENGINES),
+    help: "move bytes this way wherever it is possible",
+    details: "What the engine refuses (a clone on a filesystem that cannot, a pipe by offsets) goes on with read-write \
+              from the byte where it stopped; --explain says so. To share extents or fail, use --reflink=always.",
+    effect: Word("auto", |draft, word| draft.plan.engine = word.parse().unwrap_or(EngineChoice::Auto)),
+    ..Flag::own(Data)
+};
+
+const BUFFER_SIZE: Flag = Flag {
+    long: "buffer-size",
+    argument: Required("SIZE"),
+    help: "size of a read or write buffer in bytes",
+    details: "K, M and G (or KiB, MiB, GiB) after the number multiply it by powers of 1024; KB, MB and GB by \
+              powers of 1000. At most 1G. The size is used as it is; direct I/O and mappings round it up to pages, a \
+              pipe (splice) holds no more than /proc/sys/fs/pipe-max-size without privilege, and --limit, --verify and \
+              --resume move smaller pieces. Several threads at one file have a buffer each.",
+    effect: Value(|draft, given| {
+        draft.plan.buffer_size = Some(given.number(LARGEST)?);
+        Ok(())
+    }),
+    ..Flag::own(Data)
+};
+
 /// The arguments of `--cache`.
 const CACHES: &[Choice] = &[
     own("auto", "large copies go to the device, others stay in memory"),
@@ -29,31 +70,10 @@ const CACHES: &[Choice] = &[
     own("drop", "every copy goes to the device and leaves the memory"),
 ];
 
-/// The arguments of `--preallocate`.
-const PREALLOCATIONS: &[Choice] = &[
-    own("auto", "where it lets several writes go on at once, or ext4 is quicker"),
-    own("always", "for every file without holes"),
-    own("never", "for no file"),
-];
-
-/// `--engine`
-pub(crate) const ENGINE: Flag = Flag {
-    long: "engine",
-    argument: Required("NAME"),
-    values: Values::One(ENGINES),
-    origin: Origin::Haul,
-    help: "move bytes this way wherever it is possible",
-    details: "What the engine refuses (a clone on a filesystem that cannot, a pipe by offsets) goes on with read-write \
-              from the byte where it stopped; --explain says so. To share extents or fail, use --reflink=always.",
-    ..Flag::new(Id::Engine, Data)
-};
-
-/// `--cache`
-pub(crate) const CACHE: Flag = Flag {
+const CACHE: Flag = Flag {
     long: "cache",
     argument: Required("WHEN"),
     values: Values::One(CACHES),
-    origin: Origin::Haul,
     help: "whether copies stay in the page cache; auto by default",
     details: "A copy that stays in memory is quick to read next, is written to the device later by the kernel, and \
               pushes other files out of memory. A copy that goes to the device (by direct I/O, where the filesystem has \
@@ -65,30 +85,62 @@ pub(crate) const CACHE: Flag = Flag {
               filesystem to ext4. What such a \
               copy reads that was not in memory does not stay there; what was, stays. With drop, files below 4 MiB \
               are left in memory all the same, and of disk images (--smart) runs of less than 256 KiB. None of this makes a copy durable: that takes a sync.",
-    ..Flag::new(Id::Cache, Data)
+    effect: Word("auto", |draft, word| {
+        draft.plan.cache = match word {
+            "keep" => CacheUse::Keep,
+            "drop" => CacheUse::Drop,
+            _ => CacheUse::Auto,
+        }
+    }),
+    ..Flag::own(Data)
 };
 
-/// `--preallocate`
-pub(crate) const PREALLOCATE: Flag = Flag {
+/// The arguments of `--preallocate`.
+const PREALLOCATIONS: &[Choice] = &[
+    own("auto", "where it lets several writes go on at once, or ext4 is quicker"),
+    own("always", "for every file without holes"),
+    own("never", "for no file"),
+];
+
+const PREALLOCATE: Flag = Flag {
     long: "preallocate",
     argument: Optional("WHEN"),
     values: Values::One(PREALLOCATIONS),
-    origin: Origin::Haul,
     help: "when to allocate a file's space before writing it",
     details: "Without this option auto is meant, without WHEN, always. With auto the space is allocated where several \
               write to the device at the same time, and on ext4 for new files of 1 MiB and more that stay in memory, \
               which are written in two thirds to half of the time then; io-uring, linux-aio and posix-aio allocate what they \
               write to the device. With never nothing is allocated before it is written. Where the filesystem cannot, or has too little \
               space, the file is copied without. Until it is whole such a file is one byte shorter than its source.",
-    ..Flag::new(Id::Preallocate, Data)
+    effect: Word("always", |draft, word| {
+        draft.plan.preallocate = match word {
+            "always" => Preallocate::Always,
+            "never" => Preallocate::Never,
+            _ => Preallocate::Auto,
+        }
+    }),
+    ..Flag::own(Data)
 };
 
-/// `--profile`
-pub(crate) const PROFILE: Flag = Flag {
+const JOBS: Flag = Flag {
+    long: "jobs",
+    argument: Required("N"),
+    help: "copy at most N files at the same time",
+    details: "Without this option the number is found while copying: it starts with the number of processors and \
+              rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. \
+              What stands at the destination already, and trees copied with -L, are dealt with by one thread.",
+    effect: Value(|draft, given| {
+        draft.plan.jobs = Some(given.number(65536)?);
+        Ok(())
+    }),
+    modes: &[Mode::Compare],
+    ..Flag::own(Data)
+};
+
+const PROFILE: Flag = Flag {
     long: "profile",
     argument: Required("FILE"),
     values: Values::File,
-    origin: Origin::Haul,
     help: "take measured settings from FILE; none takes them from nowhere",
     details: "A profile says which engine, buffer, depth and numbers of workers and files at a time were measured to be \
               faster for files of some size on some storage; haul-lab tune makes one. It counts only for copies within a storage \
@@ -100,5 +152,37 @@ pub(crate) const PROFILE: Flag = Flag {
               others could have written: the file must be root's or the user's own, and neither it nor its directory may be \
               writable by the group or by others (but for directories with the sticky bit). With FILE all that is an error, the last \
               for root only. ./none is a file of that name.",
-    ..Flag::new(Id::Profile, Data)
+    effect: Value(|draft, given| {
+        draft.run.profiles = Profiles::of_argument(given.text());
+        Ok(())
+    }),
+    ..Flag::own(Data)
 };
+
+const READAHEAD: Flag = Flag {
+    long: "readahead",
+    argument: Optional("SIZE"),
+    help: "have the source read this far ahead of the copy",
+    details: "Without SIZE, 8M; at most 1G. For disks that need more than one request at a time while bytes are being \
+              written. Without the option haul finds out whether 8M are worth it for cold files. It does nothing \
+              for shared extents, direct I/O, FIFOs and the like.",
+    effect: Value(|draft, given| {
+        let size = if given.value.is_some() { given.number(LARGEST)? as u64 } else { USUAL_READAHEAD };
+        draft.plan.readahead = Some(size);
+        Ok(())
+    }),
+    ..Flag::own(Data)
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_copy::plan::EngineName;
+
+    #[test]
+    fn every_engine_can_be_chosen() {
+        let names: Vec<&str> = ENGINES.iter().map(|choice| choice.name).collect();
+        let engines = std::iter::once("auto").chain(EngineName::ALL.iter().map(|engine| engine.as_str()));
+        assert_eq!(names, engines.collect::<Vec<_>>());
+    }
+}
