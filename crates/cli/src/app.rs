@@ -17,7 +17,7 @@ use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::compare;
-use crate::complaint::Complaint;
+use crate::complaint::{Complaint, fatal, misuse};
 use crate::environment::Environment;
 use crate::exit;
 use crate::governor::Governor;
@@ -39,6 +39,13 @@ use crate::watch::{self, Caught};
 use crate::words;
 use crate::xattrs;
 
+/// How the process was started.
+struct Call {
+    started: Instant,
+    name: OsString,
+    persona: Persona,
+}
+
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
     let started = Instant::now();
@@ -50,7 +57,7 @@ pub fn main() -> ExitCode {
     let persona = Persona::of(&name);
     process_state::restore_sigpipe();
     process_state::ignore_sigxfsz();
-    let mut report = Report::new(name.clone().into_vec());
+    let report = Report::new(name.clone().into_vec());
     if persona == Persona::Smartcp {
         return smartcp::main(&name, arguments, report);
     }
@@ -58,65 +65,60 @@ pub fn main() -> ExitCode {
         let mut warn = |message: &[u8]| report.complain(message);
         parse(arguments, persona, &Environment::of_process(), report.quoter(), &mut warn)
     };
-    let (plan, show, options) = match wanted {
-        Ok(Wanted::Copy(plan, show, options)) => (plan, show, options),
-        Ok(Wanted::Compare(plan, show)) => return compare::compare(&report, &plan, show),
-        Ok(Wanted::Punch(request)) => return punch::punch(&report, &request),
-        Ok(Wanted::Help) => return print(&report, help::help(&name).as_bytes()),
-        Ok(Wanted::Version) => return print(&report, help::version(persona).as_bytes()),
-        Err(complaint) => {
-            report.complain(&complaint.message);
-            if complaint.hint {
-                report.hint();
-            }
-            return ExitCode::from(misused);
-        }
-    };
+    match wanted {
+        Ok(Wanted::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
+        Ok(Wanted::Compare(plan, show)) => compare::compare(&report, &plan, show),
+        Ok(Wanted::Punch(request)) => punch::punch(&report, &request),
+        Ok(Wanted::Help) => print(&report, help::help(&name).as_bytes()),
+        Ok(Wanted::Version) => print(&report, help::version(persona).as_bytes()),
+        Err(complaint) => refuse(&report, &complaint, misused),
+    }
+}
+
+fn refuse(report: &Report, complaint: &Complaint, status: u8) -> ExitCode {
+    report.complain(&complaint.message);
+    if complaint.hint {
+        report.hint();
+    }
+    ExitCode::from(status)
+}
+
+/// Prepares a copy and runs it.
+fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options: RunOptions) -> ExitCode {
     let with_progress = match show.progress {
         When::Always => true,
         When::Never => false,
         When::Auto => report.screen().err_is_terminal(),
     };
     // Scripts read what cp says.
-    let every_error = persona == Persona::Cp || show.verbose;
+    let every_error = call.persona == Persona::Cp || show.verbose;
     report.configure(show, plan.reflink, with_progress, every_error);
     raise_descriptor_limit();
-    if persona == Persona::Haul || options.throttling.control.is_some() {
+    if call.persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
     }
     let leave_out = match begin_lists(&plan, &options, &mut report) {
         Ok(leave_out) => leave_out,
-        Err(message) => {
-            report.complain(&message.message);
-            if message.hint {
-                report.hint();
-            }
-            return ExitCode::FAILURE;
-        }
+        Err(complaint) => return refuse(&report, &complaint, exit::FAILURE),
     };
-    let mut plan = plan;
-    plan.profile = match profile::load(&options.profiles, persona, &report) {
+    plan.profile = match profile::load(&options.profiles, call.persona, &report) {
         Ok(profile) => profile,
-        Err(message) => {
-            report.complain(&message);
-            return ExitCode::FAILURE;
-        }
+        Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
     };
     if options.shard_status {
         return parts::status(&plan, &report);
     }
     if let Err(message) = find_part(&mut plan, &options, &report) {
-        report.complain(&message);
-        return ExitCode::FAILURE;
+        return refuse(&report, &fatal(message), exit::FAILURE);
     }
     let report = Arc::new(report);
     if !throttle(&report, &options.throttling) {
         return ExitCode::FAILURE;
     }
-    let run = Command { report, plan: Arc::from(plan), persona, digests: options.digests, leave_out };
+    let run = Command { call, report, plan: Arc::from(plan), show, digests: options.digests, leave_out };
     match options.list_out {
         Some(path) => run.list(&path),
-        None => run.copy(started, show, &name),
+        None => run.copy(),
     }
 }
 
@@ -124,7 +126,7 @@ pub fn main() -> ExitCode {
 /// written there.
 fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result<Vec<FileId>, Complaint> {
     if let Some(message) = replaces_source(plan, options, report) {
-        return Err(Complaint { message, hint: true });
+        return Err(misuse(message));
     }
     if plan.checksum.is_none() {
         return Ok(Vec::new());
@@ -133,8 +135,7 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         report.list_digests(None);
         return Ok(Vec::new());
     };
-    let manifest = Manifest::begin(path)
-        .map_err(|error| Complaint { message: manifest_failed(report, path, &error), hint: false })?;
+    let manifest = Manifest::begin(path).map_err(|error| fatal(manifest_failed(report, path, &error)))?;
     let leave_out = manifest.id().into_iter().collect();
     report.list_digests(Some(manifest));
     Ok(leave_out)
@@ -201,9 +202,10 @@ pub fn raise_descriptor_limit() {
 }
 
 struct Command {
+    call: Call,
     report: Arc<Report>,
     plan: Arc<Plan>,
-    persona: Persona,
+    show: Show,
     /// Where the digests go.
     digests: Option<PathBuf>,
     /// Lists that stand in the source.
@@ -211,7 +213,7 @@ struct Command {
 }
 
 impl Command {
-    fn copy(&self, started: Instant, show: Show, name: &OsString) -> ExitCode {
+    fn copy(&self) -> ExitCode {
         let cancel = self.report.cancel().clone();
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
@@ -233,7 +235,7 @@ impl Command {
         let output_failed = !self.report.finish() || !listed;
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
-        self.print_stats(show, name, &summary, started, status);
+        self.print_stats(&summary, status);
         if let Some(signal) = signal.filter(|_| summary.cancelled) {
             self.end_by(signal);
         }
@@ -294,7 +296,7 @@ impl Command {
     }
 
     fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
-        let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.persona);
+        let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.call.persona);
         let (last_report, last_partials) = (Arc::clone(&report), partials.clone());
         memory::before_the_end(move || remove_partials(&last_report, &last_partials));
         let abandon = Box::new(move |signal| {
@@ -306,14 +308,15 @@ impl Command {
     }
 
     fn end_by(&self, signal: i32) {
-        end_by(signal, self.persona);
+        end_by(signal, self.call.persona);
     }
 
-    fn print_stats(&self, show: Show, name: &OsString, summary: &Summary, started: Instant, status: u8) {
-        let Some(format) = show.stats else { return };
-        let name = name.to_string_lossy().into_owned();
+    fn print_stats(&self, summary: &Summary, status: u8) {
+        let Some(format) = self.show.stats else { return };
+        let name = self.call.name.to_string_lossy().into_owned();
         let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.profile.as_deref());
-        let record = Record::new(name, summary, pace, usage, started.elapsed(), i32::from(status)).with(profile);
+        let record =
+            Record::new(name, summary, pace, usage, self.call.started.elapsed(), i32::from(status)).with(profile);
         let text = match format {
             StatsFormat::Text => record.text(summary),
             StatsFormat::Json => match record.json() {

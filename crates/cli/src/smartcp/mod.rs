@@ -222,6 +222,26 @@ impl Command {
             let quoted = |path: &Path| self.report.quoter().if_needed(path.as_os_str().as_encoded_bytes());
             self.show(&[&b"Copying: "[..], &quoted(from), b"\nTo:      ", &quoted(to), b"\n"].concat());
         }
+        match self.attempts(source, known, to) {
+            Ok(done) => {
+                self.done(&done, from, to);
+                true
+            }
+            Err(failure) => {
+                if let Some(error) = &failure.error {
+                    self.problem(error);
+                }
+                if let Some(path) = failure.damaged {
+                    self.problem(&Error::new(What::Damaged, path));
+                }
+                false
+            }
+        }
+    }
+
+    /// Copies a source, again as often as the user wants if somebody writes to it meanwhile.
+    fn attempts(&self, source: &Source, known: Known<'_>, to: &Path) -> Result<smart::Report, smart::Failure> {
+        let from = source.path();
         let kernel: Arc<dyn Kernel> = Arc::new(Linux);
         let cancel = self.report.cancel().clone();
         let told = Told { command: self, source: from };
@@ -261,21 +281,7 @@ impl Command {
                 Err(error) => Err(smart::Failure { error: Some(error), damaged: None }),
             };
         }
-        match ended {
-            Ok(done) => {
-                self.done(&done, from, to);
-                true
-            }
-            Err(failure) => {
-                if let Some(error) = &failure.error {
-                    self.problem(error);
-                }
-                if let Some(path) = failure.damaged.or(damaged) {
-                    self.problem(&Error::new(What::Damaged, path));
-                }
-                false
-            }
-        }
+        ended.map_err(|failure| smart::Failure { damaged: failure.damaged.or(damaged), ..failure })
     }
 
     fn warn(&self, path: &Path, text: &str) {
