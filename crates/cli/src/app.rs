@@ -23,9 +23,9 @@ use crate::exit;
 use crate::governor::Governor;
 use crate::help;
 use crate::launcher;
-use crate::manifest::{self, Manifest};
+use crate::list_file::{self, ListFile};
+use crate::lists;
 use crate::options::{Wanted, parse};
-use crate::parts;
 use crate::persona::Persona;
 use crate::profile;
 use crate::punch;
@@ -106,7 +106,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
         Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
     };
     if options.shard_status {
-        return parts::status(&plan, &report);
+        return lists::status(&plan, &report);
     }
     if let Err(message) = find_part(&mut plan, &options, &report) {
         return refuse(&report, &fatal(message), exit::FAILURE);
@@ -135,9 +135,9 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         report.list_digests(None);
         return Ok(Vec::new());
     };
-    let manifest = Manifest::begin(path).map_err(|error| fatal(manifest_failed(report, path, &error)))?;
-    let leave_out = manifest.id().into_iter().collect();
-    report.list_digests(Some(manifest));
+    let list = ListFile::begin(path).map_err(|error| fatal(digest_list_failed(report, path, &error)))?;
+    let leave_out = list.id().into_iter().collect();
+    report.list_digests(Some(list));
     Ok(leave_out)
 }
 
@@ -145,9 +145,9 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
 fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option<Vec<u8>> {
     let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
     [&options.digests, &options.list_out].into_iter().flatten().find_map(|path| {
-        let place = manifest::place_of(path).ok()?;
-        let source = run::source_of(plan, &place)?;
-        let why: &[u8] = match std::fs::metadata(&place) {
+        let target = list_file::target_of(path).ok()?;
+        let source = run::source_of(plan, &target)?;
+        let why: &[u8] = match std::fs::metadata(&target) {
             Ok(found) if found.is_file() => b"the list would replace ",
             // Another shard would take it for a file of the source.
             Err(_) if plan.shard.is_some() => b"with --shard the list cannot be ",
@@ -163,7 +163,7 @@ fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(
         plan.job = launcher::job(|name| env::var_os(name));
     }
     if let Some(path) = &options.list {
-        plan.manifest = Some(Arc::new(parts::load(path, report)?));
+        plan.manifest = Some(Arc::new(lists::load(path, report)?));
     }
     Ok(())
 }
@@ -229,9 +229,9 @@ impl Command {
         }
         if let Some(shards) = &summary.shards {
             // Lists of digests are for other programs to read.
-            parts::tell(shards, self.plan.checksum.is_some(), &self.report);
+            lists::report_shards(shards, self.plan.checksum.is_some(), &self.report);
         }
-        let listed = self.finish_manifest();
+        let listed = self.finish_digest_list();
         let output_failed = !self.report.finish() || !listed;
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
@@ -245,7 +245,7 @@ impl Command {
     /// `--manifest-out`.
     fn list(&self, path: &Path) -> ExitCode {
         // A place where no file can be is known at once.
-        let list = Manifest::begin(path);
+        let list = ListFile::begin(path);
         let (cancel, partials) = (self.report.cancel().clone(), Partials::default());
         let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
         let mut summary = Summary::default();
@@ -257,10 +257,10 @@ impl Command {
                 (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
                 if !summary.cancelled {
                     let durable = self.plan.durable != Durable::None;
-                    saved = parts::save(Ok(list), path, &survey.manifest, durable, &self.report);
+                    saved = lists::save(Ok(list), path, &survey.manifest, durable, &self.report);
                 }
             }
-            Err(error) => saved = parts::save(Err(error), path, &Default::default(), false, &self.report),
+            Err(error) => saved = lists::save(Err(error), path, &Default::default(), false, &self.report),
         }
         self.report.sum_up();
         if let Err(message) = &saved {
@@ -288,10 +288,10 @@ impl Command {
     }
 
     /// `false` if there is no list, though there should be one, which it reports.
-    fn finish_manifest(&self) -> bool {
-        let Err(error) = self.report.finish_manifest(self.plan.durable != Durable::None) else { return true };
+    fn finish_digest_list(&self) -> bool {
+        let Err(error) = self.report.finish_digest_list(self.plan.durable != Durable::None) else { return true };
         let path = self.digests.as_deref().unwrap_or(Path::new(""));
-        self.report.complain(&manifest_failed(&self.report, path, &error));
+        self.report.complain(&digest_list_failed(&self.report, path, &error));
         false
     }
 
@@ -344,7 +344,7 @@ fn end_by(signal: i32, persona: Persona) {
 }
 
 /// Says that the list of digests cannot be written.
-pub fn manifest_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
+pub fn digest_list_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
     let why = words::io_error(error);
     [
         b"cannot write the list of digests ",

@@ -1,4 +1,4 @@
-//! What went wrong in a run, by its causes: ten thousand lines about one full disk tell no more than one with a number.
+//! What went wrong in a run, by its causes: ten thousand lines about one full disk say no more than one with a number.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ struct Cause {
 
 /// What to print of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Print {
     /// The message.
     Whole,
     /// The message, and that those that come are only counted.
@@ -42,16 +42,16 @@ pub enum Told {
 
 impl Causes {
     /// Counts one.
-    pub fn add(&mut self, error: &Error) -> Told {
+    pub fn add(&mut self, error: &Error) -> Print {
         let since = self.errors;
         self.errors += 1;
         let first = || Cause { errors: 0, since, first: error.clone() };
         let cause = self.all.entry((error.what, error.errno)).or_insert_with(first);
         cause.errors += 1;
         match cause.errors {
-            MOST => Told::Last,
-            few if few < MOST => Told::Whole,
-            _ => Told::Counted,
+            MOST => Print::Last,
+            few if few < MOST => Print::Whole,
+            _ => Print::Counted,
         }
     }
 
@@ -86,19 +86,19 @@ mod tests {
     }
 
     #[test]
-    fn of_one_cause_the_first_are_told_and_the_others_counted() {
+    fn of_one_cause_the_first_are_printed_and_the_others_counted() {
         let mut causes = Causes::default();
-        let told: Vec<Told> = (0..MOST + 3).map(|number| causes.add(&denied(number))).collect();
-        assert_eq!(told[..MOST as usize - 1], [Told::Whole; MOST as usize - 1]);
-        assert_eq!(told[MOST as usize - 1..], [Told::Last, Told::Counted, Told::Counted, Told::Counted]);
-        assert_eq!(causes.add(&Error::new(What::CannotOpen, "x").errno(Errno::IO)), Told::Whole, "another cause");
+        let print: Vec<Print> = (0..MOST + 3).map(|number| causes.add(&denied(number))).collect();
+        assert_eq!(print[..MOST as usize - 1], [Print::Whole; MOST as usize - 1]);
+        assert_eq!(print[MOST as usize - 1..], [Print::Last, Print::Counted, Print::Counted, Print::Counted]);
+        assert_eq!(causes.add(&Error::new(What::CannotOpen, "x").errno(Errno::IO)), Print::Whole, "another cause");
     }
 
     #[test]
     fn the_table_has_each_cause_once_the_most_frequent_first() {
         let mut causes = Causes::default();
         let quoter = Quoter::from_environment();
-        assert_eq!(causes.add(&Error::new(What::Writing, "full").errno(Errno::NOSPC)), Told::Whole);
+        assert_eq!(causes.add(&Error::new(What::Writing, "full").errno(Errno::NOSPC)), Print::Whole);
         assert_eq!(causes.table(&quoter), None, "one error needs no table");
         for number in 0..30 {
             causes.add(&denied(number));

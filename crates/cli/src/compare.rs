@@ -1,4 +1,4 @@
-//! `haul --compare`: tells how a copy differs from its source.
+//! `haul --compare`: reports how a copy differs from its source.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Hel
     // A signal has its default effect: nothing was written.
     let rules = xattrs::rules(report, plan);
     let board = helped.map(|helped| helped.board);
-    let session = Session { observer: &Told(report), rules: &rules, stop: &|| false, board };
+    let session = Session { observer: &Printer(report), rules: &rules, stop: &|| false, board };
     let summary = compare::compare(plan, &session);
     if show.verbose {
         let errors = match summary.errors {
@@ -51,9 +51,9 @@ pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Hel
     exit::comparison(&summary, written)
 }
 
-struct Told<'a>(&'a Report);
+struct Printer<'a>(&'a Report);
 
-impl Observer for Told<'_> {
+impl Observer for Printer<'_> {
     fn differs(&self, found: &Found) {
         let mut line = text(found, self.0.quoter());
         line.push(b'\n');

@@ -3,6 +3,17 @@
 //!
 //! Everything about copying itself is in haul-copy. This crate is the only one that reads the environment, prints and
 //! exits.
+//!
+//! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its own, so
+//! there is no circle:
+//!
+//! 1. text and numbers: [`quote`], [`size`], [`words`], [`exit`]
+//! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
+//! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
+//! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
+//! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
+//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`compare`], [`punch`]
+//! 7. the commands: [`smartcp`], [`app`]; and [`generate`], which makes the man pages and completions of both
 #![forbid(unsafe_code)]
 
 pub mod app;
@@ -19,9 +30,9 @@ pub mod given;
 pub mod governor;
 pub mod help;
 pub mod launcher;
-pub mod manifest;
+pub mod list_file;
+pub mod lists;
 pub mod options;
-pub mod parts;
 pub mod persona;
 pub mod profile;
 pub mod progress;

@@ -1,4 +1,4 @@
-//! Turns what a run tells into what the user sees.
+//! Turns the events of a run into what the user sees.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,8 +13,8 @@ use haul_sys::Errno;
 use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
-use crate::causes::{Causes, Told};
-use crate::manifest::{self, Manifest};
+use crate::causes::{Causes, Print};
+use crate::list_file::{self, ListFile};
 use crate::progress::Progress;
 use crate::quote::Quoter;
 use crate::record;
@@ -34,7 +34,7 @@ pub struct Report {
     causes: Option<Mutex<Causes>>,
     progress: Option<Progress>,
     /// Where digests go that are not printed.
-    manifest: Option<Mutex<Manifest>>,
+    digest_list: Option<Mutex<ListFile>>,
     digests: bool,
     cancel: Cancel,
     pace: Pace,
@@ -58,24 +58,24 @@ impl Report {
             reflink: Reflink::Auto,
             causes: None,
             progress: None,
-            manifest: None,
+            digest_list: None,
             digests: false,
         }
     }
 
     /// The digests of files are wanted, in this list if there is one.
-    pub fn list_digests(&mut self, manifest: Option<Manifest>) {
-        (self.digests, self.manifest) = (true, manifest.map(Mutex::new));
+    pub fn list_digests(&mut self, list: Option<ListFile>) {
+        (self.digests, self.digest_list) = (true, list.map(Mutex::new));
     }
 
     /// Ends the list of digests; with `durable` when it is on the device.
     ///
     /// # Errors
     /// The first thing that went wrong.
-    pub fn finish_manifest(&self, durable: bool) -> std::io::Result<()> {
-        let Some(manifest) = &self.manifest else { return Ok(()) };
-        let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        manifest.finish(durable)
+    pub fn finish_digest_list(&self, durable: bool) -> std::io::Result<()> {
+        let Some(list) = &self.digest_list else { return Ok(()) };
+        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.finish(durable)
     }
 
     /// What the user wants to see besides messages. `with_progress`: so much that the run has to be watched.
@@ -139,7 +139,7 @@ impl Report {
         self.screen().complain(&text);
     }
 
-    /// Tells the user where to read how the command is used.
+    /// Refers the user to `--help`.
     pub fn hint(&self) {
         let text = [b"Try '", &self.name[..], b" --help' for more information.\n"].concat();
         self.screen().complain(&text);
@@ -154,11 +154,11 @@ impl Report {
     }
 
     fn problem(&self, error: &Error) {
-        let told = self.causes.as_ref().map_or(Told::Whole, |causes| lock(causes).add(error));
-        if told != Told::Counted {
+        let print = self.causes.as_ref().map_or(Print::Whole, |causes| lock(causes).add(error));
+        if print != Print::Counted {
             self.complain(&words::message(error, &self.quoter));
         }
-        if told == Told::Last {
+        if print == Print::Last {
             self.complain(b"more errors of this kind are only counted; -v shows them all");
         }
         if words::is_misuse(error) {
@@ -216,9 +216,9 @@ impl Observer for Report {
             Event::Skipped(path) if self.show.is_some_and(|show| show.debug) => {
                 self.line(&[b"skipped ", &quoted(path)[..]].concat());
             }
-            Event::Digest { dest, digest } => match &self.manifest {
-                Some(manifest) => manifest.lock().unwrap_or_else(PoisonError::into_inner).add(dest, digest),
-                None => self.screen().print(&manifest::line(dest, digest)),
+            Event::Digest { dest, digest } => match &self.digest_list {
+                Some(list) => list.lock().unwrap_or_else(PoisonError::into_inner).add(dest, digest),
+                None => self.screen().print(&list_file::line(dest, digest)),
             },
             Event::DataDone(report) => {
                 if self.show.is_some_and(|show| show.debug) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul::manifest::Manifest;
+use haul::list_file::ListFile;
 use haul::record::Record;
 use haul::report::Report;
 use haul::run_options::RunOptions;
@@ -113,11 +113,11 @@ impl Job {
         self.plan.destination = self.agreed.destination();
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
-            let manifest = self.options.digests.as_deref().filter(|_| rank == 0);
-            match manifest.map(|path| (path, Manifest::begin(path))) {
+            let list = self.options.digests.as_deref().filter(|_| rank == 0);
+            match list.map(|path| (path, ListFile::begin(path))) {
                 None => report.list_digests(None),
-                Some((_, Ok(manifest))) => report.list_digests(Some(manifest)),
-                Some((path, Err(error))) => return Some(app::manifest_failed(report, path, &error)),
+                Some((_, Ok(list))) => report.list_digests(Some(list)),
+                Some((path, Err(error))) => return Some(app::digest_list_failed(report, path, &error)),
             }
         }
         if let Err(why) = load_profile(&mut self.plan, &self.options, report) {
@@ -182,10 +182,10 @@ impl Job {
         if let Some(journal) = &summary.journal {
             report.complain(&app::goes_on(report, journal));
         }
-        let listed = report.finish_manifest(self.plan.durable != Durable::None);
+        let listed = report.finish_digest_list(self.plan.durable != Durable::None);
         if let Err(error) = &listed {
             let path = self.options.digests.as_deref().unwrap_or(Path::new(""));
-            report.complain(&app::manifest_failed(report, path, error));
+            report.complain(&app::digest_list_failed(report, path, error));
         }
         let output_failed = !report.finish() || listed.is_err();
         let status = exit::status(&summary, caught.signal(), output_failed);

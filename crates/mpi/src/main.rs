@@ -28,7 +28,7 @@ use haul::persona::Persona;
 use haul::report::Report;
 use haul::run_options::RunOptions;
 use haul::show::{Show, StatsFormat, When};
-use haul::{app, exit, parts, profile};
+use haul::{app, exit, lists, profile};
 use haul_copy::plan::Plan;
 use haul_sys::process_state;
 use mpi::Threading;
@@ -102,7 +102,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
     };
     let mut plan = plan;
     if let Some(path) = &run_options.list {
-        match parts::load(path, &report) {
+        match lists::load(path, &report) {
             Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
             Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
         }

@@ -200,10 +200,10 @@ impl Command {
             let Some(place) = self.place(file.path(), dest, into.then_some(name)) else { return };
             places.push(place);
         }
-        let told = Told { command: self, source: source.path() };
+        let printer = Printer { command: self, source: source.path() };
         let (options, system) = (self.request.options, System::default());
         let map = |image: &dyn ReadAt| self.map(image);
-        let task = KeepTask { options, mapper: &map, system, observer: &told };
+        let task = KeepTask { options, mapper: &map, system, observer: &printer };
         kept.copy(&task, &mut |number, file, found| {
             let known = found.map_or(Known::Contained, Known::Free);
             places.get(number).is_some_and(|place| self.copy(file, known, place))
@@ -244,7 +244,7 @@ impl Command {
         let from = source.path();
         let kernel: Arc<dyn Kernel> = Arc::new(Linux);
         let cancel = self.report.cancel().clone();
-        let told = Told { command: self, source: from };
+        let printer = Printer { command: self, source: from };
         let map = |image: &dyn ReadAt| self.map(image);
         let attempt = |source: &Source| {
             let task = Task {
@@ -259,7 +259,7 @@ impl Command {
                 given: None,
                 found: if let Known::Free(found) = known { Some(found) } else { None },
                 pace: None,
-                observer: &told,
+                observer: &printer,
             };
             smart::copy(&task)
         };
@@ -342,19 +342,19 @@ enum Known<'a> {
     Free(&'a Found),
 }
 
-/// Tells the user what happens.
-struct Told<'a> {
+/// Prints what happens.
+struct Printer<'a> {
     command: &'a Command,
     source: &'a Path,
 }
 
-impl Told<'_> {
+impl Printer<'_> {
     fn warn(&self, path: &Path, text: &str) {
         self.command.warn(path, text);
     }
 }
 
-impl Observer for Told<'_> {
+impl Observer for Printer<'_> {
     fn event(&self, event: &Event<'_>) {
         let request = &self.command.request;
         match event {

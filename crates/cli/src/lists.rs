@@ -1,4 +1,4 @@
-//! Lists of what there is to copy: written for, and read by, copies of which several processes do a part each.
+//! File lists, which several processes share that copy a part each, and reports of what these have done.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use haul_copy::manifest::{self, LoadError};
 use haul_copy::plan::{Job, Plan};
 use haul_copy::run::{self, ShardReport};
 
-use crate::manifest::Manifest;
+use crate::list_file::ListFile;
 use crate::report::Report;
 use crate::words;
 
@@ -33,7 +33,7 @@ pub fn load(path: &Path, report: &Report) -> Result<manifest::Manifest, Vec<u8>>
 /// # Errors
 /// The message, without the program's name.
 pub fn save(
-    list: io::Result<Manifest>,
+    list: io::Result<ListFile>,
     path: &Path,
     entries: &manifest::Manifest,
     durable: bool,
@@ -46,9 +46,9 @@ pub fn save(
     saved.map_err(|error| message("cannot write the manifest", path, &words::io_error(&error), report))
 }
 
-/// Says what the shards of a job have done, and whether this one is to be run again. Where standard output is a list of
-/// digests, that is no place for it.
-pub fn tell(shards: &ShardReport, is_list: bool, report: &Report) {
+/// Reports what the shards of a job have done, and whether this one is to be run again: on standard error where standard output
+/// is a list of digests.
+pub fn report_shards(shards: &ShardReport, is_list: bool, report: &Report) {
     if !shards.own_is_done {
         report.complain(&not_done(&shards.record, report));
     }

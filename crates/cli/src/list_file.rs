@@ -1,4 +1,5 @@
-//! Lists of digests, as the programs that check them read them: `b3sum -c`, `sha256sum -c`, `md5sum -c`, `xxhsum -c`.
+//! Files that get their names when they are complete, and lists of digests as the programs that check them read them:
+//! `b3sum -c`, `sha256sum -c`, `md5sum -c`, `xxhsum -c`.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,18 +12,18 @@ use haul_copy::facts::{FileId, Inode};
 use tempfile::{NamedTempFile, TempPath};
 
 /// Where the list is written.
-enum Place {
+enum Target {
     /// A new file.
     New(NamedTempFile),
     /// Something that is no file and must stay what it is: /dev/stdout, a pipe.
     There(File),
 }
 
-impl Write for Place {
+impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Place::New(file) => file.write(bytes),
-            Place::There(file) => file.write(bytes),
+            Target::New(file) => file.write(bytes),
+            Target::There(file) => file.write(bytes),
         }
     }
 
@@ -31,26 +32,26 @@ impl Write for Place {
     }
 }
 
-/// A list that gets its name when it is complete.
-pub struct Manifest {
+/// A file that gets its name when it is complete.
+pub struct ListFile {
     path: PathBuf,
     /// Until it has its name.
-    file: Option<BufWriter<Place>>,
+    file: Option<BufWriter<Target>>,
     /// The first thing that went wrong.
     failed: Option<io::Error>,
 }
 
-impl Manifest {
-    /// Begins one beside the place where it goes, so that a place where no file can be is known at once.
+impl ListFile {
+    /// Begins one in the directory where it goes, so that it is known at once if no file can be made there.
     ///
     /// # Errors
     /// What the system says.
-    pub fn begin(path: &Path) -> io::Result<Manifest> {
-        let path = &place_of(path)?;
-        let place = |place| Manifest { path: path.to_owned(), file: Some(BufWriter::new(place)), failed: None };
+    pub fn begin(path: &Path) -> io::Result<ListFile> {
+        let path = &target_of(path)?;
+        let begun = |target| ListFile { path: path.to_owned(), file: Some(BufWriter::new(target)), failed: None };
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
-                return Ok(place(Place::There(File::options().write(true).open(path)?)));
+                return Ok(begun(Target::There(File::options().write(true).open(path)?)));
             }
             _ => {}
         }
@@ -64,14 +65,14 @@ impl Manifest {
                 Err(error) => return Err(error),
             }
         };
-        Ok(place(Place::New(file)))
+        Ok(begun(Target::New(file)))
     }
 
     /// Which file it is that is written, if it is a new one.
     pub fn id(&self) -> Option<FileId> {
         match self.file.as_ref()?.get_ref() {
-            Place::New(file) => Inode::of(file.as_file().as_fd()).ok().map(|inode| inode.id),
-            Place::There(_) => None,
+            Target::New(file) => Inode::of(file.as_file().as_fd()).ok().map(|inode| inode.id),
+            Target::There(_) => None,
         }
     }
 
@@ -99,8 +100,8 @@ impl Manifest {
             return Err(error);
         }
         let file = match file.into_inner().map_err(io::IntoInnerError::into_error)? {
-            Place::New(file) => file,
-            Place::There(_) => return Ok(()),
+            Target::New(file) => file,
+            Target::There(_) => return Ok(()),
         };
         if durable {
             file.as_file().sync_all()?;
@@ -118,7 +119,7 @@ impl Manifest {
 ///
 /// # Errors
 /// What the system says of a link that leads nowhere.
-pub fn place_of(path: &Path) -> io::Result<PathBuf> {
+pub fn target_of(path: &Path) -> io::Result<PathBuf> {
     if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
