@@ -17,6 +17,7 @@ use signal_hook::consts::SIGUSR2;
 
 use crate::report::Report;
 use crate::throttle::{Settings, Throttling};
+use crate::words;
 
 /// Time between two looks at the control file.
 const LOOK: Duration = Duration::from_secs(1);
@@ -184,7 +185,7 @@ impl Control {
                 self.last = None;
                 return None;
             }
-            Err(error) => Err(words(&error)),
+            Err(error) => Err(words::io_error(&error)),
         };
         if !wanted && self.last.as_ref() == Some(&now) {
             return None;
@@ -208,14 +209,6 @@ fn text_of(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(LARGEST_CONTROL).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// An error without the number that the standard library adds.
-fn words(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => crate::words::strerror(haul_sys::Errno::from_raw_os_error(code)),
-        None => error.to_string(),
-    }
 }
 
 /// Measures how long other programs wait, by the pressure-stall figures of the kernel.

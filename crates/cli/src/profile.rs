@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_copy::plan::profile::{LONGEST, Profile};
-use haul_sys::Errno;
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::process::geteuid;
 
@@ -72,10 +71,7 @@ enum Unusable {
 impl Unusable {
     fn words(&self) -> String {
         match self {
-            Unusable::Missing(error) | Unusable::Unreadable(error) => match error.raw_os_error() {
-                Some(number) => words::strerror(Errno::from_raw_os_error(number)),
-                None => error.to_string(),
-            },
+            Unusable::Missing(error) | Unusable::Unreadable(error) => words::io_error(error),
             Unusable::Because(why) => why.clone(),
         }
     }
