@@ -53,8 +53,8 @@ pub fn in_order_of_settling() -> impl Iterator<Item = &'static Flag> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{Argument, CP_ORDER, Effect};
-    use crate::values::{Origin, Values};
+    use crate::flags::CP_ORDER;
+    use crate::values::Origin;
     use std::collections::HashSet;
 
     #[test]
@@ -67,30 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_taken_twice() {
-        let mut seen = HashSet::new();
-        for flag in FLAGS {
-            assert!(!(flag.short.is_empty() && flag.long.is_empty()));
-            assert!(flag.long.is_empty() || seen.insert(format!("--{}", flag.long)), "--{}", flag.long);
-            for letter in flag.short.chars() {
-                assert!(seen.insert(format!("-{letter}")), "-{letter}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_effect_fits_the_argument() {
-        for flag in FLAGS {
-            let fits = match flag.effect {
-                Effect::Switch(_) => flag.argument == Argument::None,
-                Effect::Word(without, _) => {
-                    let known = flag.values.choices().iter().any(|choice| choice.name == without);
-                    known && matches!(flag.values, Values::One(_)) && flag.argument != Argument::None
-                }
-                Effect::Value(_) => flag.argument != Argument::None,
-            };
-            assert!(fits, "-{} --{}", flag.short, flag.long);
-        }
+    fn names_are_taken_once_and_effects_fit_arguments() {
+        crate::flags::tests::check(FLAGS);
     }
 
     #[test]

@@ -341,3 +341,13 @@ const VERSION: Flag = Flag {
     effect: Switch(|draft| draft.information = Some(Information::Version)),
     ..Flag::own(Output)
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_once_and_effects_fit_arguments() {
+        flags::tests::check(FLAGS);
+    }
+}
