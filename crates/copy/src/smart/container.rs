@@ -131,7 +131,7 @@ impl Contained {
 
     /// The container itself, as it is, with all its files. `source` is what was looked at.
     pub fn keep(self, source: &Source) -> Kept {
-        Kept::new(self, source)
+        Kept::new(self.disk, source, self.others)
     }
 }
 

@@ -192,7 +192,7 @@ impl Dest {
 
     /// Gives it its size and closes it: it is whole.
     ///
-    /// A device writes back when it is closed for the last time, and nobody hears what fails then, so it is told before.
+    /// A device writes back when it is closed for the last time, and nobody hears what fails then, so it is synced before.
     pub(super) fn finish(self, kernel: &dyn Kernel, size: u64) -> Result<(), Error> {
         if self.is_device() {
             again(|| kernel.sync(self.file.as_fd()))

@@ -13,6 +13,9 @@ use crate::facts::{Inode, Surroundings};
 
 use super::changes::Look;
 
+/// Finds the free bytes of an image. Never fails: what is not proven free is used.
+pub type Mapper<'a> = dyn Fn(&dyn ReadAt) -> Map + Sync + 'a;
+
 /// The free bytes of a source.
 pub struct Found {
     /// The disk and its regions.

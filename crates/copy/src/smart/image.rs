@@ -1,65 +1,39 @@
 //! A smart copy from its first look at the source to the closed destination.
 
-use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::Errno;
-use haul_sys::kernel::Kernel;
 use md5::{Digest, Md5};
 
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
 use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What};
-use crate::pace::Pace;
 use crate::ranges::{Extent, Extents};
 
 use super::changes::{Doubt, Look};
-use super::dest::{Demands, Dest, Unfinished};
-use super::found::{Found, Given};
+use super::dest::{Demands, Dest};
+use super::found::Found;
 use super::in_use::InUse;
+use super::io_mode::IoMode;
+use super::observer::Event;
+use super::options::{GRANULE, LARGEST_BUFFER, Mode, Smart};
 use super::pieces::{Kind, Piece, Pieces, extents_of};
-use super::pipeline::{self, Stop, Work};
+use super::pipeline;
 use super::sink::Sink;
-use super::source::{RawImage, Source};
+use super::source::RawImage;
 use super::stats::{Counters, Stats};
 use super::steps::{Rules, SECTOR};
-use super::system::System;
-use super::way::Way;
-use super::{Event, GRANULE, LARGEST_BUFFER, Mapper, Mode, Observer, Options, Smart};
-
-/// What is to be copied, and how.
-pub struct Task<'a> {
-    /// The image.
-    pub source: &'a Source,
-    /// Where it goes: a new file, an existing one, or a block device.
-    pub dest: &'a Path,
-    /// What the user wants.
-    pub options: Options,
-    /// Finds the free bytes.
-    pub mapper: &'a Mapper<'a>,
-    /// The kernel, which tests replace.
-    pub kernel: Arc<dyn Kernel>,
-    /// Where the kernel tells who uses an image.
-    pub system: System,
-    /// Whether the copy is to stop. Asked by several threads, often.
-    pub stop: &'a (dyn Fn() -> bool + Sync),
-    /// The destination while it is not whole.
-    pub unfinished: Unfinished,
-    /// The destination, if it is open already.
-    pub given: Option<Given<'a>>,
-    /// What may be left out, if that is known already. It is not asked then who uses the image until the end.
-    pub found: Option<&'a Found>,
-    /// How fast it may go.
-    pub pace: Option<&'a Pace>,
-    /// Hears everything.
-    pub observer: &'a dyn Observer,
-}
+use super::stop::Stop;
+use super::task::Task;
+use super::threads;
+use super::work::Work;
+use super::workers;
 
 /// How a copy went.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,14 +70,14 @@ pub struct Failure {
 pub fn copy(task: &Task<'_>) -> Result<Report, Failure> {
     let buffer_size = task.options.buffer_size.clamp(1, LARGEST_BUFFER);
     let buffer_size = if task.options.smart == Smart::Off { buffer_size } else { buffer_size.next_multiple_of(SECTOR) };
-    let way = Way::new(&task.options, buffer_size);
-    let mut copy = Copy { task, way, counters: Counters::new(task.source.total()) };
+    let io_mode = IoMode::new(&task.options, buffer_size);
+    let mut copy = Copy { task, io_mode, counters: Counters::new(task.source.total()) };
     copy.run().map_err(|error| Failure { error, damaged: task.unfinished.remove() })
 }
 
 struct Copy<'a> {
     task: &'a Task<'a>,
-    way: Way,
+    io_mode: IoMode,
     counters: Counters,
 }
 
@@ -139,13 +113,13 @@ impl<'a> Copy<'a> {
         if let Some(dest) = &dest {
             self.counters.open.time(|| dest.prepare(&*self.task.kernel, source.total()))?;
         }
-        self.way = self.way.clone().for_this(self.task, dest.as_ref(), free);
-        if self.way.large {
+        self.io_mode = self.io_mode.clone().for_task(self.task, dest.as_ref(), free);
+        if self.io_mode.large {
             self.task.observer.event(&Event::ToDevice);
         }
         self.task.observer.event(&Event::Started(&self.counters.stats()));
         let mut sink = dest.as_ref().map(|dest| self.sink(dest));
-        let raw = raw.with_direct(self.way.source.clone());
+        let raw = raw.with_direct(self.io_mode.source.clone());
         let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
         let read_from = (options.mode != Mode::WriteOnly).then_some(image);
         let mut md5 = self.first_pass(read_from, free, sink.as_mut())?;
@@ -170,7 +144,7 @@ impl<'a> Copy<'a> {
         let source_written = self.look_again(&first)?;
         drop(sink);
         drop(raw);
-        self.way.close();
+        self.io_mode.close();
         if let Some(dest) = dest {
             self.counters.close.time(|| self.beside(|| dest.finish(&*self.task.kernel, source.total())))??;
         }
@@ -183,7 +157,7 @@ impl<'a> Copy<'a> {
             in_use: user,
             doubt,
             source_written,
-            to_device: self.way.large,
+            to_device: self.io_mode.large,
         })
     }
 
@@ -216,14 +190,14 @@ impl<'a> Copy<'a> {
 
     /// Does something while reports go on.
     fn beside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Ended> {
-        pipeline::beside(&self.counters, self.task.observer, work).map_err(|stop| self.ended(stop))
+        threads::beside(&self.counters, self.task.observer, work).map_err(|stop| self.ended(stop))
     }
 
     fn sink(&self, dest: &Dest) -> Sink {
         Sink {
             kernel: Arc::clone(&self.task.kernel),
             side: Side::new(Arc::clone(&dest.file), true),
-            direct: self.way.dest.clone(),
+            direct: self.io_mode.dest.clone(),
             holds_old: dest.is_device(),
         }
     }
@@ -233,8 +207,8 @@ impl<'a> Copy<'a> {
         Rules {
             sparse: options.sparse,
             zero_scan: options.zero_scan && options.mode != Mode::WriteOnly,
-            buffer_size: self.way.buffer_size,
-            align: self.way.align,
+            buffer_size: self.io_mode.buffer_size,
+            align: self.io_mode.align,
             granule: u32::try_from(self.granule()).unwrap_or(u32::MAX),
             // A pass that writes test data reads nothing.
             wary: options.smart != Smart::Off && options.mode != Mode::WriteOnly,
@@ -244,7 +218,7 @@ impl<'a> Copy<'a> {
 
     /// Direct I/O may need more than pages.
     fn granule(&self) -> u64 {
-        GRANULE.max(if self.task.options.direct { self.way.align as u64 } else { 0 })
+        GRANULE.max(if self.task.options.direct { self.io_mode.align as u64 } else { 0 })
     }
 
     fn first_pass(
@@ -307,8 +281,13 @@ impl<'a> Copy<'a> {
         let (stop, observer) = (self.task.stop, self.task.observer);
         let pace = self.task.pace;
         let file = self.task.source.disk.is_none().then(|| (&*self.task.kernel, self.task.source.file()));
-        let work = Work { source, file, pieces, sink, rules, md5, way: &self.way, counters, stop, pace, observer };
-        counters.copy.time(|| pipeline::run(work)).map_err(|stop| self.ended(stop))
+        let work =
+            Work { source, file, pieces, sink, rules, md5, io_mode: &self.io_mode, counters, stop, pace, observer };
+        let pass = || match work.io_mode.queued {
+            true => pipeline::run(work),
+            false => workers::run(work).map(|()| None),
+        };
+        counters.copy.time(pass).map_err(|stop| self.ended(stop))
     }
 
     /// What a stop means to the user.
@@ -334,7 +313,7 @@ impl<'a> Copy<'a> {
         if found.asleep.load(Ordering::Relaxed) {
             return Ok(Some(Doubt::Asleep));
         }
-        if !found.still_holds(image).map_err(|error| self.ended(stop_of(&error)))? {
+        if !found.still_holds(image).map_err(|error| self.ended(Stop::of_reading(&error)))? {
             return Ok(Some(Doubt::Map));
         }
         if self.look(first)? {
@@ -366,7 +345,7 @@ impl<'a> Copy<'a> {
             }
         }
         if let Some(disk) = &source.disk
-            && !(disk.holds)().map_err(|error| self.ended(stop_of(&error)))?
+            && !(disk.holds)().map_err(|error| self.ended(Stop::of_reading(&error)))?
         {
             return Err(Some(Error::new(What::SourceChanged, &source.path)));
         }
@@ -391,14 +370,15 @@ impl<'a> Copy<'a> {
         // One byte is missing until the end.
         let held = if dest.is_device() { total } else { self.size_of(dest)?.min(total) };
         let image = RawImage::new(Arc::clone(&self.task.kernel), dest.file.as_fd(), held);
-        let mut buffer = AlignedBuffer::new(self.way.buffer_size, self.way.align);
+        let mut buffer = AlignedBuffer::new(self.io_mode.buffer_size, self.io_mode.align);
         let mut md5 = Md5::new();
         let mut at = 0;
         while at < held {
             if (self.task.stop)() {
                 return Err(None);
             }
-            let len = usize::try_from(held - at).map_or(self.way.buffer_size, |left| left.min(self.way.buffer_size));
+            let len =
+                usize::try_from(held - at).map_or(self.io_mode.buffer_size, |left| left.min(self.io_mode.buffer_size));
             let bytes = &mut buffer.bytes()[..len];
             let read = image.read_exact_at(at, bytes);
             read.map_err(|error| {
@@ -422,11 +402,4 @@ impl<'a> Copy<'a> {
 
 fn data_piece(offset: u64, len: u64) -> Piece {
     Piece { kind: Kind::Data, offset, len }
-}
-
-fn stop_of(error: &io::Error) -> Stop {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => Stop::Ended,
-        _ => Stop::Reading(Errno::from_io_error(error).unwrap_or(Errno::IO)),
-    }
 }

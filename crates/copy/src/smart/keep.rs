@@ -12,12 +12,12 @@ use haul_guest::report::Map;
 use crate::error::{Error, What};
 
 use super::changes::Doubt;
-use super::container::Contained;
-use super::found::Found;
+use super::found::{Found, Mapper};
 use super::in_use::InUse;
+use super::observer::{Event, Observer};
+use super::options::{Mode, Options, Smart};
 use super::source::Source;
 use super::system::System;
-use super::{Event, Mapper, Mode, Observer, Options, Smart};
 
 /// A container and its files, to be copied one by one.
 pub struct Kept {
@@ -31,8 +31,8 @@ const NOT_ONE_BY_ONE: &str = "its clusters cannot be left out one by one: they a
                               not counted as they should be";
 
 impl Kept {
-    pub(super) fn new(container: Contained, source: &Source) -> Kept {
-        let Contained { disk, others } = container;
+    /// With this disk in it; `source` is the file that was named.
+    pub(super) fn new(disk: Arc<dyn Container>, source: &Source, others: Vec<Source>) -> Kept {
         let files: Arc<[Source]> = std::iter::once(source.bare()).chain(others).collect();
         Kept { disk, files }
     }
@@ -76,7 +76,7 @@ impl Kept {
         self.files.iter().find_map(|file| file.in_use(system))
     }
 
-    /// Finds what can be left out, and tells the observer.
+    /// Finds what can be left out, and reports it.
     fn look(&self, task: &KeepTask<'_>) -> Free {
         match task.options.smart {
             Smart::Off => return Free::Unasked,

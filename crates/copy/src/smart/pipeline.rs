@@ -1,73 +1,21 @@
-//! The threads that move an image.
+//! Three threads with queues between them move an image: one reads, one scans and hashes, one writes.
 
-use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, SyncSender, channel};
+use std::thread;
 
-use haul_guest::ReadAt;
 use haul_sys::Errno;
-use haul_sys::kernel::{Fd, Kernel};
 use md5::{Digest, Md5};
 
-use crate::engine::Failure;
-use crate::pace::Pace;
-
-use super::lanes;
 use super::pieces::{Kind, Piece};
 use super::pool::{self, Buffer, Message};
-use super::sink::Sink;
 use super::stats::Counters;
 use super::steps::{Reading, Rules, Writing, scan};
-use super::way::Way;
-use super::{Event, Observer};
+use super::stop::Stop;
+use super::threads::{join, start, watch};
+use super::work::Work;
 
-/// Time between two reports.
-const SECOND: Duration = Duration::from_secs(1);
-
-/// A stack is small: nothing here is recursive.
-const STACK: usize = 256 << 10;
-
-/// What is to be done.
-pub(super) struct Work<'a> {
-    /// Read from here; test data if there is nothing.
-    pub(super) source: Option<&'a dyn ReadAt>,
-    /// In order.
-    pub(super) pieces: &'a mut (dyn Iterator<Item = Result<Piece, Errno>> + Send),
-    /// Written here; nowhere if there is nothing.
-    pub(super) sink: Option<&'a mut Sink>,
-    pub(super) rules: Rules,
-    pub(super) md5: Option<Md5>,
-    /// Through the page cache or past it, by how many threads.
-    pub(super) way: &'a Way,
-    /// The source's own file, if its bytes are those of the image: it can be read ahead.
-    pub(super) file: Option<(&'a dyn Kernel, Fd<'a>)>,
-    pub(super) counters: &'a Counters,
-    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
-    pub(super) pace: Option<&'a Pace>,
-    pub(super) observer: &'a dyn Observer,
-}
-
-/// Why it ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// Somebody asked for it.
-    Cancelled,
-    /// The source ended before its size.
-    Ended,
-    Reading(Errno),
-    Failed(Failure),
-    /// There are no threads.
-    Threads(Errno),
-}
-
-/// Does the work; returns the MD5 with everything in it.
+/// Does the work by three threads and two queues; returns the MD5 with everything in it.
 pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
-    if work.way.queued { run_queued(work) } else { lanes::run(work).map(|()| None) }
-}
-
-/// Does it by three threads and two queues.
-fn run_queued(work: Work<'_>) -> Result<Option<Md5>, Stop> {
     let Work { source, pieces, sink, rules, md5, counters, stop, pace, observer, .. } = work;
     let (give, lease) = pool::pool(rules.buffer_size, rules.align);
     let (to_scan, scanned) = pool::queue(rules.buffer_size);
@@ -90,60 +38,6 @@ fn run_queued(work: Work<'_>) -> Result<Option<Md5>, Stop> {
         reader?;
         Ok(md5)
     })
-}
-
-/// A thread of a copy, if it could be had.
-pub(super) type Handle<'scope> = io::Result<ScopedJoinHandle<'scope, Result<Option<Md5>, Stop>>>;
-
-/// Starts one. It is over when `alive` and all its clones are gone.
-pub(super) fn start<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    alive: Sender<()>,
-    work: impl FnOnce() -> Result<Option<Md5>, Stop> + Send + 'scope,
-) -> Handle<'scope> {
-    thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
-        // Dropped at the end, however it comes.
-        let _alive = alive;
-        work()
-    })
-}
-
-/// Waits for one.
-pub(super) fn join(handle: Handle<'_>) -> Result<Option<Md5>, Stop> {
-    let handle = handle.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Does something that may take long in a thread of its own, so that reports go on.
-pub(super) fn beside<T: Send>(
-    counters: &Counters,
-    observer: &dyn Observer,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, Stop> {
-    let (alive, over) = channel::<()>();
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, move || {
-            let _alive = alive;
-            work()
-        });
-        watch(&over, counters, observer);
-        let thread = thread.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
-        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
-}
-
-/// Reports at every full second until all threads have ended.
-pub(super) fn watch(over: &Receiver<()>, counters: &Counters, observer: &dyn Observer) {
-    let mut next = counters.started + SECOND;
-    loop {
-        while next <= Instant::now() {
-            next += SECOND;
-        }
-        match over.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Err(RecvTimeoutError::Timeout) => observer.event(&Event::Second(&counters.stats())),
-            _ => return,
-        }
-    }
 }
 
 struct Reader<'a> {

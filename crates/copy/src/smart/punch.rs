@@ -16,11 +16,11 @@ use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::walk::Operand;
 
-use super::GRANULE;
 use super::changes::Look;
 use super::container::{Contents, Format, contents};
 use super::found::Found;
 use super::in_use::in_use;
+use super::options::GRANULE;
 use super::source::{OwnedImage, Source};
 use super::system::System;
 

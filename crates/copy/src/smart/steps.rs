@@ -1,20 +1,18 @@
 //! What is done with the bytes of an image, whichever thread does it: read, looked through for zeros, written.
 
-use std::io;
 use std::sync::atomic::Ordering;
 
 use haul_guest::ReadAt;
 use haul_guest::fs::swap;
-use haul_sys::Errno;
 
 use crate::engine::Failure;
 use crate::engine::hole::{self, Run};
 use crate::pace::{self, Pace};
 
 use super::pieces::{Kind, Piece};
-use super::pipeline::Stop;
 use super::sink::{Done, Sink};
 use super::stats::Counters;
+use super::stop::Stop;
 
 /// A skipped range is cut into pieces of this many bytes if something is to be done to each byte of it, so that
 /// progress shows and a request to stop is heard.
@@ -85,10 +83,7 @@ impl Reading<'_> {
             pace.settle(turn, work);
         }
         let read = counters.reading.time(|| source.read_exact_at(offset, bytes));
-        read.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Stop::Ended,
-            _ => Stop::Reading(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-        })?;
+        read.map_err(|error| Stop::of_reading(&error))?;
         counters.read.add(len);
         if self.rules.again {
             counters.read_skipped.take_back(len);

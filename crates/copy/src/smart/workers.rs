@@ -1,14 +1,14 @@
 //! Several threads that each read, scan and write parts of an image of their own.
 //!
-//! Nothing goes from one processor's cache to another's, no thread waits for another, and a lane's buffer stays in the
+//! Nothing goes from one processor's cache to another's, no thread waits for another, and a worker's buffer stays in the
 //! second-level cache: 2 GiB, of which 970 MiB are written, went from the page cache to ext4 in 0.44 to 0.56 s by two
-//! lanes, in 0.60 to 0.70 s by one, and in 0.58 to 0.71 s through the queues (two processors, four runs each). Only where
-//! the bytes are hashed in order, where one side is measured, and for direct I/O as told the queues are needed.
+//! workers, in 0.60 to 0.70 s by one, and in 0.58 to 0.71 s through the queues (two processors, four runs each). Only where
+//! the bytes are hashed in order, where one side is measured, and for direct I/O on demand the queues are needed.
 //!
 //! What is large goes to the device directly, in runs as long as a share, and only the short runs of it through the page
 //! cache. A share is then all that is done to one window of the file, and no page of the cache has bytes of two
-//! windows: a page that somebody else reads in meanwhile cannot be dirtied by one lane, with old bytes of what another
-//! lane is just writing past it. Buffers are as large as a share then.
+//! windows: a page that somebody else reads in meanwhile cannot be dirtied by one worker, with old bytes of what another
+//! worker is just writing past it. Buffers are as large as a share then.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,69 +24,64 @@ use haul_sys::rustix::param::page_size;
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::hole::Run;
 
-use super::GRANULE;
+use super::io_mode::{IoMode, SHARE};
+use super::options::GRANULE;
 use super::pieces::{Kind, Piece};
-use super::pipeline::{Handle, Stop, Work, join, start, watch};
 use super::sink::Sink;
 use super::steps::{Reading, Writing, scan};
-use super::way::Way;
+use super::stop::Stop;
+use super::threads::{Handle, join, start, watch};
+use super::work::Work;
 
-/// Bytes of data that a lane takes at a time: enough to be read in one sweep, so little that all lanes end together. A
-/// multiple of the largest folio (2 MiB, on machines with pages of 4 KiB).
-pub(super) const SHARE: u64 = 8 << 20;
-
-/// Most pieces that it takes at a time, so that a map of many small ones is shared, too.
+/// Most pieces that a worker takes at a time, so that a map of many small ones is shared, too.
 const MOST_PIECES: usize = 256;
 
 /// One request to read ahead: what the kernel takes at once with the usual settings of a device.
 const REQUEST: u64 = 128 << 10;
 
-/// Most lanes. Beyond that memory and device are busy, and nobody has measured whether it helps.
-pub(super) const MOST: usize = 4;
-
 /// Does the work.
 pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
-    let Work { source, file, pieces, sink, rules, way, counters, stop, pace, observer, .. } = work;
+    let Work { source, file, pieces, sink, rules, io_mode, counters, stop, pace, observer, .. } = work;
     let Some(sink) = sink else { return Ok(()) };
     let cut = !rules.sparse || sink.holds_old;
     let over = AtomicBool::new(false);
     let stop = || over.load(Ordering::Relaxed) || stop();
     let reading = Reading { source, rules, counters, stop: &stop, pace, cut };
-    let windows = match (&way.dest, cut) {
+    let windows = match (&io_mode.dest, cut) {
         (None, _) => Windows::None,
         (Some(_), false) => Windows::OfData,
         (Some(_), true) => Windows::OfAll,
     };
     let supply = Mutex::new(Supply { pieces, rest: None, windows, total: counters.total, last: None });
-    let lane = |sink: Sink| Lane { reading, file, way, sink, supply: &supply, over: &over };
+    let worker = |sink: Sink| Worker { reading, file, io_mode, sink, supply: &supply, over: &over };
     let (alive, ended) = channel::<()>();
     thread::scope(|scope| {
-        let lanes: Vec<Handle<'_>> = (0..way.lanes)
+        let workers: Vec<Handle<'_>> = (0..io_mode.workers)
             .map(|_| {
-                let lane = lane(sink.another());
-                start(scope, alive.clone(), move || lane.run().map(|()| None))
+                let worker = worker(sink.another());
+                start(scope, alive.clone(), move || worker.run().map(|()| None))
             })
             .collect();
         drop(alive);
         watch(&ended, counters, observer);
-        outcome(lanes.into_iter().map(|lane| join(lane).map(drop)).collect())
+        outcome(workers.into_iter().map(|worker| join(worker).map(drop)).collect())
     })?;
     let last = supply.lock().unwrap_or_else(PoisonError::into_inner).last.take();
-    let mut lane = lane(sink.another());
-    last.map_or(Ok(()), |last| lane.copy(&last, &mut lane.buffer(), &mut Vec::new()))
+    let mut worker = worker(sink.another());
+    last.map_or(Ok(()), |last| worker.copy(&last, &mut worker.buffer(), &mut Vec::new()))
 }
 
-/// What became of all of them: the failure that stopped the others, if there is one. One lane is enough.
-fn outcome(lanes: Vec<Result<(), Stop>>) -> Result<(), Stop> {
+/// What became of all of them: the failure that stopped the others, if there is one. One worker is enough.
+fn outcome(workers: Vec<Result<(), Stop>>) -> Result<(), Stop> {
     // Those that only heard of it say that they were cancelled.
-    let rank = |lane: &Result<(), Stop>| match lane {
+    let rank = |worker: &Result<(), Stop>| match worker {
         Err(Stop::Failed(_)) => 0,
         Err(Stop::Reading(_) | Stop::Ended) => 1,
         Err(Stop::Cancelled) => 2,
         Ok(()) => 3,
         Err(Stop::Threads(_)) => 4,
     };
-    lanes.into_iter().min_by_key(rank).unwrap_or(Ok(()))
+    workers.into_iter().min_by_key(rank).unwrap_or(Ok(()))
 }
 
 /// What is left to do.
@@ -153,16 +148,16 @@ enum Windows {
     OfAll,
 }
 
-struct Lane<'a, 'b> {
+struct Worker<'a, 'b> {
     reading: Reading<'a>,
     file: Option<(&'a dyn Kernel, Fd<'a>)>,
-    way: &'a Way,
+    io_mode: &'a IoMode,
     sink: Sink,
     supply: &'a Mutex<Supply<'b>>,
     over: &'a AtomicBool,
 }
 
-impl Lane<'_, '_> {
+impl Worker<'_, '_> {
     fn run(mut self) -> Result<(), Stop> {
         let done = self.work();
         if done.is_err() {
@@ -197,7 +192,7 @@ impl Lane<'_, '_> {
         self.supply.lock().unwrap_or_else(PoisonError::into_inner).take(share)?;
         if let Some((kernel, file)) = self.file {
             // What goes past the page cache is not to come into it.
-            let most = self.way.source.as_ref().map_or(u64::MAX, |direct| direct.at_least as u64);
+            let most = self.io_mode.source.as_ref().map_or(u64::MAX, |direct| direct.at_least as u64);
             let data = share.iter().filter(|piece| piece.kind == Kind::Data);
             let data = data.filter(|piece| piece.len.min(self.reading.stride(piece)) < most);
             data.for_each(|piece| ask_for(kernel, file, piece));
@@ -326,14 +321,14 @@ mod tests {
     fn the_failure_that_stopped_the_others_is_the_outcome() {
         let full = Stop::Failed(Failure { on: FailedOn::Write, errno: Errno::NOSPC });
         let none = Stop::Threads(Errno::AGAIN);
-        for (lanes, expected) in [
+        for (workers, expected) in [
             (vec![Ok(()), Err(Stop::Cancelled), Err(full)], Err(full)),
             (vec![Ok(()), Err(Stop::Cancelled), Err(Stop::Ended)], Err(Stop::Ended)),
             (vec![Ok(()), Err(Stop::Cancelled)], Err(Stop::Cancelled)),
             (vec![Ok(()), Err(none)], Ok(())),
             (vec![Err(none), Err(none)], Err(none)),
         ] {
-            assert_eq!(outcome(lanes), expected);
+            assert_eq!(outcome(workers), expected);
         }
     }
 }

@@ -12,18 +12,25 @@ use crate::probe::{Probe, filesystem_of};
 use crate::strategy::{Large, WORTH_ASKING, goes_to_device};
 
 use super::dest::Dest;
-use super::image::Task;
-use super::lanes::{MOST, SHARE};
+use super::observer::Event;
+use super::options::{GRANULE, Mode, Options};
 use super::source::{Direct, Source};
-use super::{Event, GRANULE, Mode, Options};
+use super::task::Task;
 
 /// Shorter runs go through the page cache, where a large image goes past it: a request to the device takes a tenth of a
 /// millisecond, whatever its length.
 const LONG_RUN: usize = 256 << 10;
 
+/// Bytes of data that a worker takes at a time: enough to be read in one sweep, so little that all workers end together. A
+/// multiple of the largest folio (2 MiB, on machines with pages of 4 KiB).
+pub(super) const SHARE: u64 = 8 << 20;
+
+/// Most workers. Beyond that memory and device are busy, and nobody has measured whether it helps.
+const MOST_WORKERS: usize = 4;
+
 /// How the bytes go.
 #[derive(Debug, Clone)]
-pub(super) struct Way {
+pub(super) struct IoMode {
     /// Past the page cache of the source.
     pub(super) source: Option<Direct>,
     /// Past the page cache of the destination.
@@ -31,7 +38,7 @@ pub(super) struct Way {
     /// Through queues, each side by a thread of its own.
     pub(super) queued: bool,
     /// Without queues: so many threads at most.
-    pub(super) lanes: usize,
+    pub(super) workers: usize,
     /// Bytes of a buffer.
     pub(super) buffer_size: usize,
     /// What buffers, and with direct I/O requests, are multiples of.
@@ -40,24 +47,24 @@ pub(super) struct Way {
     pub(super) large: bool,
 }
 
-impl Way {
+impl IoMode {
     /// Through the page cache and, with what queues are good for, through those.
-    pub(super) fn new(options: &Options, buffer_size: usize) -> Way {
+    pub(super) fn new(options: &Options, buffer_size: usize) -> IoMode {
         let queued = options.direct || options.md5 || options.mode != Mode::Copy;
-        Way { source: None, dest: None, queued, lanes: 1, buffer_size, align: grain(), large: false }
+        IoMode { source: None, dest: None, queued, workers: 1, buffer_size, align: grain(), large: false }
     }
 
     /// As it is best for what is to be copied, when it is known what is free.
-    pub(super) fn for_this(self, task: &Task<'_>, dest: Option<&Dest>, free: &ExtentSet) -> Way {
+    pub(super) fn for_task(self, task: &Task<'_>, dest: Option<&Dest>, free: &ExtentSet) -> IoMode {
         match dest {
-            _ if task.options.direct => self.told(task, dest),
-            Some(dest) if !self.queued && task.source.total() >= WORTH_ASKING => self.useful(task, dest, free),
+            _ if task.options.direct => self.direct_as_asked(task, dest),
+            Some(dest) if !self.queued && task.source.total() >= WORTH_ASKING => self.by_facts(task, dest, free),
             _ => self,
         }
     }
 
     /// Past the page cache on each side that can, as the user says.
-    fn told(mut self, task: &Task<'_>, dest: Option<&Dest>) -> Way {
+    fn direct_as_asked(mut self, task: &Task<'_>, dest: Option<&Dest>) -> IoMode {
         let source = task.source;
         let open = |side: Option<(_, &Inode, _)>| {
             let (file, inode, path) = side?;
@@ -78,12 +85,12 @@ impl Way {
     }
 
     /// As facts say.
-    fn useful(mut self, task: &Task<'_>, dest: &Dest, free: &ExtentSet) -> Way {
+    fn by_facts(mut self, task: &Task<'_>, dest: &Dest, free: &ExtentSet) -> IoMode {
         let (source, kernel, cache) = (task.source, &task.kernel, task.options.cache);
         let known = task.given.as_ref().and_then(|given| given.around);
         let ask = || Probe::default().look((source.file(), &source.inode), (dest.file.as_fd(), &dest.inode));
         let around = known.unwrap_or_else(ask);
-        self.lanes = lanes(&around, false);
+        self.workers = workers(&around, false);
         let amount = amount(source, free, task.options.sparse);
         let on = (dest.inode.kind, filesystem_of(dest.file.as_fd()));
         let large = Large::image(source.total(), amount, on, &around);
@@ -102,7 +109,7 @@ impl Way {
         self.dest = open(dest.file.as_fd(), &dest.inode);
         if self.dest.is_some() {
             self.source = source.disk.is_none().then(|| open(source.file(), &source.inode)).flatten();
-            self.lanes = lanes(&around, true);
+            self.workers = workers(&around, true);
             self.buffer_size = SHARE as usize;
             self.large = true;
         }
@@ -133,16 +140,16 @@ fn amount(source: &Source, free: &ExtentSet, sparse: bool) -> u64 {
 }
 
 /// How many threads.
-fn lanes(around: &Surroundings, direct: bool) -> usize {
+fn workers(around: &Surroundings, direct: bool) -> usize {
     if around.rotational == Some(true) {
         return 1; // The heads of the disk move.
     }
     if !direct {
-        return around.cores.clamp(1, MOST);
+        return around.cores.clamp(1, MOST_WORKERS);
     }
     // They wait for the device and not for a processor; each has a buffer.
-    let fit = around.memory.map_or(MOST as u64, |memory| memory / 8 / SHARE);
-    fit.clamp(1, MOST as u64) as usize
+    let fit = around.memory.map_or(MOST_WORKERS as u64, |memory| memory / 8 / SHARE);
+    fit.clamp(1, MOST_WORKERS as u64) as usize
 }
 
 #[cfg(test)]
