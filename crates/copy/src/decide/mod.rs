@@ -3,52 +3,17 @@
 //! Some facts cost system calls, or the user's attention, and are seldom needed. [`decide`] asks for them one by one
 //! ([`Decision::Ask`]); the caller finds out, adds the answer, and calls it again.
 
+mod entries;
 mod same_file;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use entries::{Existing, Source};
 pub(crate) use same_file::CloseLook;
 
-use crate::facts::{Inode, Kind};
+use crate::facts::Kind;
 use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan};
 use crate::walk::Identity;
-
-/// The entry of the source.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
-    /// Links followed or not as the options say.
-    pub inode: &'a Inode,
-    /// Which links are followed from here on.
-    pub dereference: Dereference,
-    /// It was named by the user.
-    pub is_operand: bool,
-}
-
-impl Source<'_> {
-    /// Whether it matters what the two lead to.
-    pub(crate) fn needs_targets(&self, existing: &Existing) -> bool {
-        let links = [self.inode.kind, existing.target.kind] == [Kind::SymbolicLink; 2];
-        self.dereference == Dereference::Never && !links
-    }
-}
-
-/// A destination as it was found.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Existing {
-    /// The entry itself.
-    pub entry: Inode,
-    /// What the copy would act on: the entry, or what it leads to.
-    pub target: Inode,
-    /// Its name is `.` or `..`.
-    pub is_dot: bool,
-}
-
-impl Existing {
-    /// Other entries may be names of the same file.
-    pub(crate) fn has_several_names(&self) -> bool {
-        self.target.kind != Kind::Directory && self.target.links > 1
-    }
-}
 
 /// What was found out so far.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,6 +1,6 @@
 //! Whether source and destination being the same file is a mistake, in the cases that GNU cp distinguishes.
 
-use super::{Existing, Source};
+use super::entries::{Existing, Source};
 use crate::facts::{Inode, Kind};
 use crate::plan::{Backup, Dereference, LinkMode, Plan};
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::facts::{DeviceNumber, FileId, Time};
+use crate::facts::{DeviceNumber, FileId, Inode, Time};
 use crate::plan::{Durable, Preserve};
 
 /// What the source is.
