@@ -87,7 +87,7 @@ pub struct Plan {
     pub if_changed: IfChanged,
     /// Whether copies are read again and compared with their sources.
     pub verify: Verify,
-    /// The digest that is made of each source, and told.
+    /// The digest that is made of each source, and reported.
     pub checksum: Option<Checksum>,
     /// What is done is written down, and what an earlier run of the same plan has done is not done again. Every file is on its
     /// device before it gets its name, as with [`Durable::File`].

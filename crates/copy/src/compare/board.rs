@@ -47,11 +47,11 @@ impl Side {
 /// Names to be compared by whoever takes them.
 pub(super) struct Batch {
     pub(super) sides: Arc<Sides>,
-    /// Its place in the row.
+    /// Its position in the row.
     pub(super) slot: u64,
     /// Names of the copy, of which only those count that the source lacks.
     pub(super) of_copy: bool,
-    /// With the place of each in the batch as it was made.
+    /// With the position of each in the batch as it was made.
     pub(super) names: Vec<(usize, OsString)>,
     pub(super) answer: Sender<Answer>,
 }
@@ -76,7 +76,7 @@ impl Batch {
 
     /// Two files that a helper has found to be the same, one of which may have other names.
     fn same(&self, at: usize, (one, other): (u64, u64)) -> Option<(usize, Compared)> {
-        let (place, name) = self.names.get(at)?;
+        let (position, name) = self.names.get(at)?;
         let Sides { source, copy } = &*self.sides;
         let id = |side: &Side, inode: u64| FileId::new(side.inode.id.device(), inode);
         let compared = Compared {
@@ -86,7 +86,7 @@ impl Batch {
             differences: Vec::new(),
             problems: Vec::new(),
         };
-        Some((*place, compared))
+        Some((*position, compared))
     }
 }
 
@@ -206,8 +206,8 @@ impl Board {
     /// To where it came from.
     fn put_back(&self, batch: Batch, for_own: bool) {
         let mut state = self.state();
-        let place = if for_own { &mut state.for_own } else { &mut state.waiting };
-        place.push_front(batch);
+        let queue = if for_own { &mut state.for_own } else { &mut state.waiting };
+        queue.push_front(batch);
         self.filled.notify_one();
     }
 
@@ -268,9 +268,9 @@ impl Board {
                 Word::Found(at, outcome) => {
                     entries += 1;
                     if outcome.matters() {
-                        let (place, name) = &batch.names[at];
+                        let (position, name) = &batch.names[at];
                         let (source, copy) = (sides.source.path.below(name), sides.copy.path.below(name));
-                        reports.push((*place, Compared::new(source, copy, outcome)));
+                        reports.push((*position, Compared::new(source, copy, outcome)));
                     }
                 }
             });

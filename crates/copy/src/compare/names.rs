@@ -26,7 +26,7 @@ pub(super) struct Work<'a> {
     pub(super) only_on: Option<(DeviceNumber, DeviceNumber)>,
 }
 
-/// What is reported of a name, by its place among the names.
+/// What is reported of a name, by its position among the names.
 pub(super) enum Word {
     /// The names from here on are not looked at: somebody else may begin with them at once.
     RestFrom(usize),

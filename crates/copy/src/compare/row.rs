@@ -42,13 +42,13 @@ impl Compared {
 
 /// What became of some names of a batch.
 pub(super) struct Part {
-    /// The place of the batch in the row.
+    /// The position of the batch in the row.
     pub(super) slot: u64,
     /// How many names are done with.
     pub(super) names: usize,
     /// How many of them were looked at.
     pub(super) entries: u64,
-    /// By the place in the batch.
+    /// By the position in the batch.
     pub(super) reports: Vec<(usize, Compared)>,
 }
 

@@ -326,9 +326,9 @@ impl Walk<'_> {
             self.report();
         }
         let (slot, answer) = (self.row.put_batch(names.len()), self.row.answer());
-        let places = names.into_iter().enumerate().map(|(at, (name, is_dir))| (is_dir, (at, name)));
+        let positions = names.into_iter().enumerate().map(|(at, (name, is_dir))| (is_dir, (at, name)));
         // Others have other mounts, perhaps: they do not know which directory is meant before it is entered.
-        let (own, names): (Vec<_>, Vec<_>) = places.partition(|(is_dir, _)| *is_dir && self.session.board.is_some());
+        let (own, names): (Vec<_>, Vec<_>) = positions.partition(|(is_dir, _)| *is_dir && self.session.board.is_some());
         let plain = |names: Vec<(bool, (usize, OsString))>| names.into_iter().map(|(_, name)| name).collect::<Vec<_>>();
         let batch = Batch { sides, slot, of_copy, names: plain(names), answer };
         if !own.is_empty() {

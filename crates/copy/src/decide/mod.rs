@@ -131,7 +131,7 @@ pub(crate) fn decide(source: &Source<'_>, existing: &Existing, answers: &Answers
             None => return Decision::Ask(Fact::Identity),
         },
     };
-    make_way(source, existing, answers, identity, plan)
+    overwrite(source, existing, answers, identity, plan)
 }
 
 /// `--update`, `-n` and `-i`: reasons to leave the destination as it is.
@@ -171,7 +171,7 @@ fn unsuitable(source: &Source<'_>, existing: &Existing, answers: &Answers, plan:
 }
 
 /// The destination is to be overwritten: how.
-fn make_way(source: &Source<'_>, existing: &Existing, answers: &Answers, identity: Identity, plan: &Plan) -> Decision {
+fn overwrite(source: &Source<'_>, existing: &Existing, answers: &Answers, identity: Identity, plan: &Plan) -> Decision {
     // What may be the source stands there until it is copied.
     let replaces = plan.is_staged() || identity != Identity::Two;
     let is_directory = existing.target.kind == Kind::Directory;

@@ -360,7 +360,7 @@ impl Reader<'_> {
                 },
             )
         };
-        let place = match last {
+        let position = match last {
             Some(last) => {
                 let mut above = last;
                 for _ in 0..self.number()? {
@@ -381,7 +381,7 @@ impl Reader<'_> {
             false => None,
         };
         let entry = Entry { kind, size, modified, changed, id };
-        match place {
+        match position {
             Some((parent, name)) => manifest.add(parent, OsStr::from_bytes(&name), &entry),
             None => manifest.add_root(&entry),
         }

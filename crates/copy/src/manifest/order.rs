@@ -27,9 +27,9 @@ impl Children {
         let mut next = starts.clone();
         for at in 0..manifest.next_index() {
             if let Some(parent) = manifest.parent(at) {
-                let place = &mut next[parent as usize];
-                all[*place as usize] = at;
-                *place += 1;
+                let position = &mut next[parent as usize];
+                all[*position as usize] = at;
+                *position += 1;
             }
         }
         Children { starts, all }
@@ -45,18 +45,18 @@ impl Manifest {
     /// Two lists of one tree are the same then, in whichever order it was walked.
     pub fn sort(&mut self) {
         let order = self.canonical();
-        let mut place = vec![0; order.len()];
+        let mut position = vec![0; order.len()];
         for (new, old) in (0..).zip(&order) {
-            place[*old as usize] = new;
+            position[*old as usize] = new;
         }
         let mut sorted = Manifest::default();
         for old in &order {
             let node = self.entries[*old as usize];
             sorted.names.extend_from_slice(self.name(*old).as_bytes());
             let name_end = sorted.names.len() as u64;
-            sorted.entries.push(Node { parent: place[node.parent as usize], name_end, ..node });
+            sorted.entries.push(Node { parent: position[node.parent as usize], name_end, ..node });
         }
-        sorted.ids = self.ids.iter().map(|(old, id)| (place[*old as usize], *id)).collect();
+        sorted.ids = self.ids.iter().map(|(old, id)| (position[*old as usize], *id)).collect();
         sorted.ids.sort_unstable_by_key(|(at, _)| *at);
         // Operands stay where they are, and so do the borders between them.
         sorted.operands = self.operands.iter().map(Operand::clone).collect();

@@ -178,13 +178,13 @@ impl Manifest {
     fn digest_of_split(&self, order: &[Index], shards: &[u32], count: NonZero<u32>) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&count.get().to_le_bytes());
-        let mut place = vec![0u32; order.len()];
+        let mut position = vec![0u32; order.len()];
         let mut record = Vec::with_capacity(256);
         for (number, at) in (0u32..).zip(order) {
-            place[*at as usize] = number;
+            position[*at as usize] = number;
             let name = self.name(*at).as_bytes();
             record.clear();
-            record.extend(place[self.entries[*at as usize].parent as usize].to_le_bytes());
+            record.extend(position[self.entries[*at as usize].parent as usize].to_le_bytes());
             record.extend(shards[*at as usize].to_le_bytes());
             record.extend((name.len() as u64).to_le_bytes());
             record.push(u8::from(self.kind(*at) == Kind::Directory));

@@ -13,7 +13,7 @@ use super::memory::PairMemory;
 use super::new_entries::NewEntries;
 use super::rules::XattrRules;
 
-/// Hears of everything that could not be kept. Whether the copy failed is told by the result of the call.
+/// Hears of everything that could not be kept. Whether the copy failed is the result of the call.
 pub type Report<'a> = &'a mut dyn FnMut(Error);
 
 /// The source or the destination.

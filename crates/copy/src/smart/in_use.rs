@@ -58,7 +58,7 @@ impl fmt::Display for InUse {
             InUse::Lock(kind) => write!(f, "another process holds a lock on it ({kind})"),
             InUse::Written => write!(f, "another process has it open for writing"),
             InUse::Loop(name) => write!(f, "it is the disk of loop device {name}"),
-            InUse::Mounted(place) => write!(f, "it is mounted on {}", place.display()),
+            InUse::Mounted(mount_point) => write!(f, "it is mounted on {}", mount_point.display()),
             InUse::Held(name) => write!(f, "it is part of device {name}"),
             InUse::Claimed => write!(f, "it is mounted, or part of another device"),
             InUse::Vmware(path) => write!(f, "VMware has locked it: {}", path.display()),
@@ -108,8 +108,8 @@ pub(super) fn disk_of_somebody(file: BorrowedFd<'_>, inode: &Inode, system: &Sys
 /// Whether a device, or a partition of it, is mounted, part of another one, or written by a process.
 pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &System) -> Option<InUse> {
     let parts = with_partitions(node, system);
-    if let Some(place) = parts.iter().find_map(|(number, _)| mounted_on(*number, system)) {
-        return Some(InUse::Mounted(place));
+    if let Some(mount_point) = parts.iter().find_map(|(number, _)| mounted_on(*number, system)) {
+        return Some(InUse::Mounted(mount_point));
     }
     if let Some(holder) = parts.iter().find_map(|(_, dir)| first_entry(&dir.join("holders"))) {
         return Some(InUse::Held(holder));
@@ -123,7 +123,7 @@ pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &S
     processes::write_to_device(&parts, system).then_some(InUse::Written)
 }
 
-/// A device and its partitions, with their places in /sys.
+/// A device and its partitions, with their directories in /sys.
 fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, PathBuf)> {
     let dir = system.sys.join(format!("dev/block/{}:{}", node.major, node.minor));
     let parts = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -142,13 +142,13 @@ fn mounted_on(node: DeviceNumber, system: &System) -> Option<PathBuf> {
     table.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let number = device_number(fields.nth(2)?)?;
-        let place = fields.nth(1)?;
+        let mount_point = fields.nth(1)?;
         let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1)).filter(|s| s.starts_with('/'));
         let is_source = || {
             let inode = source.and_then(|source| Inode::at_following(CWD, source.as_ref()).ok());
             inode.is_some_and(|inode| inode.kind == Kind::BlockDevice && inode.node == node)
         };
-        (number == node || is_source()).then(|| PathBuf::from(place))
+        (number == node || is_source()).then(|| PathBuf::from(mount_point))
     })
 }
 

@@ -45,12 +45,12 @@ pub enum Trouble {
 /// Where the copy stands and where its follower does. Shared by both.
 #[derive(Debug, Default)]
 pub struct Follower {
-    place: Mutex<Place>,
+    progress: Mutex<Progress>,
     moved_on: Condvar,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Place {
+struct Progress {
     copied: u64,
     checked: u64,
     /// The size of the copy, once it is whole.
@@ -79,18 +79,19 @@ impl Follower {
 
     /// The copy has come so far, and everything before is there.
     pub fn copied(&self, to: u64) {
-        let mut place = self.lock();
-        if to > place.copied {
-            place.copied = to;
+        let mut progress = self.lock();
+        if to > progress.copied {
+            progress.copied = to;
             self.moved_on.notify_all();
         }
     }
 
     /// Waits until a copy that goes on here is not too far ahead.
     pub fn let_follow(&self, at: u64) {
-        let mut place = self.lock();
-        while !place.over && !place.afterwards && place.copied.min(at).saturating_sub(place.checked) > AHEAD {
-            place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.lock();
+        while !progress.over && !progress.afterwards && progress.copied.min(at).saturating_sub(progress.checked) > AHEAD
+        {
+            progress = self.moved_on.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -101,11 +102,11 @@ impl Follower {
 
     /// The copy is whole and has this size. Waits until all of it was read again, if somebody does that.
     pub fn whole(&self, end: u64, wait: bool) {
-        let mut place = self.lock();
-        (place.copied, place.end) = (end, Some(end));
+        let mut progress = self.lock();
+        (progress.copied, progress.end) = (end, Some(end));
         self.moved_on.notify_all();
-        while wait && !place.over && !place.afterwards && place.checked < end {
-            place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner);
+        while wait && !progress.over && !progress.afterwards && progress.checked < end {
+            progress = self.moved_on.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -156,25 +157,25 @@ impl Follower {
 
     /// Waits for whole windows, or the last one.
     fn next(&self, at: u64) -> Result<(u64, Option<u64>), Trouble> {
-        let mut place = self.lock();
+        let mut progress = self.lock();
         loop {
-            if place.over {
+            if progress.over {
                 return Err(Trouble::Abandoned);
             }
-            if let Some(end) = place.end {
+            if let Some(end) = progress.end {
                 return Ok((end, Some(end)));
             }
-            let whole = place.copied - place.copied % WINDOW as u64;
+            let whole = progress.copied - progress.copied % WINDOW as u64;
             if whole > at {
                 return Ok((whole, None));
             }
-            place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner);
+            progress = self.moved_on.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         // Every change is of one field and whole.
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
