@@ -34,6 +34,7 @@ pub mod sandbox;
 pub mod shared_map;
 #[cfg(feature = "signals")]
 pub mod signals;
+mod syscall;
 mod umask;
 mod xattr_at;
 

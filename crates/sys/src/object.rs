@@ -1,4 +1,4 @@
-//! Owner, mode, times and extended attributes of an inode that is held by a descriptor.
+//! Owner, mode, times, flags, project ID and extended attributes of an inode that is held by a descriptor.
 //!
 //! Nothing here names a file by a path that somebody else could change. A descriptor opened with `O_PATH` is refused by
 //! `fchmod` and by every `f*xattr` call, also by those of the `*xattrat` family with an empty path (`EBADF`, seen on
@@ -7,14 +7,17 @@
 //! symbolic link. (`thread-self` and not `self`, since a thread may have its own descriptors.)
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{self, AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags};
+use rustix::fs::{self, AtFlags, Gid, IFlags, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::inode_flags::FCHMODAT2;
+use crate::inode_flags::{self, Project};
+use crate::syscall::{number, outcome};
 use crate::xattr_at::{self, is_no_way};
+
+const FCHMODAT2: libc::c_long = number(452);
 
 /// An inode that we hold.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +35,7 @@ impl AsFd for Object<'_> {
 }
 
 /// The magic link to a descriptor's inode.
-pub(crate) fn magic_link(object: Object<'_>) -> CString {
+fn magic_link(object: Object<'_>) -> CString {
     // The text has no zero byte, so the default is never used.
     CString::new(format!("/proc/thread-self/fd/{}", object.fd.as_raw_fd())).unwrap_or_default()
 }
@@ -171,6 +174,76 @@ impl Object<'_> {
             }
         })
     }
+
+    /// The inode flags as `FS_*_FL` bits.
+    ///
+    /// # Errors
+    /// ENOTTY or EOPNOTSUPP where the filesystem has none, ENOSYS for a device node or symbolic link before 6.17.
+    pub fn inode_flags(self) -> Result<u32, Errno> {
+        match self.for_ioctl() {
+            Some(opened) => fs::ioctl_getflags(&opened).map(|flags| flags.bits()),
+            None => inode_flags::get_at(&magic_link(self)),
+        }
+    }
+
+    /// Sets the inode flags, `FS_*_FL` bits: all of them, so start from [`Object::inode_flags`].
+    ///
+    /// # Errors
+    /// As for reading; EPERM without the capability that some flags need; EOPNOTSUPP or EINVAL for a flag that does not
+    /// fit the filesystem or the file.
+    pub fn set_inode_flags(self, flags: u32) -> Result<(), Errno> {
+        match self.for_ioctl() {
+            Some(opened) => fs::ioctl_setflags(&opened, IFlags::from_bits_retain(flags)),
+            None => inode_flags::set_at(&magic_link(self), flags),
+        }
+    }
+
+    /// The project ID.
+    ///
+    /// # Errors
+    /// ENOTTY or EOPNOTSUPP where the filesystem has none, ENOSYS for a device node or symbolic link before 6.17.
+    pub fn project(self) -> Result<Project, Errno> {
+        match self.for_ioctl() {
+            Some(opened) => Project::of(opened.as_fd()),
+            None => Project::at(&magic_link(self)),
+        }
+    }
+
+    /// Sets the project ID.
+    ///
+    /// # Errors
+    /// As for reading; EPERM or EINVAL outside the first user namespace; EOPNOTSUPP on ext4 without the feature.
+    pub fn set_project(self, project: Project) -> Result<(), Errno> {
+        match self.for_ioctl() {
+            Some(opened) => project.set(opened.as_fd()),
+            None => project.set_at(&magic_link(self)),
+        }
+    }
+
+    /// A descriptor that takes an ioctl. One opened with `O_PATH` does not; a directory is opened again through it,
+    /// which no other file is: that may block or wake a device. (`file_getattr` would do for a directory as well, but
+    /// not before 6.17, and it has no bits for what only btrfs or ext4 know.)
+    fn for_ioctl(&self) -> Option<Opened<'_>> {
+        if !self.path_only {
+            return Some(Opened::Borrowed(self.fd));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::open(&*magic_link(*self), flags, Mode::empty()).ok().map(Opened::Owned)
+    }
+}
+
+enum Opened<'a> {
+    Borrowed(BorrowedFd<'a>),
+    Owned(OwnedFd),
+}
+
+impl AsFd for Opened<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Opened::Borrowed(fd) => *fd,
+            Opened::Owned(fd) => fd.as_fd(),
+        }
+    }
 }
 
 /// Calls until the buffer is large enough. It is never empty, which would ask for the size instead.
@@ -195,20 +268,11 @@ fn fchmodat2(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
     outcome(unsafe { libc::syscall(FCHMODAT2, fd.as_raw_fd(), c"".as_ptr(), mode, libc::AT_EMPTY_PATH) })
 }
 
-/// The result of a raw system call that returns nothing but success.
-pub(crate) fn outcome(result: libc::c_long) -> Result<(), Errno> {
-    if result == -1 {
-        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
     use std::path::PathBuf;
 
-    use rustix::fs::{CWD, FileType, OFlags, Statx, StatxFlags, Timespec};
+    use rustix::fs::{CWD, FileType, Statx, StatxFlags, Timespec};
 
     use super::*;
 

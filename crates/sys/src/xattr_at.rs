@@ -9,16 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use crate::object::outcome;
+use crate::syscall::{number, outcome};
 
-/// System call numbers, the same on all architectures whose numbers were unified; -1 is ENOSYS everywhere.
-mod number {
-    const KNOWN: bool = !cfg!(any(target_arch = "mips", target_arch = "mips64"));
-    pub const SETXATTRAT: super::c_long = if KNOWN { 463 } else { -1 };
-    pub const GETXATTRAT: super::c_long = if KNOWN { 464 } else { -1 };
-    pub const LISTXATTRAT: super::c_long = if KNOWN { 465 } else { -1 };
-    pub const REMOVEXATTRAT: super::c_long = if KNOWN { 466 } else { -1 };
-}
+const SETXATTRAT: c_long = number(463);
+const GETXATTRAT: c_long = number(464);
+const LISTXATTRAT: c_long = number(465);
+const REMOVEXATTRAT: c_long = number(466);
 
 /// The kernel's `struct xattr_args`.
 #[repr(C, align(8))]
@@ -43,7 +39,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, names: &mut Vec<u8>) -> Result<usi
     let (start, size) = (spare.as_mut_ptr(), spare.len());
     // SAFETY: a descriptor that lives, a string with an end, and memory of this size that the kernel writes to.
     let length = call(|| unsafe {
-        libc::syscall(number::LISTXATTRAT, directory.as_raw_fd(), c".".as_ptr(), 0_usize, start.cast::<c_void>(), size)
+        libc::syscall(LISTXATTRAT, directory.as_raw_fd(), c".".as_ptr(), 0_usize, start.cast::<c_void>(), size)
     })?;
     // SAFETY: the kernel has filled that many bytes, at most `size`.
     unsafe { names.set_len(names.len() + length) };
@@ -58,7 +54,7 @@ pub(crate) fn get(directory: BorrowedFd<'_>, name: &CStr, value: &mut Vec<u8>) -
     let arguments = Arguments { value: spare.as_mut_ptr().expose_provenance() as u64, size, flags: 0 };
     // SAFETY: a descriptor that lives, two strings with an end, and a struct whose size is passed along and that
     // names memory of our own, of the size that it says; the kernel writes there.
-    let length = call(|| unsafe { with_arguments(number::GETXATTRAT, directory, name, &arguments) })?;
+    let length = call(|| unsafe { with_arguments(GETXATTRAT, directory, name, &arguments) })?;
     // SAFETY: the kernel has filled that many bytes, at most `size`.
     unsafe { value.set_len(value.len() + length) };
     Ok(length)
@@ -69,16 +65,14 @@ pub(crate) fn set(directory: BorrowedFd<'_>, name: &CStr, value: &[u8]) -> Resul
     let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     let arguments = Arguments { value: value.as_ptr().expose_provenance() as u64, size, flags: 0 };
     // SAFETY: as for reading; the kernel only reads from there.
-    call(|| unsafe { with_arguments(number::SETXATTRAT, directory, name, &arguments) }).map(drop)
+    call(|| unsafe { with_arguments(SETXATTRAT, directory, name, &arguments) }).map(drop)
 }
 
 /// Removes an attribute.
 pub(crate) fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     // SAFETY: a descriptor that lives and two strings with an end; the kernel writes nothing.
-    call(|| unsafe {
-        libc::syscall(number::REMOVEXATTRAT, directory.as_raw_fd(), c".".as_ptr(), 0_usize, name.as_ptr())
-    })
-    .map(drop)
+    call(|| unsafe { libc::syscall(REMOVEXATTRAT, directory.as_raw_fd(), c".".as_ptr(), 0_usize, name.as_ptr()) })
+        .map(drop)
 }
 
 /// # Safety

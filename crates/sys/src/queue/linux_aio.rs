@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::interface::{Completion, MOST_SLOTS, Queue, Request};
 use super::slots::Slots;
-use super::{Completion, MOST_SLOTS, Queue, Request, last_errno};
+use crate::syscall::last_errno;
 
 /// `struct iocb` of linux/aio_abi.h: one request.
 #[repr(C)]

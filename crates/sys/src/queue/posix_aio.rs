@@ -9,9 +9,10 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 
+use super::interface::{Completion, MOST_SLOTS, Queue, Request};
 use super::slots::Slots;
-use super::{Completion, MOST_SLOTS, Queue, Request, errno_of, last_errno};
 use crate::close;
+use crate::syscall::{errno_of, last_errno};
 
 /// Requests to one file that are at work at the same time. glibc has 20 threads for all of a process.
 const LANES: usize = 4;

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
-use super::{MOST_SLOTS, Request};
+use super::interface::{MOST_SLOTS, Request};
 use crate::huge;
 
 /// Page-aligned memory in slots of equal size.

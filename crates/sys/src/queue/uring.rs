@@ -8,8 +8,9 @@ use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
+use super::interface::{Completion, MOST_SLOTS, Queue, Request};
 use super::slots::Slots;
-use super::{Completion, MOST_SLOTS, Queue, Request, errno_of};
+use crate::syscall::errno_of;
 
 /// Files that one job works on.
 const FILES: usize = 4;
