@@ -4,8 +4,10 @@ use std::io;
 use std::iter::Peekable;
 use std::ops::Range;
 
+use super::host_ranges::HostRanges;
 use super::tables::{Cached, Reader, Recent, Tables, all_hold};
-use super::{Container, FileWitness, HostRanges};
+use super::virtual_disk::Container;
+use super::witness::FileWitness;
 use crate::extents::{Extent, ExtentSet};
 use crate::guard::{guarded, guarded_io};
 use crate::image::ReadAt;

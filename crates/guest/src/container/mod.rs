@@ -21,16 +21,16 @@
 //! * At the end ask [`Container::still_holds`], and for a copy that keeps the format [`HostRanges::still_holds`] too. If
 //!   one says no, somebody wrote into the container meanwhile: nothing that was concluded from it holds.
 
-use std::ffi::{OsStr, OsString};
-use std::io;
+use std::ffi::OsStr;
 use std::sync::Arc;
 
-use crate::extents::ExtentSet;
 use crate::guard::guarded;
-use crate::image::{ReadAt, Witness};
+use crate::image::ReadAt;
 use crate::refusal::Refusal;
 
 mod disk;
+mod host_ranges;
+mod opened;
 mod plain;
 mod qcow2;
 mod tables;
@@ -38,116 +38,14 @@ mod unpack;
 mod vdi;
 mod vhd;
 mod vhdx;
+mod virtual_disk;
 mod vmdk;
+mod witness;
 
-/// A virtual disk. As a [`ReadAt`] it is the disk as its guest sees it; it never gives bytes from outside the
-/// container's files.
-pub trait Container: ReadAt {
-    /// The name of the format: `raw`, `qcow2`, `vmdk`, `vhdx`, `vdi`, `vhd`.
-    fn format(&self) -> &'static str;
-
-    /// Bytes of the virtual disk that the container does not hold. They read as zero. In a container with very many
-    /// gaps it is not all of them.
-    fn unallocated(&self) -> &ExtentSet;
-
-    /// Which bytes of the container's own files hold bytes of `set`, and nothing else: no other byte of the disk, no
-    /// snapshot, no table. With zeros there, the container is as valid as before, and these bytes of the disk read as zero.
-    ///
-    /// `None` where that cannot be said: internal snapshots, bitmaps, streams, counts that do not agree, tables that cannot be
-    /// read. What is compressed, or not in the files at all, is left out.
-    fn host_ranges(&self, set: &ExtentSet) -> Option<HostRanges>;
-
-    /// Which bytes of the disk are stored, as they are, in these bytes of its files (by the index in [`Opened::parts`]). Where
-    /// those are holes, the disk reads as zero. If the pieces are very many it is not all of them.
-    fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet;
-
-    /// What the tables looked like when the container was opened.
-    fn witnesses(&self) -> &[FileWitness];
-
-    /// Whether its tables are still what they were when it was opened.
-    ///
-    /// # Errors
-    /// If they cannot be read any more.
-    fn still_holds(&self) -> io::Result<bool>;
-}
-
-/// A [`Witness`] of one of several files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileWitness {
-    /// The index of the file in [`Opened::parts`].
-    pub file: usize,
-    /// What was read there.
-    pub witness: Witness,
-}
-
-/// Bytes of the files of a container that may be left out of a copy of it.
-pub struct HostRanges {
-    /// For each of [`Opened::parts`] the bytes of the file.
-    pub files: Vec<ExtentSet>,
-    /// The bytes of the virtual disk that these are: a subset of what was asked for.
-    pub held: ExtentSet,
-    /// What this was concluded from, beyond [`Container::witnesses`].
-    pub witnesses: Vec<FileWitness>,
-    sources: Vec<Arc<dyn ReadAt>>,
-}
-
-impl HostRanges {
-    /// Whether what this was concluded from is unchanged. [`Container::still_holds`] must be asked besides.
-    ///
-    /// # Errors
-    /// If it cannot be read any more.
-    pub fn still_holds(&self) -> io::Result<bool> {
-        tables::all_hold(&self.witnesses, &self.sources)
-    }
-}
-
-/// A container and the files that it consists of.
-pub struct Opened {
-    /// The virtual disk.
-    pub disk: Arc<dyn Container>,
-    /// Its files. The first is the one that was opened.
-    pub parts: Vec<Part>,
-}
-
-/// One file of a container.
-#[derive(Clone)]
-pub struct Part {
-    /// Its name, without directory. That of the first is as given to [`open`], others are beside it.
-    pub name: OsString,
-    /// What is in it.
-    pub role: Role,
-    /// The file itself, byte by byte.
-    pub file: Arc<dyn ReadAt>,
-}
-
-/// What a file of a container is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Data of the disk, with or without tables.
-    Data,
-    /// A text that names the other files. Holds no data; is copied as it is.
-    Descriptor,
-}
-
-/// Opens the files that a container names beside itself.
-pub trait Siblings {
-    /// Opens a file of this name in the container's own directory, for reading. The name is never empty, `.` or `..`, and holds
-    /// neither slash nor backslash nor NUL. Who follows a symbolic link there should say so.
-    ///
-    /// # Errors
-    /// If it is not there or cannot be opened.
-    fn open(&self, name: &OsStr) -> io::Result<Arc<dyn ReadAt>>;
-}
-
-/// No other files, for containers that must be one file.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Alone;
-
-impl Siblings for Alone {
-    fn open(&self, _: &OsStr) -> io::Result<Arc<dyn ReadAt>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "other files are not looked for"))
-    }
-}
+pub use host_ranges::HostRanges;
+pub use opened::{Alone, Opened, Part, Role, Siblings};
+pub use virtual_disk::Container;
+pub use witness::FileWitness;
 
 /// Opens a file as what its magic numbers say, and as a raw image if they say nothing.
 ///

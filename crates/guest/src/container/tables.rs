@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::FileWitness;
+use super::witness::FileWitness;
 use crate::budget::{Budget, LARGEST_PIECE};
 use crate::image::{ReadAt, Session};
 use crate::refusal::Refusal;

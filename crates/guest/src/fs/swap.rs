@@ -5,7 +5,7 @@
 
 use crate::bytes::{be32, le32, product, slice};
 use crate::extents::ExtentSet;
-use crate::fs::{Findings, FreeMap, Options};
+use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::Refusal;
 

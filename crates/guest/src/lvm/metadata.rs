@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::label::Label;
+use super::physical::{Physical, Volume};
 use super::text::{Item, Section, Value};
-use super::{Physical, Volume};
 use crate::bytes::{product, sum};
 use crate::extents::{Extent, ExtentSet};
 use crate::image::View;

@@ -1,6 +1,6 @@
 //! GUID partition tables, after chapter 5 of the UEFI specification.
 
-use super::{Claim, Tables};
+use super::claims::{Claim, Tables};
 use crate::bytes::{array, le32, le64, product, slice};
 use crate::crc32::crc32;
 use crate::image::View;

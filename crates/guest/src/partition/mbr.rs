@@ -1,6 +1,6 @@
 //! The partition table of a master boot record, and the chain of those of logical partitions.
 
-use super::{Claim, Known, Tables};
+use super::claims::{Claim, Known, Tables};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::extents::Extent;
 use crate::image::View;

@@ -4,100 +4,14 @@
 //! MBR over the rests of a GPT. Each valid table counts, and what any of them calls a partition has an owner. So a byte
 //! is free only if it is free in all of them.
 
+mod claims;
 mod gpt;
 mod mbr;
 
-use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
 use crate::refusal::Refusal;
 
-/// The most partitions of an image, whatever its tables say.
-const MOST: usize = 256;
-
-/// What a table says is in a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
-    /// Nothing that matters: its signatures tell.
-    Look,
-    /// Something that only its owner understands.
-    Opaque(&'static str),
-    /// The entry makes no sense: the bytes have an owner, and nothing is known of them.
-    Broken(Refusal),
-}
-
-/// A partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partition {
-    /// Its name for people: "GPT partition 2".
-    pub place: String,
-    /// Where it is, as far as that is inside the disk.
-    pub extent: Extent,
-    /// What its table says of it.
-    pub claim: Claim,
-}
-
-/// The tables of a disk.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tables {
-    /// The kinds of tables found: "gpt", "dos".
-    pub kinds: Vec<&'static str>,
-    /// All partitions of all tables, by their start; each range once. They may overlap.
-    pub partitions: Vec<Partition>,
-    /// The bytes of the tables themselves.
-    pub tables: ExtentSet,
-}
-
-impl Tables {
-    /// Adds the partition of the `sectors` from `first` on, cut at the end of the disk.
-    fn add(&mut self, disk: u64, sector: u64, place: String, first: u64, sectors: u64, claim: Claim) {
-        let start = first.saturating_mul(sector);
-        let end = first.saturating_add(sectors).saturating_mul(sector);
-        if start >= disk || start >= end {
-            return; // no byte of this disk
-        }
-        let claim = if end > disk { Claim::Broken(Refusal::corrupt("ends beyond the disk")) } else { claim };
-        let extent = Extent { start, len: end.min(disk) - start };
-        self.partitions.push(Partition { place, extent, claim });
-    }
-
-    fn add_table(&mut self, disk: u64, start: u64, len: u64) {
-        self.tables.insert(start..start.saturating_add(len).min(disk));
-    }
-
-    /// Doubts the first `count` partitions, which a GPT names that no entry of the MBR protects. No system believes it:
-    /// it may be what was left at the end of a disk when something unknown was put there. So its partitions have an
-    /// owner of whom nothing is known, unless they lie in one of the MBR.
-    fn doubt_unprotected(&mut self, count: usize) {
-        let (unprotected, others) = self.partitions.split_at_mut(count);
-        for partition in unprotected {
-            let extent = partition.extent;
-            let around = |other: &Partition| other.extent.start <= extent.start && extent.end() <= other.extent.end();
-            if !others.iter().any(around) {
-                partition.claim = Claim::Broken(Refusal::corrupt("a GPT without its protective MBR"));
-            }
-        }
-    }
-
-    /// One partition for each range: tables that agree say the same.
-    fn settle(&mut self) -> Result<(), Refusal> {
-        // Stable: of the same range, the first table's word comes first.
-        self.partitions.sort_by_key(|partition| partition.extent);
-        self.partitions.dedup_by(|later, first| {
-            let same = later.extent == first.extent;
-            if same && first.claim == Claim::Look {
-                first.claim = later.claim.clone();
-            }
-            same
-        });
-        if self.partitions.len() > MOST {
-            return Err(Refusal::Budget("partitions"));
-        }
-        Ok(())
-    }
-}
-
-/// Says whether a part of a disk has the signature of anything.
-pub type Known<'k> = &'k dyn Fn(&View<'_>) -> Result<bool, Refusal>;
+pub use claims::{Claim, Known, Partition, Tables};
 
 /// The partition tables of a disk; `None` if there are none, or only empty ones. `known` is asked where a table can be
 /// understood in two ways.

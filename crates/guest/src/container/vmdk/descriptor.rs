@@ -6,12 +6,20 @@ use std::os::unix::ffi::OsStrExt;
 use crate::bytes::sum;
 use crate::refusal::Refusal;
 
+/// The largest descriptor, in bytes.
+pub(super) const LARGEST: u64 = 1 << 20;
+
 /// The most extents that a disk may have. A disk of 8 TiB in files of 2 GB has 4000.
 const EXTENTS: usize = 4096;
 
 /// How many bytes from the first NUL to the last byte that is none may be there. Where a new CID has fewer digits than the
 /// one before, QEMU writes a shorter text over the longer one, and the last bytes of that stay.
 const LEFT_OVER: usize = 16;
+
+/// Whether these first bytes of a file begin a descriptor.
+pub fn is_descriptor(start: &[u8]) -> bool {
+    start.starts_with(b"# Disk DescriptorFile")
+}
 
 /// What an extent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +58,7 @@ impl Descriptor {
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         let last = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let text = text.get(..end).unwrap_or_default();
-        if last.saturating_sub(end) > LEFT_OVER || !super::is_descriptor(text) {
+        if last.saturating_sub(end) > LEFT_OVER || !is_descriptor(text) {
             return Err(Refusal::corrupt("the descriptor of a VMDK is no text"));
         }
         let (mut extents, mut parent) = (Vec::new(), None);

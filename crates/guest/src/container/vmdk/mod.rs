@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::disk::{Disk, Layout, Piece, Place, Ranges};
+use super::opened::{Opened, Part, Role, Siblings};
 use super::tables::{Reader, Tables};
-use super::{Opened, Part, Role, Siblings};
 use crate::bytes::{difference, product, sum};
 use crate::image::ReadAt;
 use crate::refusal::Refusal;
@@ -18,18 +18,10 @@ mod descriptor;
 mod sparse;
 
 use descriptor::{Descriptor, Kind};
-use sparse::Sparse;
+use sparse::{SECTOR, Sparse};
 
-pub(super) const SPARSE_MAGIC: &[u8] = b"KDMV";
-const SECTOR: u64 = 512;
-
-/// The largest descriptor, in bytes.
-const LARGEST: u64 = 1 << 20;
-
-/// Whether these first bytes of a file begin a descriptor.
-pub(super) fn is_descriptor(start: &[u8]) -> bool {
-    start.starts_with(b"# Disk DescriptorFile")
-}
+pub(super) use descriptor::is_descriptor;
+pub(super) use sparse::MAGIC as SPARSE_MAGIC;
 
 /// The extents of a disk.
 struct Vmdk {
@@ -71,7 +63,7 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
 /// If it is larger than a descriptor can be, is not just text, names a parent, or an extent that is not as it says.
 pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
     // A guest can write a descriptor to the start of its raw disk, to get at another image beside it. A disk is longer.
-    if file.size() > LARGEST {
+    if file.size() > descriptor::LARGEST {
         return Err(Refusal::unsupported("a VMDK descriptor at the start of something larger"));
     }
     let alone = Reader::new(vec![Arc::clone(&file)]);

@@ -5,9 +5,15 @@ use std::ops::Range;
 use super::super::disk::{LARGEST_UNIT, Piece, Place};
 use super::super::tables::{Reader, Tables, any_twice};
 use super::super::unpack::inflate;
-use super::{SECTOR, SPARSE_MAGIC};
+use super::descriptor;
 use crate::bytes::{le16, le32, le64, product, slice, sum, u8_at};
 use crate::refusal::Refusal;
+
+/// What a sparse extent starts with.
+pub const MAGIC: &[u8] = b"KDMV";
+
+/// Capacities and offsets count in these.
+pub(super) const SECTOR: u64 = 512;
 
 const NEWLINES: u32 = 1;
 const REDUNDANT: u32 = 1 << 1;
@@ -42,7 +48,7 @@ struct Header {
 
 impl Header {
     fn parse(bytes: &[u8]) -> Result<Header, Refusal> {
-        if !bytes.starts_with(SPARSE_MAGIC) {
+        if !bytes.starts_with(MAGIC) {
             return Err(Refusal::unsupported("a VMDK extent of another kind than hosted sparse"));
         }
         let version = le32(bytes, 4)?;
@@ -107,7 +113,7 @@ impl Sparse {
             (0, _) | (_, 0) => None,
             (at, len) => {
                 let len = product(len, SECTOR)?;
-                if len > super::LARGEST {
+                if len > descriptor::LARGEST {
                     return Err(Refusal::corrupt("the descriptor inside a VMDK is too long"));
                 }
                 Some(reader.read(file, product(at, SECTOR)?, len as usize)?)

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::key::{Key, kind};
 use super::superblock::{Device, Superblock};
-use super::tree::{Key, kind};
 use crate::bytes::{self, le16, le64};
 use crate::refusal::Refusal;
 

@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 
 use super::chunks::{Chunk, Chunks, DATA, METADATA, SYSTEM};
+use super::key::{Key, kind};
 use super::superblock::Superblock;
-use super::tree::{Key, kind};
 use crate::bytes::{self, le64};
 use crate::refusal::Refusal;
 

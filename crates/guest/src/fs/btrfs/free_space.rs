@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::chunks::Chunks;
 use super::extents::Runs;
+use super::key::{Key, kind};
 use super::superblock::Superblock;
-use super::tree::{Key, kind};
 use crate::bytes::{self, le32};
 use crate::refusal::Refusal;
 

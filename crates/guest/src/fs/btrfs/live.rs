@@ -8,9 +8,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::chunks::Chunks;
+use super::key::{Key, kind};
 use super::roots::Roots;
 use super::superblock::Superblock;
-use super::tree::{Forest, Key, Seen, kind, owner};
+use super::tree::{Forest, Seen, owner};
 use crate::bytes::{le64, u8_at};
 use crate::extents::ExtentSet;
 use crate::refusal::Refusal;

@@ -6,9 +6,10 @@
 use std::ops::Range;
 
 use super::chunks::Chunks;
+use super::key::{Key, kind};
 use super::roots::root_item;
 use super::superblock::Superblock;
-use super::tree::{Forest, Key, Root, kind, owner};
+use super::tree::{Forest, Root, owner};
 use crate::bytes::{self, le64, u8_at};
 use crate::refusal::Refusal;
 

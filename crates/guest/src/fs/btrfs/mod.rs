@@ -13,6 +13,7 @@ mod checksum;
 mod chunks;
 mod extents;
 mod free_space;
+mod key;
 mod live;
 mod log;
 mod roots;
@@ -26,7 +27,7 @@ use superblock::{MIRRORS, RESERVED, Superblock};
 use tree::{Forest, Root};
 
 use crate::extents::ExtentSet;
-use crate::fs::{Findings, FreeMap, Options};
+use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::Refusal;
 

@@ -1,8 +1,9 @@
 //! The tree of roots: where the other trees start.
 
 use super::chunks::{Chunks, DeviceExtents};
+use super::key::{Key, kind};
 use super::superblock::{Device, Superblock};
-use super::tree::{Forest, Key, Root, kind, owner};
+use super::tree::{Forest, Root, owner};
 use crate::bytes::{le32, le64, u8_at};
 use crate::refusal::Refusal;
 

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::chunks::Chunks;
+use super::key::Key;
 use super::superblock::Superblock;
 use crate::budget::Budget;
 use crate::bytes::{self, le32, le64, u8_at};
@@ -33,27 +34,6 @@ pub mod owner {
     }
 }
 
-/// The kinds of items that are looked at.
-pub mod kind {
-    pub const EXTENT_DATA: u8 = 108;
-    pub const ROOT: u8 = 132;
-    pub const EXTENT: u8 = 168;
-    pub const METADATA: u8 = 169;
-    pub const TREE_BLOCK_REF: u8 = 176;
-    pub const EXTENT_DATA_REF: u8 = 178;
-    pub const SHARED_BLOCK_REF: u8 = 182;
-    pub const SHARED_DATA_REF: u8 = 184;
-    pub const BLOCK_GROUP: u8 = 192;
-    pub const FREE_SPACE_INFO: u8 = 198;
-    pub const FREE_SPACE_EXTENT: u8 = 199;
-    pub const FREE_SPACE_BITMAP: u8 = 200;
-    pub const DEVICE_EXTENT: u8 = 204;
-    pub const DEVICE: u8 = 216;
-    pub const CHUNK: u8 = 228;
-    pub const PERSISTENT: u8 = 249;
-    pub const DEVICE_REPLACE: u8 = 250;
-}
-
 const HEADER: usize = 101;
 const ITEM: usize = Key::SIZE + 8;
 const POINTER: usize = Key::SIZE + 16;
@@ -63,28 +43,6 @@ const WRITTEN: u64 = 1;
 const MIXED_BACKREF: u64 = 1;
 /// The most nodes that are remembered, 16 MiB: the extent tree of some 40 TB of ordinary extents.
 const MOST_NODES: usize = 2 << 20;
-
-/// The key of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    pub objectid: u64,
-    pub kind: u8,
-    pub offset: u64,
-}
-
-impl Key {
-    /// Its length in bytes.
-    pub const SIZE: usize = 17;
-
-    /// The key at `offset`.
-    ///
-    /// # Errors
-    /// If `from` is too short.
-    pub fn parse(from: &[u8], offset: usize) -> Result<Key, Refusal> {
-        let field = bytes::slice(from, offset, Key::SIZE)?;
-        Ok(Key { objectid: le64(field, 0)?, kind: u8_at(field, 8)?, offset: le64(field, 9)? })
-    }
-}
 
 /// What looks at the items of a tree.
 type Take<'a> = &'a mut dyn FnMut(Key, &[u8]) -> Result<(), Refusal>;

@@ -7,7 +7,7 @@ mod sets;
 mod walk;
 
 use crate::fs::clusters::Heap;
-use crate::fs::{Findings, FreeMap, Options};
+use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::Refusal;
 use boot::Boot;

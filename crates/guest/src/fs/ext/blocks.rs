@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::jbd2::form::MAGIC;
 use super::superblock::{AT, LEN, Layout};
 use crate::bytes::{product, slice};
 use crate::image::View;
@@ -61,7 +62,7 @@ impl<'a> Blocks<'a> {
         let at = version.map_or(block, |version| version.at);
         let mut bytes = self.region.read(product(at, u64::from(self.size))?, self.size as usize)?;
         if version.is_some_and(|version| version.escaped) {
-            let magic = super::jbd2::MAGIC.to_be_bytes();
+            let magic = MAGIC.to_be_bytes();
             bytes.iter_mut().zip(magic).for_each(|(byte, magic)| *byte = magic);
         }
         Ok(bytes)

@@ -34,9 +34,9 @@ mod walk;
 use self::bitmaps::State;
 use self::blocks::Blocks;
 use self::groups::Metadata;
-use self::jbd2::Journal;
+use self::jbd2::{Journal, replay};
 use self::superblock::{AT, JournalAt, LEN, Layout, Sums, Superblock};
-use super::{Findings, FreeMap, Options};
+use super::free_map::{Findings, FreeMap, Options};
 use crate::bytes::{le16, le32, slice};
 use crate::image::View;
 use crate::refusal::Refusal;
@@ -118,7 +118,7 @@ fn clean(superblock: &Superblock, disk: &Blocks<'_>, journal: Option<&Journal>) 
 /// One with a journal to replay.
 fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Result<Findings, Refusal> {
     let layout = &superblock.layout;
-    let (replayed, transactions) = journal.replay(disk, layout)?;
+    let (replayed, transactions) = replay(journal, disk, layout)?;
     let after = disk.after(&replayed);
     let renewed = Superblock::parse(&after.superblock(layout)?, disk.region.size())?;
     renewed.check_state()?;

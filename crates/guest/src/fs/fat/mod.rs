@@ -4,13 +4,15 @@
 //! everything that is written twice is compared, and every chain of every file is followed. FSInfo is never looked at.
 
 mod boot;
+mod links;
 mod walk;
 
-use crate::fs::clusters::{Bits, Heap, Table, Width};
-use crate::fs::{Findings, FreeMap, Options};
+use crate::fs::clusters::{Table, Width};
+use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::Refusal;
 use boot::{Boot, looks_like_one};
+use links::Links;
 
 /// FAT12, FAT16 and FAT32, with or without long names.
 #[derive(Debug)]
@@ -66,92 +68,4 @@ fn check_flags(boot: &Boot, table: &mut Table<'_>) -> Result<(), Refusal> {
         return Err(Refusal::dirty("the flags in the table"));
     }
     Ok(())
-}
-
-/// What an entry says of its cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Link {
-    Free,
-    Next(u32),
-    Last,
-    Bad,
-}
-
-fn meaning(width: Width, heap: &Heap, raw: u32) -> Result<Link, Refusal> {
-    let (value, ones) = match width {
-        Width::Twelve => (raw, 0xfff),
-        Width::Sixteen => (raw, 0xffff),
-        Width::ThirtyTwo => (raw & 0x0fff_ffff, 0x0fff_ffff),
-    };
-    match value {
-        0 => Ok(Link::Free),
-        next if heap.has(next) => Ok(Link::Next(next)),
-        last if last >= ones - 7 => Ok(Link::Last),
-        bad if bad == ones - 8 => Ok(Link::Bad),
-        _ => Err(Refusal::corrupt(format!("{value:#x} is no link"))),
-    }
-}
-
-/// The table, after one look at all of it.
-struct Links<'a> {
-    width: Width,
-    heap: Heap,
-    table: Table<'a>,
-    /// The clusters that are not free.
-    used: Bits,
-    /// The clusters that somebody refers to: another cluster, or a directory entry that was seen.
-    referred: Bits,
-}
-
-impl<'a> Links<'a> {
-    /// No two clusters may have the same successor. Then the clusters form chains and rings that never meet, and a chain
-    /// that starts where nobody refers to ends in the end.
-    fn read(width: Width, heap: Heap, table: Table<'a>, copies: &[u64]) -> Result<Links<'a>, Refusal> {
-        let (mut used, mut referred) = (Bits::new(heap.count)?, Bits::new(heap.count)?);
-        table.scan(copies, |cluster, raw| {
-            // FAT32 has four bits without a meaning. A free cluster with one of them is odd, so it is left alone.
-            let _first = used.claim(cluster);
-            match meaning(width, &heap, raw)? {
-                Link::Next(next) if !referred.claim(next) => {
-                    Err(Refusal::corrupt(format!("cluster {next} is in two chains")))
-                }
-                _ => Ok(()),
-            }
-        })?;
-        if !referred.is_subset_of(&used) {
-            return Err(Refusal::corrupt("a chain runs into a free cluster"));
-        }
-        Ok(Links { width, heap, table, used, referred })
-    }
-
-    /// Begins a chain at a cluster that a directory entry names.
-    fn begin(&mut self, first: u32) -> Result<Chain, Refusal> {
-        if !self.heap.has(first) {
-            return Err(Refusal::corrupt(format!("a file starts with cluster {first}, which does not exist")));
-        }
-        if !self.referred.claim(first) {
-            return Err(Refusal::corrupt(format!("cluster {first} is in two chains")));
-        }
-        Ok(Chain { next: Some(first) })
-    }
-}
-
-/// A walk along a chain.
-struct Chain {
-    next: Option<u32>,
-}
-
-impl Chain {
-    /// The next cluster of the chain.
-    fn step(&mut self, links: &mut Links<'_>) -> Result<Option<u32>, Refusal> {
-        let Some(cluster) = self.next else { return Ok(None) };
-        let raw = links.table.entry(cluster)?;
-        self.next = match meaning(links.width, &links.heap, raw)? {
-            Link::Next(next) => Some(next),
-            Link::Last => None,
-            Link::Free => return Err(Refusal::corrupt(format!("a chain runs into the free cluster {cluster}"))),
-            Link::Bad => return Err(Refusal::corrupt(format!("a chain runs into the bad cluster {cluster}"))),
-        };
-        Ok(Some(cluster))
-    }
 }

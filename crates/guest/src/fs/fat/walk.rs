@@ -1,7 +1,7 @@
 //! The directories of a FAT volume: every file's chain is there, is as long as the file, and is nobody else's.
 
 use super::boot::{Boot, Root};
-use super::{Chain, Links};
+use super::links::{Chain, Links};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::fs::clusters::{Bits, Pending, Width};
 use crate::image::View;
@@ -56,7 +56,7 @@ impl Walk<'_, '_> {
             (0, Root::Fixed { start, len }) => return self.fixed(start, len, &mut progress),
             (0, Root::Chain(root)) => self.links.begin(root)?,
             // Its chain was begun when its entry was found.
-            (first, _) => Chain { next: Some(first) },
+            (first, _) => Chain::at(first),
         };
         while let Some(cluster) = chain.step(&mut self.links)? {
             self.region.budget().take_node()?;

@@ -22,7 +22,7 @@ use record::DATA;
 use volume::Volume;
 use walk::Special;
 
-use super::{Findings, FreeMap, Options};
+use super::free_map::{Findings, FreeMap, Options};
 use crate::bytes::product;
 use crate::image::View;
 use crate::refusal::Refusal;

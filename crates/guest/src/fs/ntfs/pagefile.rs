@@ -5,7 +5,7 @@ use super::record::{Body, FILE_NAME, Record, Reference};
 use super::volume::Volume;
 use super::walk::{FileName, ROOT, Special};
 use crate::extents::ExtentSet;
-use crate::fs::Findings;
+use crate::fs::free_map::Findings;
 use crate::refusal::Refusal;
 
 /// Counts the contents of the files of these records as free, where it is certain that they are page files and their

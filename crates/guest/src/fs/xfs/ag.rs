@@ -154,7 +154,7 @@ fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, R
     }
     if geometry.v5 {
         if !patched {
-            checksum(&bytes, 216, "a group header")?;
+            checksum::verify(&bytes, 216, "a group header")?;
         }
         if slice(&bytes, 64, 16)? != geometry.meta_uuid {
             return Err(Refusal::corrupt(format!("the header of group {ag} is of another filesystem")));
@@ -185,7 +185,7 @@ fn list(source: &Source<'_>, geometry: &Geometry, ag: u32, header: &Header) -> R
             return Err(Refusal::corrupt(format!("group {ag} has no free list")));
         }
         if !patched {
-            checksum(&bytes, 32, "a free list")?;
+            checksum::verify(&bytes, 32, "a free list")?;
         }
         source.check_lsn(be64(&bytes, 24)?)?;
     }

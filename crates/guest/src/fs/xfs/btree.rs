@@ -144,7 +144,7 @@ impl Tree<'_> {
         }
         if geometry.v5 {
             if !patched {
-                checksum(&bytes, 52, "a block of a free space tree")?;
+                checksum::verify(&bytes, 52, "a block of a free space tree")?;
             }
             let own = be64(&bytes, 16)? == offset / BASIC_BLOCK
                 && slice(&bytes, 32, 16)? == geometry.meta_uuid

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use crate::bytes::{be16, be32, be64, product, slice, sum};
+use crate::extents::ExtentSet;
 use crate::refusal::Refusal;
 
 use super::checksum;
-use super::inodes::Check;
-use super::superblock::BASIC_BLOCK;
+use super::overlay::Source;
+use super::superblock::{BASIC_BLOCK, Geometry};
 
 const DEVICE: u8 = 0;
 const LOCAL: u8 = 1;
@@ -35,8 +36,12 @@ pub enum Content {
 
 /// One fork of an inode.
 pub struct Fork<'a> {
+    /// Where to read.
+    pub source: &'a Source<'a>,
     /// Of this filesystem.
-    pub check: &'a Check<'a>,
+    pub geometry: &'a Geometry,
+    /// What is free of it.
+    pub free: &'a ExtentSet,
     /// The inode.
     pub number: u64,
     /// What its blocks hold.
@@ -110,9 +115,9 @@ impl Fork<'_> {
         for index in (0..count).rev() {
             steps.push((be64(self.bytes, 4 + 8 * most + 8 * index)?, level - 1));
         }
-        let header = if self.check.geometry.v5 { 72 } else { 24 };
+        let header = if self.geometry.v5 { 72 } else { 24 };
         while let Some((block, level)) = steps.pop() {
-            self.check.source.region.budget().take_node()?;
+            self.source.region.budget().take_node()?;
             let bytes = self.node(self.place(block, 1)?, level)?;
             let (count, most) = (usize::from(be16(&bytes, 6)?), (bytes.len() - header) / EXTENT);
             if count == 0 || count > most {
@@ -130,8 +135,8 @@ impl Fork<'_> {
     }
 
     fn node(&self, place: Range<u64>, level: u16) -> Result<Vec<u8>, Refusal> {
-        let v5 = self.check.geometry.v5;
-        let (bytes, patched) = self.check.source.read(place.start, place.end - place.start)?;
+        let v5 = self.geometry.v5;
+        let (bytes, patched) = self.source.read(place.start, place.end - place.start)?;
         let magic = if v5 { 0x424d_4133 } else { 0x424d_4150 };
         if be32(&bytes, 0)? != magic || be16(&bytes, 4)? != level {
             return Err(Refusal::corrupt("a block of a tree of extents is of another kind or level"));
@@ -144,13 +149,13 @@ impl Fork<'_> {
 
     /// Where blocks of the filesystem are, in bytes. None of them may be free.
     fn place(&self, block: u64, count: u64) -> Result<Range<u64>, Refusal> {
-        let geometry = self.check.geometry;
+        let geometry = self.geometry;
         let (ag, at) = geometry.of_block(block)?;
         if count == 0 || sum(at, count)? > geometry.blocks_of(ag) || at < geometry.header_blocks() {
             return Err(Refusal::corrupt("it uses blocks outside their group"));
         }
         let place = geometry.offset(ag, at)?..geometry.offset(ag, at + count)?;
-        match self.check.free.touches(place.clone()) {
+        match self.free.touches(place.clone()) {
             true => Err(Refusal::corrupt(format!("it uses free bytes between {} and {}", place.start, place.end))),
             false => Ok(place),
         }
@@ -167,7 +172,7 @@ impl Fork<'_> {
             walked.end = first + count;
             walked.extents += 1;
             if walked.extents.is_multiple_of(EXTENTS_OF_NODE) {
-                self.check.source.region.budget().take_node()?;
+                self.source.region.budget().take_node()?;
             }
             match self.content {
                 Content::Other => {}
@@ -175,8 +180,8 @@ impl Fork<'_> {
                 Content::Directory => self.directory(first, place, walked)?,
                 Content::Symlink => self.block(place)?,
                 Content::Attributes => {
-                    for at in place.step_by(self.check.geometry.block as usize) {
-                        self.block(at..at + self.check.geometry.block)?;
+                    for at in place.step_by(self.geometry.block as usize) {
+                        self.block(at..at + self.geometry.block)?;
                     }
                 }
             }
@@ -186,7 +191,7 @@ impl Fork<'_> {
 
     /// Takes an extent of a directory, and checks the blocks that it completes.
     fn directory(&self, first: u64, place: Range<u64>, walked: &mut Walked) -> Result<(), Refusal> {
-        let geometry = self.check.geometry;
+        let geometry = self.geometry;
         let (block, size) = (geometry.block, geometry.directory_block);
         let mut at = place.start;
         let mut file = first;
@@ -201,7 +206,7 @@ impl Fork<'_> {
             if *next != file || (bytes.is_empty() && !(file * block).is_multiple_of(size)) {
                 return Err(Refusal::corrupt("a block of a directory is not whole"));
             }
-            bytes.extend(self.check.source.region.read(at, block as usize)?);
+            bytes.extend(self.source.region.read(at, block as usize)?);
             if bytes.len() as u64 == size {
                 self.content(bytes, *start)?;
             } else {
@@ -218,20 +223,20 @@ impl Fork<'_> {
         if len > crate::budget::LARGEST_PIECE as u64 {
             return Err(Refusal::corrupt("an extent is too long for what it holds"));
         }
-        if self.check.source.touches(place.start, len) {
+        if self.source.touches(place.start, len) {
             return Ok(());
         }
-        self.check.source.region.budget().take_node()?;
-        self.content(&self.check.source.region.read(place.start, len as usize)?, place.start)
+        self.source.region.budget().take_node()?;
+        self.content(&self.source.region.read(place.start, len as usize)?, place.start)
     }
 
     /// Checks a block of what a fork holds by what it says that it is.
     fn content(&self, bytes: &[u8], at: u64) -> Result<(), Refusal> {
-        if self.check.source.touches(at, bytes.len() as u64) {
+        if self.source.touches(at, bytes.len() as u64) {
             return Ok(());
         }
         let (magic, inner) = (be32(bytes, 0)?.to_be_bytes(), be16(bytes, 8)?);
-        if !self.check.geometry.v5 {
+        if !self.geometry.v5 {
             let known = match self.content {
                 Content::Directory => {
                     matches!(&magic, b"XD2B" | b"XD2D" | b"XD2F") || matches!(inner, 0xd2f1 | 0xd2ff | 0xfebe)
@@ -254,18 +259,17 @@ impl Fork<'_> {
 
     /// Checks the checksum of a structure, and that it belongs where it is.
     fn sealed(&self, bytes: &[u8], at: u64, seal: &Seal, patched: bool, what: &str) -> Result<(), Refusal> {
-        let check = self.check;
         if !patched {
-            checksum(bytes, seal.crc, what)?;
+            checksum::verify(bytes, seal.crc, what)?;
         }
         let own = be64(bytes, seal.address)? == at / BASIC_BLOCK
-            && slice(bytes, seal.uuid, 16)? == check.geometry.meta_uuid
+            && slice(bytes, seal.uuid, 16)? == self.geometry.meta_uuid
             && be64(bytes, seal.owner)? == self.number;
         if !own {
             return Err(Refusal::corrupt(format!("{what} belongs elsewhere")));
         }
-        check.source.check_lsn(be64(bytes, seal.lsn)?)?;
-        check.source.region.budget().give_back(bytes.len() as u64);
+        self.source.check_lsn(be64(bytes, seal.lsn)?)?;
+        self.source.region.budget().give_back(bytes.len() as u64);
         Ok(())
     }
 }

@@ -93,7 +93,7 @@ impl Check<'_> {
             && u64::from(be32(&bytes, 84)?) == self.geometry.ag_blocks
             && slice(&bytes, 32, 16)? == self.geometry.uuid;
         match same {
-            true if self.geometry.v5 => checksum(&bytes, superblock::CRC_AT, "a copy of the superblock"),
+            true if self.geometry.v5 => checksum::verify(&bytes, superblock::CRC_AT, "a copy of the superblock"),
             true => Ok(()),
             false => Err(Refusal::corrupt(format!("the superblock of group {ag} is that of another"))),
         }
@@ -149,7 +149,7 @@ impl Check<'_> {
         }
         if geometry.v5 {
             if !patched {
-                checksum(&bytes, 312, "a header of inodes")?;
+                checksum::verify(&bytes, 312, "a header of inodes")?;
             }
             if slice(&bytes, 296, 16)? != geometry.meta_uuid {
                 return Err(Refusal::corrupt(format!("the inodes of group {ag} are of another filesystem")));
@@ -196,7 +196,7 @@ impl Check<'_> {
             return Err(Refusal::corrupt("it is none"));
         }
         if geometry.v5 {
-            checksum(inode, 100, "it")?;
+            checksum::verify(inode, 100, "it")?;
             if be64(inode, 152)? != number || slice(inode, 160, 16)? != geometry.meta_uuid {
                 return Err(Refusal::corrupt("it belongs elsewhere"));
             }
@@ -229,8 +229,9 @@ impl Check<'_> {
         };
         let len = if behind == 0 { room } else { behind };
         let fork = |content, format, extents, at, len| {
-            let (bytes, check) = (slice(inode, at, len)?, self);
-            Fork { check, number, content, format, extents, bytes }.walk()
+            let Check { source, geometry, free } = *self;
+            let bytes = slice(inode, at, len)?;
+            Fork { source, geometry, free, number, content, format, extents, bytes }.walk()
         };
         fork(content, u8_at(inode, 5)?, extents, literal, len)?;
         match behind {

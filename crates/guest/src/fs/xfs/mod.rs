@@ -8,6 +8,7 @@
 
 mod ag;
 mod btree;
+mod checksum;
 mod fork;
 mod inodes;
 mod items;
@@ -17,12 +18,12 @@ mod short;
 mod superblock;
 mod transactions;
 
-use crate::bytes::{array, be32, slice};
+use crate::bytes::be32;
 use crate::extents::ExtentSet;
 use crate::image::View;
 use crate::refusal::Refusal;
 
-use super::{Findings, FreeMap, Options};
+use super::free_map::{Findings, FreeMap, Options};
 use ag::Group;
 use inodes::Check;
 use log::State;
@@ -153,14 +154,4 @@ impl Found<'_> {
         }
         Ok(Findings { free: self.free, dropped: 0, evidence })
     }
-}
-
-/// Compares the CRC-32C of a whole structure, which is there little-endian and counts as zero itself.
-fn checksum(bytes: &[u8], at: usize, what: &str) -> Result<(), Refusal> {
-    let stored = u32::from_le_bytes(array(bytes, at)?);
-    let crc = crc32c::crc32c(slice(bytes, 0, at)?);
-    let crc = crc32c::crc32c_append(crc, &[0; 4]);
-    let behind = at + 4;
-    let crc = crc32c::crc32c_append(crc, slice(bytes, behind, bytes.len() - behind)?);
-    if crc == stored { Ok(()) } else { Err(Refusal::corrupt(format!("the checksum of {what} is wrong"))) }
 }

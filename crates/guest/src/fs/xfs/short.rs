@@ -110,7 +110,7 @@ impl Tree<'_> {
         }
         if geometry.v5 {
             if !patched {
-                checksum(&bytes, 52, self.kind.name)?;
+                checksum::verify(&bytes, 52, self.kind.name)?;
             }
             let own = be64(&bytes, 16)? == offset / BASIC_BLOCK
                 && slice(&bytes, 32, 16)? == geometry.meta_uuid

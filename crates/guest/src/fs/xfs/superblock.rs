@@ -123,7 +123,7 @@ pub fn parse(bytes: &[u8], sealed: bool) -> Result<Superblock, Refusal> {
     }
     let v5 = features(bytes)?;
     if v5 && sealed {
-        checksum(bytes, CRC_AT, "the superblock")?;
+        checksum::verify(bytes, CRC_AT, "the superblock")?;
     }
     if u8_at(bytes, 126)? != 0 {
         return Err(Refusal::corrupt("mkfs did not finish"));

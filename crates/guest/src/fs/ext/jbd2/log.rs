@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::super::blocks::{Blocks, Replayed, Version};
 use super::super::sums::{crc32_be, crc32c};
 use super::super::superblock::Layout;
+use super::form::{Form, MAGIC, Sums};
+use super::journal::Journal;
 use super::tags::{Tag, revoked, tags};
-use super::{Form, Journal, MAGIC, Sums};
 use crate::bytes::{be32, slice, u8_at};
 use crate::refusal::Refusal;
 

@@ -1,6 +1,6 @@
 //! The two kinds of lists in a journal: which block each copy belongs to, and which blocks are not to be written.
 
-use super::{Form, Sums};
+use super::form::{Form, Sums};
 use crate::bytes::{be16, be32, be64, slice};
 use crate::refusal::Refusal;
 

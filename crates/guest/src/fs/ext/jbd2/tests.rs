@@ -1,7 +1,12 @@
 //! Small journals, block by block.
 
+use std::ops::Range;
+
 use super::super::blocks::{Blocks, Version};
+use super::super::inode::Mapped;
+use super::super::sums::crc32c;
 use super::super::superblock::{Backups, JournalAt, Layout, Sums as Guarded};
+use super::form::{Form, MAGIC, Sums};
 use super::*;
 use crate::budget::Budget;
 use crate::image::Session;
@@ -111,7 +116,7 @@ impl Ring {
         let file = Mapped::of_one_run(AT..AT + 10);
         let ring = 1..self.fast.start;
         let journal = Journal { file, form: self.form, ring, fast: self.fast.clone(), start: self.start, sequence: 7 };
-        let (replayed, count) = journal.replay(&blocks, &layout)?;
+        let (replayed, count) = replay(&journal, &blocks, &layout)?;
         let mut sorted: Vec<_> = replayed.into_iter().collect();
         sorted.sort_unstable_by_key(|(block, _)| *block);
         Ok((sorted, count))

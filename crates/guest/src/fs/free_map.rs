@@ -1,0 +1,42 @@
+//! What a parser of a filesystem is asked, and what it answers.
+
+use crate::extents::ExtentSet;
+use crate::image::View;
+use crate::refusal::Refusal;
+
+/// A parser of one kind of filesystem.
+pub trait FreeMap: Sync {
+    /// The name of the kind, as `blkid` says it where it knows it.
+    fn name(&self) -> &'static str;
+
+    /// Whether the region carries the signature of this kind. Looks at nothing but that: two kinds that both say so
+    /// make the region ambiguous.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn detect(&self, region: &View<'_>) -> Result<bool, Refusal>;
+
+    /// Which bytes of the region are provably free.
+    ///
+    /// # Errors
+    /// Every doubt is a refusal; then the region is used as a whole.
+    fn free(&self, region: &View<'_>, options: &Options) -> Result<Findings, Refusal>;
+}
+
+/// What the user permits beyond the proof.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Windows' pagefile.sys and swapfile.sys lose their contents.
+    pub drop_page_files: bool,
+}
+
+/// What a parser found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The bytes that are free, relative to the region, inside it.
+    pub free: ExtentSet,
+    /// How much of `free` is in files whose contents may be dropped (swap, page files), in bytes.
+    pub dropped: u64,
+    /// What the proof rests on, in words for the report: "clean", "checksums", "counts agree" ...
+    pub evidence: Vec<String>,
+}
