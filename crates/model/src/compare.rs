@@ -1,7 +1,9 @@
 //! Predictions beside measurements.
 
+use crate::config::Config;
+use crate::keys;
 use crate::report::{significant, table};
-use crate::{Config, keys, simulate};
+use crate::sim::simulate;
 
 /// Times that were measured for a number of ranks.
 #[derive(Debug, Clone, PartialEq)]

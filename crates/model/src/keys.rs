@@ -2,7 +2,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::Config;
+use crate::config::Config;
 use crate::value;
 
 /// A parameter.

@@ -1,6 +1,6 @@
 //! Sizes of files: each a function of where the file is, from a table that has the wanted distribution.
 
-use crate::Config;
+use crate::config::Config;
 
 /// Quantiles of the lognormal distribution that the table has. What is rarer than one in twice as many is cut off: give such
 /// files as large ones.

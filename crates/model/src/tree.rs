@@ -1,6 +1,6 @@
 //! A tree that is nowhere: what is in a directory is a function of its number, so any part of it can be had at any time.
 
-use crate::Config;
+use crate::config::Config;
 use crate::sizes::{Sizes, mix};
 
 /// The tree that a configuration describes. It has exactly the files that were asked for.
