@@ -5,7 +5,8 @@
 //! position counts is said by a bit of the first byte: the bytes of all places, or places and then bytes, so that a long
 //! place, such as a log, does not take all edits.
 
-use crate::{Pages, Seed};
+use crate::pages::Pages;
+use crate::seed::Seed;
 
 /// The most edits of one input.
 const MOST: usize = 32;

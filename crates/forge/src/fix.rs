@@ -3,7 +3,7 @@
 use haul_guest::ReadAt;
 use haul_guest::crc32::{self, crc32};
 
-use crate::Pages;
+use crate::pages::Pages;
 
 /// Something of an image that must agree with something else. All places are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

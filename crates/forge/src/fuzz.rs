@@ -11,7 +11,9 @@ use haul_guest::image::Session;
 use haul_guest::{Budget, ExtentSet, Map, ReadAt, Refusal, Region, Verdict};
 use haul_testbed::guest::Noise;
 
-use crate::{Pages, Seed, Target, edits};
+use crate::edits;
+use crate::pages::Pages;
+use crate::seed::{Seed, Target};
 
 /// The environment variable with the directory of the seeds: a directory for each target, with files that end in `.seed`.
 pub const SEEDS: &str = "HAUL_SEEDS";

@@ -7,7 +7,7 @@ use haul_guest::ExtentSet;
 use haul_testbed::guest::{has, run};
 use haul_testbed::{Command, TempDir, data_extents, skip, temp_dir};
 
-use crate::Pages;
+use crate::pages::{self, Pages};
 
 /// A volume group vg0 on disks of its own.
 pub struct Lvm {
@@ -84,7 +84,7 @@ impl Lvm {
         self.flush();
         let path = self.path(disk);
         let data = data_extents(&File::open(&path).unwrap());
-        Pages::of(&crate::open(&path), data.into_iter().map(|(start, len)| start..start + len))
+        Pages::of(&pages::open(&path), data.into_iter().map(|(start, len)| start..start + len))
     }
 
     /// The bytes of a disk in extents that LVM calls free.

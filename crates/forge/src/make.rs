@@ -14,9 +14,11 @@ use haul_guest::{Budget, ExtentSet, ReadAt};
 use haul_testbed::guest::{Noise, flush, has, live_through, run, write_noise};
 use haul_testbed::{Bed, Command, TempDir, data_extents, temp_dir, temp_dir_in};
 
+use crate::fix::Fix;
 use crate::lvm::Lvm;
 use crate::ntfs::restart_page;
-use crate::{Fix, Pages, Seed, Target, open};
+use crate::pages::{Pages, open};
+use crate::seed::{Seed, Target};
 
 const MIB: u64 = 1 << 20;
 

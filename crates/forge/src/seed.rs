@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use haul_guest::{ExtentSet, ReadAt};
 
-use crate::{Fix, Pages};
+use crate::fix::Fix;
+use crate::pages::Pages;
 
 /// What is fuzzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
