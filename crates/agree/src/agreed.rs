@@ -7,7 +7,7 @@
 //! of `d/f` into the working directory; `--parents -p /a/b d` looks for the attributes of `a`, not `/a`; backups of
 //! names of 254 bytes lose a byte. Options that newer versions gave another meaning are not asked for either.
 
-use crate::compare::Difference;
+use crate::difference::Difference;
 use crate::snapshot::{Item, Snapshot, Stamp};
 use crate::stage::{Call, Outcome};
 

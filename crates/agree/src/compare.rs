@@ -1,31 +1,12 @@
 //! What differs between two outcomes, and which differences are agreed.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+pub use crate::difference::Difference;
 
 use crate::agreed::{Weight, differs_by_declining, drop_agreed, messages, stubs, weight};
 use crate::snapshot::{Item, Snapshot};
 use crate::stage::{Call, Outcome};
-
-/// One difference.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// A word for the sort of difference; failures with the same words are taken for the same bug.
-    pub sort: String,
-    /// The file, or empty.
-    pub path: Vec<u8>,
-    /// How it is in the reference.
-    pub reference: String,
-    /// How it is after the program under test.
-    pub tested: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.escape_ascii();
-        write!(f, "{} {path}\n    cp:   {}\n    haul: {}", self.sort, self.reference, self.tested)
-    }
-}
 
 /// Compares what the reference did with what the program under test did.
 pub fn compare(call: &Call, reference: &Outcome, tested: &Outcome) -> Vec<Difference> {

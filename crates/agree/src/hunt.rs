@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::case::Case;
-use crate::compare::{Difference, compare};
+use crate::compare::compare;
+use crate::difference::Difference;
 use crate::shrink::shrink;
 use crate::stage::{Call, Stage};
 

@@ -10,6 +10,7 @@
 pub mod agreed;
 pub mod case;
 pub mod compare;
+mod difference;
 pub mod grow;
 pub mod hunt;
 pub mod options;

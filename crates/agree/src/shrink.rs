@@ -1,7 +1,7 @@
 //! Makes a failing case smaller while it still fails.
 
 use crate::case::{Case, Place};
-use crate::compare::Difference;
+use crate::difference::Difference;
 use crate::scene::{Contents, Kind, Node, Run};
 
 /// Attempts at most; each plays the case twice.
