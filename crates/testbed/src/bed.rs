@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
-use crate::{Command, skip, temp_dir};
+use crate::Command;
+use crate::fuse::FuseMount;
+use crate::guest::Mounted;
+use crate::skip::skip;
+use crate::temporary::{temp_dir, temp_dir_in};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -152,6 +156,24 @@ impl Bed {
         let number = self.images.get();
         self.images.set(number + 1);
         self.make(kind, size.max(kind.smallest()), &self.root.join(format!("{}-{number}", kind.name())))
+    }
+
+    /// Mounts an image file, through a loop device that goes with the mount. `options` as for mount(8), with `loop` first
+    /// among them by itself (`["ro", "noload"]`, `["offset=1048576"]`).
+    ///
+    /// # Panics
+    /// If it cannot be mounted: what a test builds must be mountable.
+    pub fn mount_image(&self, kind: &str, image: &Path, options: &[&str]) -> Mounted {
+        Mounted::mount(temp_dir_in(self.path()).keep(), kind, image, options)
+    }
+
+    /// Mounts an image file by `program IMAGE DIRECTORY -o OPTIONS`, which goes to the background by itself
+    /// ("ntfs-3g").
+    ///
+    /// # Panics
+    /// If it cannot be mounted: what a test builds must be mountable.
+    pub fn mount_fuse(&self, program: &str, image: &Path, options: &[&str]) -> FuseMount {
+        FuseMount::mount(temp_dir_in(self.path()).keep(), program, image, options)
     }
 
     fn make(&self, kind: Fs, size: u64, at: &Path) -> Option<PathBuf> {

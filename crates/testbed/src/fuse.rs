@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Stdio};
 
+use crate::Command;
 use crate::guest::unmount;
-use crate::{Bed, Command};
 
 /// A filesystem of an image, mounted by a FUSE program until this is dropped or [`FuseMount::unmount`] is called.
 pub struct FuseMount {
@@ -15,6 +15,22 @@ pub struct FuseMount {
 }
 
 impl FuseMount {
+    /// Mounts an image file on a directory by `program IMAGE DIRECTORY -o OPTIONS`.
+    ///
+    /// # Panics
+    /// If it cannot be mounted.
+    pub(crate) fn mount(at: PathBuf, program: &str, image: &Path, options: &[&str]) -> FuseMount {
+        // The program closes its standard streams, but knows nothing of a fourth one.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"exec "$0" "$1" "$2" -o "$3" 3>&1 >/dev/null </dev/null"#, program]);
+        shell.arg(image).arg(&at).arg([&["rw"], options].concat().join(","));
+        let mut child = shell.stdout(Stdio::piped()).spawn().expect("cannot start a shell");
+        let alive = child.stdout.take();
+        let done = child.wait().expect("cannot wait for a shell");
+        assert!(done.success(), "{program} cannot mount an image");
+        FuseMount { path: at, alive }
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.path
@@ -38,25 +54,5 @@ impl Drop for FuseMount {
             // Best effort, after a failure of the test: the end of its namespace would do the same.
             Command::new("umount").arg("-l").arg(&self.path).status().map(drop).unwrap_or_default();
         }
-    }
-}
-
-impl Bed {
-    /// Mounts an image file by `program IMAGE DIRECTORY -o OPTIONS`, which goes to the background by itself
-    /// ("ntfs-3g").
-    ///
-    /// # Panics
-    /// If it cannot be mounted: what a test builds must be mountable.
-    pub fn mount_fuse(&self, program: &str, image: &Path, options: &[&str]) -> FuseMount {
-        let at = crate::temp_dir_in(self.path()).keep();
-        // The program closes its standard streams, but knows nothing of a fourth one.
-        let mut shell = Command::new("sh");
-        shell.args(["-c", r#"exec "$0" "$1" "$2" -o "$3" 3>&1 >/dev/null </dev/null"#, program]);
-        shell.arg(image).arg(&at).arg([&["rw"], options].concat().join(","));
-        let mut child = shell.stdout(Stdio::piped()).spawn().expect("cannot start a shell");
-        let alive = child.stdout.take();
-        let done = child.wait().expect("cannot wait for a shell");
-        assert!(done.success(), "{program} cannot mount an image");
-        FuseMount { path: at, alive }
     }
 }

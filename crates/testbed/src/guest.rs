@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Bed, Command, skip};
+use crate::Command;
+use crate::skip::skip;
 
 const CHUNK: usize = 1 << 20;
 
@@ -21,6 +22,16 @@ pub struct Mounted {
 }
 
 impl Mounted {
+    /// Mounts an image file on a directory, through a loop device that goes with the mount.
+    ///
+    /// # Panics
+    /// If it cannot be mounted.
+    pub(crate) fn mount(at: PathBuf, kind: &str, image: &Path, options: &[&str]) -> Mounted {
+        let options = ["loop"].iter().chain(options).copied().collect::<Vec<_>>().join(",");
+        run(Command::new("mount").args(["-t", kind, "-o", &options]).arg(image).arg(&at));
+        Mounted { path: at, mounted: true }
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.path
@@ -57,20 +68,6 @@ impl Drop for Mounted {
             // Best effort, after a failure of the test: the end of its namespace would do the same.
             Command::new("umount").arg("-l").arg(&self.path).status().map(drop).unwrap_or_default();
         }
-    }
-}
-
-impl Bed {
-    /// Mounts an image file, through a loop device that goes with the mount. `options` as for mount(8), with `loop` first
-    /// among them by itself (`["ro", "noload"]`, `["offset=1048576"]`).
-    ///
-    /// # Panics
-    /// If it cannot be mounted: what a test builds must be mountable.
-    pub fn mount_image(&self, kind: &str, image: &Path, options: &[&str]) -> Mounted {
-        let at = crate::temp_dir_in(self.path()).keep();
-        let options = ["loop"].iter().chain(options).copied().collect::<Vec<_>>().join(",");
-        run(Command::new("mount").args(["-t", kind, "-o", &options]).arg(image).arg(&at));
-        Mounted { path: at, mounted: true }
     }
 }
 

@@ -25,6 +25,7 @@ pub mod power;
 pub mod process;
 mod skip;
 mod slow;
+mod temporary;
 pub mod writes;
 
 pub use bed::{Bed, Fs};
@@ -37,19 +38,4 @@ pub use process::{Child, Command};
 pub use skip::skip;
 pub use slow::SlowDisk;
 pub use tempfile::TempDir;
-
-/// A new directory in `dir`, removed when dropped.
-///
-/// # Panics
-/// If it cannot be made.
-pub fn temp_dir_in(dir: &std::path::Path) -> TempDir {
-    TempDir::with_prefix_in("haul-", dir).expect("cannot make a temporary directory")
-}
-
-/// A new directory on the ordinary disk, removed when dropped. Needs no privilege.
-///
-/// # Panics
-/// If it cannot be made.
-pub fn temp_dir() -> TempDir {
-    TempDir::with_prefix("haul-").expect("cannot make a temporary directory")
-}
+pub use temporary::{temp_dir, temp_dir_in};

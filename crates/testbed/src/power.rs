@@ -4,8 +4,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
+use crate::Command;
+use crate::bed::{Bed, Fs};
+use crate::files::data_extents;
 use crate::guest::{Mounted, run};
-use crate::{Bed, Command, Fs, TempDir, data_extents, temp_dir_in};
+use crate::temporary::temp_dir_in;
 
 const CHUNK: usize = 1 << 20;
 

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::Command;
+use crate::bed::{Bed, Fs};
 use crate::misbehaving::{Fault, Manner, Misbehaving, On, What};
-use crate::{Bed, Command, Fs, skip, temp_dir};
+use crate::skip::skip;
+use crate::temporary::temp_dir;
 
 /// The image in the filesystem below.
 const IMAGE: &str = "disk";

@@ -14,6 +14,7 @@
 //! The server is a process of its own, the example `late-view`, so that it can live in any namespace.
 
 mod inodes;
+mod lateness;
 mod pending;
 mod server;
 mod view;
@@ -25,39 +26,14 @@ use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
 use crate::process::{BUILD, WHOLE_TEST};
-use crate::{Child, Command, skip};
+use crate::skip::skip;
+use crate::{Child, Command};
 
+pub use lateness::Lateness;
 pub use server::serve;
-
-/// How late a view is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lateness {
-    /// How long names and attributes are believed.
-    pub believed: Duration,
-    /// How long the answer to each request takes.
-    pub delay: Duration,
-}
 
 /// So long that no test lives to see its end.
 pub const FOR_EVER: Duration = Duration::from_secs(3600);
-
-impl Lateness {
-    /// Names and attributes are believed for so long; requests take no time.
-    pub fn of(believed: Duration) -> Lateness {
-        Lateness { believed, delay: Duration::ZERO }
-    }
-
-    /// As arguments of the program.
-    fn words(self) -> [String; 2] {
-        [self.believed.as_micros().to_string(), self.delay.as_micros().to_string()]
-    }
-
-    /// From the arguments of the program; `None` where one is no number.
-    pub fn parse(believed: &str, delay: &str) -> Option<Lateness> {
-        let time = |word: &str| word.parse().ok().map(Duration::from_micros);
-        Some(Lateness { believed: time(believed)?, delay: time(delay)? })
-    }
-}
 
 /// A mounted view. Dropped, it is unmounted, and what was pending is written.
 pub struct LateView {

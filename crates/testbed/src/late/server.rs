@@ -23,8 +23,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, getrlimit, setrlimit, umask};
 
-use super::Lateness;
 use super::inodes::{Answer, Inodes, ROOT, kind, link};
+use super::lateness::Lateness;
 
 const GENERATION: Generation = Generation(0);
 /// Most bytes of one request.

@@ -15,6 +15,7 @@
 //! assert!(std::fs::read(fs.path().join("a")).is_err());
 //! ```
 
+mod manner;
 mod script;
 mod server;
 mod tree;
@@ -31,24 +32,16 @@ use rustix::mount::{UnmountFlags, unmount};
 use self::script::Stage;
 use self::server::Server;
 use self::tree::{Body, Node};
-use crate::{Bed, skip};
+use crate::bed::Bed;
+use crate::skip::skip;
 
 pub use fuser::FileType;
 
+pub use self::manner::Manner;
 pub use self::script::{Fault, Lie, Listed, Look, On, Search, What, Whence};
 
 /// Requests that are answered at the same time; some of them may block.
 const THREADS: usize = 4;
-
-/// How the kernel is to use it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Manner {
-    /// Reads and writes come as they are made, past the page cache, and short counts reach who made them. Without it the
-    /// kernel takes a short read for the end of the file.
-    pub direct_io: bool,
-    /// Writes stay in the page cache, and come when the file is synced or closed.
-    pub write_back: bool,
-}
 
 /// A mounted filesystem. Dropped, it is unmounted, also while it is in use; what blocks in it goes on then.
 pub struct Misbehaving {

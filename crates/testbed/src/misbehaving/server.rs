@@ -15,7 +15,7 @@ use fuser::{
 use rustix::fs::{FallocateFlags, XattrFlags};
 use rustix::io::Errno;
 
-use super::Manner;
+use super::manner::Manner;
 use super::script::{Listed, Look, On, Stage, Whence};
 use super::tree::{BLOCK, Body, Node, seek};
 
