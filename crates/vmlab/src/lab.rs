@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::cases::{cifs, nfs};
 use crate::haul::Run;
 use crate::tool;
 
@@ -78,14 +77,19 @@ impl Lab {
         writeln!(self.line, "{}", words.join("\t")).unwrap_or_default();
     }
 
-    /// One case from its beginning to an empty machine.
-    pub fn play(&mut self, case: &'static str, run: fn(&mut Lab) -> Result<(), String>) {
+    /// One case from its beginning to an empty machine; `stop` ends the servers that cases start.
+    pub fn play(
+        &mut self,
+        case: &'static str,
+        run: fn(&mut Lab) -> Result<(), String>,
+        stop: fn() -> Result<(), String>,
+    ) {
         self.case = case;
         let start = Instant::now();
         if let Err(why) = run(self) {
             self.row("can be played", start, Err(Trouble::Wrong(why)));
         }
-        if let Err(why) = self.clear() {
+        if let Err(why) = stop().and_then(|()| self.clear()) {
             self.row("leaves nothing behind", start, Err(Trouble::Wrong(why)));
         }
     }
@@ -129,13 +133,8 @@ impl Lab {
         disk.mount(kind)
     }
 
-    /// Takes away all that cases leave.
+    /// Takes away all that cases leave, but for servers.
     fn clear(&mut self) -> Result<(), String> {
-        nfs::stop()?;
-        if tool::run("mountpoint -q /tmp/guest/client").is_ok() {
-            tool::run("umount /tmp/guest/client")?;
-        }
-        cifs::stop()?;
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
         let points: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(1)).collect();
         for point in points.iter().rev().filter(|point| point.starts_with("/tmp/guest/")) {

@@ -54,7 +54,7 @@ fn live() -> Result<(), String> {
     let wanted = words.split_whitespace().find_map(|word| word.strip_prefix("haul.cases=")).unwrap_or_default();
     for name in wanted.split(',') {
         match cases::ALL.iter().find(|case| case.name == name) {
-            Some(case) => lab.play(case.name, case.run),
+            Some(case) => lab.play(case.name, case.run, cases::stop_servers),
             None => return Err(format!("no case {name:?}")),
         }
     }

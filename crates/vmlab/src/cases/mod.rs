@@ -1,13 +1,14 @@
 //! What is played. Each case begins with an empty machine.
 
-pub mod cifs;
+mod cifs;
 mod faults;
-pub mod nfs;
+mod nfs;
 mod power;
 mod smoke;
 mod uring;
 
 use crate::lab::Lab;
+use crate::tool;
 
 /// A group of checks.
 pub struct Case {
@@ -89,3 +90,12 @@ pub const ALL: &[Case] = &[
         run: power::run,
     },
 ];
+
+/// Ends the servers that cases start, if there are any, and their client.
+pub fn stop_servers() -> Result<(), String> {
+    nfs::stop()?;
+    if tool::run("mountpoint -q /tmp/guest/client").is_ok() {
+        tool::run("umount /tmp/guest/client")?;
+    }
+    cifs::stop()
+}
