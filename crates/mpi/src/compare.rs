@@ -19,11 +19,11 @@ use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
 use haul_copy::run::Fleet;
 
-use crate::NAME;
 use crate::agree::{self, Agreed};
 use crate::exchange::{Exchange, lock};
 use crate::job::{UNKNOWN, farewell};
 use crate::line::{LONG_REST, Line, SHORT_REST};
+use crate::name::NAME;
 use crate::talk::Talk;
 
 /// Batches that a rank has for each of its threads: one that is compared, and one that waits, so that nobody waits for a

@@ -7,13 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul::list_file::ListFile;
+use haul::persona::Persona;
 use haul::record::Record;
 use haul::report::Report;
 use haul::run_options::RunOptions;
 use haul::screen::Screen;
-use haul::show::Show;
+use haul::show::{Show, StatsFormat};
 use haul::watch::{self, Caught};
-use haul::{app, exit, xattrs};
+use haul::{app, exit, profile, xattrs};
 use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
@@ -23,7 +24,7 @@ use crate::agree::Agreed;
 use crate::exchange::Exchange;
 use crate::figures::{self, Account};
 use crate::line::{Carrier, Host, Line};
-use crate::{NAME, load_profile, wants_json};
+use crate::name::NAME;
 
 /// The exit status is not known yet.
 pub const UNKNOWN: u8 = u8::MAX;
@@ -225,6 +226,21 @@ impl Job {
         });
         watch::start(Arc::clone(report), Arc::new(self.plan.clone()), cancel, abandon)
     }
+}
+
+/// Totals, and a line for each process.
+fn wants_json(show: Show) -> Option<bool> {
+    show.stats.map(|format| format == StatsFormat::Json)
+}
+
+/// What the user's profile says, if there is one.
+///
+/// # Errors
+/// For the user.
+fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
+    plan.profile = profile::load(&options.profiles, Persona::Haul, report)?;
+    app::raise_descriptor_limit();
+    Ok(())
 }
 
 /// Tells on the standard error of this process that it ends the job.

@@ -10,6 +10,7 @@ mod exchange;
 mod figures;
 mod job;
 mod line;
+mod name;
 mod options;
 mod panics;
 mod stuck;
@@ -26,9 +27,8 @@ use haul::help;
 use haul::options::{Wanted, parse};
 use haul::persona::Persona;
 use haul::report::Report;
-use haul::run_options::RunOptions;
-use haul::show::{Show, StatsFormat, When};
-use haul::{app, exit, lists, profile};
+use haul::show::When;
+use haul::{exit, lists};
 use haul_copy::plan::Plan;
 use haul_sys::process_state;
 use mpi::Threading;
@@ -37,9 +37,8 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use job::Job;
 use line::Line;
+use name::NAME;
 use options::Own;
-
-const NAME: &str = "haul-mpi";
 
 fn main() -> ExitCode {
     panics::end_the_job();
@@ -159,19 +158,4 @@ fn help_text() -> String {
         --interactive, --control, --yield, --punch, --manifest, --manifest-out and\n\
         --shard are refused.\n";
     help::help(NAME.as_ref()) + own
-}
-
-/// Totals, and a line for each process.
-fn wants_json(show: Show) -> Option<bool> {
-    show.stats.map(|format| format == StatsFormat::Json)
-}
-
-/// What the user's profile says, if there is one.
-///
-/// # Errors
-/// For the user.
-fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
-    plan.profile = profile::load(&options.profiles, Persona::Haul, report)?;
-    app::raise_descriptor_limit();
-    Ok(())
 }

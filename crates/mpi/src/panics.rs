@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::{io, panic, process, thread};
 
-use crate::NAME;
+use crate::name::NAME;
 
 /// From now on a panic is told in one message, and one of the calling thread ends the process, which ends the job.
 ///

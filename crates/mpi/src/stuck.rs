@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{io, process, thread};
 
-use crate::NAME;
+use crate::name::NAME;
 
 /// Processor time of a call that will not come back, in clock ticks of a hundredth of a second. No time that a process
 /// is stopped, or has to wait for a processor, is in it.

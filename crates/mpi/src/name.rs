@@ -1,0 +1,4 @@
+//! What the program is called.
+
+/// In messages, statistics and the help.
+pub const NAME: &str = "haul-mpi";
