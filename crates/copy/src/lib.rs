@@ -48,6 +48,7 @@ pub mod smart;
 pub mod stats;
 pub mod strategy;
 mod transfer;
+pub mod tuner;
 pub mod verify;
 pub mod walk;
 mod wire;

@@ -7,7 +7,7 @@ use super::source::Source;
 
 /// The rooms from the bottom to the top. A file imports from rooms further down only, or from its own.
 const LEVELS: &[&[&str]] = &[
-    &["plan", "manifest", "facts", "moved", "images", "stats", "events", "error", "wire"],
+    &["plan", "manifest", "facts", "moved", "images", "stats", "events", "error", "wire", "tuner"],
     // `pace` knows nothing of what it paces: the run asks it before each step.
     &["walk", "engine", "meta", "ranges", "journal", "pace", "probe"],
     &["strategy", "decide", "control"],

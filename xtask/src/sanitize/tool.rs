@@ -35,7 +35,7 @@ const PARALLEL: Part = (
 );
 /// What makes no system call that Miri does not know: of the kernel it has mmap(2) and little more that haul needs.
 const PURE: Part =
-    ("unit tests", &["--lib", "--", "queue::slots", "engine::climb", "engine::shape", "meta::rules", "pace::backoff"]);
+    ("unit tests", &["--lib", "--", "queue::slots", "tuner", "engine::shape", "meta::rules", "pace::backoff"]);
 
 impl Tool {
     pub const ALL: [Tool; 3] = [Tool::Address, Tool::Thread, Tool::Miri];

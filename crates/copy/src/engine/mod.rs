@@ -4,7 +4,6 @@
 //! way, or refuses, and then the next engine goes on at the exact byte where this one stopped.
 
 pub(crate) mod buffer;
-pub mod climb;
 mod clone;
 mod copy_range;
 mod direct;

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use haul_sys::{Errno, memory};
 
-use super::climb::Climb;
 use super::transfer::failed;
 use super::{End, Engine, FailedOn, Job, Moved, Outcome, Side, Zeros, complete};
+use crate::tuner::{Load, Meter, Tuner};
 
 /// Pieces that may be done while the one before them is not: then the workers wait, so that memory stays bounded.
 const AHEAD: usize = 4096;
@@ -51,7 +51,7 @@ pub struct Team<'a> {
     /// Bytes of a piece; pieces begin at multiples of it, where the ranges allow.
     pub piece: u64,
     /// How many workers.
-    pub climb: Climb,
+    pub tuner: Tuner,
     /// Is asked and told.
     pub watch: &'a dyn Watch,
 }
@@ -95,7 +95,8 @@ impl Team<'_> {
                 moved: Moved::default(),
                 stopped: None,
                 no_more: false,
-                climb: self.climb.clone(),
+                meter: Meter::new(self.piece),
+                tuner: self.tuner.clone(),
                 workers: 1,
             }),
             changed: Condvar::new(),
@@ -141,7 +142,8 @@ struct Book<'i> {
     stopped: Option<Stopped>,
     /// No piece is given out any more.
     no_more: bool,
-    climb: Climb,
+    meter: Meter,
+    tuner: Tuner,
     /// Hired so far.
     workers: usize,
 }
@@ -157,7 +159,7 @@ impl<'i> Desk<'_, 'i> {
         loop {
             let index = {
                 let mut book = self.lock();
-                if book.no_more || book.workers >= book.climb.active() {
+                if book.no_more || book.workers >= book.tuner.level() {
                     return;
                 }
                 book.workers += 1;
@@ -169,7 +171,7 @@ impl<'i> Desk<'_, 'i> {
                 // No thread to be had: those that are there do it.
                 let mut book = self.lock();
                 book.workers -= 1;
-                book.climb = Climb::new(book.workers, book.workers);
+                book.tuner = Tuner::of_file(book.workers, book.workers);
                 return;
             }
         }
@@ -206,7 +208,7 @@ impl<'i> Desk<'_, 'i> {
                 return None;
             }
             // Of those who wait the first goes on, or nobody would.
-            if index < book.climb.active() && book.done.len() < AHEAD {
+            if index < book.tuner.level() && book.done.len() < AHEAD {
                 break;
             }
             book = self.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +224,7 @@ impl<'i> Desk<'_, 'i> {
     /// A piece has ended; whether another worker is wanted.
     fn done(&self, offset: u64, moved: Moved, stopped: Stopped, len: u64) -> bool {
         let mut book = self.lock();
-        let active = book.climb.active();
+        let active = book.tuner.level();
         // Less was moved than asked for, whatever the engine says: nothing behind it counts.
         let stopped = match stopped {
             Stopped::End(End::Complete) if moved.total() < len => Stopped::End(failed(FailedOn::Copy, Errno::IO)),
@@ -233,7 +235,10 @@ impl<'i> Desk<'_, 'i> {
         let crowded = book.done.len() >= AHEAD;
         book.done.insert(offset, (moved, stopped));
         book.advance(self.team.watch);
-        let wanted = book.climb.moved(moved.total(), self.began.elapsed());
+        if let Some(rate) = book.meter.moved(moved.total(), self.began.elapsed()) {
+            book.tuner.measured(rate, Load::Low);
+        }
+        let wanted = book.tuner.level();
         if (waited_for && crowded) || wanted > active || book.no_more {
             self.changed.notify_all();
         }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
-use super::climb::{Climb, Load};
 use super::transcript::Meter;
 use crate::facts;
+use crate::tuner::{Load, Tuner};
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
 const SHORT: Duration = Duration::from_millis(25);
@@ -84,9 +84,9 @@ struct State<T> {
     /// Threads beside the first one.
     hired: usize,
     most: usize,
-    climb: Climb,
+    tuner: Tuner,
     /// As it was in the beginning.
-    given: Climb,
+    given: Tuner,
     /// A profile said how many.
     fixed: bool,
     measured: Instant,
@@ -115,9 +115,9 @@ impl<T: Send> Meter for Crew<T> {
 }
 
 impl<T> Crew<T> {
-    /// A crew of one, who is working. The climb says how many may work, and how many threads there may be.
+    /// A crew of one, who is working. The tuner says how many may work, and how many threads there may be.
     /// At most `parking` directories are held open for parts in other hands.
-    pub fn new(climb: Climb, parking: usize) -> Crew<T> {
+    pub fn new(tuner: Tuner, parking: usize) -> Crew<T> {
         let now = Instant::now();
         let crew = Crew {
             wanted: Arc::default(),
@@ -133,9 +133,9 @@ impl<T> Crew<T> {
                 running: 1,
                 open: 0,
                 hired: 0,
-                most: climb.ceiling(),
-                given: climb.clone(),
-                climb,
+                most: tuner.ceiling(),
+                given: tuner.clone(),
+                tuner,
                 fixed: false,
                 measured: now,
                 worked: processor_time(),
@@ -156,7 +156,7 @@ impl<T> Crew<T> {
 
     /// Begins with one thread: more than one may be slower on this device.
     pub fn start_low(&self) {
-        self.lock().climb.start_low();
+        self.lock().tuner.start_low();
         drop(self.lock_and_publish());
     }
 
@@ -165,8 +165,8 @@ impl<T> Crew<T> {
     pub fn fix(&self, jobs: Option<usize>) {
         let mut state = self.lock();
         if jobs.is_some() || state.fixed {
-            state.climb = state.given.clone();
-            jobs.into_iter().for_each(|jobs| state.climb.fix(jobs));
+            state.tuner = state.given.clone();
+            jobs.into_iter().for_each(|jobs| state.tuner.fix(jobs));
             state.fixed = jobs.is_some();
             self.publish(&state);
         }
@@ -354,7 +354,7 @@ impl<T> Crew<T> {
         if !self.crowded.load(Ordering::Relaxed) && !too_far() {
             return;
         }
-        self.rest(|state| (state.running < state.climb.level() && !too_far()) || stop());
+        self.rest(|state| (state.running < state.tuner.level() && !too_far()) || stop());
     }
 
     /// Lets this thread rest until the condition holds, which another thread brings about.
@@ -404,9 +404,9 @@ impl<T> Crew<T> {
         (state.measured, state.worked) = (Instant::now(), worked);
         self.due.store((now + SHORT).as_millis() as u64, Ordering::Relaxed);
         // Fewer at work than allowed says nothing about the level.
-        if state.running >= state.climb.level() {
-            let before = state.climb.level();
-            let now = state.climb.measured(done as f64 / elapsed.as_secs_f64(), load);
+        if state.running >= state.tuner.level() {
+            let before = state.tuner.level();
+            let now = state.tuner.measured(done as f64 / elapsed.as_secs_f64(), load);
             self.publish(&state);
             drop(state);
             if now > before {
@@ -429,7 +429,7 @@ impl<T> Crew<T> {
     /// Makes the state visible to those who look without locking.
     fn publish(&self, state: &State<T>) {
         self.wanted.store(wanted(state), Ordering::Relaxed);
-        self.crowded.store(state.running > state.climb.level(), Ordering::Relaxed);
+        self.crowded.store(state.running > state.tuner.level(), Ordering::Relaxed);
     }
 }
 
@@ -455,7 +455,7 @@ fn processor_time() -> Duration {
 }
 
 fn wanted<T>(state: &State<T>) -> usize {
-    let may_work = state.climb.level().saturating_sub(state.running);
+    let may_work = state.tuner.level().saturating_sub(state.running);
     let hireable = (state.most - 1).saturating_sub(state.hired);
     may_work.min(state.waiting + hireable).saturating_sub(state.queue.len())
 }
@@ -466,29 +466,29 @@ mod tests {
 
     #[test]
     fn work_is_wanted_only_while_fewer_threads_work_than_may() {
-        let crew: Crew<u32> = Crew::new(Climb::fixed(2), 8);
+        let crew: Crew<u32> = Crew::new(Tuner::fixed(2), 8);
         assert!(crew.wants_work());
         assert!(matches!(crew.give(1), Given::ForNewThread(1)));
         assert!(!crew.wants_work());
         assert!(matches!(crew.give(2), Given::Back(2)));
-        let alone: Crew<u32> = Crew::new(Climb::fixed(1), 8);
+        let alone: Crew<u32> = Crew::new(Tuner::fixed(1), 8);
         assert!(!alone.wants_work() && alone.is_alone());
     }
 
     #[test]
     fn a_number_that_is_fixed_later_is_the_number_of_threads_within_what_there_can_be() {
         for (jobs, wants) in [(1, false), (2, true), (100, true)] {
-            let crew: Crew<u32> = Crew::new(Climb::new(2, 4), 8);
+            let crew: Crew<u32> = Crew::new(Tuner::of_tree(2, 4, 0), 8);
             crew.fix(Some(jobs));
-            assert_eq!((crew.wants_work(), crew.lock().climb.level()), (wants, jobs.min(4)));
+            assert_eq!((crew.wants_work(), crew.lock().tuner.level()), (wants, jobs.min(4)));
             crew.fix(None);
-            assert_eq!(crew.lock().climb.level(), 2, "elsewhere it is found again");
+            assert_eq!(crew.lock().tuner.level(), 2, "elsewhere it is found again");
         }
     }
 
     #[test]
     fn draining_does_all_work_that_is_left_and_then_all_that_came_of_it() {
-        let crew: Crew<u32> = Crew::new(Climb::fixed(8), 8);
+        let crew: Crew<u32> = Crew::new(Tuner::fixed(8), 8);
         // As if somebody waited, who is never quick enough.
         crew.lock().waiting = 1;
         assert!(matches!(crew.give(3), Given::Taken));
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn who_cannot_hire_keeps_the_task_and_no_other_thread_is_asked_for() {
-        let crew: Crew<u32> = Crew::new(Climb::fixed(8), 8);
+        let crew: Crew<u32> = Crew::new(Tuner::fixed(8), 8);
         let (first, second) = (crew.give(1), crew.give(2));
         assert!(matches!((first, second), (Given::ForNewThread(1), Given::ForNewThread(2))));
         crew.could_not_hire();
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn every_task_is_done_once_by_any_number_of_threads() {
-        let crew: Crew<u64> = Crew::new(Climb::fixed(4), 8);
+        let crew: Crew<u64> = Crew::new(Tuner::fixed(4), 8);
         let sum = AtomicU64::new(0);
         std::thread::scope(|scope| {
             let hire = |first| {
@@ -545,9 +545,9 @@ mod tests {
 
     #[test]
     fn who_rests_goes_on_when_the_others_stop() {
-        let crew: Crew<u32> = Crew::new(Climb::fixed(2), 8);
+        let crew: Crew<u32> = Crew::new(Tuner::fixed(2), 8);
         assert!(matches!(crew.give(1), Given::ForNewThread(1)));
-        crew.lock().climb = Climb::fixed(1);
+        crew.lock().tuner = Tuner::fixed(1);
         drop(crew.lock_and_publish());
         std::thread::scope(|scope| {
             let resting = scope.spawn(|| crew.rest_if_needed(|| false, || false));

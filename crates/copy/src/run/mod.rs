@@ -4,7 +4,6 @@ mod ahead;
 mod attributes;
 mod changes;
 mod check;
-mod climb;
 mod command;
 mod crew;
 mod durable;

@@ -8,7 +8,6 @@ use std::thread::{self, Scope};
 use haul_sys::{Errno, memory};
 
 use super::attributes::Unsealed;
-use super::climb::Climb;
 use super::crew::{Crew, Given};
 use super::fleet::{Part, Party, ToDo};
 use super::selection::Selection;
@@ -23,6 +22,7 @@ use crate::facts;
 use crate::meta::Caller;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::stats::Stats;
+use crate::tuner::Tuner;
 
 /// The stack of a thread in bytes, unless somebody has set RUST_MIN_STACK.
 const STACK: u64 = 2 << 20;
@@ -58,8 +58,8 @@ pub(super) fn run(
     (selection, caller): (Option<Selection>, Caller),
     part: Option<Part<'_>>,
 ) -> Outcome {
-    let climb = threads(plan);
-    let most = climb.ceiling();
+    let tuner = threads(plan);
+    let most = tuner.ceiling();
     let (transcript, first) = Transcript::new();
     let open_levels = open_levels(most + 1);
     let team = Team {
@@ -68,7 +68,7 @@ pub(super) fn run(
         shared: Shared::new(selection, caller),
         transcript,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
-        crew: Crew::new(climb, open_levels),
+        crew: Crew::new(tuner, open_levels),
         party: part.map(Party::new),
         open_levels,
         outcome: Mutex::default(),
@@ -271,17 +271,16 @@ impl Team<'_> {
 }
 
 /// How many threads may work on a tree.
-fn threads(plan: &Plan) -> Climb {
+fn threads(plan: &Plan) -> Tuner {
     let affordable = affordable_threads();
     // With -L a link may lead back into what is being copied, and then the order decides how the copy ends.
     let serial = !plan.recursive || plan.dereference == Dereference::Always;
     match plan.jobs {
-        _ if serial => Climb::fixed(1),
-        Some(jobs) => Climb::fixed(jobs.min(affordable)),
+        _ if serial => Tuner::fixed(1),
+        Some(jobs) => Tuner::fixed(jobs.min(affordable)),
         None => {
-            let cores = facts::cores();
             let measured = plan.profile.as_ref().map_or(0, |profile| profile.most_jobs());
-            Climb::new(cores, (4 * cores).clamp(4, 32).min(affordable)).below(measured.min(affordable))
+            Tuner::of_tree(facts::cores(), affordable, measured)
         }
     }
 }

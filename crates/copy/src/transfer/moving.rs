@@ -19,7 +19,6 @@ use super::shared_range::SharedRange;
 use super::sides::{open_for_direct, side};
 use super::throttled::{CANCELLED, Throttled};
 use crate::control::Control;
-use crate::engine::climb::Climb;
 use crate::engine::parallel::{Ran, Stopped, Team};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
@@ -30,6 +29,7 @@ use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
 use crate::ranges::{Extent, Extents};
 use crate::strategy::{self, DataFacts, Ranges, Steps};
+use crate::tuner::Tuner;
 
 /// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
@@ -342,8 +342,8 @@ impl<'a> Moving<'a> {
             shared,
         };
         let (source, dest) = (&self.source, &self.dest);
-        let climb = Climb::new(workers.start, workers.most).by_pieces_of(piece);
-        let team = Team { make: &make, source, dest, zeros: self.zeros, piece, climb, watch: &lookout };
+        let tuner = Tuner::of_file(workers.start, workers.most);
+        let team = Team { make: &make, source, dest, zeros: self.zeros, piece, tuner, watch: &lookout };
         let ran = team.run(at, ranges);
         let refused = match ran.stopped {
             Stopped::End(End::Refused(refusal)) => Some(refusal),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_copy::engine::climb::Climb;
 use haul_copy::engine::parallel::{Ran, Range, Stopped, Team, Watch};
 use haul_copy::engine::wrap::{Fault, Faults, ShortCounts, Unruly};
 use haul_copy::engine::{End, Engine, FailedOn, Failure, Moved, Refusal, Side, Zeros};
 use haul_copy::plan::EngineName;
 use haul_copy::ranges::{Extent, Extents};
+use haul_copy::tuner::Tuner;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted, sparse_file};
@@ -62,8 +62,8 @@ fn run_four(
     questions: u64,
 ) -> Ran {
     let witness = Witness::new(questions);
-    let climb = Climb::new(4, 4);
-    let team = Team { make, source, dest, zeros: Zeros::Write, piece, climb, watch: &witness };
+    let tuner = Tuner::of_file(4, 4);
+    let team = Team { make, source, dest, zeros: Zeros::Write, piece, tuner, watch: &witness };
     let ran = team.run(0, &mut ranges.into_iter());
     assert_eq!(ran.at, ran.moved.total(), "{ran:?}");
     assert_eq!((witness.at.into_inner(), *witness.total.lock().unwrap()), (ran.at, ran.moved), "{ran:?}");
@@ -181,9 +181,9 @@ fn after_a_refusal_the_next_team_goes_on_at_the_exact_byte() {
     let make = || engine(EngineName::ReadWrite);
     let watch = Witness::new(u64::MAX);
     watch.at.store(ran.at, Ordering::Relaxed);
-    let climb = Climb::new(3, 3);
+    let tuner = Tuner::of_file(3, 3);
     let team =
-        Team { make: &make, source: &from, dest: &to, zeros: Zeros::Write, piece: 64 * KIB, climb, watch: &watch };
+        Team { make: &make, source: &from, dest: &to, zeros: Zeros::Write, piece: 64 * KIB, tuner, watch: &watch };
     let ran = team.run(ran.at, &mut vec![Ok(Range::Data(ran.at, size - ran.at))].into_iter());
     assert_eq!((ran.at, ran.stopped), (size, Stopped::End(End::Complete)));
     assert_same_contents(&a, &b);
