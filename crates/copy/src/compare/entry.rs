@@ -11,7 +11,7 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::{OFlags, SeekFrom, seek};
 
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::meta::{Action, is_acl_name};

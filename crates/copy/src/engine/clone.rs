@@ -6,9 +6,12 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use super::calls::again;
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_clone;
-use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Zeros};
+use super::transfer::{Transfer, failed};
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// Shares extents.

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use super::calls::again;
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_offload;
-use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, USEFUL_JOB, Zeros};
+use super::transfer::{Transfer, failed};
+use super::tuning::USEFUL_JOB;
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// Most that is asked of one call. The kernel stops at 2,147,479,552 bytes; glibc 2.41 and 2.42 mangle counts above 2 GiB.

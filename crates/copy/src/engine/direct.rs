@@ -10,10 +10,13 @@ use std::sync::Arc;
 use haul_sys::kernel::Kernel;
 
 use super::buffer::AlignedBuffer;
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::hole;
 use super::switch::{Switch, align_of, grain, write_failed};
 use super::transfer::{Transfer, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, whole_buffers};
+use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// Bytes of the buffer unless the user says otherwise. Large requests keep a device busy without a queue of our own (4 GiB

@@ -9,8 +9,13 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::param::page_size;
 
 use super::buffer::AlignedBuffer;
-use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, whole_buffers};
+use super::calls::again;
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::hole;
+use super::transfer::{Transfer, failed};
+use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// Larger than for ordinary buffered copies: each write starts its own request to the device.
@@ -90,7 +95,7 @@ fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> Result<End, End> {
             write(transfer, &mut sides, &buffer[..count])?;
             continue;
         };
-        for run in super::hole::runs(&buffer[..count], transfer.at(), block) {
+        for run in hole::runs(&buffer[..count], transfer.at(), block) {
             if !(run.zero && transfer.leave_hole(run.range.len() as u64)?) {
                 write(transfer, &mut sides, &buffer[run.range])?;
             }

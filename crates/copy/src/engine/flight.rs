@@ -13,9 +13,11 @@ use std::os::fd::AsFd;
 use haul_sys::Errno;
 use haul_sys::queue::{Completion, Queue, Request};
 
+use super::calls::{again, write_some};
+use super::contract::{End, FailedOn};
 use super::hole::{self, Hole};
-use super::transfer::{Transfer, again, failed, write_some};
-use super::{End, FailedOn, Moved, Refusal};
+use super::transfer::{Transfer, failed};
+use crate::moved::{Moved, Refusal};
 
 /// The files of a flight, in the order in which the queue has opened them.
 pub(super) const SOURCE: usize = 0;

@@ -1,14 +1,15 @@
 //! Zeros and holes: finding the ones, making the others.
 
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
-use std::os::fd::AsFd;
 
+use super::calls::{again, write_some};
+use super::contract::{FailedOn, Failure, Side, Zeros};
 use super::errnos::refuses_hole;
-use super::transfer::{again, write_some};
-use super::{FailedOn, Failure, Moved, Side, Zeros};
+use crate::moved::Moved;
 
 /// Zeros to compare with and to write; as large as the blocks that most filesystems have.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];

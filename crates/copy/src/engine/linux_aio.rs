@@ -5,8 +5,8 @@ use std::sync::Arc;
 use haul_sys::kernel::Kernel;
 use haul_sys::queue::QueueKind;
 
-use super::Tuning;
 use super::queued::Queued;
+use super::tuning::Tuning;
 use crate::plan::EngineName;
 
 /// Makes the engine; what it works with is made for its first job.

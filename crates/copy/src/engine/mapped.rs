@@ -13,9 +13,13 @@ use haul_sys::kernel::Kernel;
 use haul_sys::map::Mapping;
 use haul_sys::rustix::param::page_size;
 
+use super::calls::again;
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_map;
-use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros, whole_buffers};
+use super::transfer::{Transfer, failed};
+use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// The segment of Solaris cp (MAXMAPSIZE).

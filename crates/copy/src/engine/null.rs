@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use haul_sys::kernel::Kernel;
 
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::transfer::{Transfer, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Submitted};
 use crate::plan::EngineName;
 
 /// Claims to have written everything.

@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use haul_sys::{Errno, memory};
 
+use super::contract::{End, Engine, FailedOn, Job, Outcome, Side, Zeros, complete};
 use super::transfer::failed;
-use super::{End, Engine, FailedOn, Job, Moved, Outcome, Side, Zeros, complete};
+use crate::moved::Moved;
 use crate::tuner::{Load, Meter, Tuner};
 
 /// Pieces that may be done while the one before them is not: then the workers wait, so that memory stays bounded.

@@ -10,10 +10,13 @@ use haul_sys::queue::{Queue, QueueKind};
 use haul_sys::rustix::param::page_size;
 use haul_sys::{Errno, close};
 
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Side, Submitted, Zeros};
 use super::flight::{Flight, Landing, Route};
 use super::shape::Shapes;
 use super::transfer::{Transfer, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Side, Submitted, Tuning, Zeros, whole_buffers};
+use super::tuning::{Tuning, whole_buffers};
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// Fewer bytes than this are read and written at once: one request has nothing to wait for.

@@ -6,8 +6,10 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::param::page_size;
 
 use super::buffer::AlignedBuffer;
+use super::caps::Caps;
+use super::contract::{Engine, Job, Submitted};
 use super::transfer::Transfer;
-use super::{Caps, Engine, Job, Submitted, Tuning, USEFUL_JOB, whole_buffers};
+use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::plan::EngineName;
 
 /// Large enough that system calls do not show, small enough to stay in the second-level cache.

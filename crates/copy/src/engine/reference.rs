@@ -7,7 +7,10 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
-use super::{Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted, USEFUL_JOB, Zeros};
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Failure, Job, Outcome, Submitted, Zeros};
+use super::tuning::USEFUL_JOB;
+use crate::moved::Moved;
 use crate::plan::EngineName;
 
 /// Reads a few kibibytes, writes them, and so on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use haul_sys::queue::MOST_SLOTS;
 use haul_sys::rustix::param::page_size;
 
-use super::Tuning;
+use super::tuning::Tuning;
 
 /// Memory of one engine in bytes, unless a larger block is asked for: then there is one of those.
 const MEMORY: usize = 16 << 20;

@@ -7,9 +7,13 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use super::calls::again;
+use super::caps::Caps;
+use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_splice;
-use super::transfer::{Transfer, again, failed};
-use super::{Caps, End, Engine, FailedOn, Job, Refusal, Submitted, Tuning, USEFUL_JOB, Zeros, whole_buffers};
+use super::transfer::{Transfer, failed};
+use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
+use crate::moved::Refusal;
 use crate::plan::EngineName;
 
 /// The size that pipes have anyway. Between warm files of 512 MiB (Linux 6.18) larger ones were slower: ext4 to XFS took

@@ -7,8 +7,10 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::param::page_size;
 
 use super::buffer::is_aligned;
-use super::transfer::{Transfer, again, failed};
-use super::{End, FailedOn, Refusal, Side};
+use super::calls::again;
+use super::contract::{End, FailedOn, Side};
+use super::transfer::{Transfer, failed};
+use crate::moved::Refusal;
 
 /// Whole pages even where the device takes sectors: smaller pieces would share a page with buffered neighbours, and ext4
 /// takes its slow path for direct writes that are no whole blocks.

@@ -1,12 +1,16 @@
 //! What the engines share: where a job stands, and reading and writing that completes every count.
 
-use haul_sys::Errno;
-use haul_sys::kernel::Kernel;
 use std::cell::Cell;
 use std::os::fd::AsFd;
 
+use haul_sys::Errno;
+use haul_sys::kernel::Kernel;
+
+pub(crate) use super::calls::again;
+use super::calls::write_some;
+use super::contract::{End, FailedOn, Failure, Job, Outcome, Zeros};
 use super::hole::{self, Hole};
-use super::{End, FailedOn, Failure, Job, Moved, Outcome, Side, Zeros};
+use crate::moved::Moved;
 
 /// A job under way.
 pub(super) struct Transfer<'a> {
@@ -171,27 +175,7 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// Writes some of the bytes, at the offset where there are offsets: how many, at least one.
-pub(crate) fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
-    let count = again(|| match dest.seekable {
-        true => kernel.pwrite(dest.as_fd(), bytes, at),
-        false => kernel.write(dest.as_fd(), bytes),
-    })?;
-    // A write that takes nothing and names no error would be tried for ever; full devices of old did that.
-    if count == 0 { Err(Errno::NOSPC) } else { Ok(count) }
-}
-
 /// A final error.
 pub(super) fn failed(on: FailedOn, errno: Errno) -> End {
     End::Failed(Failure { on, errno })
-}
-
-/// Repeats a call that a signal interrupted.
-pub(crate) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }

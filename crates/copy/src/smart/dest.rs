@@ -9,7 +9,7 @@ use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Identities, Identity, Operand, Party, Spot};

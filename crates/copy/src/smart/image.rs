@@ -11,7 +11,7 @@ use haul_sys::Errno;
 use md5::{Digest, Md5};
 
 use crate::engine::buffer::AlignedBuffer;
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What};
 use crate::ranges::{Extent, Extents};

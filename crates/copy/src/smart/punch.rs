@@ -11,7 +11,7 @@ use haul_sys::in_use::{is_locked, is_still_alone, keep_others_out, let_others_in
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::walk::Operand;

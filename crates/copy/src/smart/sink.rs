@@ -6,8 +6,8 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use crate::engine::calls::{again, write_some};
 use crate::engine::hole;
-use crate::engine::transfer::{again, write_some};
 use crate::engine::{FailedOn, Failure, Side, Zeros};
 use crate::moved::Moved;
 

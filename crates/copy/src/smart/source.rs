@@ -13,7 +13,7 @@ use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::param::page_size;
 
 use crate::engine::buffer::is_aligned;
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::walk::{Operand, Spot};

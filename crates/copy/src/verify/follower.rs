@@ -11,7 +11,7 @@ use twox_hash::xxhash3_128::Hasher;
 use super::blocks::{Blocks, Mismatch, WINDOW, hash};
 use super::digest::Digest;
 use crate::engine::buffer::AlignedBuffer;
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 use crate::plan::Checksum;
 
 /// The copy waits when it is so far ahead: what is read again must still be in the page cache, and the memory of the machine

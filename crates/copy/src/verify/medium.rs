@@ -10,7 +10,7 @@ use haul_sys::rustix::param::page_size;
 
 use super::blocks::{Blocks, Mismatch, WINDOW};
 use crate::engine::buffer::AlignedBuffer;
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 
 /// Filesystems that have no device: their numbers of statfs(2).
 const IN_MEMORY: [u64; 3] = [

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use haul_sys::Errno;
 
-use crate::engine::{Caps, End, Engine, Failure, Job, Outcome, Refusal, Submitted};
+use crate::engine::caps::Caps;
+use crate::engine::contract::{End, Engine, Failure, Job, Outcome, Submitted};
+use crate::moved::Refusal;
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

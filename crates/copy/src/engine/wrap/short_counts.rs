@@ -2,8 +2,10 @@
 
 use haul_sys::Errno;
 
-use super::Dice;
-use crate::engine::{Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted};
+use super::dice::Dice;
+use crate::engine::caps::Caps;
+use crate::engine::contract::{End, Engine, FailedOn, Failure, Job, Outcome, Submitted};
+use crate::moved::Moved;
 
 /// Gives another engine every job in short pieces of seeded lengths.
 pub struct ShortCounts {

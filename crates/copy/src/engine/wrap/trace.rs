@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_sys::Errno;
 
-use crate::engine::{Caps, Engine, Job, Outcome, Submitted, Zeros};
+use crate::engine::caps::Caps;
+use crate::engine::contract::{Engine, Job, Outcome, Submitted, Zeros};
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

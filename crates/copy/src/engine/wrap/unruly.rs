@@ -8,7 +8,7 @@ use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::map::Mapping;
 use haul_sys::queue::{Completion, Queue, QueueKind, Request};
 
-use super::Dice;
+use super::dice::Dice;
 
 /// Every call that moves bytes is sometimes interrupted (EINTR) and often moves fewer bytes than asked for.
 #[derive(Debug)]
