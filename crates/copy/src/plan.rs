@@ -6,8 +6,9 @@ pub mod profile;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-pub use self::engine::{EngineChoice, EngineName};
+pub use self::engine::EngineChoice;
 use self::profile::Profile;
+pub use crate::engine::EngineName;
 use crate::manifest::{Manifest, Shard};
 
 /// One copy as the user asked for it.

@@ -6,7 +6,7 @@ mod prefer;
 mod steps;
 mod tiny;
 
-use crate::engine::DIRECT_BUFFER;
+use crate::engine::{DIRECT_BUFFER, PageCache, Role};
 use crate::facts::{Filesystem, Kind, Surroundings};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
 
@@ -61,18 +61,17 @@ pub fn choose(facts: &DataFacts, plan: &Plan) -> Steps {
 }
 
 fn choose_forced(name: EngineName, plan: &Plan, steps: &mut Steps) {
-    let may_share_or_keep_holes = matches!(name, EngineName::Clone | EngineName::CopyRange);
-    if may_share_or_keep_holes && (plan.reflink == Reflink::Never || plan.sparse == Sparse::Never) {
+    let caps = name.caps();
+    if caps.may_share_or_keep_holes() && (plan.reflink == Reflink::Never || plan.sparse == Sparse::Never) {
         steps.engines.push(EngineName::ReadWrite);
         steps.reasons.push("the engine asked for could share extents or keep holes, which another option forbids");
         return;
     }
     steps.engines.push(name);
     steps.reasons.push("--engine: this one goes first");
-    match name {
-        EngineName::Null => steps.strict = true,
-        EngineName::ReadWrite | EngineName::Reference => {}
-        _ => steps.engines.push(EngineName::ReadWrite),
+    steps.strict = caps.role == Role::Dummy;
+    if !caps.takes_everything() {
+        steps.engines.push(EngineName::ReadWrite);
     }
 }
 
@@ -125,8 +124,7 @@ fn choose_freely(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
         });
     }
     push_past_the_cache(facts, plan, steps);
-    let past_the_cache = |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect);
-    let buffered = !steps.engines.iter().any(past_the_cache);
+    let buffered = !steps.engines.iter().any(is_direct);
     if may_share && steps.ranges == Ranges::Extents {
         steps.reasons.push("sparse: read and write beat copy_file_range on many small extents");
     } else if may_share && facts.size < SMALL {
@@ -177,6 +175,10 @@ fn push_past_the_cache(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     steps.engines.push(EngineName::Dontcache);
 }
 
+fn is_direct(name: &EngineName) -> bool {
+    name.caps().page_cache == PageCache::Bypassed
+}
+
 /// Buffer in bytes for files that go to XFS through the page cache, which takes each write as one folio, if it can get one
 /// (4 GiB: 0.49 (0.48-0.61) s with 128 KiB, 0.45 (0.38-0.50) with 256, with 1 MiB 0.48 (0.44-1.07): larger ones do not stay
 /// in the processor's cache, and the kernel may have to look for memory).
@@ -214,7 +216,7 @@ fn choose_space(facts: &DataFacts, plan: &Plan, steps: &mut Steps) {
     if !dense || facts.size == 0 {
         return;
     }
-    let direct = steps.engines.iter().any(|name| matches!(name, EngineName::Direct | EngineName::MappedDirect));
+    let direct = steps.engines.iter().any(is_direct);
     let first = steps.engines.iter().find(|name| **name != EngineName::Clone);
     let buffered = matches!(first, Some(EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice));
     let why = match plan.preallocate {

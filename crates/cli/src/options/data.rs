@@ -1,6 +1,6 @@
 //! The options for how bytes are moved.
 
-use haul_copy::plan::{CacheUse, EngineChoice, Preallocate};
+use haul_copy::plan::{CacheUse, EngineChoice, EngineName, Preallocate};
 
 use super::draft::Flag;
 use crate::flags::Argument::{Optional, Required};
@@ -20,22 +20,19 @@ const LARGEST: u64 = 1 << 30;
 const USUAL_READAHEAD: u64 = 8 << 20;
 
 /// The arguments of `--engine`.
-const ENGINES: &[Choice] = &[
-    own("auto", "the one that fits the files and filesystems best"),
-    own("reference", "one small buffer, nothing clever: the one that the others are compared with"),
-    own("read-write", "read and write with a buffer of any size"),
-    own("copy-range", "copy_file_range, inside the kernel or the file server"),
-    own("clone", "share extents with FICLONE and FICLONERANGE"),
-    own("splice", "splice through a pipe"),
-    own("mapped", "write straight from 8 MiB mappings of the source"),
-    own("mapped-direct", "O_DIRECT writes straight from mappings of the source"),
-    own("direct", "O_DIRECT, past the page cache, where the sides allow it"),
-    own("io-uring", "io_uring: many requests at a time, O_DIRECT where the sides allow it"),
-    own("linux-aio", "io_submit: the same with O_DIRECT only, also where io_uring is forbidden"),
-    own("posix-aio", "aio_read and aio_write: the same by threads of the C library"),
-    own("dontcache", "read and write that leave nothing in the page cache (RWF_DONTCACHE, Linux 6.14)"),
-    own("null", "move nothing: measures the overhead of the rest"),
-];
+const ENGINES: &[Choice] = &ALL_ENGINES;
+
+const ALL_ENGINES: [Choice; 1 + EngineName::ALL.len()] = {
+    const AUTO: Choice = own("auto", "the one that fits the files and filesystems best");
+    let mut all = [AUTO; 1 + EngineName::ALL.len()];
+    let mut at = 0;
+    while at < EngineName::ALL.len() {
+        let engine = EngineName::ALL[at];
+        at += 1;
+        all[at] = own(engine.as_str(), engine.about());
+    }
+    all
+};
 
 const ENGINE: Flag = Flag {
     long: "engine",

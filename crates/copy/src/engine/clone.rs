@@ -7,35 +7,37 @@ use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::calls::again;
-use super::caps::Caps;
+use super::caps::{Caps, Needs, Shares, Way};
 use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_clone;
 use super::transfer::{Transfer, failed};
+use super::tuning::Tuning;
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
-/// Shares extents.
-pub(super) struct Clone {
-    kernel: Arc<dyn Kernel>,
+/// What it can do.
+pub(super) const CAPS: Caps = Caps {
+    needs: Needs::SharedExtents,
+    sees_bytes: false,
+    keeps_holes: true,
+    shares: Shares::Always,
+    needs_alignment: true,
+    way: Way::Cloned,
+    ..Caps::BUFFERED
+};
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
+    Box::new(Clone { kernel })
 }
 
-impl Clone {
-    pub(super) fn new(kernel: Arc<dyn Kernel>) -> Clone {
-        Clone { kernel }
-    }
+/// Shares extents.
+struct Clone {
+    kernel: Arc<dyn Kernel>,
 }
 
 impl Engine for Clone {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Clone,
-            sees_bytes: false,
-            keeps_holes: true,
-            shares_extents: true,
-            needs_alignment: true,
-            streams: false,
-            max_job: u64::MAX,
-        }
+        CAPS
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

@@ -7,41 +7,41 @@ use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::calls::again;
-use super::caps::Caps;
+use super::caps::{Caps, Needs, Shares, Way};
 use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_offload;
 use super::transfer::{Transfer, failed};
-use super::tuning::USEFUL_JOB;
+use super::tuning::{Tuning, USEFUL_JOB};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// Most that is asked of one call. The kernel stops at 2,147,479,552 bytes; glibc 2.41 and 2.42 mangle counts above 2 GiB.
 const MOST: usize = 1 << 30;
 
-/// Lets the kernel copy.
-pub(super) struct CopyRange {
-    kernel: Arc<dyn Kernel>,
+/// What it can do.
+pub(super) const CAPS: Caps = Caps {
+    needs: Needs::OneFilesystem,
+    sees_bytes: false,
+    // XFS and btrfs keep them; ext4, tmpfs and overlayfs fill them (Linux 6.18).
+    keeps_holes: false,
+    // It may share (XFS, btrfs) or not (ext4).
+    shares: Shares::Perhaps,
+    way: Way::Offloaded,
+    ..Caps::BUFFERED
+};
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
+    Box::new(CopyRange { kernel })
 }
 
-impl CopyRange {
-    pub(super) fn new(kernel: Arc<dyn Kernel>) -> CopyRange {
-        CopyRange { kernel }
-    }
+/// Lets the kernel copy.
+struct CopyRange {
+    kernel: Arc<dyn Kernel>,
 }
 
 impl Engine for CopyRange {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::CopyRange,
-            sees_bytes: false,
-            // XFS and btrfs keep them; ext4, tmpfs and overlayfs fill them (Linux 6.18).
-            keeps_holes: false,
-            // It may share (XFS, btrfs) or not (ext4): whoever must not share must not use it.
-            shares_extents: true,
-            needs_alignment: false,
-            streams: false,
-            max_job: 2 * USEFUL_JOB,
-        }
+        Caps { max_job: 2 * USEFUL_JOB, ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

@@ -10,22 +10,29 @@ use std::sync::Arc;
 use haul_sys::kernel::Kernel;
 
 use super::buffer::AlignedBuffer;
-use super::caps::Caps;
+use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::hole;
 use super::switch::{Switch, align_of, grain, write_failed};
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// Bytes of the buffer unless the user says otherwise. Large requests keep a device busy without a queue of our own (4 GiB
 /// cold, ext4 on virtio, 4 workers: 7.2 s with 4 MiB, 5.9 to 6.4 with 8 MiB, 5.3 to 5.9 with 16 MiB; in huge pages 3.6 where
 /// single ones took 6.9). Memory is taken only as far as it is used.
 pub const BUFFER: usize = 16 << 20;
 
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { needs: Needs::Direct, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Direct::new(kernel, tuning))
+}
+
 /// Moves bytes past the page cache.
-pub(super) struct Direct {
+struct Direct {
     kernel: Arc<dyn Kernel>,
     tuning: Tuning,
     align: usize,
@@ -33,7 +40,7 @@ pub(super) struct Direct {
 }
 
 impl Direct {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Direct {
+    fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Direct {
         Direct { kernel, tuning: *tuning, align: grain(), buffer: buffer(tuning, grain()) }
     }
 
@@ -52,15 +59,7 @@ fn buffer(tuning: &Tuning, align: usize) -> AlignedBuffer {
 
 impl Engine for Direct {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Direct,
-            sees_bytes: true,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: false,
-            max_job: whole_buffers(USEFUL_JOB, self.buffer.len()),
-        }
+        Caps { max_job: whole_buffers(USEFUL_JOB, self.buffer.len()), ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

@@ -10,41 +10,34 @@ use haul_sys::rustix::param::page_size;
 
 use super::buffer::AlignedBuffer;
 use super::calls::again;
-use super::caps::Caps;
+use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::hole;
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// Larger than for ordinary buffered copies: each write starts its own request to the device.
 const BUFFER: usize = 1 << 20;
 
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { needs: Needs::Dontcache, page_cache: PageCache::Dropped, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Dontcache { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) })
+}
+
 /// Moves bytes through the page cache without leaving them there.
-pub(super) struct Dontcache {
+struct Dontcache {
     kernel: Arc<dyn Kernel>,
     /// Aligned: see [`AlignedBuffer`].
     buffer: AlignedBuffer,
 }
 
-impl Dontcache {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Dontcache {
-        Dontcache { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) }
-    }
-}
-
 impl Engine for Dontcache {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Dontcache,
-            sees_bytes: true,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: false,
-            max_job: whole_buffers(USEFUL_JOB, self.buffer.len()),
-        }
+        Caps { max_job: whole_buffers(USEFUL_JOB, self.buffer.len()), ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

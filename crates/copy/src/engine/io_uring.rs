@@ -5,11 +5,15 @@ use std::sync::Arc;
 use haul_sys::kernel::Kernel;
 use haul_sys::queue::QueueKind;
 
-use super::queued::Queued;
+use super::caps::Caps;
+use super::contract::Engine;
+use super::queued::{self, Queued};
 use super::tuning::Tuning;
-use crate::plan::EngineName;
 
-/// Makes the engine; what it works with is made for its first job.
-pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Queued {
-    Queued::new(kernel, EngineName::IoUring, QueueKind::IoUring, tuning)
+/// What it can do.
+pub(super) const CAPS: Caps = queued::CAPS;
+
+/// Makes one; what it works with is made for its first job.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Queued::new(kernel, CAPS, QueueKind::IoUring, tuning))
 }

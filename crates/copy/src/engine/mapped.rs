@@ -20,7 +20,6 @@ use super::errnos::refuses_map;
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// The segment of Solaris cp (MAXMAPSIZE).
 const SEGMENT: usize = 8 << 20;
@@ -32,33 +31,27 @@ const SMALL: u64 = 32 << 10;
 /// For what is read.
 const BUFFER: usize = 64 << 10;
 
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { sees_bytes: false, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
+    let write = if tuning.buffer_size.is_some() { segment } else { WRITE };
+    Box::new(Mapped { kernel, segment, write, buffer: vec![0; BUFFER] })
+}
+
 /// Maps the source, writes the destination.
-pub(super) struct Mapped {
+struct Mapped {
     kernel: Arc<dyn Kernel>,
     segment: usize,
     write: usize,
     buffer: Vec<u8>,
 }
 
-impl Mapped {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Mapped {
-        let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
-        let write = if tuning.buffer_size.is_some() { segment } else { WRITE };
-        Mapped { kernel, segment, write, buffer: vec![0; BUFFER] }
-    }
-}
-
 impl Engine for Mapped {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Mapped,
-            sees_bytes: false,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: false,
-            max_job: whole_buffers(USEFUL_JOB, self.segment),
-        }
+        Caps { max_job: whole_buffers(USEFUL_JOB, self.segment), ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

@@ -14,45 +14,39 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::param::page_size;
 
 use super::calls::again;
-use super::caps::Caps;
+use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_map;
 use super::switch::{Switch, align_of, write_failed};
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// Bytes mapped and written at once (measured: 1 to 32 MiB make no difference that stands out).
 const SEGMENT: usize = 8 << 20;
 /// For heads, tails and pages that cannot be mapped.
 const BUFFER: usize = 64 << 10;
 
+/// What it can do.
+pub(super) const CAPS: Caps =
+    Caps { needs: Needs::DirectDest, sees_bytes: false, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
+    Box::new(MappedDirect { kernel, segment, buffer: vec![0; BUFFER] })
+}
+
 /// Maps the source, writes the destination past the page cache.
-pub(super) struct MappedDirect {
+struct MappedDirect {
     kernel: Arc<dyn Kernel>,
     segment: usize,
     buffer: Vec<u8>,
 }
 
-impl MappedDirect {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> MappedDirect {
-        let segment = tuning.buffer_size_or(SEGMENT).next_multiple_of(page_size());
-        MappedDirect { kernel, segment, buffer: vec![0; BUFFER] }
-    }
-}
-
 impl Engine for MappedDirect {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::MappedDirect,
-            sees_bytes: false,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: false,
-            max_job: whole_buffers(USEFUL_JOB, self.segment),
-        }
+        Caps { max_job: whole_buffers(USEFUL_JOB, self.segment), ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

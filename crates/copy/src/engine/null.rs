@@ -5,33 +5,27 @@ use std::sync::Arc;
 
 use haul_sys::kernel::Kernel;
 
-use super::caps::Caps;
+use super::caps::{Caps, Role};
 use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::transfer::{Transfer, failed};
-use crate::plan::EngineName;
+use super::tuning::Tuning;
 
-/// Claims to have written everything.
-pub(super) struct Null {
-    kernel: Arc<dyn Kernel>,
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { role: Role::Dummy, streams: true, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
+    Box::new(Null { kernel })
 }
 
-impl Null {
-    pub(super) fn new(kernel: Arc<dyn Kernel>) -> Null {
-        Null { kernel }
-    }
+/// Claims to have written everything.
+struct Null {
+    kernel: Arc<dyn Kernel>,
 }
 
 impl Engine for Null {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Null,
-            sees_bytes: true,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: true,
-            max_job: u64::MAX,
-        }
+        CAPS
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

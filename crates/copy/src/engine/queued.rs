@@ -10,14 +10,13 @@ use haul_sys::queue::{Queue, QueueKind};
 use haul_sys::rustix::param::page_size;
 use haul_sys::{Errno, close};
 
-use super::caps::Caps;
+use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Side, Submitted, Zeros};
 use super::flight::{Flight, Landing, Route};
 use super::shape::Shapes;
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, whole_buffers};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// Fewer bytes than this are read and written at once: one request has nothing to wait for.
 const SMALL: u64 = 128 << 10;
@@ -26,10 +25,13 @@ const BUFFER: usize = 256 << 10;
 /// At the end of a job the queue runs empty, so jobs are long against what is in flight.
 const JOB: u64 = 128 << 20;
 
+/// What such an engine can do.
+pub(super) const CAPS: Caps = Caps { queued: true, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
+
 /// An engine that keeps many requests in flight within one job.
 pub(super) struct Queued {
     kernel: Arc<dyn Kernel>,
-    name: EngineName,
+    caps: Caps,
     kind: QueueKind,
     /// Made for the first job; `None` again when it broke down.
     queue: Option<Box<dyn Queue>>,
@@ -49,15 +51,15 @@ struct Direct {
 }
 
 impl Queued {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, name: EngineName, kind: QueueKind, tuning: &Tuning) -> Queued {
+    pub(super) fn new(kernel: Arc<dyn Kernel>, caps: Caps, kind: QueueKind, tuning: &Tuning) -> Queued {
         let shapes = Shapes::new(tuning);
         let allocates = !tuning.no_preallocation;
-        Queued { kernel, name, kind, queue: None, unavailable: None, shapes, allocates, buffer: vec![0; BUFFER] }
+        Queued { kernel, caps, kind, queue: None, unavailable: None, shapes, allocates, buffer: vec![0; BUFFER] }
     }
 
     /// Linux AIO is asynchronous for direct requests only; the others gain from those, but do without.
     fn needs_direct(&self) -> bool {
-        self.kind == QueueKind::LinuxAio
+        self.caps.needs == Needs::Direct
     }
 
     fn copy(&mut self, transfer: &mut Transfer<'_>) -> Result<End, End> {
@@ -134,7 +136,8 @@ impl Queued {
     fn fly(&mut self, transfer: &mut Transfer<'_>, start: u64, end: u64) -> Result<(), End> {
         let job = transfer.job;
         let direct = Direct::open(&*self.kernel, job);
-        if self.needs_direct() && direct.source.is_none() && direct.dest.is_none() {
+        let needs_direct = self.needs_direct();
+        if needs_direct && direct.source.is_none() && direct.dest.is_none() {
             return Err(End::Refused(direct.errno.map_or(Refusal::NoDirectIo, Refusal::Unsupported)));
         }
         let Some(queue) = &mut self.queue else { return Err(End::Refused(Refusal::Unsupported(Errno::NOSYS))) };
@@ -157,31 +160,36 @@ impl Queued {
             slots,
             source_direct: direct.source.is_some(),
             dest_direct: direct.dest.is_some(),
-            needs_direct: self.kind == QueueKind::LinuxAio,
+            needs_direct,
         };
         let started = Instant::now();
         let landing = Flight::new(transfer, &mut **queue, route).run();
-        let mut result = match landing {
-            Landing::Arrived => Ok(()),
-            Landing::Early(end) => Err(end),
-            Landing::Broken(errno) => Err(failed(FailedOn::Copy, errno)),
-        };
-        let closed = match landing {
-            Landing::Broken(_) => Err(Errno::IO),
-            _ => queue.close(),
-        };
-        if result.is_ok() {
+        let arrived = matches!(landing, Landing::Arrived);
+        let mut result = self.leave(landing);
+        if arrived {
             self.shapes.learn(end - start, started.elapsed());
-        }
-        if let Err(errno) = closed {
-            // A queue that may still have requests, or that kept a file, is not used again.
-            self.queue = None;
-            result = first_failure(result, Err(errno));
         }
         if let Some(growth) = growth {
             result = first_failure(result, growth.undo(&*self.kernel, job, transfer.at()));
         }
         first_failure(result, direct.close())
+    }
+
+    /// Lets the queue go from the files of a flight. One that may still have requests, or that kept a file, is not used again.
+    fn leave(&mut self, landing: Landing) -> Result<(), End> {
+        let closed = match (&landing, &mut self.queue) {
+            (Landing::Arrived | Landing::Early(_), Some(queue)) => queue.close(),
+            _ => Err(Errno::IO),
+        };
+        let result = match landing {
+            Landing::Arrived => Ok(()),
+            Landing::Early(end) => Err(end),
+            Landing::Broken(errno) => Err(failed(FailedOn::Copy, errno)),
+        };
+        if closed.is_err() {
+            self.queue = None;
+        }
+        first_failure(result, closed)
     }
 }
 
@@ -195,15 +203,7 @@ fn first_failure(before: Result<(), End>, then: Result<(), Errno>) -> Result<(),
 
 impl Engine for Queued {
     fn caps(&self) -> Caps {
-        Caps {
-            name: self.name,
-            sees_bytes: true,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: false,
-            max_job: whole_buffers(JOB, self.shapes.asked()),
-        }
+        Caps { max_job: whole_buffers(JOB, self.shapes.asked()), ..self.caps }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

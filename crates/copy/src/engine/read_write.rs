@@ -10,7 +10,6 @@ use super::caps::Caps;
 use super::contract::{Engine, Job, Submitted};
 use super::transfer::Transfer;
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
-use crate::plan::EngineName;
 
 /// Large enough that system calls do not show, small enough to stay in the second-level cache.
 ///
@@ -19,30 +18,24 @@ use crate::plan::EngineName;
 /// XFS returned after 0.9 to 1.1 s with 128 KiB and after 1.7 to 3.9 s, with three times the processor time, with 256 KiB.
 const BUFFER: usize = 128 << 10;
 
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { streams: true, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(ReadWrite { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) })
+}
+
 /// Moves bytes through a buffer; sees them, so it makes holes of zeros.
-pub(super) struct ReadWrite {
+struct ReadWrite {
     kernel: Arc<dyn Kernel>,
     /// Aligned: see [`AlignedBuffer`].
     buffer: AlignedBuffer,
 }
 
-impl ReadWrite {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> ReadWrite {
-        ReadWrite { kernel, buffer: tuning.buffer(tuning.buffer_size_or(BUFFER), page_size()) }
-    }
-}
-
 impl Engine for ReadWrite {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::ReadWrite,
-            sees_bytes: true,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: true,
-            max_job: whole_buffers(USEFUL_JOB, self.buffer.len()),
-        }
+        Caps { max_job: whole_buffers(USEFUL_JOB, self.buffer.len()), ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

@@ -7,19 +7,26 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
-use super::caps::Caps;
+use super::caps::{Caps, Role};
 use super::contract::{End, Engine, FailedOn, Failure, Job, Outcome, Submitted, Zeros};
-use super::tuning::USEFUL_JOB;
+use super::tuning::{Tuning, USEFUL_JOB};
 use crate::moved::Moved;
-use crate::plan::EngineName;
+
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { role: Role::Oracle, streams: true, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {
+    Box::new(Reference::new(kernel))
+}
 
 /// Reads a few kibibytes, writes them, and so on.
-pub(super) struct Reference {
+struct Reference {
     kernel: Arc<dyn Kernel>,
 }
 
 impl Reference {
-    pub(super) fn new(kernel: Arc<dyn Kernel>) -> Reference {
+    fn new(kernel: Arc<dyn Kernel>) -> Reference {
         Reference { kernel }
     }
 
@@ -113,15 +120,7 @@ impl Reference {
 
 impl Engine for Reference {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Reference,
-            sees_bytes: true,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: true,
-            max_job: USEFUL_JOB,
-        }
+        Caps { max_job: USEFUL_JOB, ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

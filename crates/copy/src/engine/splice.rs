@@ -8,13 +8,12 @@ use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
 use super::calls::again;
-use super::caps::Caps;
+use super::caps::{Caps, Way};
 use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
 use super::errnos::refuses_splice;
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
-use crate::plan::EngineName;
 
 /// The size that pipes have anyway. Between warm files of 512 MiB (Linux 6.18) larger ones were slower: ext4 to XFS took
 /// 0.7 of cp's time with 64 KiB and 1.1 with 256 KiB, ext4 to ext4 5 with 1 MiB, for the reason given at the buffer of
@@ -24,8 +23,16 @@ const PIPE: usize = 64 << 10;
 /// What a pipe holds as it is made.
 const USUAL: usize = 1 << 16;
 
+/// What it can do.
+pub(super) const CAPS: Caps = Caps { sees_bytes: false, streams: true, way: Way::Offloaded, ..Caps::BUFFERED };
+
+/// Makes one.
+pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Splice { kernel, size: tuning.buffer_size_or(PIPE), pipe: None })
+}
+
 /// Moves pages through a pipe of its own.
-pub(super) struct Splice {
+struct Splice {
     kernel: Arc<dyn Kernel>,
     size: usize,
     /// Empty between jobs: a pipe that bytes were left in is thrown away.
@@ -38,23 +45,9 @@ struct Pipe {
     size: usize,
 }
 
-impl Splice {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Splice {
-        Splice { kernel, size: tuning.buffer_size_or(PIPE), pipe: None }
-    }
-}
-
 impl Engine for Splice {
     fn caps(&self) -> Caps {
-        Caps {
-            name: EngineName::Splice,
-            sees_bytes: false,
-            keeps_holes: false,
-            shares_extents: false,
-            needs_alignment: false,
-            streams: true,
-            max_job: whole_buffers(USEFUL_JOB, self.size),
-        }
+        Caps { max_job: whole_buffers(USEFUL_JOB, self.size), ..CAPS }
     }
 
     fn submit(&mut self, job: Job) -> Submitted {

@@ -11,7 +11,7 @@ mod write;
 use std::fmt;
 use std::str::FromStr;
 
-use super::engine::EngineName;
+use crate::engine::{EngineName, Role, Shares};
 
 /// What `format` says in the file.
 pub const FORMAT: &str = "haul-profile";
@@ -198,7 +198,8 @@ impl Source {
 /// Whether an entry may ask for an engine: one that copies every byte and is no oracle. Sharing extents is decided by
 /// `--reflink` alone.
 pub fn may_be_preferred(engine: EngineName) -> bool {
-    !matches!(engine, EngineName::Clone | EngineName::Null | EngineName::Reference)
+    let caps = engine.caps();
+    caps.role == Role::Mover && caps.shares != Shares::Always
 }
 
 /// What a profile says of one file: by whether it is cached, which is known of larger files only.

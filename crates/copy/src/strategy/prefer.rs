@@ -4,7 +4,7 @@ use super::facts::{DataFacts, WORTH_ASKING, is_cold};
 use super::steps::{Ranges, Steps, Workers};
 use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::facts::{Kind, Surroundings};
-use crate::plan::profile::{Setting, Source};
+use crate::plan::profile::{Setting, Source, may_be_preferred};
 use crate::plan::{EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse};
 
 /// Puts the preferred engine in front of the others, and takes its buffer and depth. They were measured together, so they are
@@ -70,23 +70,25 @@ fn setting(facts: &DataFacts, plan: &Plan, steps: &Steps) -> Option<Setting> {
 
 /// Why an engine must not be first here, if it must not.
 fn objection(engine: EngineName, facts: &DataFacts, plan: &Plan, steps: &Steps) -> Option<&'static str> {
-    let past =
-        |name: &EngineName| matches!(name, EngineName::Direct | EngineName::MappedDirect | EngineName::Dontcache);
-    let goes_past = steps.engines.iter().any(past);
-    match engine {
-        EngineName::Clone | EngineName::Null | EngineName::Reference => Some("a profile cannot ask for this engine"),
-        EngineName::CopyRange if plan.sparse == Sparse::Never || plan.reflink == Reflink::Never => {
-            Some("the engine of the profile could share extents or keep holes, which another option forbids")
-        }
-        EngineName::CopyRange if facts.copy_range_is_known_to_fail => {
-            Some("the engine of the profile is known to refuse")
-        }
-        EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice | EngineName::Mapped if goes_past => {
+    let caps = engine.caps();
+    let stays = steps.engines.iter().all(|name| name.caps().fills_page_cache());
+    if !may_be_preferred(engine) {
+        return Some("a profile cannot ask for this engine");
+    }
+    if caps.may_share_or_keep_holes() && (plan.sparse == Sparse::Never || plan.reflink == Reflink::Never) {
+        return Some("the engine of the profile could share extents or keep holes, which another option forbids");
+    }
+    if engine == EngineName::CopyRange && facts.copy_range_is_known_to_fail {
+        return Some("the engine of the profile is known to refuse");
+    }
+    match (caps.fills_page_cache(), stays) {
+        (true, false) => {
             Some("the engine of the profile would leave the copy in the page cache, where it is not to stay")
         }
-        EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice | EngineName::Mapped => None,
-        _ if goes_past => None,
-        _ => Some("the engine of the profile would not leave the copy in the page cache, where it is to stay"),
+        (false, true) => {
+            Some("the engine of the profile would not leave the copy in the page cache, where it is to stay")
+        }
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     DEEPEST, Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_JOBS, MOST_WORKERS, Measured, Place, PlaceEntry, Profile,
     Setting, SizeClass, Source, VERSION, may_be_preferred,
 };
-use crate::plan::engine::EngineName;
+use crate::engine::EngineName;
 
 impl Profile {
     /// Reads a profile. `origin` is where the text is from, for people.

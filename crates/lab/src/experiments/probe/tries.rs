@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_copy::engine::{DirectAlign, End, Engine, Job, Outcome, Refusal, Side, Tuning, Zeros, complete, make};
+use haul_copy::engine::{
+    DirectAlign, End, Engine, Job, Needs, Outcome, Refusal, Role, Side, Tuning, Zeros, complete, make,
+};
 use haul_copy::facts::Inode;
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
@@ -32,7 +34,7 @@ pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Row>, Cannot), String> {
     let data: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8 + 1).collect();
     let from = folder.join("from");
     fs::write(&from, &data).and_then(|()| File::open(&from)?.sync_all()).map_err(failed)?;
-    for name in EngineName::ALL.into_iter().filter(|name| !matches!(name, EngineName::Null | EngineName::Reference)) {
+    for name in EngineName::ALL.into_iter().filter(|name| name.caps().role == Role::Mover) {
         if stop.is_stopped() {
             return Err("interrupted".to_owned());
         }
@@ -79,10 +81,11 @@ fn about(name: EngineName) -> &'static str {
         EngineName::CopyRange => "the kernel copies",
         EngineName::Direct | EngineName::MappedDirect => "past the page cache",
         EngineName::Dontcache => "leaves nothing in the page cache",
-        EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio => "many requests at a time",
         EngineName::Splice => "through a pipe",
         EngineName::Mapped => "write from a mapping",
-        _ => "by a buffer",
+        EngineName::ReadWrite => "by a buffer",
+        queued if queued.caps().queued => "many requests at a time",
+        other => other.about(),
     }
 }
 
@@ -96,7 +99,7 @@ fn engine(name: EngineName, from: &Path, to: &Path, data: &[u8]) -> std::io::Res
         Ok(outcome) => outcome,
         Err(errno) => return Ok(Err(said(errno))),
     };
-    let direct = matches!(name, EngineName::Direct | EngineName::MappedDirect | EngineName::LinuxAio);
+    let direct = matches!(name.caps().needs, Needs::Direct | Needs::DirectDest);
     let how = match (direct, source_direct && dest_direct) {
         (true, false) => "; the kernel does not tell its alignment",
         _ => "",

@@ -76,9 +76,7 @@ fn past() -> Vec<Setting> {
 }
 
 fn several_workers(settings: &[Setting]) -> Vec<Candidate> {
-    let queued = |engine: Option<EngineName>| {
-        matches!(engine, Some(EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio))
-    };
+    let queued = |engine: Option<EngineName>| engine.is_some_and(|engine| engine.caps().queued);
     let mut all = Vec::new();
     for workers in [None, Some(1), Some(4)] {
         // Those with a queue of their own are several by themselves.

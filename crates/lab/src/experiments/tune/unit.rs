@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use haul_copy::plan::Plan;
 use haul_copy::plan::profile::{Place, SizeClass, Source};
-use haul_copy::plan::{EngineName, Plan};
 use haul_copy::run::facts_of;
 use haul_copy::strategy::choose;
 
@@ -365,7 +365,6 @@ fn goes_past_the_cache(session: &Session, source: &Path, unit: &Unit) -> Result<
     if let Some(around) = &mut facts.around {
         around.cached = Some(if unit.state(0) == Wanted::Warm { facts.size } else { 0 });
     }
-    let past = [EngineName::Direct, EngineName::MappedDirect, EngineName::Dontcache];
     let engines = choose(&facts, &Plan::default()).engines;
-    Ok(unit.class >= SizeClass::Medium && engines.iter().any(|engine| past.contains(engine)))
+    Ok(unit.class >= SizeClass::Medium && engines.iter().any(|engine| !engine.caps().fills_page_cache()))
 }
