@@ -4,11 +4,12 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use haul_copy::engine::{End, Moved, Refusal, Zeros};
+use haul_copy::engine::{End, Moved, Refusal, Role, Shares, Tuning, Way, Zeros, make};
 use haul_copy::plan::EngineName;
-use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, paint, painted, painted_at, sparse_file};
+use haul_testbed::{assert_same_contents, create_painted, paint, painted, painted_at, sparse_file};
 
-use crate::harness::{MOVING, copy, copy_extents, copy_in_jobs, dest, engine, job, run, source, suits};
+use crate::harness::{copy, copy_extents, copy_in_jobs, dest, engine, job, moving, run, source, suiting, suits};
+use crate::places::Places;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -31,27 +32,27 @@ const SIZES: [u64; 14] = [
     8 * MIB + 1,
 ];
 
-/// All sizes between all pairs of filesystems.
-fn copies_every_size_on_every_pair(name: EngineName) {
-    let Some(bed) = Bed::new() else { return };
-    let dirs: Vec<_> = Fs::ALL.into_iter().filter_map(|fs| Some((fs, bed.mount(fs)?))).collect();
-    let mut engine = engine(name);
-    for (from, from_dir) in &dirs {
+#[test]
+fn every_engine_copies_every_size_on_every_pair_of_filesystems() {
+    let places = Places::new();
+    for from in &places {
         for size in SIZES {
-            let a = from_dir.join(format!("a{size}"));
+            let a = from.dir.join(format!("a{size}"));
             create_painted(&a, size);
-            for (to, to_dir) in &dirs {
-                let b = to_dir.join(format!("b{size}"));
-                let done = copy(&mut *engine, &a, &b);
+            for (to, name) in (&places).into_iter().flat_map(|to| moving().map(move |name| (to, name))) {
+                let b = to.dir.join(format!("b{size}"));
+                let done = copy(&mut *engine(name), &a, &b);
                 assert_same_contents(&a, &b);
-                let context = format!("{name} {} to {} {size}: {done:?}", from.name(), to.name());
+                let context = format!("{name} {} to {} {size}: {done:?}", from.name, to.name);
                 assert_eq!(done.moved.total(), size, "{context}");
                 let refused_at = done.refused.map(|(at, _)| at);
                 // An empty file gives no occasion to refuse, to engines that ask for its bytes first.
                 if size > 0 {
-                    assert_eq!(refused_at, (!suits(name, *from, *to)).then_some(0), "{context}");
+                    assert_eq!(refused_at, (!suits(name, from, to)).then_some(0), "{context}");
                 }
-                assert_went_the_right_way(name, done.moved, refused_at, &context);
+                // What is refused is written by the reference.
+                let way = if refused_at == Some(0) { Way::Written } else { name.caps().way };
+                assert_eq!(by(way, done.moved), size, "{context}");
                 fs::remove_file(&b).unwrap();
             }
             fs::remove_file(&a).unwrap();
@@ -59,43 +60,12 @@ fn copies_every_size_on_every_pair(name: EngineName) {
     }
 }
 
-fn assert_went_the_right_way(name: EngineName, moved: Moved, refused_at: Option<u64>, context: &str) {
-    let total = moved.total();
-    let way = match name {
-        _ if refused_at == Some(0) => moved.written,
-        EngineName::Clone => moved.cloned,
-        EngineName::CopyRange | EngineName::Splice => moved.offloaded,
-        _ => moved.written,
-    };
-    assert_eq!(way, total, "{context}");
-}
-
-macro_rules! for_each_engine {
-    ($promise:ident: $($test:ident = $name:ident,)*) => {
-        mod $promise {
-            use super::EngineName;
-            $(#[test]
-            fn $test() {
-                super::$promise(EngineName::$name);
-            })*
-        }
-    };
-}
-
-for_each_engine! {
-    copies_every_size_on_every_pair:
-    reference = Reference,
-    read_write = ReadWrite,
-    copy_range = CopyRange,
-    clone = Clone,
-    splice = Splice,
-    mapped = Mapped,
-    mapped_direct = MappedDirect,
-    direct = Direct,
-    io_uring = IoUring,
-    linux_aio = LinuxAio,
-    posix_aio = PosixAio,
-    dontcache = Dontcache,
+fn by(way: Way, moved: Moved) -> u64 {
+    match way {
+        Way::Written => moved.written,
+        Way::Offloaded => moved.offloaded,
+        Way::Cloned => moved.cloned,
+    }
 }
 
 /// Painted around all the boundaries that counters and offsets could trip over; else holes.
@@ -112,13 +82,12 @@ fn large_sparse_file(path: &Path, size: u64) {
 
 #[test]
 fn every_engine_copies_the_extents_of_huge_files() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         for size in [2 * GIB - 1, 2 * GIB, 2 * GIB + 1, 5 * GIB] {
             let (a, b) = (dir.join("a"), dir.join("b"));
             large_sparse_file(&a, size);
-            for name in MOVING {
+            for name in moving() {
                 copy_extents(&mut *engine(name), &a, &b);
                 assert_same_contents(&a, &b);
                 fs::remove_file(&b).unwrap();
@@ -130,21 +99,17 @@ fn every_engine_copies_the_extents_of_huge_files() {
 
 #[test]
 fn engines_that_see_zeros_copy_gibibytes_of_holes_in_one_job() {
-    let Some(bed) = Bed::new() else { return };
-    for (fs, name, size) in [
-        (Fs::Ext4, EngineName::ReadWrite, 5 * GIB),
-        (Fs::Xfs, EngineName::Direct, 2 * GIB + 1),
-        (Fs::Btrfs, EngineName::Reference, 2 * GIB + 1),
-        (Fs::Ext4, EngineName::IoUring, 5 * GIB),
-        (Fs::Xfs, EngineName::LinuxAio, 2 * GIB + 1),
-    ] {
-        let Some(dir) = bed.mount(fs) else { continue };
+    let places = Places::plain();
+    let dir = &places.first().dir;
+    for name in suiting(places.first()).filter(|name| name.caps().sees_bytes) {
+        // The oracle takes its time.
+        let size = if name.caps().role == Role::Oracle { 2 * GIB + 1 } else { 4 * GIB + 4097 };
         let (a, b) = (dir.join("a"), dir.join("b"));
         large_sparse_file(&a, size);
         let done = copy_in_jobs(&mut *engine(name), &source(&a), &dest(&b), u64::MAX, Zeros::Skip(65_536));
         assert_same_contents(&a, &b);
-        assert_eq!(done.moved.total(), size);
-        assert!(done.moved.written <= MIB, "{done:?}");
+        assert_eq!(done.moved.total(), size, "{name}");
+        assert!(done.moved.written <= MIB, "{name}: {done:?}");
         fs::remove_file(&a).unwrap();
         fs::remove_file(&b).unwrap();
     }
@@ -152,9 +117,8 @@ fn engines_that_see_zeros_copy_gibibytes_of_holes_in_one_job() {
 
 #[test]
 fn clone_and_copy_range_share_five_gibibytes_in_one_job() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in [Fs::Xfs, Fs::Btrfs] {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in Places::new().where_there_is("shared extents", |place| place.reflinks) {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         large_sparse_file(&a, 5 * GIB);
         for name in [EngineName::Clone, EngineName::CopyRange] {
@@ -169,8 +133,9 @@ fn clone_and_copy_range_share_five_gibibytes_in_one_job() {
 #[test]
 fn one_dense_range_beyond_two_gibibytes_is_copied_whole() {
     // One copy_file_range moves 0x7ffff000 bytes at most; a copier that takes its first count for all loses the rest.
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     let size = 2 * GIB + 4097;
     create_painted(&a, size);
@@ -182,13 +147,12 @@ fn one_dense_range_beyond_two_gibibytes_is_copied_whole() {
 
 #[test]
 fn only_the_asked_range_of_the_destination_changes() {
-    let Some(bed) = Bed::new() else { return };
     let size = MIB + 1234;
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         let a = dir.join("a");
         create_painted(&a, size);
-        for name in MOVING {
+        for name in moving() {
             let ranges = [
                 (0, 4096),
                 (4096, 8192),
@@ -203,13 +167,14 @@ fn only_the_asked_range_of_the_destination_changes() {
                 let old = vec![0xee; size as usize + 5000];
                 fs::write(&b, &old).unwrap();
                 let outcome = run(&mut *engine(name), job(&source(&a), &dest(&b), offset, len));
-                let context = format!("{name} on {}: {offset}+{len}: {outcome:?}", fs.name());
+                let context = format!("{name} on {}: {offset}+{len}: {outcome:?}", place.name);
                 let moved = outcome.moved.total();
                 let expected_end = if offset + len <= size { End::Complete } else { End::SourceEnd };
-                if suits(name, fs, fs) && name != EngineName::Clone {
+                let shares = name.caps().shares == Shares::Always;
+                if suits(name, place, place) && !shares {
                     assert_eq!((outcome.end, moved), (expected_end, len.min(size - offset)), "{context}");
                 }
-                if name == EngineName::Clone && fs.reflinks() {
+                if shares && place.reflinks {
                     // The old data behind the last block must not be lost, so only whole blocks are shared.
                     let shared = if offset % 4096 == 0 { len.min(size - offset) / 4096 * 4096 } else { 0 };
                     assert_eq!(moved, shared, "{context}");
@@ -227,26 +192,26 @@ fn only_the_asked_range_of_the_destination_changes() {
 
 #[test]
 fn a_clone_of_the_tail_shares_the_partial_block_where_both_files_end() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in [Fs::Xfs, Fs::Btrfs] {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in Places::new().where_there_is("shared extents", |place| place.reflinks) {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 10_000);
         fs::write(&b, painted(4096)).unwrap();
         let outcome = run(&mut *engine(EngineName::Clone), job(&source(&a), &dest(&b), 4096, 1 << 20));
-        assert_eq!(outcome.end, End::SourceEnd, "{fs:?}");
-        assert_eq!(outcome.moved, Moved { cloned: 10_000 - 4096, ..Moved::default() }, "{fs:?}");
+        assert_eq!(outcome.end, End::SourceEnd, "{}", place.name);
+        assert_eq!(outcome.moved, Moved { cloned: 10_000 - 4096, ..Moved::default() }, "{}", place.name);
         assert_same_contents(&a, &b);
     }
 }
 
 #[test]
 fn a_job_beyond_the_end_moves_nothing() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Xfs) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 100_000);
-    for name in MOVING {
+    for name in moving() {
         for offset in [100_000, 102_400, 1 << 40] {
             let outcome = run(&mut *engine(name), job(&source(&a), &dest(&b), offset, 4096));
             assert_eq!((outcome.end, outcome.moved), (End::SourceEnd, Moved::default()), "{name} {offset}");
@@ -258,10 +223,9 @@ fn a_job_beyond_the_end_moves_nothing() {
 
 #[test]
 fn a_file_whose_size_lies_is_copied_to_its_real_end() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
-        for name in MOVING {
+    for place in &Places::new() {
+        let dir = &place.dir;
+        for name in moving() {
             for lying in ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled", "/proc/self/status"] {
                 let b = dir.join("b");
                 let len = engine(name).caps().max_job.min(GIB);
@@ -279,10 +243,9 @@ fn a_file_whose_size_lies_is_copied_to_its_real_end() {
 
 #[test]
 fn a_source_that_grows_between_jobs_is_copied_with_its_growth() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
-        for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs)) {
+    for place in &Places::new() {
+        let dir = &place.dir;
+        for name in suiting(place) {
             let (a, b) = (dir.join("a"), dir.join("b"));
             create_painted(&a, 300_000);
             let (from, to) = (source(&a), dest(&b));
@@ -300,10 +263,9 @@ fn a_source_that_grows_between_jobs_is_copied_with_its_growth() {
 
 #[test]
 fn a_source_that_shrank_ends_where_it_ends() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
-        for name in MOVING {
+    for place in &Places::new() {
+        let dir = &place.dir;
+        for name in moving() {
             let (a, b) = (dir.join("a"), dir.join("b"));
             create_painted(&a, 300_000);
             let from = source(&a);
@@ -319,12 +281,12 @@ fn a_source_that_shrank_ends_where_it_ends() {
 
 #[test]
 fn any_buffer_size_gives_the_same_bytes() {
-    use haul_copy::engine::{Tuning, make};
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 200_003);
-    for name in MOVING {
+    for name in moving() {
         for size in [0, 1, 13, 512, 4095, 4096, 65_536, 100_000, 8 << 20] {
             let mut engine = make(name, &Tuning { buffer_size: Some(size), ..Tuning::default() });
             copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 150_000, Zeros::Write);
@@ -336,8 +298,9 @@ fn any_buffer_size_gives_the_same_bytes() {
 
 #[test]
 fn the_null_engine_writes_nothing_and_claims_the_size() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 10_000);
     let outcome = run(&mut *engine(EngineName::Null), job(&source(&a), &dest(&b), 1000, u64::MAX));

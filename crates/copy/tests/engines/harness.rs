@@ -6,28 +6,30 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_copy::engine::{
-    DirectAlign, End, Engine, Job, Moved, Outcome, Refusal, Side, Submitted, Tuning, Zeros, hole, make, make_on,
+    DirectAlign, End, Engine, Job, Moved, Needs, Outcome, Refusal, Role, Shares, Side, Submitted, Tuning, Zeros, hole,
+    make, make_on,
 };
 use haul_copy::plan::EngineName;
 use haul_copy::ranges::{Extent, Extents};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{AtFlags, StatxFlags, statx};
-use haul_testbed::Fs;
 
-pub const MOVING: [EngineName; 12] = [
-    EngineName::Reference,
-    EngineName::ReadWrite,
-    EngineName::CopyRange,
-    EngineName::Clone,
-    EngineName::Splice,
-    EngineName::Mapped,
-    EngineName::MappedDirect,
-    EngineName::Direct,
-    EngineName::IoUring,
-    EngineName::LinuxAio,
-    EngineName::PosixAio,
-    EngineName::Dontcache,
-];
+use crate::places::Place;
+
+/// Those that move bytes: all but the one that only says so.
+pub fn moving() -> impl Iterator<Item = EngineName> {
+    EngineName::ALL.into_iter().filter(|name| name.caps().role != Role::Dummy)
+}
+
+/// Those that can move the bytes of a file of some size within this place.
+pub fn suiting(place: &Place) -> impl Iterator<Item = EngineName> {
+    moving().filter(move |name| suits(*name, place, place))
+}
+
+/// Those of them that move parts of a file: who shares extents shares whole blocks of empty files, or nothing.
+pub fn suiting_parts(place: &Place) -> impl Iterator<Item = EngineName> {
+    suiting(place).filter(|name| name.caps().shares != Shares::Always)
+}
 
 pub fn engine(name: EngineName) -> Box<dyn Engine> {
     make(name, &Tuning::default())
@@ -155,19 +157,14 @@ pub fn copy_extents(engine: &mut dyn Engine, from: &Path, to: &Path) {
     haul_sys::rustix::fs::ftruncate(&dest.fd, size).unwrap();
 }
 
-/// Whether the engine can move the bytes of a file of some size between the two kinds of filesystem.
-pub fn suits(name: EngineName, from: Fs, to: Fs) -> bool {
-    // Only ext4 and XFS answer STATX_DIOALIGN.
-    let direct = |fs| matches!(fs, Fs::Ext4 | Fs::Xfs | Fs::XfsNoReflink);
-    match name {
-        EngineName::Reference | EngineName::ReadWrite | EngineName::Splice | EngineName::Mapped => true,
-        EngineName::IoUring | EngineName::PosixAio => true,
-        EngineName::CopyRange => from == to,
-        EngineName::Clone => from == to && from.reflinks(),
-        EngineName::Direct | EngineName::LinuxAio => direct(from) || direct(to),
-        EngineName::MappedDirect => direct(to),
-        // btrfs and tmpfs do not have it (Linux 6.18).
-        EngineName::Dontcache => direct(from) || direct(to),
-        EngineName::Null => false,
+/// Whether the engine can move the bytes of a file of some size from one place to another, by what it needs of them.
+pub fn suits(name: EngineName, from: &Place, to: &Place) -> bool {
+    match name.caps().needs {
+        Needs::Nothing => true,
+        Needs::OneFilesystem => from.device == to.device,
+        Needs::SharedExtents => from.device == to.device && from.reflinks,
+        Needs::Direct => from.direct || to.direct,
+        Needs::DirectDest => to.direct,
+        Needs::Dontcache => from.dontcache || to.dontcache,
     }
 }

@@ -3,12 +3,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use haul_copy::engine::{End, FailedOn, Refusal, Zeros};
+use haul_copy::engine::{End, FailedOn, Needs, Refusal, Shares, Zeros};
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
 use haul_testbed::{Bed, Command, Fs, create_painted, painted, skip, temp_dir};
 
-use crate::harness::{MOVING, dest, engine, job, run, source, stream, suits};
+use crate::harness::{dest, engine, job, moving, run, source, stream, suiting};
+use crate::places::{Place, Places};
 
 const MIB: u64 = 1 << 20;
 
@@ -17,23 +18,23 @@ fn a_full_filesystem_is_a_failure_and_what_is_counted_is_there() {
     let Some(bed) = Bed::new() else { return };
     for fs in Fs::ALL {
         let Some(dir) = bed.small(fs, 24 * MIB) else { continue };
+        let place = &Place::on(fs, dir.clone());
         let a = dir.join("a");
         create_painted(&a, 9 * MIB);
         // What is left after this is less than the file.
         fill_up(&dir.join("filler"), 4 * MIB);
-        for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs)) {
-            // Sharing takes no space; neither does a copy_file_range that shares.
-            if name == EngineName::Clone || (name == EngineName::CopyRange && fs.reflinks()) {
-                continue;
-            }
+        // Sharing takes no space.
+        let takes_space = |name: &EngineName| name.caps().shares == Shares::Never || !place.reflinks;
+        for name in suiting(place).filter(takes_space) {
             let b = dir.join("b");
             let outcome = run(&mut *engine(name), job(&source(&a), &dest(&b), 0, 9 * MIB));
-            let End::Failed(failure) = outcome.end else { panic!("{name} on {}: {outcome:?}", fs.name()) };
-            assert_eq!(failure.errno, Errno::NOSPC, "{name} on {}", fs.name());
-            let on = if name == EngineName::CopyRange { FailedOn::Copy } else { FailedOn::Write };
-            assert_eq!(failure.on, on, "{name} on {}", fs.name());
+            let End::Failed(failure) = outcome.end else { panic!("{name} on {}: {outcome:?}", place.name) };
+            assert_eq!(failure.errno, Errno::NOSPC, "{name} on {}", place.name);
+            // Who leaves it to the filesystem how is not told which side it was.
+            let on = if name.caps().shares == Shares::Never { FailedOn::Write } else { FailedOn::Copy };
+            assert_eq!(failure.on, on, "{name} on {}", place.name);
             let moved = outcome.moved.total() as usize;
-            assert!(fs::read(&b).unwrap()[..moved] == painted(moved), "{name} on {}", fs.name());
+            assert!(fs::read(&b).unwrap()[..moved] == painted(moved), "{name} on {}", place.name);
             fs::remove_file(&b).unwrap();
             File::open(&dir).and_then(|dir| dir.sync_all()).unwrap();
         }
@@ -62,7 +63,7 @@ fn fill_up(path: &Path, free: u64) {
 fn a_full_device_is_a_failure_for_streams() {
     let dir = temp_dir();
     create_painted(dir.path().join("a"), 100_000);
-    for name in MOVING.into_iter().filter(|name| engine(*name).caps().streams) {
+    for name in moving().filter(|name| name.caps().streams) {
         let full = stream(File::options().write(true).open("/dev/full").unwrap());
         let outcome = run(&mut *engine(name), job(&source(dir.path().join("a")), &full, 0, MIB));
         // splice into a device that has no such thing refuses, after it wrote what it had in hand, which failed.
@@ -76,16 +77,14 @@ const LIMIT_CHILD: &str = "HAUL_TEST_LIMITED_DIR";
 
 #[test]
 fn the_file_size_limit_is_a_failure() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
-        create_painted(dir.join("a"), MIB);
+    for place in &Places::new() {
+        create_painted(place.dir.join("a"), MIB);
         // A limit and an ignored SIGXFSZ belong to a whole process, so this test runs once more in one of its own.
         let done = Command::new("bash")
             .args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$0\" --exact limits::limited_child --nocapture"])
             .arg(std::env::current_exe().unwrap())
-            .env(LIMIT_CHILD, &dir)
-            .env("HAUL_TEST_FS_SHARES", if fs.reflinks() { "1" } else { "0" })
+            .env(LIMIT_CHILD, &place.dir)
+            .env("HAUL_TEST_FS_SHARES", if place.reflinks { "1" } else { "0" })
             .output();
         let Ok(done) = done else {
             skip("bash is not installed");
@@ -102,21 +101,15 @@ fn limited_child() {
     let Some(dir) = std::env::var_os(LIMIT_CHILD).map(PathBuf::from) else { return };
     let shares = std::env::var("HAUL_TEST_FS_SHARES").is_ok_and(|value| value == "1");
     let limit = 512 * 1024;
-    for name in MOVING {
-        if name == EngineName::Clone && !shares {
-            continue;
-        }
+    for name in moving().filter(|name| name.caps().needs != Needs::SharedExtents || shares) {
         let b = dir.join(format!("b-{name}"));
         let outcome = run(&mut *engine(name), job(&source(dir.join("a")), &dest(&b), 0, MIB));
         match outcome.end {
             End::Failed(failure) => assert_eq!(failure.errno, Errno::FBIG, "{name}"),
-            End::Refused(_)
-                if matches!(
-                    name,
-                    EngineName::Direct | EngineName::LinuxAio | EngineName::MappedDirect | EngineName::Dontcache
-                ) => {}
             // FICLONE calls it EINVAL; who goes on from there is told the reason.
-            End::Refused(Refusal::Unsupported(Errno::INVAL)) if name == EngineName::Clone => {}
+            End::Refused(Refusal::Unsupported(Errno::INVAL)) if name.caps().needs == Needs::SharedExtents => {}
+            // What it needs may not be there.
+            End::Refused(_) if matches!(name.caps().needs, Needs::Direct | Needs::DirectDest | Needs::Dontcache) => {}
             end => panic!("{name}: {end:?}"),
         }
         let moved = outcome.moved.total();

@@ -6,6 +6,7 @@ mod harness;
 mod kernel;
 mod limits;
 mod parallel;
+mod places;
 mod queued;
 mod ranges;
 mod sparse;

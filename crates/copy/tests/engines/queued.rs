@@ -3,20 +3,19 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_copy::engine::{End, Engine, FailedOn, Failure, Refusal, Tuning, Zeros, make_on};
+use haul_copy::engine::{End, Engine, FailedOn, Failure, Needs, Refusal, Tuning, Zeros, make_on};
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::queue::{Completion, MOST_SLOTS, Queue, QueueKind, Request};
-use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted};
+use haul_testbed::{assert_same_contents, create_painted, painted};
 
-use crate::harness::{copy_in_jobs, dest, job, run, source, suits};
+use crate::harness::{copy_in_jobs, dest, job, run, source, suiting};
+use crate::places::{Place, Places};
 
-const QUEUED: [EngineName; 3] = [EngineName::IoUring, EngineName::LinuxAio, EngineName::PosixAio];
 const MIB: u64 = 1 << 20;
 /// A block of a flight, and how many are in flight.
 const BLOCK: u64 = 64 << 10;
@@ -195,18 +194,26 @@ fn scripted(
     (make_on(Arc::new(kernel), name, &TUNING), log)
 }
 
-/// Runs something for each asynchronous engine on each filesystem that it suits.
-fn everywhere(mut with: impl FnMut(EngineName, Fs, &Path)) {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
-        for name in QUEUED.into_iter().filter(|name| suits(*name, fs, fs)) {
-            with(name, fs, &dir);
+/// The asynchronous engines that suit a place.
+fn queued(place: &Place) -> impl Iterator<Item = EngineName> {
+    suiting(place).filter(|name| name.caps().queued)
+}
+
+/// Runs something for each asynchronous engine in each place that it suits.
+fn everywhere(mut with: impl FnMut(EngineName, &Place)) {
+    for place in &Places::new() {
+        for name in queued(place) {
+            with(name, place);
             for file in ["a", "b"] {
-                fs::remove_file(dir.join(file)).ok(); // not every test makes both
+                fs::remove_file(place.dir.join(file)).ok(); // not every test makes both
             }
         }
     }
+}
+
+/// Without any direct side such an engine would only be a slow way to read and write.
+fn needs_direct(name: EngineName) -> bool {
+    name.caps().needs == Needs::Direct
 }
 
 fn nothing_left(log: &Log) -> bool {
@@ -215,7 +222,8 @@ fn nothing_left(log: &Log) -> bool {
 
 #[test]
 fn a_final_error_midway_leaves_the_exact_prefix_and_nothing_in_flight() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB);
         for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::NOMEM, Errno::FBIG] {
@@ -229,7 +237,7 @@ fn a_final_error_midway_leaves_the_exact_prefix_and_nothing_in_flight() {
                             _ => Answer::Say(Err(errno)),
                         });
                         let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, 2 * MIB));
-                        let context = format!("{name} on {}: {errno:?} {write} {number} {late}", fs.name());
+                        let context = format!("{name} on {}: {errno:?} {write} {number} {late}", place.name);
                         let on = if write { FailedOn::Write } else { FailedOn::Read };
                         assert_eq!(outcome.end, End::Failed(Failure { on, errno }), "{context}");
                         assert_eq!(outcome.moved.total(), bad, "{context}");
@@ -246,7 +254,8 @@ fn a_final_error_midway_leaves_the_exact_prefix_and_nothing_in_flight() {
 
 #[test]
 fn of_two_errors_the_earlier_place_counts_whichever_is_told_first() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB);
         for write in [false, true] {
@@ -258,7 +267,7 @@ fn of_two_errors_the_earlier_place_counts_whichever_is_told_first() {
                 });
             let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, 2 * MIB));
             let on = if write { FailedOn::Write } else { FailedOn::Read };
-            let context = format!("{name} on {}", fs.name());
+            let context = format!("{name} on {}", place.name);
             assert_eq!(outcome.end, End::Failed(Failure { on, errno: Errno::IO }), "{context}");
             assert_eq!(outcome.moved.total(), 5 * BLOCK, "{context}");
             fs::remove_file(&b).unwrap();
@@ -268,7 +277,8 @@ fn of_two_errors_the_earlier_place_counts_whichever_is_told_first() {
 
 #[test]
 fn requests_that_end_in_any_order_give_the_same_bytes() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 3 * MIB + 77);
         for turn in 1..6 {
@@ -277,7 +287,7 @@ fn requests_that_end_in_any_order_give_the_same_bytes() {
                 if late { Answer::Late } else { Answer::Pass }
             });
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB + 13, Zeros::Write);
-            assert_eq!(done.refused, None, "{name} on {}", fs.name());
+            assert_eq!(done.refused, None, "{name} on {}", place.name);
             assert_same_contents(&a, &b);
             assert_eq!(log.queues.load(Ordering::Relaxed), 1, "one queue for all jobs");
             assert!(nothing_left(&log));
@@ -289,7 +299,8 @@ fn requests_that_end_in_any_order_give_the_same_bytes() {
 #[test]
 fn nothing_is_written_behind_the_end_that_a_late_read_tells() {
     // The blocks behind were read before the source lost them.
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB);
         for number in [0, 1, 5, 31] {
@@ -299,7 +310,7 @@ fn nothing_is_written_behind_the_end_that_a_late_read_tells() {
                 _ => Answer::Pass,
             });
             let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, 2 * MIB));
-            let context = format!("{name} on {}: {number}: {outcome:?}", fs.name());
+            let context = format!("{name} on {}: {number}: {outcome:?}", place.name);
             assert_eq!((outcome.end, outcome.moved.total()), (End::SourceEnd, end), "{context}");
             assert!(fs::read(&b).unwrap() == painted(end as usize), "{context}");
             let requests = log.requests.lock().unwrap();
@@ -312,7 +323,8 @@ fn nothing_is_written_behind_the_end_that_a_late_read_tells() {
 
 #[test]
 fn a_source_that_shrinks_during_a_job_is_copied_up_to_its_end() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         for (number, len) in [(0, 0), (0, 100), (6, 6 * BLOCK + 1), (6, 8 * BLOCK), (6, 9 * BLOCK + 4097), (6, 10)] {
             create_painted(&a, 2 * MIB);
@@ -324,7 +336,7 @@ fn a_source_that_shrinks_during_a_job_is_copied_up_to_its_end() {
                 Answer::Pass
             });
             let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, 2 * MIB));
-            let context = format!("{name} on {}: {number} {len}: {outcome:?}", fs.name());
+            let context = format!("{name} on {}: {number} {len}: {outcome:?}", place.name);
             assert_eq!(outcome.end, End::SourceEnd, "{context}");
             let moved = outcome.moved.total();
             // Blocks before that one may have been read while they were there.
@@ -338,7 +350,8 @@ fn a_source_that_shrinks_during_a_job_is_copied_up_to_its_end() {
 
 #[test]
 fn a_queue_without_room_loses_nothing() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB + 1);
         for room in [0, 1, 2] {
@@ -349,7 +362,7 @@ fn a_queue_without_room_loses_nothing() {
                 if room == 0 || turn.is_multiple_of(room + 1) { Answer::Full } else { Answer::Pass }
             });
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Write);
-            assert_eq!(done.refused, None, "{name} on {}", fs.name());
+            assert_eq!(done.refused, None, "{name} on {}", place.name);
             assert_same_contents(&a, &b);
             assert_eq!(log.requests.lock().unwrap().is_empty(), room == 0);
             fs::remove_file(&b).unwrap();
@@ -359,7 +372,8 @@ fn a_queue_without_room_loses_nothing() {
 
 #[test]
 fn an_interrupted_or_called_off_request_is_done_all_the_same() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB + 1);
         for errno in [Errno::INTR, Errno::AGAIN, Errno::CANCELED] {
@@ -370,7 +384,7 @@ fn an_interrupted_or_called_off_request_is_done_all_the_same() {
                 _ => Answer::Pass,
             });
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Write);
-            assert_eq!(done.refused, None, "{name} on {}: {errno:?}", fs.name());
+            assert_eq!(done.refused, None, "{name} on {}: {errno:?}", place.name);
             assert_same_contents(&a, &b);
             fs::remove_file(&b).unwrap();
         }
@@ -379,7 +393,8 @@ fn an_interrupted_or_called_off_request_is_done_all_the_same() {
 
 #[test]
 fn requests_that_are_not_supported_refuse_at_the_exact_byte() {
-    everywhere(|name, fs, dir| {
+    everywhere(|name, place| {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB + 1);
         for errno in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM, Errno::ACCESS] {
@@ -390,9 +405,9 @@ fn requests_that_are_not_supported_refuse_at_the_exact_byte() {
                 });
                 let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 4 * MIB, Zeros::Write);
                 let (at, refusal) = done.refused.unwrap();
-                assert_eq!(refusal, Refusal::Unsupported(errno), "{name} on {}", fs.name());
+                assert_eq!(refusal, Refusal::Unsupported(errno), "{name} on {}", place.name);
                 // What was on its way when the refusal came is moved by plain calls.
-                assert!((8 * BLOCK..=16 * BLOCK).contains(&at), "{name} on {}: {at}", fs.name());
+                assert!((8 * BLOCK..=16 * BLOCK).contains(&at), "{name} on {}: {at}", place.name);
                 assert_same_contents(&a, &b);
                 fs::remove_file(&b).unwrap();
             }
@@ -402,12 +417,11 @@ fn requests_that_are_not_supported_refuse_at_the_exact_byte() {
 
 #[test]
 fn a_side_that_will_not_be_direct_is_buffered() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in [Fs::Ext4, Fs::Xfs] {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in Places::new().where_there_is("direct I/O", |place| place.direct) {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB + 1);
-        for name in QUEUED {
+        for name in queued(place) {
             for (reads, writes) in [(true, false), (false, true), (true, true)] {
                 let (mut engine, log) = scripted(name, move |request| {
                     let strict = if request.write { writes } else { reads };
@@ -416,8 +430,7 @@ fn a_side_that_will_not_be_direct_is_buffered() {
                 });
                 let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 4 * MIB, Zeros::Write);
                 assert_same_contents(&a, &b);
-                // Without any direct side Linux AIO would only be a slow way to read and write.
-                let refuses = name == EngineName::LinuxAio && reads && writes;
+                let refuses = needs_direct(name) && reads && writes;
                 let refused = done.refused.map(|(_, refusal)| refusal);
                 assert_eq!(refused, refuses.then_some(Refusal::Unsupported(Errno::INVAL)), "{name} {reads} {writes}");
                 let requests = log.requests.lock().unwrap();
@@ -442,18 +455,19 @@ impl Kernel for NotDirect {
 
 #[test]
 fn files_that_cannot_be_opened_anew_are_copied_through_the_page_cache_or_refused() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
-    let (a, b) = (dir.join("a"), dir.join("b"));
-    create_painted(&a, 2 * MIB + 1);
-    for errno in [Errno::INVAL, Errno::ACCESS, Errno::NOENT, Errno::MFILE] {
-        for name in QUEUED {
-            let mut engine = make_on(Arc::new(NotDirect(errno)), name, &TUNING);
-            let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Write);
-            let refused = (name == EngineName::LinuxAio).then_some((0, Refusal::Unsupported(errno)));
-            assert_eq!(done.refused, refused, "{name} {errno:?}");
-            assert_same_contents(&a, &b);
-            fs::remove_file(&b).unwrap();
+    for place in Places::plain().where_there_is("direct I/O", |place| place.direct) {
+        let dir = &place.dir;
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        create_painted(&a, 2 * MIB + 1);
+        for errno in [Errno::INVAL, Errno::ACCESS, Errno::NOENT, Errno::MFILE] {
+            for name in queued(place) {
+                let mut engine = make_on(Arc::new(NotDirect(errno)), name, &TUNING);
+                let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Write);
+                let refused = needs_direct(name).then_some((0, Refusal::Unsupported(errno)));
+                assert_eq!(done.refused, refused, "{name} {errno:?}");
+                assert_same_contents(&a, &b);
+                fs::remove_file(&b).unwrap();
+            }
         }
     }
 }
@@ -471,12 +485,13 @@ impl Kernel for NoQueue {
 
 #[test]
 fn an_interface_that_cannot_be_had_refuses_and_the_next_engine_copies() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 2 * MIB + 1);
     for errno in [Errno::PERM, Errno::NOSYS, Errno::NOMEM, Errno::AGAIN, Errno::MFILE] {
-        for name in QUEUED {
+        for name in queued(place) {
             let asked = Arc::new(AtomicUsize::new(0));
             let mut engine = make_on(Arc::new(NoQueue(errno, Arc::clone(&asked))), name, &TUNING);
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Write);
@@ -494,11 +509,12 @@ fn an_interface_that_cannot_be_had_refuses_and_the_next_engine_copies() {
 
 #[test]
 fn an_interface_that_breaks_down_is_a_failure_and_is_made_anew_for_the_next_job() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 2 * MIB);
-    for name in QUEUED {
+    for name in queued(place) {
         let log = Arc::new(Log::default());
         let kernel = Scripted { script: Arc::new(|_| Answer::Pass), log: Arc::clone(&log), broken: Some(Errno::BADF) };
         let mut engine = make_on(Arc::new(kernel), name, &TUNING);
@@ -535,17 +551,16 @@ impl Kernel for HalfAllocated {
 
 #[test]
 fn a_destination_that_was_allocated_ahead_ends_with_what_was_moved() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in [Fs::Ext4, Fs::Xfs] {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in Places::new().where_there_is("direct I/O", |place| place.direct) {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 2 * MIB);
-        for name in QUEUED {
+        for name in queued(place) {
             let mut engine = make_on(Arc::new(HalfAllocated), name, &TUNING);
             let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, 2 * MIB));
             let expected = Failure { on: FailedOn::Write, errno: Errno::NOSPC };
             assert_eq!((outcome.end, outcome.moved.total()), (End::Failed(expected), 2 * BLOCK), "{name}");
-            assert!(fs::read(&b).unwrap() == painted(2 * BLOCK as usize), "{name} on {}", fs.name());
+            assert!(fs::read(&b).unwrap() == painted(2 * BLOCK as usize), "{name} on {}", place.name);
             fs::remove_file(&b).unwrap();
         }
         fs::remove_file(&a).unwrap();
@@ -554,11 +569,12 @@ fn a_destination_that_was_allocated_ahead_ends_with_what_was_moved() {
 
 #[test]
 fn memory_and_requests_in_flight_are_bounded_and_used() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 40 * MIB);
-    for name in QUEUED {
+    for name in queued(place) {
         for (buffer_size, depth) in [(None, None), (Some(1 << 30), Some(1000)), (Some(1), Some(1000)), (None, Some(2))]
         {
             let log = Arc::new(Log::default());
@@ -584,11 +600,12 @@ fn memory_and_requests_in_flight_are_bounded_and_used() {
 
 #[test]
 fn an_engine_may_go_to_another_thread() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 2 * MIB + 1);
-    for name in QUEUED {
+    for name in queued(place) {
         let mut engine = crate::harness::engine(name);
         let first = run(&mut *engine, job(&source(&a), &dest(&b), 0, MIB));
         assert_eq!(first.end, End::Complete);
@@ -602,11 +619,12 @@ fn an_engine_may_go_to_another_thread() {
 
 #[test]
 fn a_destination_is_closed_for_good_when_the_job_is_done() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 2 * MIB);
-    for name in QUEUED {
+    for name in queued(place) {
         let mut engine = crate::harness::engine(name);
         let (from, to) = (source(&a), dest(&b));
         run(&mut *engine, job(&from, &to, 0, 2 * MIB));

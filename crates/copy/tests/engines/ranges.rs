@@ -11,8 +11,10 @@ use haul_copy::ranges::{Extent, Extents};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::{FallocateFlags, fallocate};
-use haul_testbed::{Bed, Fs, create_painted, sparse_file, temp_dir};
+use haul_testbed::{create_painted, sparse_file, temp_dir};
 use proptest::prelude::*;
+
+use crate::places::Places;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -31,9 +33,8 @@ fn of(file: &File, from: u64, size: u64) -> Vec<Extent> {
 
 #[test]
 fn holes_show_at_the_beginning_in_the_middle_and_at_the_end() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         let path = dir.join("a");
         sparse_file(&path, 10 * MIB, &[(MIB, MIB), (5 * MIB, 64 * KIB)]);
         let file = File::open(&path).unwrap();
@@ -44,37 +45,35 @@ fn holes_show_at_the_beginning_in_the_middle_and_at_the_end() {
             data(5 * MIB, 64 * KIB),
             hole(5 * MIB + 64 * KIB, 5 * MIB - 64 * KIB),
         ];
-        assert_eq!(of(&file, 0, 10 * MIB), expected, "{fs:?}");
+        assert_eq!(of(&file, 0, 10 * MIB), expected, "{}", place.name);
         let later = [data(MIB + 4096, MIB - 4096), hole(2 * MIB, MIB)];
-        assert_eq!(of(&file, MIB + 4096, 3 * MIB), later, "{fs:?}: a part of the file");
+        assert_eq!(of(&file, MIB + 4096, 3 * MIB), later, "{}: a part of the file", place.name);
     }
 }
 
 #[test]
 fn a_file_of_holes_a_full_file_and_an_empty_one() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         sparse_file(dir.join("holes"), 5 << 30, &[]);
         create_painted(dir.join("full"), 100_001);
         create_painted(dir.join("empty"), 0);
         let open = |name| File::open(dir.join(name)).unwrap();
-        assert_eq!(of(&open("holes"), 0, 5 << 30), [hole(0, 5 << 30)], "{fs:?}");
-        assert_eq!(of(&open("full"), 0, 100_001), [data(0, 100_001)], "{fs:?}");
-        assert_eq!(of(&open("empty"), 0, 0), [], "{fs:?}");
+        assert_eq!(of(&open("holes"), 0, 5 << 30), [hole(0, 5 << 30)], "{}", place.name);
+        assert_eq!(of(&open("full"), 0, 100_001), [data(0, 100_001)], "{}", place.name);
+        assert_eq!(of(&open("empty"), 0, 0), [], "{}", place.name);
     }
 }
 
 #[test]
 fn a_file_that_shrank_ends_earlier_and_one_that_grew_ends_where_it_was_seen_to_end() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         sparse_file(dir.join("a"), 4 * MIB, &[(0, MIB)]);
         let file = File::open(dir.join("a")).unwrap();
-        assert_eq!(of(&file, 0, 10 * MIB), [data(0, MIB), hole(MIB, 3 * MIB)], "{fs:?}");
-        assert_eq!(of(&file, 8 * MIB, 10 * MIB), [], "{fs:?}");
-        assert_eq!(of(&file, 0, MIB / 2), [data(0, MIB / 2)], "{fs:?}");
+        assert_eq!(of(&file, 0, 10 * MIB), [data(0, MIB), hole(MIB, 3 * MIB)], "{}", place.name);
+        assert_eq!(of(&file, 8 * MIB, 10 * MIB), [], "{}", place.name);
+        assert_eq!(of(&file, 0, MIB / 2), [data(0, MIB / 2)], "{}", place.name);
     }
 }
 

@@ -6,36 +6,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_copy::engine::wrap::Unruly;
-use haul_copy::engine::{End, FailedOn, Failure, Job, Moved, Refusal, Tuning, Zeros, hole, make_on};
+use haul_copy::engine::{End, FailedOn, Failure, Job, Moved, PageCache, Refusal, Role, Tuning, Zeros, hole, make_on};
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
-use haul_testbed::{Bed, Fs, allocated, assert_same_contents, painted, sparse_file};
+use haul_testbed::{Fs, allocated, assert_same_contents, painted, sparse_file};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::harness::{MOVING, copy_extents, copy_in_jobs, dest, engine, engine_on, job, run, source, suits};
+use crate::harness::{copy_extents, copy_in_jobs, dest, engine, engine_on, job, moving, run, source, suiting};
+use crate::places::{Place, Places};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Engines that can look for zeros.
-const SEEING: [EngineName; 7] = [
-    EngineName::Reference,
-    EngineName::ReadWrite,
-    EngineName::Direct,
-    EngineName::IoUring,
-    EngineName::LinuxAio,
-    EngineName::PosixAio,
-    EngineName::Dontcache,
-];
+/// Engines that can look for zeros here.
+fn seeing(place: &Place) -> impl Iterator<Item = EngineName> {
+    suiting(place).filter(|name| name.caps().sees_bytes)
+}
 
 #[test]
 fn engines_that_do_not_see_bytes_refuse_to_look_for_zeros() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Xfs) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     fs::write(dir.join("a"), [0; 10_000]).unwrap();
-    for name in MOVING.into_iter().filter(|name| !SEEING.contains(name)) {
+    for name in moving().filter(|name| !name.caps().sees_bytes) {
         for zeros in [Zeros::Skip(4096), Zeros::Punch(4096)] {
             let job = Job { zeros, ..job(&source(dir.join("a")), &dest(dir.join("b")), 0, 10_000) };
             let outcome = run(&mut *engine(name), job);
@@ -59,24 +55,23 @@ fn layouts() -> Vec<(u64, Vec<(u64, u64)>)> {
 
 #[test]
 fn a_copy_that_skips_zeros_takes_no_more_space_than_the_source() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         for (size, data) in layouts() {
             let a = dir.join("a");
             sparse_file(&a, size, &data);
-            // The reference does not punch what it skips, so XFS keeps what it allocated ahead.
-            let engines = SEEING.into_iter().filter(|name| *name != EngineName::Reference && suits(*name, fs, fs));
-            for name in engines {
+            // The oracle does not punch what it skips, so XFS keeps what it allocated ahead.
+            for name in seeing(place).filter(|name| name.caps().role != Role::Oracle) {
                 let b = dir.join("b");
                 let done = copy_in_jobs(&mut *engine(name), &source(&a), &dest(&b), MIB, Zeros::Skip(4096));
                 assert_same_contents(&a, &b);
-                let context = format!("{name} on {}: {size} {data:?}: {done:?}", fs.name());
+                let context = format!("{name} on {}: {size} {data:?}: {done:?}", place.name);
                 assert_eq!(done.moved.total(), size, "{context}");
-                // Requests that end out of order may leave more extents than fit into the inode of ext4, which then takes
-                // one block to list them.
-                let in_order = matches!(name, EngineName::ReadWrite | EngineName::Direct);
-                let list = if in_order || fs != Fs::Ext4 { 0 } else { 4096 };
+                // Requests that end out of order, and writing that begins at once, may leave more extents than fit into the
+                // inode of ext4, which then takes one block to list them.
+                let in_order = !name.caps().queued && name.caps().page_cache != PageCache::Dropped;
+                let may_be_ext4 = matches!(place.kind, None | Some(Fs::Ext4));
+                let list = if in_order || !may_be_ext4 { 0 } else { 4096 };
                 let (ours, theirs) = (allocated(&b), allocated(&a) + list);
                 assert!(ours <= theirs, "{ours} bytes allocated, {theirs} by the source; {context}");
                 fs::remove_file(&b).unwrap();
@@ -88,17 +83,16 @@ fn a_copy_that_skips_zeros_takes_no_more_space_than_the_source() {
 
 #[test]
 fn a_copy_by_extents_takes_no_more_space_than_the_source() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         for (size, data) in layouts() {
             let (a, b) = (dir.join("a"), dir.join("b"));
             sparse_file(&a, size, &data);
-            for name in MOVING {
+            for name in moving() {
                 copy_extents(&mut *engine(name), &a, &b);
                 assert_same_contents(&a, &b);
                 let (ours, theirs) = (allocated(&b), allocated(&a));
-                assert!(ours <= theirs, "{name} on {}: {ours} bytes allocated, {theirs} by the source", fs.name());
+                assert!(ours <= theirs, "{name} on {}: {ours} bytes allocated, {theirs} by the source", place.name);
                 fs::remove_file(&b).unwrap();
             }
             fs::remove_file(&a).unwrap();
@@ -113,13 +107,12 @@ fn old_data(path: &Path, size: u64) {
 
 #[test]
 fn punched_zeros_replace_old_data_and_give_its_space_back() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         for (size, data) in layouts() {
             let (a, b) = (dir.join("a"), dir.join("b"));
             sparse_file(&a, size, &data);
-            for name in SEEING.into_iter().filter(|name| suits(*name, fs, fs)) {
+            for name in seeing(place) {
                 old_data(&b, size);
                 let done = copy_in_jobs(&mut *engine(name), &source(&a), &dest(&b), MIB, Zeros::Punch(4096));
                 assert_same_contents(&a, &b);
@@ -127,7 +120,11 @@ fn punched_zeros_replace_old_data_and_give_its_space_back() {
                 let (ours, theirs) = (allocated(&b), allocated(&a));
                 // The block in which the copy ends held old data beyond that end, so it stays. btrfs gives back only whole
                 // extents, of which a part is still in use.
-                assert!(ours <= theirs + 4096 || fs == Fs::Btrfs, "{name} on {}: {ours} of {theirs}", fs.name());
+                assert!(
+                    ours <= theirs + 4096 || place.kind == Some(Fs::Btrfs),
+                    "{name} on {}: {ours} of {theirs}",
+                    place.name
+                );
             }
             fs::remove_file(&a).unwrap();
             fs::remove_file(&b).unwrap();
@@ -147,11 +144,12 @@ impl Kernel for NoHoles {
 
 #[test]
 fn where_holes_cannot_be_punched_zeros_are_written_over_old_data() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     sparse_file(&a, 3 * MIB + 5, &[(MIB, 10_000)]);
-    for name in SEEING {
+    for name in seeing(place) {
         for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::PERM] {
             old_data(&b, 3 * MIB);
             let mut engine = engine_on(NoHoles(errno), name);
@@ -164,11 +162,12 @@ fn where_holes_cannot_be_punched_zeros_are_written_over_old_data() {
 
 #[test]
 fn a_final_error_of_punching_is_a_failure() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     sparse_file(&a, MIB, &[]);
-    for name in SEEING {
+    for name in seeing(place) {
         for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::NOMEM] {
             let job = Job { zeros: Zeros::Punch(4096), ..job(&source(&a), &dest(&b), 0, MIB) };
             let outcome = run(&mut *engine_on(NoHoles(errno), name), job);
@@ -180,11 +179,12 @@ fn a_final_error_of_punching_is_a_failure() {
 #[test]
 fn skipping_does_not_depend_on_punching() {
     // It only gives back what XFS allocates ahead.
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     sparse_file(&a, MIB, &[(4096, 4096)]);
-    for name in SEEING {
+    for name in seeing(place) {
         for errno in [Errno::OPNOTSUPP, Errno::NOSPC] {
             let mut engine = engine_on(NoHoles(errno), name);
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB, Zeros::Skip(4096));
@@ -197,9 +197,8 @@ fn skipping_does_not_depend_on_punching() {
 
 #[test]
 fn a_hole_made_for_the_caller_reads_as_zeros_over_old_data() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         for (zeros, holes) in [(Zeros::Punch(4096), true), (Zeros::Write, false)] {
             let b = dir.join("b");
             fs::write(&b, painted(300_000)).unwrap();
@@ -207,7 +206,7 @@ fn a_hole_made_for_the_caller_reads_as_zeros_over_old_data() {
             hole::make(&Linux, &dest(&b), 5000, 200_000, zeros, &mut moved).unwrap();
             let mut expected = painted(300_000);
             expected[5000..205_000].fill(0);
-            assert!(fs::read(&b).unwrap() == expected, "{zeros:?} on {}", fs.name());
+            assert!(fs::read(&b).unwrap() == expected, "{zeros:?} on {}", place.name);
             let made = if holes { (200_000, 0) } else { (0, 200_000) };
             assert_eq!((moved.holes, moved.written), made);
         }
@@ -232,11 +231,11 @@ fn any_layout() -> impl Strategy<Value = (u64, Vec<(u64, u64)>)> {
 
 #[test]
 fn any_layout_with_any_settings_is_copied_as_the_reference_copies_it() {
-    let Some(bed) = Bed::new() else { return };
-    let dirs: Vec<_> = [Fs::Ext4, Fs::Tmpfs, Fs::Xfs].into_iter().filter_map(|fs| bed.mount(fs)).collect();
+    let places = Places::new();
+    let dirs: Vec<_> = (&places).into_iter().map(|place| place.dir.clone()).collect();
     let settings = (
         prop::sample::select(dirs),
-        prop::sample::select(SEEING.to_vec()),
+        prop::sample::select(moving().filter(|name| name.caps().sees_bytes).collect::<Vec<_>>()),
         prop_oneof![1usize..5000, Just(65_536), 1usize..1_000_000],
         prop::sample::select(vec![1u32, 7, 512, 4096, 65_536, 1 << 20]),
         prop::sample::select(vec![0, 1, 2]),
@@ -273,9 +272,9 @@ fn any_layout_with_any_settings_is_copied_as_the_reference_copies_it() {
 
 #[test]
 fn any_layout_is_copied_by_its_extents() {
-    let Some(bed) = Bed::new() else { return };
-    let dirs: Vec<_> = Fs::ALL.into_iter().filter_map(|fs| bed.mount(fs)).collect();
-    let settings = (prop::sample::select(dirs), prop::sample::select(MOVING.to_vec()));
+    let places = Places::new();
+    let dirs: Vec<_> = (&places).into_iter().map(|place| place.dir.clone()).collect();
+    let settings = (prop::sample::select(dirs), prop::sample::select(moving().collect::<Vec<_>>()));
     let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     runner
         .run(&(any_layout(), settings), |((size, data), (dir, name))| {
@@ -292,8 +291,9 @@ fn any_layout_is_copied_by_its_extents() {
 
 #[test]
 fn a_punched_destination_keeps_its_size() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Ext4) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     fs::write(dir.join("b"), painted(10_000)).unwrap();
     let file = OpenOptions::new().write(true).open(dir.join("b")).unwrap();
     Linux.punch_hole(file.as_fd(), 8192, 1 << 20).unwrap();

@@ -7,27 +7,28 @@ use haul_copy::engine::wrap::{Event, Fault, Faults, ShortCounts, Tally, Trace};
 use haul_copy::engine::{End, FailedOn, Failure, Job, Refusal, Zeros};
 use haul_copy::plan::EngineName;
 use haul_sys::Errno;
-use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, painted};
+use haul_testbed::{assert_same_contents, create_painted, painted};
 
-use crate::harness::{MOVING, copy_in_jobs, dest, engine, engine_on, job, run, source, suits};
+use crate::harness::{copy_in_jobs, dest, engine, engine_on, job, run, source, suiting};
+use crate::places::Places;
 
 const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_refusal_falls_through_at_the_exact_byte() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 3 * MIB + 17);
-        for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs)) {
+        for name in suiting(place) {
             for at in [0, 1, 4096, 100_000, MIB, MIB + 1, 3 * MIB + 16] {
-                // A clone comes no further than the block below.
-                let at = if name == EngineName::Clone { at / 4096 * 4096 } else { at };
+                // Whole blocks come no further than the one below.
+                let aligned = name.caps().needs_alignment;
+                let at = if aligned { at / 4096 * 4096 } else { at };
                 let mut engine = Faults::new(engine(name), at, Fault::Refuse(Refusal::NoProgress));
-                let len = if name == EngineName::Clone { 4 * MIB } else { MIB - 7 };
+                let len = if aligned { 4 * MIB } else { MIB - 7 };
                 let done = copy_in_jobs(&mut engine, &source(&a), &dest(&b), len, Zeros::Write);
-                assert_eq!(done.refused, Some((at, Refusal::NoProgress)), "{name} on {}", fs.name());
+                assert_eq!(done.refused, Some((at, Refusal::NoProgress)), "{name} on {}", place.name);
                 assert_same_contents(&a, &b);
                 fs::remove_file(&b).unwrap();
             }
@@ -38,8 +39,9 @@ fn a_refusal_falls_through_at_the_exact_byte() {
 
 #[test]
 fn a_failure_comes_at_the_exact_byte() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, MIB);
     let failure = Failure { on: FailedOn::Read, errno: Errno::IO };
@@ -53,16 +55,15 @@ fn a_failure_comes_at_the_exact_byte() {
 
 #[test]
 fn short_pieces_give_the_same_bytes() {
-    let Some(bed) = Bed::new() else { return };
-    for fs in Fs::ALL {
-        let Some(dir) = bed.mount(fs) else { continue };
+    for place in &Places::new() {
+        let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 5 * MIB + 4321);
-        for name in MOVING.into_iter().filter(|name| suits(*name, fs, fs)) {
+        for name in suiting(place) {
             for seed in 0..3 {
                 let mut engine = ShortCounts::new(engine(name), seed, MIB);
                 let done = copy_in_jobs(&mut engine, &source(&a), &dest(&b), 2 * MIB, Zeros::Write);
-                assert_eq!((done.refused, done.moved.total()), (None, 5 * MIB + 4321), "{name} on {}", fs.name());
+                assert_eq!((done.refused, done.moved.total()), (None, 5 * MIB + 4321), "{name} on {}", place.name);
                 assert_same_contents(&a, &b);
                 fs::remove_file(&b).unwrap();
             }
@@ -73,8 +74,9 @@ fn short_pieces_give_the_same_bytes() {
 
 #[test]
 fn a_trace_holds_the_jobs_and_their_outcomes_in_order() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Tmpfs) else { return };
+    let places = Places::plain();
+    let place = places.first();
+    let dir = &place.dir;
     create_painted(dir.join("a"), 1000);
     let log = Arc::new(Mutex::new(Vec::new()));
     let mut engine = Trace::new(engine(EngineName::ReadWrite), Arc::clone(&log));
@@ -88,27 +90,31 @@ fn a_trace_holds_the_jobs_and_their_outcomes_in_order() {
 
 #[test]
 fn a_tally_counts_the_requests_of_every_engine() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(dir) = bed.mount(Fs::Xfs) else { return };
-    create_painted(dir.join("a"), 4 * MIB);
-    for name in MOVING {
-        let tally = Tally::default();
-        let mut engine = engine_on(tally.clone(), name);
-        let done = run(&mut *engine, job(&source(dir.join("a")), &dest(dir.join(name.as_str())), 0, 4 * MIB));
-        assert_eq!((done.end, done.moved.total()), (End::Complete, 4 * MIB), "{name}");
-        let requests = tally.take();
-        // The reference has the smallest requests, 4 KiB read and 4 KiB written.
-        assert!((1..=2048).contains(&requests), "{name}: {requests}");
-        assert_eq!(tally.take(), 0, "{name}");
-        match name {
-            EngineName::Reference => assert_eq!(requests, 2048),
-            // 128 KiB read and 128 KiB written.
-            EngineName::ReadWrite => assert_eq!(requests, 64),
-            EngineName::CopyRange | EngineName::Clone => assert_eq!(requests, 1),
-            // Blocks of 1 MiB.
-            EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio => assert_eq!(requests, 8),
-            _ => {}
+    for place in &Places::new() {
+        let dir = &place.dir;
+        create_painted(dir.join("a"), 4 * MIB);
+        for name in suiting(place) {
+            let tally = Tally::default();
+            let mut engine = engine_on(tally.clone(), name);
+            let b = dir.join(name.as_str());
+            let done = run(&mut *engine, job(&source(dir.join("a")), &dest(&b), 0, 4 * MIB));
+            let context = format!("{name} on {}", place.name);
+            assert_eq!((done.end, done.moved.total()), (End::Complete, 4 * MIB), "{context}");
+            let requests = tally.take();
+            // The reference has the smallest requests, 4 KiB read and 4 KiB written.
+            assert!((1..=2048).contains(&requests), "{context}: {requests}");
+            assert_eq!(tally.take(), 0, "{context}");
+            match name {
+                EngineName::Reference => assert_eq!(requests, 2048),
+                // 128 KiB read and 128 KiB written.
+                EngineName::ReadWrite => assert_eq!(requests, 64),
+                EngineName::CopyRange | EngineName::Clone => assert_eq!(requests, 1),
+                // Blocks of 1 MiB.
+                _ if name.caps().queued => assert_eq!(requests, 8),
+                _ => {}
+            }
+            assert_same_contents(dir.join("a"), &b);
+            fs::remove_file(b).unwrap();
         }
-        assert_same_contents(dir.join("a"), dir.join(name.as_str()));
     }
 }
