@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
+use haul_copy::engine::Needs;
 use haul_copy::events::Event;
 use haul_copy::moved::Refusal;
 use haul_copy::plan::{Destination, EngineChoice, EngineName, Plan};
@@ -15,7 +16,10 @@ use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
 use support::copy;
 
 const MIB: u64 = 1 << 20;
-const QUEUED: [EngineName; 3] = [EngineName::IoUring, EngineName::LinuxAio, EngineName::PosixAio];
+
+fn queued() -> impl Iterator<Item = EngineName> {
+    EngineName::ALL.into_iter().filter(|name| name.caps().queued)
+}
 
 fn forced(name: EngineName, source: &Path, dest: &Path) -> Plan {
     Plan {
@@ -52,11 +56,11 @@ fn a_forced_engine_copies_the_whole_file_alone_and_every_kind_of_file_right() {
         let Some(dir) = bed.mount(fs) else { continue };
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, 9 * MIB + 3);
-        for name in QUEUED {
+        for name in queued() {
             let (summary, problems) = copy(&forced(name, &a, &b), &Cancel::default(), |_| {});
             assert!(!summary.failed, "{problems:?}");
             assert_same_contents(&a, &b);
-            let alone = name != EngineName::LinuxAio || matches!(fs, Fs::Ext4 | Fs::Xfs);
+            let alone = name.caps().needs != Needs::Direct || matches!(fs, Fs::Ext4 | Fs::Xfs);
             let moved = summary.stats.engines.get(&name).map_or(0, |stats| stats.moved.written);
             assert_eq!(moved, if alone { 9 * MIB + 3 } else { 0 }, "{name} on {}", fs.name());
             fs::remove_file(&b).unwrap();
@@ -71,7 +75,7 @@ fn a_cancelled_run_stops_between_two_jobs_and_leaves_nothing() {
     let Some(dir) = bed.mount(Fs::Ext4) else { return };
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 300 * MIB);
-    for name in QUEUED {
+    for name in queued() {
         let cancel = Cancel::default();
         let (summary, problems) = copy(&forced(name, &a, &b), &cancel, |event| {
             if matches!(event, Event::Progress(_)) {

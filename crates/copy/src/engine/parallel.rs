@@ -40,7 +40,7 @@ pub trait Watch: Sync {
 }
 
 /// Who works, on what, and how.
-pub struct Team<'a> {
+pub struct FileWorkers<'a> {
     /// Makes a worker's engine.
     pub make: &'a (dyn Fn() -> Box<dyn Engine> + Sync),
     /// From here.
@@ -81,13 +81,13 @@ pub struct Ran {
     pub beyond: bool,
 }
 
-impl Team<'_> {
+impl FileWorkers<'_> {
     /// Moves the ranges, the first of which begins at `from`.
     pub fn run(&self, from: u64, ranges: &mut (dyn Iterator<Item = Result<Range, Errno>> + Send)) -> Ran {
-        let desk = Desk {
-            team: self,
+        let shared = Shared {
+            workers: self,
             began: Instant::now(),
-            book: Mutex::new(Book {
+            state: Mutex::new(State {
                 ranges,
                 left: None,
                 given: from,
@@ -98,22 +98,22 @@ impl Team<'_> {
                 no_more: false,
                 meter: Meter::new(self.piece),
                 tuner: self.tuner.clone(),
-                workers: 1,
+                started: 1,
             }),
             changed: Condvar::new(),
         };
         thread::scope(|scope| {
-            desk.hire(scope);
-            desk.work(scope, 0);
+            shared.spawn(scope);
+            shared.work(scope, 0);
         });
-        let book = desk.book.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut stopped = book.stopped.unwrap_or(Stopped::End(End::Complete));
+        let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut stopped = state.stopped.unwrap_or(Stopped::End(End::Complete));
         // An error behind a refusal is as final as any: the next engine must not try that place again.
-        let failure = book.done.values().map(|(_, stopped)| *stopped).find(|stopped| is_failure(*stopped));
+        let failure = state.done.values().map(|(_, stopped)| *stopped).find(|stopped| is_failure(*stopped));
         if let (Stopped::End(End::Refused(_)), Some(failure)) = (stopped, failure) {
             stopped = failure;
         }
-        Ran { at: book.at, moved: book.moved, stopped, workers: book.workers, beyond: !book.done.is_empty() }
+        Ran { at: state.at, moved: state.moved, stopped, workers: state.started, beyond: !state.done.is_empty() }
     }
 }
 
@@ -121,15 +121,15 @@ fn is_failure(stopped: Stopped) -> bool {
     matches!(stopped, Stopped::End(End::Failed(_)))
 }
 
-/// Where the workers meet.
-struct Desk<'a, 'i> {
-    team: &'a Team<'a>,
+/// What the workers share.
+struct Shared<'a, 'i> {
+    workers: &'a FileWorkers<'a>,
     began: Instant,
-    book: Mutex<Book<'i>>,
+    state: Mutex<State<'i>>,
     changed: Condvar,
 }
 
-struct Book<'i> {
+struct State<'i> {
     ranges: &'i mut (dyn Iterator<Item = Result<Range, Errno>> + Send),
     /// What is left of the range in hand.
     left: Option<(u64, u64)>,
@@ -145,78 +145,78 @@ struct Book<'i> {
     no_more: bool,
     meter: Meter,
     tuner: Tuner,
-    /// Hired so far.
-    workers: usize,
+    /// Workers started so far.
+    started: usize,
 }
 
-impl<'i> Desk<'_, 'i> {
-    fn lock(&self) -> MutexGuard<'_, Book<'i>> {
+impl<'i> Shared<'_, 'i> {
+    fn lock(&self) -> MutexGuard<'_, State<'i>> {
         // A worker that panicked takes the whole scope with it.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the workers that are wanted and not there yet.
-    fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+    fn spawn<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         loop {
             let index = {
-                let mut book = self.lock();
-                if book.no_more || book.workers >= book.tuner.level() {
+                let mut state = self.lock();
+                if state.no_more || state.started >= state.tuner.level() {
                     return;
                 }
-                book.workers += 1;
-                book.workers - 1
+                state.started += 1;
+                state.started - 1
             };
-            let hires = memory::has_room_for_thread(MEMORY)
+            let spawned = memory::has_room_for_thread(MEMORY)
                 && thread::Builder::new().spawn_scoped(scope, move || self.work(scope, index)).is_ok();
-            if !hires {
+            if !spawned {
                 // No thread to be had: those that are there do it.
-                let mut book = self.lock();
-                book.workers -= 1;
-                book.tuner = Tuner::of_file(book.workers, book.workers);
+                let mut state = self.lock();
+                state.started -= 1;
+                state.tuner = Tuner::of_file(state.started, state.started);
                 return;
             }
         }
     }
 
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) {
-        let team = self.team;
+        let workers = self.workers;
         let _alarm = Alarm(self);
         let mut engine = None;
         while let Some((offset, len)) = self.next(index) {
-            if !team.watch.may_move(offset, len) {
+            if !workers.watch.may_move(offset, len) {
                 self.done(offset, Moved::default(), Stopped::Forbidden, 0);
                 continue;
             }
-            let (source, dest) = (team.source.clone(), team.dest.clone());
-            let job = Job { id: offset, source, dest, offset, len, zeros: team.zeros };
-            let engine = engine.get_or_insert_with(team.make);
+            let (source, dest) = (workers.source.clone(), workers.dest.clone());
+            let job = Job { id: offset, source, dest, offset, len, zeros: workers.zeros };
+            let engine = engine.get_or_insert_with(workers.make);
             let outcome = complete(engine.as_mut(), job).unwrap_or_else(|errno| Outcome {
                 id: offset,
                 moved: Moved::default(),
                 end: failed(FailedOn::Copy, errno),
             });
             if self.done(offset, outcome.moved, Stopped::End(outcome.end), len) {
-                self.hire(scope);
+                self.spawn(scope);
             }
         }
     }
 
     /// The next piece for this worker; waits while it is not wanted or too far ahead.
     fn next(&self, index: usize) -> Option<(u64, u64)> {
-        let mut book = self.lock();
+        let mut state = self.lock();
         loop {
-            if book.no_more {
+            if state.no_more {
                 return None;
             }
             // Of those who wait the first goes on, or nobody would.
-            if index < book.tuner.level() && book.done.len() < AHEAD {
+            if index < state.tuner.level() && state.done.len() < AHEAD {
                 break;
             }
-            book = self.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let piece = book.cut(self.team.piece);
-        book.advance(self.team.watch);
-        if book.no_more {
+        let piece = state.cut(self.workers.piece);
+        state.advance(self.workers.watch);
+        if state.no_more {
             self.changed.notify_all();
         }
         piece
@@ -224,31 +224,31 @@ impl<'i> Desk<'_, 'i> {
 
     /// A piece has ended; whether another worker is wanted.
     fn done(&self, offset: u64, moved: Moved, stopped: Stopped, len: u64) -> bool {
-        let mut book = self.lock();
-        let active = book.tuner.level();
+        let mut state = self.lock();
+        let active = state.tuner.level();
         // Less was moved than asked for, whatever the engine says: nothing behind it counts.
         let stopped = match stopped {
             Stopped::End(End::Complete) if moved.total() < len => Stopped::End(failed(FailedOn::Copy, Errno::IO)),
             stopped => stopped,
         };
-        book.no_more |= stopped != Stopped::End(End::Complete);
-        let waited_for = offset == book.at || book.no_more;
-        let crowded = book.done.len() >= AHEAD;
-        book.done.insert(offset, (moved, stopped));
-        book.advance(self.team.watch);
-        if let Some(rate) = book.meter.moved(moved.total(), self.began.elapsed()) {
-            book.tuner.measured(rate, Load::Low);
+        state.no_more |= stopped != Stopped::End(End::Complete);
+        let waited_for = offset == state.at || state.no_more;
+        let crowded = state.done.len() >= AHEAD;
+        state.done.insert(offset, (moved, stopped));
+        state.advance(self.workers.watch);
+        if let Some(rate) = state.meter.moved(moved.total(), self.began.elapsed()) {
+            state.tuner.measured(rate, Load::Low);
         }
-        let wanted = book.tuner.level();
-        if (waited_for && crowded) || wanted > active || book.no_more {
+        let wanted = state.tuner.level();
+        if (waited_for && crowded) || wanted > active || state.no_more {
             self.changed.notify_all();
         }
-        wanted > book.workers
+        wanted > state.started
     }
 }
 
 /// Lets the others stop when a worker panics: nobody will do its piece. The scope of the threads passes the panic on.
-struct Alarm<'d, 'a, 'i>(&'d Desk<'a, 'i>);
+struct Alarm<'d, 'a, 'i>(&'d Shared<'a, 'i>);
 
 impl Drop for Alarm<'_, '_, '_> {
     fn drop(&mut self) {
@@ -259,7 +259,7 @@ impl Drop for Alarm<'_, '_, '_> {
     }
 }
 
-impl Book<'_> {
+impl State<'_> {
     /// Takes the next piece off the ranges. Holes on the way are done at once.
     fn cut(&mut self, piece: u64) -> Option<(u64, u64)> {
         loop {

@@ -19,7 +19,7 @@ use super::shared_range::SharedRange;
 use super::sides::{open_for_direct, side};
 use super::throttled::{CANCELLED, Throttled};
 use crate::control::Control;
-use crate::engine::parallel::{Ran, Stopped, Team};
+use crate::engine::parallel::{FileWorkers, Ran, Stopped};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
 use crate::events::{Event, Tried};
@@ -343,8 +343,8 @@ impl<'a> Moving<'a> {
         };
         let (source, dest) = (&self.source, &self.dest);
         let tuner = Tuner::of_file(workers.start, workers.most);
-        let team = Team { make: &make, source, dest, zeros: self.zeros, piece, tuner, watch: &lookout };
-        let ran = team.run(at, ranges);
+        let workers = FileWorkers { make: &make, source, dest, zeros: self.zeros, piece, tuner, watch: &lookout };
+        let ran = workers.run(at, ranges);
         let refused = match ran.stopped {
             Stopped::End(End::Refused(refusal)) => Some(refusal),
             _ => None,

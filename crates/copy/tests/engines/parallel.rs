@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_copy::engine::parallel::{Ran, Range, Stopped, Team, Watch};
+use haul_copy::engine::parallel::{FileWorkers, Ran, Range, Stopped, Watch};
 use haul_copy::engine::wrap::{Fault, Faults, ShortCounts, Unruly};
 use haul_copy::engine::{End, Engine, FailedOn, Failure, Moved, PageCache, Refusal, Side, Zeros};
 use haul_copy::plan::EngineName;
@@ -64,8 +64,8 @@ fn run_four(
 ) -> Ran {
     let witness = Witness::new(questions);
     let tuner = Tuner::of_file(4, 4);
-    let team = Team { make, source, dest, zeros: Zeros::Write, piece, tuner, watch: &witness };
-    let ran = team.run(0, &mut ranges.into_iter());
+    let workers = FileWorkers { make, source, dest, zeros: Zeros::Write, piece, tuner, watch: &witness };
+    let ran = workers.run(0, &mut ranges.into_iter());
     assert_eq!(ran.at, ran.moved.total(), "{ran:?}");
     assert_eq!((witness.at.into_inner(), *witness.total.lock().unwrap()), (ran.at, ran.moved), "{ran:?}");
     assert!(ran.workers <= 4);
@@ -173,7 +173,7 @@ fn a_fault_ends_the_prefix_at_its_exact_byte_and_the_first_of_two_counts() {
 }
 
 #[test]
-fn after_a_refusal_the_next_team_goes_on_at_the_exact_byte() {
+fn after_a_refusal_the_next_workers_go_on_at_the_exact_byte() {
     let places = Places::plain();
     let place = places.first();
     let dir = &place.dir;
@@ -190,9 +190,16 @@ fn after_a_refusal_the_next_team_goes_on_at_the_exact_byte() {
     let watch = Witness::new(u64::MAX);
     watch.at.store(ran.at, Ordering::Relaxed);
     let tuner = Tuner::of_file(3, 3);
-    let team =
-        Team { make: &make, source: &from, dest: &to, zeros: Zeros::Write, piece: 64 * KIB, tuner, watch: &watch };
-    let ran = team.run(ran.at, &mut vec![Ok(Range::Data(ran.at, size - ran.at))].into_iter());
+    let workers = FileWorkers {
+        make: &make,
+        source: &from,
+        dest: &to,
+        zeros: Zeros::Write,
+        piece: 64 * KIB,
+        tuner,
+        watch: &watch,
+    };
+    let ran = workers.run(ran.at, &mut vec![Ok(Range::Data(ran.at, size - ran.at))].into_iter());
     assert_eq!((ran.at, ran.stopped), (size, Stopped::End(End::Complete)));
     assert_same_contents(&a, &b);
 }
