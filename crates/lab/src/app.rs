@@ -4,11 +4,11 @@ use std::env;
 use std::io::Write;
 use std::process::ExitCode;
 
+use haul_measure::words;
 use haul_sys::process_state;
 
 use crate::measure::one_copy;
 use crate::tasks::{self, Complaint};
-use crate::words;
 
 /// As a shell shows the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;

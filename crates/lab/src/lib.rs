@@ -2,13 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod doubts;
 pub mod experiments;
 pub mod map;
 pub mod measure;
 pub mod report;
 pub mod results;
 pub mod session;
-pub mod stats;
 pub mod tasks;
 pub mod view;
-pub mod words;

@@ -293,9 +293,9 @@ impl Results {
     /// # Errors
     /// A message that names the file: it cannot be read, is of another version, or is no such file.
     pub fn load(path: &Path) -> Result<Results, String> {
-        let quoted = crate::words::quoted(path);
-        let text =
-            std::fs::read(path).map_err(|error| format!("cannot read {quoted}: {}", crate::words::of(&error)))?;
+        let quoted = haul_measure::words::quoted(path);
+        let text = std::fs::read(path)
+            .map_err(|error| format!("cannot read {quoted}: {}", haul_measure::words::of(&error)))?;
         let value: serde_json::Value =
             serde_json::from_slice(&text).map_err(|error| format!("{quoted} is no results file: {error}"))?;
         if value["format"] != FORMAT {

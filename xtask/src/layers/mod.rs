@@ -1,6 +1,7 @@
 //! `cargo xtask layers`: the house plan, checked.
 //!
-//! * crates: front ends -> haul-copy -> haul-guest, haul-sys; front ends never import each other
+//! * crates: front ends -> haul-copy -> haul-guest, haul-sys; front ends never import each other; the measuring kit is for
+//!   the laboratory and the benchmarks only, and knows nothing of copying
 //! * `unsafe` only in crates/sys, and every other crate forbids it
 //! * rooms of crates/copy/src: imports go down, never up or sideways
 //! * no circle of files in any crate, but for those that are listed

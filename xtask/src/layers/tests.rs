@@ -114,6 +114,16 @@ fn front_ends_do_not_import_each_other() {
 }
 
 #[test]
+fn the_measuring_kit_is_for_the_laboratory_only_and_knows_no_copying() {
+    good("crates/lab/src/doubts.rs", "use haul_measure::stats::spread;");
+    good("crates/measure/src/load.rs", "use haul_sys::process_state::Usage;");
+    bad("crates/measure/src/load.rs", "use haul_copy::plan::Plan;", 1, "crate measure may not import crate copy");
+    bad("crates/cli/src/a.rs", "use haul_measure::stats;", 1, "crate cli may not import crate measure");
+    bad("crates/copy/src/plan.rs", "use haul_measure::stats;", 1, "crate copy may not import crate measure");
+    assert!(crates::objection("testbed", "haul-measure", false).is_some());
+}
+
+#[test]
 fn guest_and_sys_import_nothing_of_ours() {
     bad("crates/guest/src/gpt.rs", "use haul_sys::Errno;", 1, "it may import nothing of ours");
     bad("crates/sys/src/child.rs", "fn f() { haul_copy::run::run() }", 1, "crate sys may not import crate copy");

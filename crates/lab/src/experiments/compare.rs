@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use haul_measure::words;
+use haul_measure::words::quoted;
+
 use crate::measure::cache::Wanted;
 use crate::measure::one_copy;
 use crate::measure::room::entries_below;
 use crate::measure::stop::Stop;
 use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session};
-use crate::words::{self, quoted};
 
 /// The section's name.
 pub const NAME: &str = "compare";

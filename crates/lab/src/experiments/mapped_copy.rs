@@ -73,10 +73,10 @@ fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
             .with("size", request.size)
     };
     let buffered = |engine: &str, buffer: u64| {
-        own(engine, format!("{engine} {}", crate::words::exactly(buffer)), buffer, "buffered")
+        own(engine, format!("{engine} {}", haul_measure::words::exactly(buffer)), buffer, "buffered")
     };
     let direct = |engine: &str, words: &str| {
-        own(engine, format!("{words} {}, direct", crate::words::exactly(BIG)), BIG, "direct")
+        own(engine, format!("{words} {}, direct", haul_measure::words::exactly(BIG)), BIG, "direct")
     };
     let plain = Competitor::new("cp", state, cp(&[]))
         .with("engine", "cp")

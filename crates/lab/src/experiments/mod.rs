@@ -43,6 +43,6 @@ pub(crate) fn cp(options: &[&str]) -> How {
 pub(crate) fn mib(bytes: u64) -> String {
     match bytes % MIB {
         0 => format!("{} MiB", bytes / MIB),
-        _ => crate::words::exactly(bytes),
+        _ => haul_measure::words::exactly(bytes),
     }
 }

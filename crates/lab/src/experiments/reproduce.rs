@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
+
 use super::{MIB, async_tree, in_kernel, mapped_copy, mapped_write, sparse_image};
 use crate::session::{Halt, Session};
-use crate::words;
 
 /// The command's name.
 pub const NAME: &str = "reproduce";

@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 
 use haul_guest::image::ImageFile;
 use haul_guest::{ExtentSet, ReadAt};
+use haul_measure::words;
+use haul_measure::words::quoted;
 
 use super::cp;
 use crate::map::scan;
@@ -24,7 +26,6 @@ use crate::measure::verify::verify_image;
 use crate::measure::workspace;
 use crate::results::{Body, Detail};
 use crate::session::{Competitor, Group, Halt, How, Session};
-use crate::words::{self, quoted};
 
 /// The section's name.
 pub const NAME: &str = "sparse-image";

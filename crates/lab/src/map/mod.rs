@@ -20,9 +20,10 @@ use haul_guest::container::{self, Opened};
 use haul_guest::image::ImageFile;
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::kernel::{Kernel, Linux};
 
-use crate::words::{self, quoted};
 use strip::{Picture, printable};
 use terminal::Screen;
 

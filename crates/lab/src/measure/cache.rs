@@ -5,12 +5,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::param::page_size;
 
 use crate::results::Cache;
-use crate::words::{self, quoted};
 
 const BUFFER: usize = 1 << 20;
 const DROP: &str = "/proc/sys/vm/drop_caches";

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use haul_measure::words;
+
 use super::Own;
-use crate::words;
 
 const PAGE: usize = 4096;
 

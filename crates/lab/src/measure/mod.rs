@@ -37,7 +37,7 @@ impl Own {
     pub fn running() -> Result<Own, String> {
         env::current_exe()
             .map(Own)
-            .map_err(|error| format!("cannot find this program's own file: {}", crate::words::of(&error)))
+            .map_err(|error| format!("cannot find this program's own file: {}", haul_measure::words::of(&error)))
     }
 
     /// Another build of it, for tests.

@@ -17,10 +17,9 @@ use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_copy::smart::{self, Smart, System, Task, Unfinished};
 use haul_copy::stats::Stats;
 use haul_guest::ReadAt;
+use haul_measure::words;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
-
-use crate::words;
 
 /// The name of the part of this program that does it.
 pub const PART: &str = "one-copy";

@@ -5,11 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::rustix::fs::{major, minor, statvfs};
 
 use super::{device, memory};
 use crate::results::{Environment, Place};
-use crate::words::{self, quoted};
 
 /// The machine, without places and competitors yet.
 pub fn machine() -> Environment {

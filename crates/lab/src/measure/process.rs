@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
 use haul_sys::child;
 use haul_sys::process_state::Usage;
 use haul_sys::rustix::fs::syncfs;
@@ -22,7 +23,6 @@ use super::load::Load;
 use super::stop::Stop;
 use super::workspace::Workspace;
 use crate::results::Run;
-use crate::words;
 
 /// How often memory, the clock and the wish to stop are looked at.
 const INTERVAL: Duration = Duration::from_millis(10);

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::rustix::fs::statvfs;
 
 use super::stop::Stop;
-use crate::words::{self, quoted};
 
 /// Left free besides: a filesystem that is filled to the last block is slow, and others want to write, too.
 const SPARE: u64 = 64 << 20;

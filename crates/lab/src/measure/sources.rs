@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::page_cache;
 
 use super::stop::Stop;
-use crate::words::{self, quoted};
 
 const BUFFER: usize = 1 << 20;
 /// Files of a tree in one directory.

@@ -12,9 +12,9 @@ use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Dereference, Destination, ModeRule, Plan, Preserve, Wish};
 
 use haul_guest::image::ImageFile;
+use haul_measure::words;
 
 use super::stop::Stop;
-use crate::words;
 
 /// What of an image is compared at once; the granule of a guest's map, 4 KiB, divides it.
 const PIECE: usize = 64 << 10;

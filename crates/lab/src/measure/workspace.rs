@@ -15,13 +15,14 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::rustix::fs::{Access, access, syncfs};
 use haul_sys::rustix::process::{Pid, Signal, kill_process_group};
 
 use super::room::entries_below;
 use super::stop::Stop;
 use super::{Own, place};
-use crate::words::{self, quoted};
 
 /// The name of the part of this program that is the guard.
 pub const PART: &str = "tidy-up";

@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
+use haul_measure::stats;
+
 use super::text::{self, Unit, count};
 use super::{join, sections};
 use crate::results::{Case, Outcome, Results, Section};
-use crate::stats;
 use crate::view::{Cell, Column, Mark, Table, View};
 
 /// What became of the cases that both have.

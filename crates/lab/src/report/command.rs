@@ -6,9 +6,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use haul_measure::words;
+use haul_measure::words::quoted;
+
 use super::{Page, baseline, csv, html, join, markdown, page, terminal};
 use crate::results::Results;
-use crate::words::{self, quoted};
 
 /// The text of `haul-lab report --help`.
 pub const HELP: &str = "\

@@ -1,7 +1,8 @@
 //! Several results as one.
 
+use haul_measure::words;
+
 use crate::results::Results;
-use crate::words;
 
 /// Results of several files, by their names: later files add sections, or replace those of the same name and place. What a
 /// reader must know of that comes with it.

@@ -2,6 +2,8 @@
 //!
 //! [`page`] makes one [`Page`] of saved results; the four ways to show it know nothing of results.
 
+use haul_measure::words;
+
 pub mod baseline;
 pub mod chart;
 pub mod command;
@@ -17,7 +19,6 @@ pub mod text;
 
 use crate::results::{Case, Environment, Outcome, Place, Results};
 use crate::view::{Cell, Column, Table, View};
-use crate::words;
 
 pub use sections::views;
 

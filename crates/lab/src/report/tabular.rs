@@ -1,8 +1,9 @@
 //! Drawings as tables, where nothing can be drawn.
 
+use haul_measure::words;
+
 use super::text::Digits;
 use crate::view::{Cell, Chart, Column, Table};
-use crate::words;
 
 /// What a chart shows, as figures; `None` for bars, which stand beside tables with the same figures.
 pub fn of(chart: &Chart) -> Option<Table> {

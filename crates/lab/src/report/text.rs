@@ -1,9 +1,11 @@
 //! Words of others, made fit to be shown, and figures in the units that suit a column.
 
+use haul_measure::stats::Ratio;
+use haul_measure::stats::Spread;
+use haul_measure::words::short;
+
 use crate::map::strip::printable;
 use crate::results::Warning;
-use crate::stats::{Ratio, Spread};
-use crate::words::short;
 
 /// What a copy is called that is not like its source, wherever it is shown.
 pub const WRONG: &str = "WRONG COPY";
@@ -90,7 +92,7 @@ impl Unit {
     pub fn spread(&self, spread: &Spread) -> String {
         match spread.count {
             1 => self.say(spread.median),
-            _ => format!("{} ({} to {})", self.say(spread.median), self.say(spread.least), self.say(spread.most)),
+            _ => format!("{} ({} to {})", self.say(spread.median), self.say(spread.min), self.say(spread.max)),
         }
     }
 }

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
+
 use super::progress::{OVERHEAD, in_words};
 use super::{DIRECTORY, Halt, SOURCE, Session};
+use crate::doubts;
 use crate::measure::cache::{self, Wanted};
 use crate::measure::process::{self, Ended, Job};
 use crate::measure::stop::Stop;
 use crate::measure::verify::{Verdict, verify};
 use crate::measure::{memory, one_copy, room, workspace};
 use crate::results::{Cache, Case, Outcome, Run, Warning};
-use crate::stats;
-use crate::words;
 
 /// Stands for the source in a command.
 pub const PLACE_OF_SOURCE: &str = "{source}";
@@ -168,7 +169,7 @@ fn warnings(case: &Case, wanted: usize) -> Vec<Warning> {
     if case.runs.is_empty() {
         return Vec::new(); // its outcome says why
     }
-    let mut warnings = stats::warnings(&case.runs, wanted);
+    let mut warnings = doubts::warnings(&case.runs, wanted);
     if case.cache == Cache::Unknown {
         warnings.push(Warning::CacheUnknown);
     }

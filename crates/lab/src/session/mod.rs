@@ -9,11 +9,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use haul_measure::words;
+use haul_measure::words::quoted;
+
 use crate::measure::stop::Stop;
 use crate::measure::workspace::Workspace;
 use crate::measure::{Own, place, room};
 use crate::results::{Detail, Place, Results, Section};
-use crate::words::{self, quoted};
 
 pub use group::{Competitor, Group, How, Judging, Making, PLACE_OF_DEST, PLACE_OF_SOURCE};
 pub use progress::Progress;

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use haul_measure::words;
+
 use super::{DIRECTORY, Halt, Session};
 use crate::measure::cache::{self, Wanted};
 use crate::measure::process::{self, Ended, Job};
 use crate::measure::verify::verify;
 use crate::measure::{memory, one_copy, room, workspace};
 use crate::results::{Cache, Run};
-use crate::words;
 
 /// How a copy went.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_copy::plan::profile::SizeClass;
+use haul_measure::words::quoted;
 
 use super::map::Screen;
 use super::{Answer, Complaint, usage, values};
@@ -18,7 +19,6 @@ use crate::measure::{room, workspace};
 use crate::report;
 use crate::results::{Outcome, Results};
 use crate::session::{Halt, How, Session, Settings};
-use crate::words::quoted;
 
 /// What a measuring command was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Measuring {
 pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
     let wanted = parse(name, words).map_err(usage)?;
     let own = Own::running()?;
-    let stop = Stop::on_signals().map_err(|error| crate::words::of(&error))?;
+    let stop = Stop::on_signals().map_err(|error| haul_measure::words::of(&error))?;
     measure(wanted, own, stop)
 }
 
@@ -184,7 +184,7 @@ fn write_report(results: &Results, output: &Path) -> Result<String, String> {
     ] {
         let path = output.join(name);
         fs::write(&path, text)
-            .map_err(|error| format!("cannot write {}: {}", quoted(&path), crate::words::of(&error)))?;
+            .map_err(|error| format!("cannot write {}: {}", quoted(&path), haul_measure::words::of(&error)))?;
     }
     let columns = Screen.columns().unwrap_or(COLUMNS);
     let text = report::terminal::page(&page, columns);
@@ -363,7 +363,10 @@ impl Experiment {
             (Experiment::SparseImage(request), "size") => {
                 request.size = values::size(value)? / sparse_image::UNIT * sparse_image::UNIT;
                 if request.size < sparse_image::SMALLEST {
-                    return Err(format!("{value:?} is less than {}", crate::words::bytes(sparse_image::SMALLEST)));
+                    return Err(format!(
+                        "{value:?} is less than {}",
+                        haul_measure::words::bytes(sparse_image::SMALLEST)
+                    ));
                 }
             }
             (Experiment::Compare(request), "with") => request.known = value.split(',').map(str::to_owned).collect(),

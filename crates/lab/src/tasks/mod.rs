@@ -62,13 +62,13 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
         "--version" => return Ok(Answer::done(version())),
         memory::PART => return part(rest.first().and_then(|word| word.to_str()).map(memory::touch)),
         workspace::PART => {
-            Stop::never_on_signals().map_err(|error| crate::words::of(&error))?;
+            Stop::never_on_signals().map_err(|error| haul_measure::words::of(&error))?;
             return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref())));
         }
         one_copy::PART => return copy_once(rest),
         mapped_write::PART => {
             // It ends with the pipe that it reads, and must outlive its reader to remove its files.
-            Stop::never_on_signals().map_err(|error| crate::words::of(&error))?;
+            Stop::never_on_signals().map_err(|error| haul_measure::words::of(&error))?;
             return part(Some(mapped_write::part::main(rest.into_iter())));
         }
         _ => {}

@@ -17,7 +17,7 @@ const WIDTH: usize = 100;
 /// Looks at a directory's storage.
 pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let (directory, json) = parse(words).map_err(usage)?;
-    let stop = Stop::on_signals().map_err(|error| crate::words::of(&error))?;
+    let stop = Stop::on_signals().map_err(|error| haul_measure::words::of(&error))?;
     let results = match probe::results(&Own::running()?, &stop, &directory) {
         Err(_) if stop.is_stopped() => return Err(Complaint::Stopped),
         results => results?,

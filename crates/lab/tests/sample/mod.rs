@@ -190,7 +190,8 @@ fn sparse_image(noise: &mut Noise) -> Section {
         ("free", 2_080_374_784),
         ("hole", 943_718_400),
     ];
-    let rows = kinds.map(|(kind, bytes)| (kind.to_owned(), bytes.to_string(), haul_lab::words::bytes(bytes))).to_vec();
+    let rows =
+        kinds.map(|(kind, bytes)| (kind.to_owned(), bytes.to_string(), haul_measure::words::bytes(bytes))).to_vec();
     section.details.push(Detail { name: "kinds".to_owned(), body: Body::Facts { rows } });
     section.details.push(Detail { name: "strip".to_owned(), body: Body::Strip { spans } });
     section

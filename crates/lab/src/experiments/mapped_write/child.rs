@@ -7,10 +7,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
 use haul_sys::rustix::process::Signal;
 
 use super::part::{Answer, Message, Task, empty, free_bytes};
-use crate::words;
 
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(100);

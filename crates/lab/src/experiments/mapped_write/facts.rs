@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use haul_measure::words;
 use haul_sys::rustix::fs::{major, minor};
 use haul_sys::rustix::param::page_size;
 use serde::{Deserialize, Serialize};
 
 use super::watch::sees_stacks;
-use crate::words;
 
 /// What a filesystem does when a page under write-back is stored to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

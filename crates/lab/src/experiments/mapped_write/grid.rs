@@ -13,12 +13,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::chance::Chance;
 use super::part::{Failed, Scene};
-use crate::words;
 
 /// Stride reads take every record of this distance.
 const STRIDE: u64 = 17;

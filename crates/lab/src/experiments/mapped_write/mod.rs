@@ -40,6 +40,7 @@ pub mod watch;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use haul_measure::words;
 use serde::{Deserialize, Serialize};
 
 use self::facts::Facts;
@@ -47,7 +48,6 @@ use self::part::{Answer, Task};
 use self::verdict::Evidence;
 use crate::results::Detail;
 use crate::session::{Halt, Session};
-use crate::words;
 
 pub use self::view::view;
 

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use haul_measure::words;
 use haul_sys::rustix::fs::{OFlags, statvfs};
 use serde::{Deserialize, Serialize};
 
 use super::{grid, msync, stall, under};
-use crate::words;
 
 /// Progress is said so often at most.
 const OFTEN: Duration = Duration::from_millis(200);

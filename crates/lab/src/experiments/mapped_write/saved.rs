@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use haul_measure::words;
+
 use super::grid::{Manner, Test};
 use super::{Measured, stall};
 use crate::results::{Body, Detail};
-use crate::words;
 
 fn detail(name: impl Into<String>, body: Body) -> Detail {
     Detail { name: name.into(), body }

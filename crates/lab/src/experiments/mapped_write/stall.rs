@@ -206,7 +206,7 @@ fn fitting(settings: &Settings) -> Result<Settings, Failed> {
     let space = settings.space.min(segment.saturating_mul(MAPS));
     let files = u32::try_from((space / segment).min(u64::from(settings.files))).unwrap_or(u32::MAX);
     if files == 0 {
-        let least = crate::words::bytes(segment);
+        let least = haul_measure::words::bytes(segment);
         return Err(Failed::Why(format!("too little space for files that grow by segments of {least}")));
     }
     Ok(Settings { files, step, segment, space, ..settings.clone() })

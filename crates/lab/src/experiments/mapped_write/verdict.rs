@@ -16,12 +16,13 @@
 //! The thresholds come from the published figures: the longest fill on the good kernel was 8.3 ms, the shortest of the five
 //! worst on the bad one 1.42 s; and its rounds of msync took twenty times as long as those of the good one.
 
+use haul_measure::words;
+
 use super::facts::{Facts, Rule};
 use super::grid::{self, Manner, Test};
 use super::waits::Wait;
 use super::{msync, stall, under};
 use crate::results::Body;
-use crate::words;
 
 /// A fill that stood still for so many seconds is a stall. What is shorter is a hiccup, which the good kernel had as well.
 pub const STALL: f64 = 10e-3;

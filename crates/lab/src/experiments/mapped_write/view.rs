@@ -1,5 +1,7 @@
 //! How the section is shown: made of its saved details alone.
 
+use haul_measure::words;
+
 mod figures;
 mod published;
 
@@ -8,7 +10,6 @@ use super::saved::grid_name;
 use super::waits::Wait;
 use crate::results::{Body, Results, Section};
 use crate::view::{Bar, BarGroup, Cell, Chart, Column, Mark, Table, View};
-use crate::words;
 
 use self::figures::{Figures, Grid, median};
 

@@ -7,9 +7,10 @@ use haul_copy::facts::Surroundings;
 use haul_copy::plan::Plan;
 use haul_copy::run::facts_of;
 use haul_copy::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
+use haul_measure::words;
+use haul_measure::words::quoted;
 
 use super::{Row, row};
-use crate::words::{self, quoted};
 
 const SIZES: [u64; 6] = [1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30];
 

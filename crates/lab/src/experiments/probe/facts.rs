@@ -6,12 +6,13 @@ use std::path::Path;
 
 use haul_copy::facts::{Inode, cores};
 use haul_copy::probe;
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
 use super::{Row, row};
 use crate::measure::{device as disks, place};
-use crate::words::{self, quoted};
 
 fn yes(value: Option<bool>) -> &'static str {
     match value {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting};
+use haul_measure::words;
+use haul_measure::words::quoted;
 
 use super::candidates::Candidate;
 use super::files::Shape;
@@ -15,7 +17,6 @@ use super::{DEFAULTS, NAME};
 use crate::measure::one_copy;
 use crate::results::{Cache, Case, Outcome, Run};
 use crate::session::{Halt, Session, Timed};
-use crate::words::{self, quoted};
 
 /// A candidate that takes so many times as long as the defaults is ended.
 const FAR_TOO_SLOW: f64 = 5.0;

@@ -6,12 +6,13 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use haul_copy::plan::profile::SizeClass;
+use haul_measure::words;
+use haul_measure::words::quoted;
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::syncfs;
 
 use crate::measure::sources::Noise;
 use crate::measure::stop::Stop;
-use crate::words::{self, quoted};
 
 const BUFFER: usize = 1 << 20;
 /// Files of one directory, as far as there are enough: threads that copy wait for each other's directories.

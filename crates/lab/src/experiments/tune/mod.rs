@@ -23,11 +23,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, SizeClass};
 use haul_copy::probe;
+use haul_measure::words;
+use haul_measure::words::quoted;
 
 use crate::report::text;
 use crate::results::{Body, Detail};
 use crate::session::{Halt, Session};
-use crate::words::{self, quoted};
 
 use unit::{Fate, Unit};
 

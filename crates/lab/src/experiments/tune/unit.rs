@@ -8,6 +8,8 @@ use haul_copy::plan::Plan;
 use haul_copy::plan::profile::{Place, SizeClass, Source};
 use haul_copy::run::facts_of;
 use haul_copy::strategy::choose;
+use haul_measure::words;
+use haul_measure::words::quoted;
 
 use super::CONFIRMATION;
 use super::bench::Bench;
@@ -19,7 +21,6 @@ use crate::measure::cache::{self, Wanted};
 use crate::measure::{room, workspace};
 use crate::results::Cache;
 use crate::session::{Halt, Session};
-use crate::words::{self, quoted};
 
 /// Pairs of runs on fresh files.
 const CONFIRM: usize = 9;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use haul_measure::words;
+
 use super::{CONFIRMATION, DEFAULTS, judge};
 use crate::results::{Body, Case, Outcome, Results, Section};
 use crate::view::{Cell, Column, Mark, Table, View};
-use crate::words;
 
 /// A section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {

@@ -1,5 +1,6 @@
 //! Bars in groups, with the least and the most that was seen.
 
+use haul_measure::words::short;
 use plotters::coord::ranged1d::Ranged;
 use plotters::coord::types::RangedCoordf64;
 
@@ -8,7 +9,6 @@ use super::ink::Ink;
 use super::{Form, LETTERS, LINE, SMALL, fit, name};
 use crate::report::text::Digits;
 use crate::view::{Bar, BarGroup};
-use crate::words::short;
 
 /// Height of a bar, and what is left free below it.
 const BAR: i32 = 16;

@@ -1,10 +1,11 @@
 //! A field of colours by row and column, with the figures in it.
 
+use haul_measure::words::short;
+
 use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::ink::{Ink, STEPS};
 use super::{Form, LETTERS, LINE, SMALL, fit, name};
 use crate::report::text::Digits;
-use crate::words::short;
 
 /// Height of a field.
 const FIELD: i32 = 32;

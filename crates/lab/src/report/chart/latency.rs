@@ -1,5 +1,6 @@
 //! How long something took, by percentile, on logarithmic axes.
 
+use haul_measure::words;
 use plotters::coord::combinators::LogCoord;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::IntoLogRange;
@@ -8,7 +9,6 @@ use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::ink::{Ink, PARTS};
 use super::parts::{Entry, draw_legend, legend_places};
 use super::{Form, SMALL, fit, name};
-use crate::words;
 
 /// Height of the field, and of what is below it.
 const FIELD: i32 = 240;

@@ -3,6 +3,8 @@
 //! Colours in the drawings are only names ([`ink`]); the page's style sheet says what they look like by day, by night and
 //! on paper. Text is measured by [`fit`], for the widest of the fonts that pages are commonly shown in.
 
+use haul_measure::words;
+
 mod bars;
 mod canvas;
 pub mod fit;
@@ -15,7 +17,6 @@ mod strip;
 use crate::report::text::{percent, shown};
 use crate::report::{tabular, text};
 use crate::view::{BarGroup, Chart};
-use crate::words;
 
 /// For which screens a drawing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,14 @@
 //! Trees copied with many requests in flight, against cp.
 
+use haul_measure::stats;
+use haul_measure::stats::Ratio;
+use haul_measure::words;
+
 use super::claims::{Direction, claim, judge};
 use super::{begun, copies};
 use crate::report::text;
 use crate::results::{Case, Results, Section};
-use crate::stats::{self, Ratio};
 use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
-use crate::words;
 
 /// What is measured against cp, in the order in which it is shown.
 const ENGINES: [&str; 4] = ["posix-aio", "linux-aio", "io-uring", "auto"];

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
+use haul_measure::stats::Ratio;
+
 use crate::report::text::times_as;
-use crate::stats::Ratio;
 use crate::view::Claim;
 
 /// What was published of a ratio.

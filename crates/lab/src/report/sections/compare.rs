@@ -1,10 +1,11 @@
 //! Copiers against each other on a source of the user.
 
+use haul_measure::stats;
+use haul_measure::words;
+
 use super::{begun, copies};
 use crate::results::{Results, Section};
-use crate::stats;
 use crate::view::View;
-use crate::words;
 
 /// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {

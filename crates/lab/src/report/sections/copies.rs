@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use haul_measure::stats;
+use haul_measure::stats::Ratio;
+use haul_measure::words;
+
+use crate::doubts;
 use crate::report::text::{self, Unit, WRONG, count, doubt, doubt_at_length};
 use crate::results::{Case, Outcome, Results, Run, Section, Warning};
-use crate::stats::{self, Ratio};
 use crate::view::{Bar, BarGroup, Cell, Chart, Column, Mark, Table};
-use crate::words;
 
 /// The cases by group, in the order in which groups are first met.
 pub fn groups(section: &Section) -> Vec<(&str, Vec<&Case>)> {
@@ -66,7 +69,7 @@ pub fn median_of_some(case: &Case, figure: impl Fn(&Run) -> Option<f64>) -> Opti
 /// The doubts about a case: those that were noted, and those that its runs show.
 pub fn doubts(case: &Case) -> Vec<Warning> {
     let mut doubts = case.warnings.clone();
-    doubts.extend(stats::warnings(&case.runs, 0));
+    doubts.extend(doubts::warnings(&case.runs, 0));
     doubts.sort_unstable();
     doubts.dedup();
     doubts
@@ -79,13 +82,13 @@ pub fn best<'c>(cases: &[&'c Case], figure: Figure) -> Vec<&'c Case> {
     let mut ranked: Vec<&Case> = cases.iter().copied().filter(|case| case.is_ranked()).collect();
     ranked.sort_by(|a, b| time(a).total_cmp(&time(b)));
     let Some(quickest) = ranked.first().copied() else { return Vec::new() };
-    let longest = stats::spread(&quickest.figures(figure)).map_or(f64::INFINITY, |spread| spread.most);
+    let longest = stats::spread(&quickest.figures(figure)).map_or(f64::INFINITY, |spread| spread.max);
     let level = |case: &&Case| {
         if std::ptr::eq(*case, quickest) {
             return true;
         }
         // Where no run was as quick as any of the quickest, no interval needs to be drawn.
-        if stats::spread(&case.figures(figure)).is_none_or(|spread| spread.least > longest) {
+        if stats::spread(&case.figures(figure)).is_none_or(|spread| spread.min > longest) {
             return false;
         }
         let ratio = ratio(Some(case), Some(quickest), figure);
@@ -288,7 +291,7 @@ fn bar(case: &Case, unit: &Unit) -> Option<Bar> {
         return None;
     }
     let spread = stats::spread(&case.figures(returned))?;
-    let range = (unit.scaled(spread.least), unit.scaled(spread.most));
+    let range = (unit.scaled(spread.min), unit.scaled(spread.max));
     Some(Bar { name: case.competitor.clone(), value: unit.scaled(spread.median), range, base: case.base })
 }
 

@@ -1,10 +1,11 @@
 //! A section that has no room of its own: its cases as tables, its details as tables and drawings.
 
+use haul_measure::stats;
+use haul_measure::words;
+
 use super::{begun, copies};
 use crate::results::{Body, Results, Section};
-use crate::stats;
 use crate::view::{Cell, Chart, Column, Table, View};
-use crate::words;
 
 /// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
@@ -34,7 +35,7 @@ fn show(view: &mut View, name: &str, body: &Body) {
                 let spread = stats::spread(values)?;
                 let figure = |value: f64| Cell::figure(value, words::short(value));
                 let count = Cell::figure(spread.count as f64, spread.count.to_string());
-                Some(vec![Cell::text(name), count, figure(spread.median), figure(spread.least), figure(spread.most)])
+                Some(vec![Cell::text(name), count, figure(spread.median), figure(spread.min), figure(spread.max)])
             };
             let heads = ["values".to_owned(), format!("median, {unit}"), "least".to_owned(), "most".to_owned()];
             let mut columns = vec![Column::words("")];

@@ -1,12 +1,14 @@
 //! copy_file_range against cp.
 
+use haul_measure::stats;
+use haul_measure::stats::Ratio;
+use haul_measure::words;
+
 use super::claims::{Direction, claim};
 use super::{begun, copies};
 use crate::report::text::{self, times_as};
 use crate::results::{Case, Results, Section};
-use crate::stats::{self, Ratio};
 use crate::view::{Cell, Column, Published, Table, View};
-use crate::words;
 
 /// Megabytes, and of cp and the system call: seconds in the kernel, percent of a processor, seconds in all.
 const PUBLISHED: [(u64, [f64; 3], [f64; 3]); 4] = [

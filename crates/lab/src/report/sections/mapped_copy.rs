@@ -1,12 +1,14 @@
 //! Copies through a mapping against copies with big buffers.
 
+use haul_measure::stats;
+use haul_measure::stats::Ratio;
+use haul_measure::words;
+
 use super::claims::{Direction, claim};
 use super::{begun, copies};
 use crate::report::text::{self, Unit};
 use crate::results::{Case, Results, Run, Section};
-use crate::stats::{self, Ratio};
 use crate::view::{Cell, Chart, Column, Published, Table, View};
-use crate::words;
 
 /// The segment and the buffer of the published copies.
 const BUFFER: u64 = 8 << 20;

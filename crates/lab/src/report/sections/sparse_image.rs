@@ -1,11 +1,12 @@
 //! Copies of disk images: what need not be read or written, and what a copy waits for.
 
+use haul_measure::words;
+
 use super::claims::{Direction, claim};
 use super::{begun, copies};
 use crate::report::text::{self, percent};
 use crate::results::{Body, Case, Results, Section};
 use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
-use crate::words;
 
 /// Figures that haul tells, and what they are called: work, then the waits at both queues.
 const PHASES: [(&str, &str); 7] = [
@@ -212,7 +213,7 @@ fn waits(case: Option<&Case>) -> Claim {
         let here = "The copy needed no queues here, so nobody waited at one.".to_owned();
         return Claim { says: says.to_owned(), here, agrees: None };
     }
-    let ratio = crate::stats::ratio(&writer, &reader);
+    let ratio = haul_measure::stats::ratio(&writer, &reader);
     claim(says, "The writer waits for data", "as long as the reader for room", ratio.as_ref(), Direction::Over(1.0))
 }
 

@@ -1,5 +1,7 @@
 //! The published figures, and on which side of them this place is.
 
+use haul_measure::words;
+
 use super::super::grid::{Manner, Test};
 use super::super::saved::grid_name;
 use super::super::verdict::{BETWEEN, SLOW_MSYNC, SLOW_MSYNC_LEAST};
@@ -7,7 +9,6 @@ use super::super::waits::Wait;
 use super::figures::{Figures, median};
 use super::{maybe, time};
 use crate::view::{Cell, Claim, Column, Mark, Published, Table};
-use crate::words;
 
 /// Rounds of msync that were published.
 const ROUNDS: f64 = 100.0;

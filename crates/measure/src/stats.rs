@@ -1,19 +1,11 @@
-//! What follows from several runs of the same: medians, ratios with intervals, and doubts.
+//! What follows from several runs of the same: medians, and ratios with intervals.
 //!
 //! Everything here gives the same answer for the same data: the random numbers of the intervals have a fixed seed.
 
 use std::cmp::Ordering;
 
-use crate::results::{Run, Warning};
-
 /// Under this many runs nothing is said about an interval.
 pub const FEWEST: usize = 3;
-/// Seconds under which a median is [`Warning::TooShort`].
-pub const SHORT: f64 = 0.05;
-/// Share of the median by which the runs of a [`Warning::Noisy`] case differ.
-pub const NOISE: f64 = 0.25;
-/// Share of a run's time that others may use before it is [`Warning::OtherLoad`].
-pub const OTHERS: f64 = 0.05;
 
 /// How often the runs are drawn anew for an interval.
 const RESAMPLES: usize = 2000;
@@ -25,18 +17,18 @@ const TAIL: f64 = 0.025;
 pub struct Spread {
     /// Number of values.
     pub count: usize,
-    /// The one in the middle, or the mean of the two there.
+    /// The median: the mean of the two in the middle where the count is even.
     pub median: f64,
-    /// The least.
-    pub least: f64,
-    /// The most.
-    pub most: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
 }
 
 impl Spread {
     /// How far the values lie apart, as a share of the median. 0 where the median is 0.
     pub fn noise(&self) -> f64 {
-        if self.median > 0.0 { (self.most - self.least) / self.median } else { 0.0 }
+        if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
     }
 }
 
@@ -60,11 +52,11 @@ pub fn median(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| middle(&values))
 }
 
-/// Median, least and most, or `None` if there is no finite value.
+/// Median, smallest and largest, or `None` if there is no finite value.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let values = ordered(values);
-    let (least, most) = (*values.first()?, *values.last()?);
-    Some(Spread { count: values.len(), median: middle(&values), least, most })
+    let (min, max) = (*values.first()?, *values.last()?);
+    Some(Spread { count: values.len(), median: middle(&values), min, max })
 }
 
 /// How many times one median is another.
@@ -182,36 +174,9 @@ impl Dice {
     }
 }
 
-/// The doubts that follow from the runs of a case alone: [`Warning::Noisy`], [`Warning::TooShort`],
-/// [`Warning::FewRuns`] if there are fewer than `asked`, and [`Warning::OtherLoad`]. Nothing follows from no runs but the
-/// last but one.
-pub fn warnings(runs: &[Run], asked: usize) -> Vec<Warning> {
-    let mut found = Vec::new();
-    let times: Vec<f64> = runs.iter().map(|run| run.returned).collect();
-    if let Some(spread) = spread(&times) {
-        if spread.noise() > NOISE {
-            found.push(Warning::Noisy);
-        }
-        if spread.median < SHORT {
-            found.push(Warning::TooShort);
-        }
-    }
-    if runs.len() < asked {
-        found.push(Warning::FewRuns);
-    }
-    if runs.iter().any(|run| run.other_load > OTHERS * run.returned.max(run.durable)) {
-        found.push(Warning::OtherLoad);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn run(returned: f64, other_load: f64) -> Run {
-        Run { returned, durable: returned, other_load, ..Run::default() }
-    }
 
     #[test]
     fn medians_are_of_the_middle_and_of_finite_values() {
@@ -219,7 +184,7 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median(&[f64::NAN, 7.0, f64::INFINITY]), Some(7.0));
         assert_eq!((median(&[]), spread(&[])), (None, None));
-        assert_eq!(spread(&[5.0, 2.0, 9.0]), Some(Spread { count: 3, median: 5.0, least: 2.0, most: 9.0 }));
+        assert_eq!(spread(&[5.0, 2.0, 9.0]), Some(Spread { count: 3, median: 5.0, min: 2.0, max: 9.0 }));
     }
 
     #[test]
@@ -272,14 +237,5 @@ mod tests {
         assert!((pooled.value - 2.0).abs() < 1e-9, "{pooled:?}");
         let (least, most) = pooled.interval.unwrap();
         assert!((least - 2.0).abs() < 1e-9 && (most - 2.0).abs() < 1e-9, "{pooled:?}");
-    }
-
-    #[test]
-    fn doubts_follow_from_the_runs() {
-        assert_eq!(warnings(&[run(1.0, 0.0), run(1.1, 0.0), run(1.2, 0.0)], 3), []);
-        assert_eq!(warnings(&[run(1.0, 0.0), run(1.1, 0.0), run(1.4, 0.0)], 3), [Warning::Noisy]);
-        assert_eq!(warnings(&[run(0.049, 0.0)], 0), [Warning::TooShort]);
-        assert_eq!(warnings(&[run(1.0, 0.06), run(1.0, 0.0)], 3), [Warning::FewRuns, Warning::OtherLoad]);
-        assert_eq!(warnings(&[], 3), [Warning::FewRuns]);
     }
 }
