@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use haul_measure::stats::{self, Spread};
+
 use super::measure::Sample;
 
 /// All runs of one program at one place.
@@ -15,44 +17,25 @@ pub struct Row {
     pub refused: Option<String>,
 }
 
-/// Median, smallest and largest of some figures.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
+/// Median, smallest and largest of some figures; `None` if there are none.
+pub fn spread(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    stats::spread(&figures.into_iter().collect::<Vec<_>>())
 }
 
-impl Spread {
-    /// Of some figures; `None` if there are none.
-    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut figures: Vec<f64> = figures.into_iter().collect();
-        figures.sort_by(f64::total_cmp);
-        let (min, max) = (*figures.first()?, *figures.last()?);
-        let middle = figures.len() / 2;
-        let median =
-            if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) };
-        Some(Spread { median, min, max })
-    }
-
-    /// `median (min-max)` in seconds.
-    pub fn seconds(self) -> String {
-        format!("{} ({}-{})", seconds(self.median), seconds(self.min), seconds(self.max))
-    }
+/// `median (min-max)` in seconds.
+pub fn range(spread: Spread) -> String {
+    format!("{} ({}-{})", seconds(spread.median), seconds(spread.min), seconds(spread.max))
 }
 
 impl Row {
     /// Time until the program ended, in seconds.
     pub fn returned(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().map(|sample| sample.returned.as_secs_f64()))
+        spread(self.samples.iter().map(|sample| sample.returned.as_secs_f64()))
     }
 
     /// Time until the copy was durable, in seconds.
     pub fn durable(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().map(|sample| sample.durable.as_secs_f64()))
+        spread(self.samples.iter().map(|sample| sample.durable.as_secs_f64()))
     }
 }
 
@@ -69,7 +52,7 @@ pub fn table(title: &str, rows: &[Row], limit: Option<Duration>) -> String {
             line(format!("| {} | 0 | {} | | | | | |", row.name, row.refused.as_deref().unwrap_or("no runs")));
             continue;
         };
-        let cpu = Spread::of(row.samples.iter().map(|sample| sample.cpu.as_secs_f64()));
+        let cpu = spread(row.samples.iter().map(|sample| sample.cpu.as_secs_f64()));
         let memory = row.samples.iter().map(|sample| sample.max_rss_kib).max().unwrap_or(0).div_ceil(1024);
         let disturbed = row.samples.iter().filter(|sample| sample.disturbed).count();
         let ratio =
@@ -79,8 +62,8 @@ pub fn table(title: &str, rows: &[Row], limit: Option<Duration>) -> String {
             row.name,
             if disturbed > 0 { format!(" ({disturbed} disturbed)") } else { String::new() },
             row.samples.len(),
-            returned.seconds(),
-            durable.seconds(),
+            range(returned),
+            range(durable),
             cpu.map_or_else(String::new, |cpu| seconds(cpu.median)),
             ratio(returned.median, first.map(|(returned, _)| returned)),
             ratio(durable.median, first.map(|(_, durable)| durable)),
@@ -109,13 +92,6 @@ mod tests {
     fn sample(returned: u64, durable: u64) -> Sample {
         let (returned, durable) = (Duration::from_millis(returned), Duration::from_millis(durable));
         Sample { returned, durable, cpu: returned, max_rss_kib: 2048, disturbed: false }
-    }
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_both_middles() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).map(|spread| spread.median), Some(2.5));
-        assert_eq!(Spread::of([]), None);
     }
 
     #[test]

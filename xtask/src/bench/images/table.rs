@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::super::report::Spread;
+use haul_measure::stats::Spread;
+
+use super::super::report::{self, range};
 use super::programs::{self, Program};
 use super::record::{Image, Results, Row, Sample};
 use crate::shell::Result;
@@ -53,7 +55,7 @@ fn table(results: &Results, programs: &[Program], cold: bool) -> String {
         let of = |figure: fn(&Sample) -> f64| spread(row, figure);
         let whole =
             |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, |all| format!("{:.0}", all.median));
-        let time = |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, Spread::seconds);
+        let time = |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, range);
         let middle =
             |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, |all| format!("{:.2}", all.median));
         let busy = row.samples.iter().filter(|sample| sample.disturbed).count();
@@ -84,7 +86,7 @@ fn table(results: &Results, programs: &[Program], cold: bool) -> String {
 /// Of the runs that copied rightly; all of them if none did.
 fn spread(row: &Row, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
     let good = row.samples.iter().filter(|sample| sample.failed.is_none());
-    Spread::of(good.map(&figure)).or_else(|| Spread::of(row.samples.iter().map(&figure)))
+    report::spread(good.map(&figure)).or_else(|| report::spread(row.samples.iter().map(&figure)))
 }
 
 /// What was promised, what was measured, and whether that is kept.

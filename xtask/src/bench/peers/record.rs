@@ -1,8 +1,9 @@
 //! What was measured, as data, and as JSON.
 
+use haul_measure::stats::Spread;
 use serde_json::{Value, json};
 
-use super::super::report::Spread;
+use super::super::report::spread;
 use super::compare::Lost;
 use super::target::Target;
 use crate::shell::Result;
@@ -75,7 +76,7 @@ pub struct Table {
 impl Row {
     /// Of one figure of the good runs; `None` if there are none, or the copy was wrong.
     pub fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
-        if self.wrong.is_some() { None } else { Spread::of(self.samples.iter().map(figure)) }
+        if self.wrong.is_some() { None } else { spread(self.samples.iter().map(figure)) }
     }
 
     /// Seconds until it ended.

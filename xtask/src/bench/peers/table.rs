@@ -1,6 +1,8 @@
 //! Tables in Markdown.
 
-use super::super::report::{Spread, seconds};
+use haul_measure::stats::Spread;
+
+use super::super::report::{range, seconds};
 use super::install::{Missing, Peer};
 use super::record::{Row, Table};
 use super::target::{self, Judgement, Verdict};
@@ -51,8 +53,8 @@ fn line(row: &Row, base: Option<&Row>) -> String {
     format!(
         "| {program} | {} | {} | {} | {cpu} | {} | {memory} | {} | {} | {} |\n",
         row.samples.len(),
-        returned.seconds(),
-        durable.seconds(),
+        range(returned),
+        range(durable),
         median(row.spread(|sample| sample.machine)),
         ratio(returned, base.and_then(Row::returned)),
         ratio(durable, base.and_then(Row::durable)),
@@ -114,7 +116,7 @@ pub fn group(name: &str, tables: &[&Table]) -> String {
     for table in tables {
         let base = table.rows.iter().find(|row| row.base);
         let (returned, durable) = (base.and_then(Row::returned), base.and_then(Row::durable));
-        let time = returned.map_or_else(|| "?".into(), Spread::seconds);
+        let time = returned.map_or_else(|| "?".into(), range);
         let runs = base.map_or(0, |row| row.samples.len());
         text += &format!("| {} | {runs} | {time} |", table.title);
         for name in &programs {
