@@ -9,5 +9,6 @@ pub mod measure;
 pub mod report;
 pub mod results;
 pub mod session;
+pub mod signals;
 pub mod tasks;
 pub mod view;

@@ -8,6 +8,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+use haul_measure::cache::State;
+use haul_measure::device;
+use haul_measure::machine::Machine;
+use haul_measure::process::Cost;
+use haul_measure::storage::Storage;
 use serde::{Deserialize, Serialize};
 
 /// What [`Results::format`] says.
@@ -271,6 +276,78 @@ pub enum Body {
         /// For people.
         sentences: Vec<String>,
     },
+}
+
+impl From<Machine> for Environment {
+    /// The machine, without places and competitors yet.
+    fn from(machine: Machine) -> Environment {
+        let unknown = || "unknown".to_owned();
+        Environment {
+            kernel: machine.kernel.unwrap_or_else(unknown),
+            processor: machine.processor.unwrap_or_else(unknown),
+            cores: machine.cores,
+            memory: machine.memory,
+            virtual_machine: machine.hypervisor,
+            ..Environment::default()
+        }
+    }
+}
+
+impl From<&Storage> for Place {
+    fn from(storage: &Storage) -> Place {
+        Place {
+            directory: storage.directory.to_string_lossy().into_owned(),
+            filesystem: storage.filesystem().to_owned(),
+            source: storage.source().to_owned(),
+            mount_options: storage.options().to_owned(),
+            device: storage.device.as_ref().map(Device::from),
+            free: storage.free,
+        }
+    }
+}
+
+impl From<&device::Device> for Device {
+    fn from(device: &device::Device) -> Device {
+        let device = device.clone();
+        Device {
+            name: device.name,
+            model: device.model,
+            rotational: device.rotational,
+            stable_pages: device.stable_pages,
+            scheduler: device.scheduler,
+            write_cache: device.write_cache,
+        }
+    }
+}
+
+impl From<State> for Cache {
+    fn from(state: State) -> Cache {
+        match state {
+            State::Warm => Cache::Warm,
+            State::Dropped => Cache::Dropped,
+            State::Evicted => Cache::Evicted,
+            State::Unknown => Cache::Unknown,
+        }
+    }
+}
+
+impl From<&Cost> for Run {
+    /// What the program tells of itself is not in it.
+    fn from(cost: &Cost) -> Run {
+        Run {
+            returned: cost.returned.as_secs_f64(),
+            durable: cost.durable.as_secs_f64(),
+            user: cost.user.as_secs_f64(),
+            system: cost.system.as_secs_f64(),
+            peak_memory: cost.peak_memory,
+            minor_faults: cost.minor_faults,
+            major_faults: cost.major_faults,
+            device_read: cost.device_read,
+            device_written: cost.device_written,
+            other_load: cost.others.as_secs_f64(),
+            told: BTreeMap::new(),
+        }
+    }
 }
 
 impl Results {

@@ -6,9 +6,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use haul_measure::cache::Wanted;
+use haul_measure::stop::Stop;
+
 use super::{MIB, cp, mib};
-use crate::measure::cache::Wanted;
-use crate::measure::stop::Stop;
 use crate::measure::{one_copy, sources};
 use crate::session::{Competitor, Group, Halt, How, Making, PLACE_OF_DEST, PLACE_OF_SOURCE, Session};
 

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::cache::Wanted;
+use haul_measure::space::entries_below;
+use haul_measure::stop::Stop;
+use haul_measure::words::{self, quoted};
 
-use crate::measure::cache::Wanted;
 use crate::measure::one_copy;
-use crate::measure::room::entries_below;
-use crate::measure::stop::Stop;
 use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session};
 
 /// The section's name.

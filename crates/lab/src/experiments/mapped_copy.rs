@@ -5,9 +5,10 @@
 
 use std::path::Path;
 
+use haul_measure::cache::Wanted;
+use haul_measure::stop::Stop;
+
 use super::{MIB, cp, mib};
-use crate::measure::cache::Wanted;
-use crate::measure::stop::Stop;
 use crate::measure::{one_copy, sources};
 use crate::session::{Competitor, Group, Halt, How, Session};
 

@@ -12,18 +12,17 @@ use std::process::{Command, Stdio};
 
 use haul_guest::image::ImageFile;
 use haul_guest::{ExtentSet, ReadAt};
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::cache::Wanted;
+use haul_measure::stop::Stop;
+use haul_measure::words::{self, quoted};
+use haul_measure::workspace;
 
 use super::cp;
 use crate::map::scan;
 use crate::map::strip::{Kind, Picture};
-use crate::measure::cache::Wanted;
 use crate::measure::one_copy;
 use crate::measure::sources::{self, Noise};
-use crate::measure::stop::Stop;
 use crate::measure::verify::verify_image;
-use crate::measure::workspace;
 use crate::results::{Body, Detail};
 use crate::session::{Competitor, Group, Halt, How, Session};
 

@@ -20,8 +20,7 @@ use haul_guest::container::{self, Opened};
 use haul_guest::image::ImageFile;
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::words::{self, quoted};
 use haul_sys::kernel::{Kernel, Linux};
 
 use strip::{Picture, printable};

@@ -5,11 +5,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::stop::Stop;
+use haul_measure::words::{self, quoted};
 use haul_sys::page_cache;
-
-use super::stop::Stop;
 
 const BUFFER: usize = 1 << 20;
 /// Files of a tree in one directory.

@@ -10,11 +10,10 @@ use haul_copy::compare::{Difference, Found, Observer, Session, compare};
 use haul_copy::error::Error;
 use haul_copy::meta::XattrRules;
 use haul_copy::plan::{Dereference, Destination, ModeRule, Plan, Preserve, Wish};
-
-use haul_guest::image::ImageFile;
+use haul_measure::stop::Stop;
 use haul_measure::words;
 
-use super::stop::Stop;
+use haul_guest::image::ImageFile;
 
 /// What of an image is compared at once; the granule of a guest's map, 4 KiB, divides it.
 const PIECE: usize = 64 << 10;

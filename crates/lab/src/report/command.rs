@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::words::{self, quoted};
 
 use super::{Page, baseline, csv, html, join, markdown, page, terminal};
 use crate::results::Results;

@@ -1,7 +1,6 @@
 //! Words of others, made fit to be shown, and figures in the units that suit a column.
 
-use haul_measure::stats::Ratio;
-use haul_measure::stats::Spread;
+use haul_measure::stats::{Ratio, Spread};
 use haul_measure::words::short;
 
 use crate::map::strip::printable;

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use haul_measure::words;
+use haul_measure::cache::{self, Wanted};
+use haul_measure::process::{self, Job};
+use haul_measure::stop::Stop;
+use haul_measure::{memory, space, words, workspace};
 
+use super::ended::Ended;
 use super::progress::{OVERHEAD, in_words};
 use super::{DIRECTORY, Halt, SOURCE, Session};
 use crate::doubts;
-use crate::measure::cache::{self, Wanted};
-use crate::measure::process::{self, Ended, Job};
-use crate::measure::stop::Stop;
+use crate::measure::one_copy;
 use crate::measure::verify::{Verdict, verify};
-use crate::measure::{memory, one_copy, room, workspace};
 use crate::results::{Cache, Case, Outcome, Run, Warning};
 
 /// Stands for the source in a command.
@@ -359,20 +360,22 @@ impl Session {
         let touched = memory::warm(&self.own, group.bytes.saturating_mul(2));
         self.halt_if_stopped()?;
         touched?;
-        let state = cache::prepare(&group.source, competitor.cache)?;
+        let state = Cache::from(cache::prepare(&group.source, competitor.cache)?);
         self.load_program(&competitor.how);
         self.halt_if_stopped()?;
         let device = |name: &str| self.devices.get(name).map(PathBuf::as_path);
         let from = if self.results.environment.places.contains_key(SOURCE) { SOURCE } else { DIRECTORY };
         // Some seconds more than there are, so that a run can still end.
         let left = self.time_left().map_or(self.settings.timeout, |left| left + LENIENCE);
+        let timeout = self.settings.timeout.min(left);
         let job = Job {
-            command: competitor.how.command(self, &group.source, &folder.join("copy")),
+            commands: vec![competitor.how.command(self, &group.source, &folder.join("copy"))],
             place: &place,
             devices: (device(from), device(DIRECTORY)),
-            timeout: self.settings.timeout.min(left),
+            timeout,
+            output: true,
         };
-        let ended = process::run(job, &self.workspace, &self.stop)?;
+        let ended = Ended::of(process::run(job, &self.workspace, &self.stop)?, timeout);
         self.source_is_there(group)?;
         Ok((folder, ended, state))
     }
@@ -465,10 +468,10 @@ impl Session {
         let needed = group.bytes.saturating_add(MORE);
         let old = self.copies_there().saturating_mul(group.bytes);
         let full = old.saturating_add(needed) > self.settings.space;
-        if full || room::free(self.workspace.path())? < needed.saturating_mul(2) {
+        if full || space::free(self.workspace.path())? < needed.saturating_mul(2) {
             self.remove_copies()?;
         }
-        Ok(room::check(self.workspace.path(), needed, &group.name)?)
+        Ok(space::check(self.workspace.path(), needed, &group.name)?)
     }
 
     /// Copies that were not removed yet.

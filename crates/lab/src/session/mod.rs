@@ -1,5 +1,6 @@
 //! One run of a command: where it works, where its results go, and how far it is.
 
+mod ended;
 mod group;
 mod progress;
 mod timed;
@@ -9,12 +10,15 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::machine::Machine;
+use haul_measure::own::Own;
+use haul_measure::space;
+use haul_measure::stop::Stop;
+use haul_measure::storage::Storage;
+use haul_measure::words::{self, quoted};
+use haul_measure::workspace::Workspace;
 
-use crate::measure::stop::Stop;
-use crate::measure::workspace::Workspace;
-use crate::measure::{Own, place, room};
+use crate::measure::FOLDER;
 use crate::results::{Detail, Place, Results, Section};
 
 pub use group::{Competitor, Group, How, Judging, Making, PLACE_OF_DEST, PLACE_OF_SOURCE};
@@ -90,11 +94,12 @@ impl Session {
         settings: Settings,
     ) -> Result<Session, String> {
         // The cheap questions first: nothing is made if one of them has the wrong answer.
-        let (here, device) = place::describe(directory)?;
+        let storage = Storage::of(directory)?;
+        let here = Place::from(&storage);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let fresh = Results::new(command, now, place::machine());
+        let fresh = Results::new(command, now, Machine::here().into());
         let earlier = settings.output.as_deref().map(|output| earlier(output, &fresh, &here)).transpose()?.flatten();
-        let workspace = Workspace::make(&own, directory)?;
+        let workspace = Workspace::make(&own, directory, FOLDER)?;
         let output = match &settings.output {
             Some(output) => {
                 let failed = |error| format!("cannot make the folder {}: {}", quoted(output), words::of(&error));
@@ -108,7 +113,7 @@ impl Session {
         if results.environment.manners.is_empty() {
             results.environment.manners = manners();
         }
-        let devices = device.map(|device| (DIRECTORY.to_owned(), device)).into_iter().collect();
+        let devices = storage.device.map(|device| (DIRECTORY.to_owned(), device.folder)).into_iter().collect();
         let session = Session {
             own,
             stop,
@@ -180,7 +185,7 @@ impl Session {
     /// # Errors
     /// If not.
     pub fn needs_room(&self, bytes: u64, for_what: &str) -> Result<(), String> {
-        room::check(self.workspace.path(), bytes, for_what)
+        space::check(self.workspace.path(), bytes, for_what)
     }
 
     /// The section of this name, begun if it is not there. `settings` are what it is run with.
@@ -263,9 +268,9 @@ impl Session {
     /// When it cannot be looked at.
     pub fn source_is(&mut self, source: &Path) -> Result<(), String> {
         let folder = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
-        let (place, device) = place::describe(folder)?;
-        self.results.environment.places.insert(SOURCE.to_owned(), place);
-        self.devices.extend(device.map(|device| (SOURCE.to_owned(), device)));
+        let storage = Storage::of(folder)?;
+        self.results.environment.places.insert(SOURCE.to_owned(), Place::from(&storage));
+        self.devices.extend(storage.device.map(|device| (SOURCE.to_owned(), device.folder)));
         Ok(())
     }
 

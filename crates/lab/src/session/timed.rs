@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use haul_measure::words;
+use haul_measure::cache::{self, Wanted};
+use haul_measure::process::{self, Job};
+use haul_measure::{memory, space, words, workspace};
 
+use super::ended::Ended;
 use super::{DIRECTORY, Halt, Session};
-use crate::measure::cache::{self, Wanted};
-use crate::measure::process::{self, Ended, Job};
+use crate::measure::one_copy;
 use crate::measure::verify::verify;
-use crate::measure::{memory, one_copy, room, workspace};
 use crate::results::{Cache, Run};
 
 /// How a copy went.
@@ -36,7 +37,7 @@ impl Session {
         (bytes, timeout): (u64, Duration),
     ) -> Result<Timed, Halt> {
         let failed = |what: &str, error: std::io::Error| format!("cannot {what}: {}", words::of(&error));
-        room::check(self.workspace.path(), bytes, "a copy")?;
+        space::check(self.workspace.path(), bytes, "a copy")?;
         self.copies += 1;
         let dest = self.workspace.path().join(format!("copy-{}", self.copies));
         let place = self.opened_workspace()?;
@@ -53,15 +54,15 @@ impl Session {
         let mut command = self.own.part(one_copy::PART);
         command.args(settings.arguments()).arg(source).arg(&dest);
         let device = self.devices.get(DIRECTORY).map(std::path::PathBuf::as_path);
-        let job = Job { command, place: &place, devices: (device, device), timeout };
-        let timed = match process::run(job, &self.workspace, &self.stop)? {
+        let job = Job { commands: vec![command], place: &place, devices: (device, device), timeout, output: true };
+        let timed = match Ended::of(process::run(job, &self.workspace, &self.stop)?, timeout) {
             Ended::Stopped => return Err(Halt::Stopped),
             Ended::TooLong(why) | Ended::Badly(_, why) => Timed::Failed(why),
             Ended::Well(mut run, said) => {
                 run.told = serde_json::from_str(&said).map_err(|error| format!("a copy told no figures: {error}"))?;
                 let verdict = verify(source, &dest, false, &self.stop);
                 self.halt_if_stopped()?;
-                verdict.wrong.map_or(Timed::Right(run, cached), Timed::Wrong)
+                verdict.wrong.map_or(Timed::Right(run, cached.into()), Timed::Wrong)
             }
         };
         workspace::remove(&dest).map_err(|error| failed("remove a copy", error))?;

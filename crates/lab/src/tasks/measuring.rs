@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_copy::plan::profile::SizeClass;
+use haul_measure::cache::Wanted;
+use haul_measure::own::Own;
+use haul_measure::stop::Stop;
 use haul_measure::words::quoted;
+use haul_measure::{space, workspace};
 
 use super::map::Screen;
 use super::{Answer, Complaint, usage, values};
 use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
 use crate::map::terminal::Screen as _;
-use crate::measure::Own;
-use crate::measure::cache::Wanted;
-use crate::measure::stop::Stop;
-use crate::measure::{room, workspace};
 use crate::report;
 use crate::results::{Outcome, Results};
 use crate::session::{Halt, How, Session, Settings};
+use crate::signals;
 
 /// What a measuring command was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Measuring {
 pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
     let wanted = parse(name, words).map_err(usage)?;
     let own = Own::running()?;
-    let stop = Stop::on_signals().map_err(|error| haul_measure::words::of(&error))?;
+    let stop = signals::stop().map_err(|error| haul_measure::words::of(&error))?;
     measure(wanted, own, stop)
 }
 
@@ -171,7 +172,7 @@ fn check(wanted: &Measuring, stop: &Stop) -> Result<(), String> {
             (compare::room(request, stop)?, compare::NAME)
         }
     };
-    room::check(&wanted.directory, needed, what)
+    space::check(&wanted.directory, needed, what)
 }
 
 /// Writes the report into the folder of the results, and gives what is printed of it.

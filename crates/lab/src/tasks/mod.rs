@@ -8,10 +8,11 @@ mod values;
 
 use std::ffi::OsString;
 
+use haul_measure::{memory, workspace};
+
 use crate::experiments::mapped_write;
-use crate::measure::stop::Stop;
-use crate::measure::{memory, one_copy, workspace};
-use crate::report;
+use crate::measure::{FOLDER, one_copy};
+use crate::{report, signals};
 
 pub use measuring::Measuring;
 
@@ -62,13 +63,13 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
         "--version" => return Ok(Answer::done(version())),
         memory::PART => return part(rest.first().and_then(|word| word.to_str()).map(memory::touch)),
         workspace::PART => {
-            Stop::never_on_signals().map_err(|error| haul_measure::words::of(&error))?;
-            return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref())));
+            signals::ignore().map_err(|error| haul_measure::words::of(&error))?;
+            return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref(), FOLDER)));
         }
         one_copy::PART => return copy_once(rest),
         mapped_write::PART => {
             // It ends with the pipe that it reads, and must outlive its reader to remove its files.
-            Stop::never_on_signals().map_err(|error| haul_measure::words::of(&error))?;
+            signals::ignore().map_err(|error| haul_measure::words::of(&error))?;
             return part(Some(mapped_write::part::main(rest.into_iter())));
         }
         _ => {}

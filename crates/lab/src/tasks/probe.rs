@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use haul_measure::own::Own;
+
 use super::map::Screen;
 use super::{Answer, Complaint, usage};
 use crate::experiments::probe;
 use crate::map::terminal::Screen as _;
-use crate::measure::Own;
-use crate::measure::stop::Stop;
-use crate::report;
+use crate::{report, signals};
 
 /// Columns where there is no terminal.
 const WIDTH: usize = 100;
@@ -17,7 +17,7 @@ const WIDTH: usize = 100;
 /// Looks at a directory's storage.
 pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let (directory, json) = parse(words).map_err(usage)?;
-    let stop = Stop::on_signals().map_err(|error| haul_measure::words::of(&error))?;
+    let stop = signals::stop().map_err(|error| haul_measure::words::of(&error))?;
     let results = match probe::results(&Own::running()?, &stop, &directory) {
         Err(_) if stop.is_stopped() => return Err(Complaint::Stopped),
         results => results?,

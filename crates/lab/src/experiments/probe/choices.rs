@@ -7,8 +7,7 @@ use haul_copy::facts::Surroundings;
 use haul_copy::plan::Plan;
 use haul_copy::run::facts_of;
 use haul_copy::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::words::{self, quoted};
 
 use super::{Row, row};
 

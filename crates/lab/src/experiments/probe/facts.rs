@@ -6,13 +6,14 @@ use std::path::Path;
 
 use haul_copy::facts::{Inode, cores};
 use haul_copy::probe;
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::machine::Machine;
+use haul_measure::storage::Storage;
+use haul_measure::words::{self, quoted};
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
 use super::{Row, row};
-use crate::measure::{device as disks, place};
+use crate::results::Environment;
 
 fn yes(value: Option<bool>) -> &'static str {
     match value {
@@ -70,11 +71,10 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
 }
 
 pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
-    let (_, below) = place::describe(folder)?;
-    let Some(below) = below else {
+    let Some(device) = Storage::of(folder)?.device else {
         return Ok(vec![row("device", "none", "the filesystem is in memory, on the network, or is a program")]);
     };
-    let device = disks::describe(&below);
+    let below = &device.folder;
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not told".to_owned());
     let read = |name: &str| {
         let own = fs::read_to_string(below.join(name));
@@ -117,7 +117,7 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
 }
 
 pub fn machine() -> Vec<Row> {
-    let machine = place::machine();
+    let machine = Environment::from(Machine::here());
     let memory = probe::memory().map_or("not told".to_owned(), words::bytes);
     let limit = cgroup_limit().map_or_else(|| "none".to_owned(), words::bytes);
     vec![

@@ -10,10 +10,14 @@ pub mod view;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::measure::stop::Stop;
-use crate::measure::workspace::Workspace;
-use crate::measure::{Own, place};
-use crate::results::{Body, Detail, Results, Section};
+use haul_measure::machine::Machine;
+use haul_measure::own::Own;
+use haul_measure::stop::Stop;
+use haul_measure::storage::Storage;
+use haul_measure::workspace::Workspace;
+
+use crate::measure::FOLDER;
+use crate::results::{Body, Detail, Place, Results, Section};
 
 /// The section's name.
 pub const NAME: &str = "probe";
@@ -30,7 +34,7 @@ fn row(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Row 
 /// # Errors
 /// When the directory cannot be written to, something is left in it, or the user wants no more.
 pub fn run(own: &Own, stop: &Stop, directory: &Path) -> Result<Vec<Detail>, String> {
-    let workspace = Workspace::make(own, directory)?;
+    let workspace = Workspace::make(own, directory, FOLDER)?;
     let found = look(stop, workspace.path());
     // Whatever was found: nothing may be left.
     workspace.finish()?;
@@ -58,10 +62,10 @@ fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
 /// # Errors
 /// As [`run`].
 pub fn results(own: &Own, stop: &Stop, directory: &Path) -> Result<Results, String> {
-    let (here, _) = place::describe(directory)?;
+    let here = Place::from(&Storage::of(directory)?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let command = vec![NAME.to_owned(), directory.to_string_lossy().into_owned()];
-    let mut results = Results::new(command, now, place::machine());
+    let mut results = Results::new(command, now, Machine::here().into());
     let mut section = Section::new(NAME, crate::session::DIRECTORY);
     section.details = run(own, stop, directory)?;
     section.complete = true;

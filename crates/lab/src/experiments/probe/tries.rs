@@ -11,8 +11,8 @@ use haul_copy::engine::{
 };
 use haul_copy::facts::Inode;
 use haul_copy::plan::EngineName;
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::stop::Stop;
+use haul_measure::words::{self, quoted};
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{
@@ -22,7 +22,6 @@ use haul_sys::rustix::fs::{
 
 use super::choices::Cannot;
 use super::{Row, row};
-use crate::measure::stop::Stop;
 
 /// Enough for every engine, and a multiple of all that direct I/O asks for.
 const SIZE: usize = 1 << 20;

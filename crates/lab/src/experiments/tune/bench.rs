@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting};
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::words::{self, quoted};
 
 use super::candidates::Candidate;
 use super::files::Shape;

@@ -6,13 +6,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use haul_copy::plan::profile::SizeClass;
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::stop::Stop;
+use haul_measure::words::{self, quoted};
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::syncfs;
 
 use crate::measure::sources::Noise;
-use crate::measure::stop::Stop;
 
 const BUFFER: usize = 1 << 20;
 /// Files of one directory, as far as there are enough: threads that copy wait for each other's directories.

@@ -23,8 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, SizeClass};
 use haul_copy::probe;
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::words::{self, quoted};
 
 use crate::report::text;
 use crate::results::{Body, Detail};

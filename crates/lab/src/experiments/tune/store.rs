@@ -6,8 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use haul_copy::plan::profile::{PlaceEntry, Profile};
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::words::{self, quoted};
 
 /// The user's own profile, by the values of XDG_CONFIG_HOME and HOME.
 pub fn usual(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {

@@ -8,8 +8,9 @@ use haul_copy::plan::Plan;
 use haul_copy::plan::profile::{Place, SizeClass, Source};
 use haul_copy::run::facts_of;
 use haul_copy::strategy::choose;
-use haul_measure::words;
-use haul_measure::words::quoted;
+use haul_measure::cache::{self, State, Wanted};
+use haul_measure::words::{self, quoted};
+use haul_measure::{space, workspace};
 
 use super::CONFIRMATION;
 use super::bench::Bench;
@@ -17,9 +18,6 @@ use super::candidates::{Candidate, candidates};
 use super::files::{self, Shape};
 use super::judge::{self, Pair};
 use super::search::{Trial, Trials, expected_runs, search};
-use crate::measure::cache::{self, Wanted};
-use crate::measure::{room, workspace};
-use crate::results::Cache;
 use crate::session::{Halt, Session};
 
 /// Pairs of runs on fresh files.
@@ -161,7 +159,7 @@ pub fn can_be_cold(session: &Session) -> Result<bool, String> {
     fs::write(&path, vec![7; 64 << 10]).map_err(failed)?;
     let state = cache::evict_all(&path)?;
     fs::remove_file(&path).map_err(failed)?;
-    Ok(state == Cache::Evicted)
+    Ok(state == State::Evicted)
 }
 
 /// Searches for `share` of time, within `space` bytes.
@@ -175,7 +173,7 @@ pub fn tune(session: &mut Session, unit: &Unit, place: &Place, space: u64, share
     let fits = |count| {
         // A source and a copy.
         let needed = Shape { each, count }.room().saturating_mul(2);
-        needed <= space && room::check(session.workspace(), needed, "").is_ok()
+        needed <= space && space::check(session.workspace(), needed, "").is_ok()
     };
     if !fits(least) {
         return Ok(Fate::LeftOut("there is too little space".to_owned()));

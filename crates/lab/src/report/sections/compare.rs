@@ -1,7 +1,6 @@
 //! Copiers against each other on a source of the user.
 
-use haul_measure::stats;
-use haul_measure::words;
+use haul_measure::{stats, words};
 
 use super::{begun, copies};
 use crate::results::{Results, Section};

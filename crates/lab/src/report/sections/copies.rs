@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use haul_measure::stats;
-use haul_measure::stats::Ratio;
+use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
 use crate::doubts;

@@ -1,7 +1,6 @@
 //! A section that has no room of its own: its cases as tables, its details as tables and drawings.
 
-use haul_measure::stats;
-use haul_measure::words;
+use haul_measure::{stats, words};
 
 use super::{begun, copies};
 use crate::results::{Body, Results, Section};

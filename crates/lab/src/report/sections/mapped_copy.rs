@@ -1,7 +1,6 @@
 //! Copies through a mapping against copies with big buffers.
 
-use haul_measure::stats;
-use haul_measure::stats::Ratio;
+use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
 use super::claims::{Direction, claim};

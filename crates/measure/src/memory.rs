@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use haul_measure::words;
-
-use super::Own;
+use crate::own::Own;
+use crate::words;
 
 const PAGE: usize = 4096;
 

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use haul_measure::words;
-use haul_measure::words::quoted;
 use haul_sys::rustix::fs::statvfs;
 
-use super::stop::Stop;
+use crate::stop::Stop;
+use crate::words::{self, quoted};
 
 /// Left free besides: a filesystem that is filled to the last block is slow, and others want to write, too.
 const SPARE: u64 = 64 << 20;
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_room_is_told_with_both_figures() {
+    fn too_little_space_is_told_with_both_figures() {
         let dir = haul_testbed::temp_dir();
         assert_eq!(check(dir.path(), 0, "this"), Ok(()));
         let message = check(dir.path(), 1 << 60, "this").unwrap_err();

@@ -1,9 +1,7 @@
-//! The disk below a place: what it is, and what it has read and written.
+//! The disk below a filesystem: what it is, and what it has read and written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use crate::results::Device;
 
 /// Bytes of a sector in the kernel's counters, whatever the device's are.
 const SECTOR: u64 = 512;
@@ -19,24 +17,45 @@ pub fn below(major: u32, minor: u32, source: &str) -> Option<PathBuf> {
     })
 }
 
-/// What the kernel says of a device, by its folder in /sys.
-pub fn describe(folder: &Path) -> Device {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let disk = disk(folder);
-    let text = |path: &str| {
-        let text = fs::read_to_string(disk.join(path)).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    };
-    let flag = |path: &str| text(path).map(|text| text == "1");
-    let scheduler = text("queue/scheduler").map(|all| chosen(&all));
-    Device {
-        name,
-        model: text("device/model"),
-        rotational: flag("queue/rotational"),
-        // The queue says it since Linux 5.10, the backing device's folder until 6.?; whichever is there.
-        stable_pages: flag("queue/stable_writes").or_else(|| flag("bdi/stable_pages_required")),
-        scheduler,
-        write_cache: text("queue/write_cache"),
+/// A block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Its folder in /sys.
+    pub folder: PathBuf,
+    /// Its name below `/sys/class/block`.
+    pub name: String,
+    /// Model, where the device tells it.
+    pub model: Option<String>,
+    /// Moving heads, as the kernel believes.
+    pub rotational: Option<bool>,
+    /// Pages under write-back must not change (`stable_pages_required`): who writes to them waits.
+    pub stable_pages: Option<bool>,
+    /// The queue's scheduler.
+    pub scheduler: Option<String>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+}
+
+impl Device {
+    /// What the kernel says of a device, by its folder in /sys.
+    pub fn of(folder: &Path) -> Device {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let disk = disk(folder);
+        let text = |path: &str| {
+            let text = fs::read_to_string(disk.join(path)).ok()?;
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
+        let flag = |path: &str| text(path).map(|text| text == "1");
+        Device {
+            folder: folder.to_owned(),
+            name,
+            model: text("device/model"),
+            rotational: flag("queue/rotational"),
+            // The queue says it since Linux 5.10, the backing device's folder until 6.?; whichever is there.
+            stable_pages: flag("queue/stable_writes").or_else(|| flag("bdi/stable_pages_required")),
+            scheduler: text("queue/scheduler").map(|all| chosen(&all)),
+            write_cache: text("queue/write_cache"),
+        }
     }
 }
 

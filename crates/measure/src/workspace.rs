@@ -15,14 +15,15 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_measure::words;
-use haul_measure::words::quoted;
 use haul_sys::rustix::fs::{Access, access, syncfs};
 use haul_sys::rustix::process::{Pid, Signal, kill_process_group};
 
-use super::room::entries_below;
-use super::stop::Stop;
-use super::{Own, place};
+use crate::leftovers;
+use crate::mounts;
+use crate::own::Own;
+use crate::space::entries_below;
+use crate::stop::Stop;
+use crate::words::{self, quoted};
 
 /// The name of the part of this program that is the guard.
 pub const PART: &str = "tidy-up";
@@ -33,16 +34,30 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Least tries of the guard, however long one takes.
 const TRIES: u32 = 3;
 
-/// How names of workspaces begin.
-const PREFIX: &str = ".haul-lab-";
-
 /// What the guard is told if the folder is to stay.
 const KEEP: &str = "keep\n";
 /// How a line begins that names the user's source.
 const SOURCE: &str = "source ";
 
+/// What the folders of a front end are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// How their names begin. No other folder is ever removed.
+    pub prefix: &'static str,
+    /// Filesystems are mounted in them, from files in them, which go with them. Else a mount in one is somebody else's, and is
+    /// left alone.
+    pub mounts: bool,
+}
+
+impl Kind {
+    fn remove(self, folder: &Path) -> std::io::Result<()> {
+        if self.mounts { leftovers::free(folder).map_err(std::io::Error::other) } else { remove(folder) }
+    }
+}
+
 /// A folder of our own.
 pub struct Workspace {
+    kind: Kind,
     path: PathBuf,
     process: Child,
     pipe: Mutex<ChildStdin>,
@@ -83,20 +98,20 @@ impl Workspace {
     ///
     /// # Errors
     /// When it is no directory, cannot be written to, or the guard cannot be started.
-    pub fn make(own: &Own, directory: &Path) -> Result<Workspace, String> {
+    pub fn make(own: &Own, directory: &Path, kind: Kind) -> Result<Workspace, String> {
         let failed =
             |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
         let real = usable(directory)?;
         // Nobody else has this name, also not in another container or on another machine that shares the directory.
         let name = RandomState::new().hash_one(std::process::id());
-        let path = real.join(format!("{PREFIX}{name:016x}"));
+        let path = real.join(format!("{}{name:016x}", kind.prefix));
         // The guard first: what is made before it would stay if this process were killed now.
         let mut command = own.part(PART);
         command.arg(&path).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut process =
             command.spawn().map_err(|error| format!("cannot start this program again: {}", words::of(&error)))?;
         let pipe = process.stdin.take().ok_or("the guard has no pipe")?;
-        let workspace = Workspace { path, process, pipe: Mutex::new(pipe), source: Mutex::new(None) };
+        let workspace = Workspace { kind, path, process, pipe: Mutex::new(pipe), source: Mutex::new(None) };
         if let Err(error) = DirBuilder::new().mode(0o700).create(&workspace.path) {
             // Whatever has this name is not ours.
             workspace.tell(KEEP)?;
@@ -176,14 +191,15 @@ impl Workspace {
     /// When something is left.
     pub fn finish(self) -> Result<(), String> {
         let whole = self.source_is_whole();
-        let Workspace { mut process, pipe, path, .. } = self;
+        let Workspace { kind, mut process, pipe, path, .. } = self;
         drop(pipe);
         match process.wait() {
             Ok(status) if status.success() => Ok(()),
             Ok(_) if !whole => Err(format!("{} stays: the source is not what it was", quoted(&path))),
             // It was killed, or something resisted for a while.
             Ok(_) => {
-                remove(&path).map_err(|error| format!("{} is left, remove it: {}", quoted(&path), words::of(&error)))
+                let left = |error| format!("{} is left, remove it: {}", quoted(&path), words::of(&error));
+                kind.remove(&path).map_err(left)
             }
             Err(error) => Err(format!("cannot wait for the guard of {}: {}", quoted(&path), words::of(&error))),
         }
@@ -209,7 +225,7 @@ pub fn usable(directory: &Path) -> Result<PathBuf, String> {
 /// # Errors
 /// What the filesystem says.
 pub fn remove(path: &Path) -> std::io::Result<()> {
-    if let Some(mounted) = place::mounted_below(path) {
+    if let Some(mounted) = mounts::below(path) {
         // Removing would reach into another filesystem, perhaps that of the source.
         return Err(std::io::Error::other(format!("{} is mounted there; unmount it first", quoted(&mounted))));
     }
@@ -245,10 +261,10 @@ fn open_up(directory: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// When the folder cannot be removed.
-pub fn guard(mut pipe: impl BufRead, folder: &Path) -> Result<(), String> {
-    let ours = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+pub fn guard(mut pipe: impl BufRead, folder: &Path, kind: Kind) -> Result<(), String> {
+    let ours = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind.prefix));
     if !ours {
-        return Err(format!("{} is no folder of haul-lab", quoted(folder)));
+        return Err(format!("{} is no folder of ours", quoted(folder)));
     }
     let (mut watched, mut keep, mut source) = (None, false, None);
     let mut line = String::new();
@@ -275,11 +291,15 @@ pub fn guard(mut pipe: impl BufRead, folder: &Path) -> Result<(), String> {
     if source.is_some_and(|source| !source.is_there()) {
         return Err(format!("{} is kept: something is missing from the source", quoted(folder)));
     }
+    remove_for_sure(folder, kind)
+}
+
+/// Tries until the folder is gone: what was killed may still be in the middle of a call that makes files.
+fn remove_for_sure(folder: &Path, kind: Kind) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     let mut tries = 0;
     loop {
-        // What was killed may still be in the middle of a call that makes files.
-        let removed = remove(folder);
+        let removed = kind.remove(folder);
         tries += 1;
         let late = tries >= TRIES && Instant::now() > deadline;
         match removed {
@@ -297,14 +317,16 @@ mod tests {
 
     use super::*;
 
+    const KIND: Kind = Kind { prefix: ".haul-test-", mounts: false };
+
     #[test]
     fn a_program_and_its_files_go_when_the_pipe_ends() {
         let dir = haul_testbed::temp_dir();
-        let folder = dir.path().join(".haul-lab-test");
+        let folder = dir.path().join(".haul-test-x");
         fs::create_dir_all(folder.join("deep/er")).unwrap();
         fs::set_permissions(folder.join("deep"), fs::Permissions::from_mode(0o500)).unwrap();
         let mut program = haul_testbed::Command::new("sleep").arg("1000").spawn().unwrap();
-        guard(format!("1 no number\n{}\n", program.id()).as_bytes(), &folder).unwrap();
+        guard(format!("1 no number\n{}\n", program.id()).as_bytes(), &folder, KIND).unwrap();
         assert_eq!(program.wait().unwrap().signal(), Some(9));
         assert!(!folder.exists());
     }
@@ -312,25 +334,38 @@ mod tests {
     #[test]
     fn nothing_is_removed_while_the_source_lacks_something_whatever_has_ended_the_measuring() {
         let dir = haul_testbed::temp_dir();
-        let (folder, source) = (dir.path().join(".haul-lab-test"), dir.path().join("a source\n"));
+        let (folder, source) = (dir.path().join(".haul-test-x"), dir.path().join("a source\n"));
         fs::create_dir(&folder).unwrap();
         fs::write(&source, b"precious").unwrap();
         let line = Whole { path: source.clone(), entries: 1, bytes: 8 }.line();
         fs::rename(&source, folder.join("copy")).unwrap();
-        assert!(guard(line.as_bytes(), &folder).is_err());
+        assert!(guard(line.as_bytes(), &folder, KIND).is_err());
         assert_eq!(fs::read(folder.join("copy")).unwrap(), b"precious");
         fs::rename(folder.join("copy"), &source).unwrap();
-        guard(line.as_bytes(), &folder).unwrap();
+        guard(line.as_bytes(), &folder, KIND).unwrap();
         assert!(!folder.exists() && source.exists());
     }
 
     #[test]
     fn a_folder_that_is_to_stay_stays() {
         let dir = haul_testbed::temp_dir();
-        let folder = dir.path().join(".haul-lab-test");
+        let folder = dir.path().join(".haul-test-x");
         fs::create_dir(&folder).unwrap();
-        guard(KEEP.as_bytes(), &folder).unwrap();
+        guard(KEEP.as_bytes(), &folder, KIND).unwrap();
         assert!(folder.exists());
+    }
+
+    #[test]
+    fn a_program_that_has_ended_is_left_alone() {
+        let dir = haul_testbed::temp_dir();
+        let folder = dir.path().join(".haul-test-x");
+        fs::create_dir(&folder).unwrap();
+        let mut program = haul_testbed::Command::new("sleep").arg("1000").spawn().unwrap();
+        guard(format!("{}\nended\n", program.id()).as_bytes(), &folder, KIND).unwrap();
+        let running = program.try_wait().unwrap().is_none();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert!(running && !folder.exists());
     }
 
     #[test]
@@ -345,7 +380,7 @@ mod tests {
     #[test]
     fn no_folder_of_others_is_ever_removed() {
         let dir = haul_testbed::temp_dir();
-        assert!(guard(&b""[..], dir.path()).is_err());
+        assert!(guard(&b""[..], dir.path(), KIND).is_err());
         assert!(dir.path().exists());
     }
 }

@@ -5,13 +5,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use haul_measure::words;
-use haul_measure::words::quoted;
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::param::page_size;
 
-use crate::results::Cache;
+use crate::words::{self, quoted};
 
 const BUFFER: usize = 1 << 20;
 const DROP: &str = "/proc/sys/vm/drop_caches";
@@ -35,11 +33,24 @@ impl Wanted {
     }
 }
 
+/// A state that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Everything is in memory.
+    Warm,
+    /// Nothing is: all caches of the machine were dropped.
+    Dropped,
+    /// Nothing is: the files were evicted one by one, and the kernel says that they are gone. Names and inodes may be in memory.
+    Evicted,
+    /// It could not be found out.
+    Unknown,
+}
+
 /// Brings the contents of a file, or of the files below a directory, into that state, and says which it is in then.
 ///
 /// # Errors
 /// When they cannot be read.
-pub fn prepare(source: &Path, wanted: Wanted) -> Result<Cache, String> {
+pub fn prepare(source: &Path, wanted: Wanted) -> Result<State, String> {
     let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
     let mut files = Vec::new();
     regular_files(source, &mut files).map_err(|error| failed(source, error))?;
@@ -49,7 +60,7 @@ pub fn prepare(source: &Path, wanted: Wanted) -> Result<Cache, String> {
             for path in &files {
                 read_through(path, &mut buffer).map_err(|error| failed(path, error))?;
             }
-            Ok(if is_warm(&files) { Cache::Warm } else { Cache::Unknown })
+            Ok(if is_warm(&files) { State::Warm } else { State::Unknown })
         }
         Wanted::Cold => {
             let dropped = drop_all();
@@ -60,9 +71,9 @@ pub fn prepare(source: &Path, wanted: Wanted) -> Result<Cache, String> {
             }
             let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
             Ok(match (cold, dropped) {
-                (true, true) => Cache::Dropped,
-                (true, false) => Cache::Evicted,
-                (false, _) => Cache::Unknown,
+                (true, true) => State::Dropped,
+                (true, false) => State::Evicted,
+                (false, _) => State::Unknown,
             })
         }
     }
@@ -94,7 +105,7 @@ fn cached_share(files: &[PathBuf]) -> Option<f64> {
 ///
 /// # Errors
 /// When they cannot be read.
-pub fn evict_all(source: &Path) -> Result<Cache, String> {
+pub fn evict_all(source: &Path) -> Result<State, String> {
     let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
     let mut files = Vec::new();
     regular_files(source, &mut files).map_err(|error| failed(source, error))?;
@@ -102,7 +113,7 @@ pub fn evict_all(source: &Path) -> Result<Cache, String> {
         evict(path).map_err(|error| failed(path, error))?;
     }
     let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
-    Ok(if cold { Cache::Evicted } else { Cache::Unknown })
+    Ok(if cold { State::Evicted } else { State::Unknown })
 }
 
 /// Lets the page cache forget what it can of these files; for copies that were looked at and would only fill the memory.
@@ -140,8 +151,8 @@ fn read_through(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// Drops all clean caches of the machine, names and inodes as well, if this process may.
-fn drop_all() -> bool {
+/// Drops all clean caches of the machine, names and inodes as well; `false` if this process may not.
+pub fn drop_all() -> bool {
     let Ok(mut file) = fs::OpenOptions::new().write(true).open(DROP) else { return false };
     // What is dirty stays.
     sync();
@@ -170,11 +181,11 @@ mod tests {
         fs::create_dir(dir.path().join("below")).unwrap();
         let file = dir.path().join("below/file");
         fs::write(&file, vec![7; 300 << 10]).unwrap();
-        if prepare(dir.path(), Wanted::Cold).unwrap() == Cache::Unknown {
+        if prepare(dir.path(), Wanted::Cold).unwrap() == State::Unknown {
             return haul_testbed::skip("the temporary directory is on a filesystem that is memory itself");
         }
         assert_eq!(cached(&file), 0);
-        assert_eq!(prepare(dir.path(), Wanted::Warm).unwrap(), Cache::Warm);
+        assert_eq!(prepare(dir.path(), Wanted::Warm).unwrap(), State::Warm);
         assert_eq!(cached(&file), 75);
         forget(dir.path());
         assert_eq!(cached(&file), 0);
