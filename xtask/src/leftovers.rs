@@ -7,7 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::shell::{self, Result};
+use haul_measure::leftovers::free;
+use haul_measure::mounts;
+
+use crate::shell::Result;
 
 /// How long mounts may take to go after the last test has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -70,68 +73,18 @@ impl Scratch {
     }
 }
 
-/// Unmounts what is mounted below a directory, frees the loop devices on files in it, and removes it.
-///
-/// # Errors
-/// When something resists.
-pub fn free(dir: &Path) -> Result {
-    let mut mounts: Vec<PathBuf> = mounts()?.into_iter().filter(|mount| mount.starts_with(dir)).collect();
-    mounts.reverse();
-    for mount in mounts {
-        shell::run(shell::command("umount").arg("--lazy").arg(mount))?;
-    }
-    for (device, backing) in loops() {
-        if backing.starts_with(dir) {
-            shell::run(shell::command("losetup").arg("--detach").arg(device))?;
-        }
-    }
-    // Some tests leave immutable or append-only files when they fail; chattr is there if they could make them.
-    if dir.exists() && fs::remove_dir_all(dir).is_err() && shell::has("chattr") {
-        shell::command("chattr").args(["-R", "-f", "-i", "-a"]).arg(dir).status().map_err(|e| e.to_string())?;
-    }
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {error}", dir.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// One line for each mount and each loop device in use.
 fn held() -> Result<Vec<String>> {
-    let mut lines: Vec<String> = mounts()?.iter().map(|mount| format!("mount {}", mount.display())).collect();
-    lines.extend(loops().iter().map(|(device, file)| format!("{} on {}", device.display(), file.display())));
+    let all = mounts::all().map_err(|error| format!("cannot tell what is mounted: {error}"))?;
+    let mut lines: Vec<String> = all.iter().map(|mount| format!("mount {}", mount.point.display())).collect();
+    lines.extend(mounts::loops().iter().map(|(device, file)| format!("{} on {}", device.display(), file.display())));
     Ok(lines)
-}
-
-fn mounts() -> Result<Vec<PathBuf>> {
-    let table = fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
-    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(|field| PathBuf::from(unescape(field))).collect())
-}
-
-fn loops() -> Vec<(PathBuf, PathBuf)> {
-    let Ok(devices) = fs::read_dir("/sys/block") else { return Vec::new() };
-    let in_use = |name: std::ffi::OsString| {
-        // Absent where the device is free.
-        let backing = fs::read_to_string(Path::new("/sys/block").join(&name).join("loop/backing_file")).ok()?;
-        Some((Path::new("/dev").join(name), PathBuf::from(backing.trim_end())))
-    };
-    devices.filter_map(|entry| in_use(entry.ok()?.file_name())).collect()
-}
-
-/// Undoes the octal escapes of /proc/self/mountinfo (space, tab, newline, backslash).
-fn unescape(field: &str) -> String {
-    field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_in_mountinfo_are_unescaped() {
-        assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");
-    }
+    use crate::shell;
 
     #[test]
     fn a_mount_that_stays_is_an_error_and_is_freed() {

@@ -16,6 +16,8 @@ mod vm;
 
 use std::process::ExitCode;
 
+use haul_measure::memory;
+
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
@@ -71,7 +73,7 @@ fn main() -> ExitCode {
         "vm" => vm::run(rest),
         "sanitize" => sanitize::run(rest),
         // Not for people: processes of their own for `bench`, since their memory must be gone afterwards.
-        "touch-memory" => bench::memory::touch(rest),
+        memory::PART => memory::touch(rest.first().map_or("", String::as_str)),
         "fresh-data" => bench::limit::process(rest),
         "peers-make" => bench::peers::sources::process(rest),
         "peers-read" => bench::peers::sources::read(rest),

@@ -3,7 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use haul_measure::programs;
+
+pub use haul_measure::programs::{find, has, line, output, run};
 
 /// What a task gives back; the error is a message for people.
 pub type Result<T = ()> = std::result::Result<T, String>;
@@ -48,25 +52,9 @@ pub fn nightly_host() -> Result<String> {
 
 /// A program in the root of the workspace, without standard input and with the system's directories in its path.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(root()).stdin(Stdio::null()).env("PATH", search_path());
+    let mut command = programs::command(program);
+    command.current_dir(root());
     command
-}
-
-/// Runs a command to its end with its output shown.
-pub fn run(command: &mut Command) -> Result {
-    let status = command.status().map_err(|error| format!("cannot run {}: {error}", line(command)))?;
-    if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command))) }
-}
-
-/// Runs a command and gives its standard output, which must be text.
-pub fn output(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("cannot run {}: {error}", line(command)))?;
-    if !output.status.success() {
-        return Err(format!("{}: {}", line(command), output.status));
-    }
-    String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", line(command)))
 }
 
 /// Makes a directory and those above it, as far as they are missing.
@@ -85,34 +73,7 @@ pub fn make_executable(path: &Path) -> Result {
     std::fs::set_permissions(path, mode).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The command as one would type it.
-pub fn line(command: &Command) -> String {
-    let program = Path::new(command.get_program());
-    let mut words = vec![program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()];
-    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
-    words.join(" ")
-}
-
-/// Whether a program is there, also in the directories that only root has in its path.
-pub fn has(program: &str) -> bool {
-    find(program).is_some()
-}
-
-/// Where a program is.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let path = search_path();
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|file| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
-}
-
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     haul_sys::rustix::process::geteuid().is_root()
-}
-
-fn search_path() -> std::ffi::OsString {
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
-    path.push(":/usr/local/sbin:/usr/sbin:/sbin");
-    path
 }

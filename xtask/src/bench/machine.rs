@@ -4,42 +4,28 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use haul_measure::machine::Machine;
+
 use crate::shell::{self, Result};
 
 /// Lines that describe machine, kernel and programs.
 ///
 /// # Errors
-/// When /proc cannot be read or a program does not tell its version.
+/// When a program does not tell its version.
 pub fn describe(haul: &Path) -> Result<String> {
-    let cpu = read("/proc/cpuinfo")?;
-    let cpu = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map(|rest| rest.trim_start_matches([' ', '\t', ':']));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = meminfo("MemTotal:")? >> 20;
-    let kernel = read("/proc/sys/kernel/osrelease")?;
+    let machine = Machine::here();
     let first = |text: String| text.lines().next().unwrap_or_default().to_owned();
     let cp = first(shell::output(shell::command("cp").arg("--version"))?);
     let own = shell::output(shell::command(haul).arg("--version")).map(first)?;
     let commit = shell::output(shell::command("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
     Ok(format!(
-        "{}, {cores} cores, {memory} MiB, Linux {}; {own} (commit {}); {cp}",
-        cpu.unwrap_or("unknown processor"),
-        kernel.trim(),
+        "{}, {} cores, {} MiB, Linux {}; {own} (commit {}); {cp}",
+        machine.processor.as_deref().unwrap_or("unknown processor"),
+        machine.cores,
+        machine.memory >> 20,
+        machine.kernel.as_deref().unwrap_or("of unknown release"),
         if commit.is_empty() { "unknown" } else { commit.trim() },
     ))
-}
-
-/// A figure of /proc/meminfo in bytes.
-///
-/// # Errors
-/// When there is none of that name.
-pub fn meminfo(name: &str) -> Result<u64> {
-    let table = read("/proc/meminfo")?;
-    let line = table.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or(format!("/proc/meminfo has no {name}"))
 }
 
 /// CPU time that the whole machine has used.

@@ -59,7 +59,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
     let sync = || syncfs(&place).map_err(|error| format!("syncfs: {error}"));
     let size = fs::metadata(source).map_err(|error| format!("{}: {error}", source.display()))?.len();
     // The destination's pages and as much again, then the source, which must be in memory as well.
-    super::memory::warm(size.saturating_mul(2))?;
+    super::warm_memory(size.saturating_mul(2))?;
     read_through(source)?;
     sync()?;
 

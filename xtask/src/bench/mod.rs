@@ -9,11 +9,13 @@ mod images;
 pub mod limit;
 pub mod machine;
 pub mod measure;
-pub mod memory;
 pub mod peers;
 pub mod place;
 pub mod report;
 mod single_file;
+
+use haul_measure::memory;
+use haul_measure::own::Own;
 
 use crate::shell::Result;
 
@@ -29,6 +31,14 @@ pub fn run(args: &[String]) -> Result {
         Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers, images")),
         None => Err("which benchmark? There are: single-file, peers, images".into()),
     }
+}
+
+/// Touches memory before a timed run.
+///
+/// # Errors
+/// When that is not possible.
+pub fn warm_memory(bytes: u64) -> Result {
+    if memory::warm(&Own::running()?, bytes)? { Ok(()) } else { Err("cannot touch memory".into()) }
 }
 
 /// What all benchmarks take.

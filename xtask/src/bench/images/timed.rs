@@ -13,7 +13,7 @@ use haul_sys::rustix::fs::syncfs;
 use haul_sys::rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::super::machine::Load;
-use super::super::memory;
+use super::super::warm_memory;
 use super::past::Mount;
 use super::programs::Program;
 use super::record::{Image, Sample};
@@ -45,9 +45,9 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, guard: &Gu
     sync()?;
     if cold {
         fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("/proc/sys/vm/drop_caches: {error}"))?;
-        memory::warm(2 * image.size)?;
+        warm_memory(2 * image.size)?;
     } else {
-        memory::warm(image.size)?;
+        warm_memory(image.size)?;
         let mut read = shell::command("cat");
         shell::run(read.arg(&image.path).stdout(Stdio::null()))?;
     }

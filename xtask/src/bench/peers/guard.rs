@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use haul_sys::rustix::fd::OwnedFd;
 use haul_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::leftovers;
 use crate::shell::{self, Result};
+use haul_measure::leftovers;
 
 /// How long a program that lost its benchmark may go on writing.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use haul_sys::rustix::fs::{Advice, fadvise, statvfs, syncfs};
 
-use super::super::memory;
 use super::super::place::{Image, Place};
+use super::super::warm_memory;
 use super::options::Options;
 use super::programs::Program;
 use super::sources;
@@ -158,7 +158,7 @@ impl<'a> Scene<'a> {
                 .map_err(|error| format!("cold runs need root: /proc/sys/vm/drop_caches: {error}"))?;
         }
         // The copy and as much again, in the page cache and in the inode and name caches.
-        memory::warm(2 * (self.extent.bytes + INODE * self.extent.inodes))?;
+        warm_memory(2 * (self.extent.bytes + INODE * self.extent.inodes))?;
         if !self.workload.cold {
             sources::read_through(&self.source)?;
         }
