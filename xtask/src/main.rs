@@ -16,7 +16,7 @@ mod vm;
 
 use std::process::ExitCode;
 
-use haul_measure::memory;
+use haul_measure::{memory, workspace};
 
 const HELP: &str = "\
 Usage: cargo xtask TASK
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         "peers-make" => bench::peers::sources::process(rest),
         "peers-read" => bench::peers::sources::read(rest),
         "peers-compare" => bench::peers::compare::process(rest),
-        "peers-guard" => bench::peers::guard::process(rest),
+        workspace::PART => bench::guard(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

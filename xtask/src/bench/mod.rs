@@ -14,8 +14,11 @@ pub mod place;
 pub mod report;
 mod single_file;
 
+use std::path::Path;
+
 use haul_measure::memory;
 use haul_measure::own::Own;
+use haul_measure::workspace::{self, Kind, Workspace};
 
 use crate::shell::Result;
 
@@ -31,6 +34,26 @@ pub fn run(args: &[String]) -> Result {
         Some((other, _)) => Err(format!("no benchmark {other:?}; there are: single-file, peers, images")),
         None => Err("which benchmark? There are: single-file, peers, images".into()),
     }
+}
+
+/// The folders in which benchmarks work. What is mounted in them goes with them.
+const FOLDER: Kind = Kind { prefix: "haul-bench-", mounts: true };
+
+/// A new folder in `directory`, which goes with everything that is mounted in it when this process ends, however it ends.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn workspace(directory: &Path) -> Result<Workspace> {
+    Workspace::make(&Own::running()?, directory, FOLDER)
+}
+
+/// The process that removes such a folder.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn guard(args: &[String]) -> Result {
+    let [folder] = args else { return Err("the guard wants a folder".into()) };
+    workspace::guard(std::io::stdin().lock(), Path::new(folder), FOLDER)
 }
 
 /// Touches memory before a timed run.

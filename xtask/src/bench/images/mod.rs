@@ -16,10 +16,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use haul_measure::workspace::Workspace;
+
 use self::options::Options;
 use self::programs::Program;
 use self::record::{Image, Results};
-use super::peers::guard::Guard;
 use super::{machine, place};
 use crate::shell::{self, Result};
 
@@ -35,11 +36,9 @@ pub fn run(args: &[String]) -> Result {
     let haul = haul(&options)?;
     place::enter_namespace()?;
     let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = base.join(format!("haul-images-{}", std::process::id()));
-    fs::create_dir(&scratch).map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
-    let guard = Guard::over(&scratch)?;
-    let outcome = measure(&options, &haul, &scratch, &guard);
-    guard.finish()?;
+    let workspace = super::workspace(&base)?;
+    let outcome = measure(&options, &haul, &workspace);
+    workspace.finish()?;
     outcome
 }
 
@@ -52,7 +51,8 @@ fn haul(options: &Options) -> Result<PathBuf> {
     Ok(shell::target().join("release/haul"))
 }
 
-fn measure(options: &Options, haul: &Path, scratch: &Path, guard: &Guard) -> Result {
+fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
+    let scratch = workspace.path();
     let smartcp = scratch.join("smartcp");
     let haul = haul.canonicalize().map_err(|error| format!("{}: {error}", haul.display()))?;
     symlink(&haul, &smartcp).map_err(|error| format!("{}: {error}", smartcp.display()))?;
@@ -76,7 +76,7 @@ fn measure(options: &Options, haul: &Path, scratch: &Path, guard: &Guard) -> Res
                 if !options.programs.is_empty() && !options.programs.contains(&program.key.to_owned()) {
                     continue;
                 }
-                results.add(program.key, cold, timed::run(program, &image, cold, scratch, guard)?);
+                results.add(program.key, cold, timed::run(program, &image, cold, workspace)?);
                 // Whoever ends it early keeps what was measured.
                 results.save(options.json.as_deref())?;
             }

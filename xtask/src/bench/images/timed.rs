@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Instant;
 
+use haul_measure::workspace::Workspace;
 use haul_sys::child;
 use haul_sys::rustix::fs::syncfs;
 use haul_sys::rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -17,16 +18,16 @@ use super::super::warm_memory;
 use super::past::Mount;
 use super::programs::Program;
 use super::record::{Image, Sample};
-use crate::bench::peers::guard::Guard;
 use crate::shell::{self, Result};
 
 /// Copies the image with one program. The copy is removed afterwards.
 ///
 /// # Errors
 /// When the machinery fails.
-pub fn run(program: &Program, image: &Image, cold: bool, scratch: &Path, guard: &Guard) -> Result<Sample> {
+pub fn run(program: &Program, image: &Image, cold: bool, workspace: &Workspace) -> Result<Sample> {
+    let scratch = workspace.path();
     let dest = scratch.join("copy");
-    let sample = measure(program, image, cold, &dest, guard).and_then(|mut sample| {
+    let sample = measure(program, image, cold, &dest, workspace).and_then(|mut sample| {
         if sample.failed.is_none() {
             sample.failed = wrong(image, &dest, scratch)?;
         }
@@ -38,7 +39,7 @@ pub fn run(program: &Program, image: &Image, cold: bool, scratch: &Path, guard: 
     sample
 }
 
-fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, guard: &Guard) -> Result<Sample> {
+fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace: &Workspace) -> Result<Sample> {
     let place = dest.parent().unwrap_or(dest);
     let place = File::open(place).map_err(|error| format!("{}: {error}", place.display()))?;
     let sync = || syncfs(&place).map_err(|error| format!("syncfs: {error}"));
@@ -65,11 +66,11 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, guard: &Gu
     tell.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     tell.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
     let mut command = shell::command(&program.words[0]);
-    command.args(program.words[1..].iter().map(word)).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(program.words[1..].iter().map(word)).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let before = Load::now()?;
     let start = Instant::now();
     let mut process = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.name))?;
-    guard.watch(Some(process.id()))?;
+    workspace.watch(Some(process.id()))?;
     let id = process.id();
     let mut said = Vec::new();
     if let Some(mut stderr) = process.stderr.take() {
@@ -82,7 +83,7 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, guard: &Gu
     let returned = start.elapsed().as_secs_f64();
     let io = fs::read_to_string(format!("/proc/{id}/io")).map_err(|error| format!("/proc/{id}/io: {error}"))?;
     let ended = child::wait(process).map_err(|error| format!("cannot wait for {}: {error}", program.name))?;
-    guard.watch(None)?;
+    workspace.watch(None)?;
     sync()?;
     let durable = start.elapsed();
     let load = Load::now()?.since(before);

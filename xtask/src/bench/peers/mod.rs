@@ -4,7 +4,6 @@
 //! memory (sources, comparisons) is done by helpers, since Linux counts the parent's memory to what it starts.
 
 pub mod compare;
-pub mod guard;
 mod install;
 mod options;
 mod profile;
@@ -21,7 +20,8 @@ mod workload;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::guard::Guard;
+use haul_measure::workspace::Workspace;
+
 use self::install::Peer;
 use self::options::Options;
 use self::programs::{Program, Shape};
@@ -74,11 +74,9 @@ pub fn run(args: &[String]) -> Result {
     place::enter_namespace()?;
 
     let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = base.join(format!("haul-peers-{}", std::process::id()));
-    fs::create_dir(&scratch).map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
-    let guard = Guard::over(&scratch)?;
-    let outcome = measure(&workloads, &options, &haul, (&peers, &missing), &scratch, &guard);
-    guard.finish()?;
+    let workspace = super::workspace(&base)?;
+    let outcome = measure(&workloads, &options, &haul, (&peers, &missing), &workspace);
+    workspace.finish()?;
     outcome
 }
 
@@ -96,9 +94,9 @@ fn measure(
     options: &Options,
     haul: &Path,
     (peers, missing): (&[Peer], &[install::Missing]),
-    scratch: &Path,
-    guard: &Guard,
+    workspace: &Workspace,
 ) -> Result {
+    let scratch = workspace.path();
     let mut about = vec![format!("{}.", machine::describe(haul)?)];
     about.push(format!("Files on {} in {}.", scene::kind(scratch)?, scratch.parent().unwrap_or(scratch).display()));
     about.push(format!("{} runs, order rotating, scale {}.", options.runs, options.scale));
@@ -122,7 +120,7 @@ fn measure(
             println!("{}", row::profile(workload, &programs, options, scratch)?);
             continue;
         }
-        let table = row::measure(workload, &programs, options, scratch, guard)?;
+        let table = row::measure(workload, &programs, options, workspace)?;
         println!("{}", table::workload(&table));
         tables.push(table);
         if let Some(file) = &options.json {

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use haul_measure::workspace::Workspace;
 use serde_json::Value;
 
 use super::compare::{self, Lost};
-use super::guard::Guard;
 use super::options::Options;
 use super::programs::{Program, Shape, Task};
 use super::record::{Row, Sample, Table};
@@ -24,14 +24,8 @@ const MEBIBYTE_KIB: u64 = 1024;
 ///
 /// # Errors
 /// When the machinery fails. A program that fails or copies wrongly gets a row that says so.
-pub fn measure(
-    workload: &Workload,
-    programs: &[Program],
-    options: &Options,
-    scratch: &Path,
-    guard: &Guard,
-) -> Result<Table> {
-    let mut scene = Scene::new(workload, options, scratch)?;
+pub fn measure(workload: &Workload, programs: &[Program], options: &Options, workspace: &Workspace) -> Result<Table> {
+    let mut scene = Scene::new(workload, options, workspace.path())?;
     let mut rows: Vec<Row> = programs.iter().map(Row::of).collect();
     for round in 0..options.runs {
         for which in order(round, programs.len()) {
@@ -40,7 +34,7 @@ pub fn measure(
                 continue;
             }
             eprint!("  {}/{} {}: ", round + 1, options.runs, row.name);
-            one(&mut scene, workload, &programs[which], row, round * programs.len() + which, options, guard)?;
+            one(&mut scene, workload, &programs[which], row, round * programs.len() + which, workspace)?;
             eprintln!("{}", said(row));
         }
         if round == 0 {
@@ -98,16 +92,15 @@ fn one(
     program: &Program,
     row: &mut Row,
     run: usize,
-    options: &Options,
-    guard: &Guard,
+    workspace: &Workspace,
 ) -> Result {
     let dest = scene.dest(run)?;
     let copies = destinations(workload, &dest);
     scene.prepare(program)?;
     let limit = program.task == Task::Limit;
     let commands = copies.iter().map(|copy| command(program, scene, copy)).collect::<Result<Vec<_>>>()?;
-    let job = Job { commands, place: &scene.sync, timeout: options.timeout, output: limit };
-    let mut sample = match timed::run(job, guard)? {
+    let job = Job { commands, place: &scene.sync, timeout: scene.options.timeout, output: limit };
+    let mut sample = match timed::run(job, workspace)? {
         Ended::Badly(why) => {
             row.failed = Some(why);
             return Ok(());

@@ -29,7 +29,8 @@ const INODE: u64 = 2048;
 /// Everything a workload needs on disk.
 pub struct Scene<'a> {
     workload: &'a Workload,
-    options: &'a Options,
+    /// How it is run.
+    pub options: &'a Options,
     /// What is copied.
     pub source: PathBuf,
     /// How much it is.

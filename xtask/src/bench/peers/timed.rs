@@ -2,18 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use haul_measure::workspace::Workspace;
 use haul_sys::child;
 use haul_sys::process_state::Usage;
 use haul_sys::rustix::fs::syncfs;
 use haul_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::super::machine::Load;
-use super::guard::Guard;
 use super::record::Sample;
 use crate::shell::Result;
 
@@ -53,7 +53,7 @@ struct Watched {
 ///
 /// # Errors
 /// When the machinery fails.
-pub fn run(job: Job<'_>, guard: &Guard) -> Result<Ended> {
+pub fn run(job: Job<'_>, workspace: &Workspace) -> Result<Ended> {
     let (mut user, mut system) = (Duration::ZERO, Duration::ZERO);
     let (mut rss, mut own) = (0, 0);
     let mut said = String::new();
@@ -61,9 +61,9 @@ pub fn run(job: Job<'_>, guard: &Guard) -> Result<Ended> {
     let before = Load::now()?;
     let start = Instant::now();
     for mut command in job.commands {
-        command.stdout(if job.output { Stdio::piped() } else { Stdio::null() }).stderr(Stdio::piped());
+        command.stdout(if job.output { Stdio::piped() } else { Stdio::null() }).stderr(Stdio::piped()).process_group(0);
         // Five hundred short programs are not watched: that would cost more than they do.
-        let one = one(&mut command, (!many).then_some(job.timeout), guard)?;
+        let one = one(&mut command, (!many).then_some(job.timeout), workspace)?;
         if let Some(why) = one.why {
             return Ok(Ended::Badly(why));
         }
@@ -106,12 +106,12 @@ struct One {
     why: Option<String>,
 }
 
-fn one(command: &mut Command, timeout: Option<Duration>, guard: &Guard) -> Result<One> {
+fn one(command: &mut Command, timeout: Option<Duration>, workspace: &Workspace) -> Result<One> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut process = command.spawn().map_err(|error| format!("cannot run {name}: {error}"))?;
     let id = process.id();
     if timeout.is_some() {
-        guard.watch(Some(id))?;
+        workspace.watch(Some(id))?;
     }
     let (told, wait) = channel();
     let (ended, watched, said, complaint) = std::thread::scope(|scope| -> Result<_> {
@@ -124,7 +124,7 @@ fn one(command: &mut Command, timeout: Option<Duration>, guard: &Guard) -> Resul
         Ok((ended, watched, said, complaint))
     })?;
     if timeout.is_some() {
-        guard.watch(None)?;
+        workspace.watch(None)?;
     }
     let status = ExitStatus::from_raw(ended.status);
     let why = match (watched.timed_out, status.success()) {
