@@ -3,33 +3,17 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use haul_sys::child;
+use haul_measure::process::{self, Cost, Ended, Job};
+use haul_measure::stop::Stop;
+use haul_measure::workspace::Workspace;
 use haul_sys::rustix::fs::{Advice, fadvise, syncfs};
 
-use super::machine::Load;
 use crate::shell::{self, Result};
 
 const BUFFER: usize = 1 << 20;
-
-/// What one run cost.
-#[derive(Debug, Clone, Copy)]
-pub struct Sample {
-    /// From before the program starts until it has ended.
-    pub returned: Duration,
-    /// The same and a sync of the destination's filesystem.
-    pub durable: Duration,
-    /// CPU time of the program, user and system.
-    pub cpu: Duration,
-    /// Largest resident set in KiB.
-    pub max_rss_kib: u64,
-    /// Other programs used more than 5% of one core meanwhile.
-    pub disturbed: bool,
-}
 
 /// A program with its arguments, to which source and destination are added.
 #[derive(Debug, Clone)]
@@ -44,7 +28,7 @@ pub struct Program {
 #[derive(Debug)]
 pub enum Run {
     /// The copy is right.
-    Measured(Sample),
+    Measured(Cost),
     /// The program said that it will not or cannot; its first words.
     Refused(String),
 }
@@ -53,36 +37,24 @@ pub enum Run {
 ///
 /// # Errors
 /// When the machinery fails, or the copy differs from the source although the program was content.
-pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
+pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace) -> Result<Run> {
     let place = dest.parent().unwrap_or(dest);
     let place = File::open(place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let sync = || syncfs(&place).map_err(|error| format!("syncfs: {error}"));
     let size = fs::metadata(source).map_err(|error| format!("{}: {error}", source.display()))?.len();
     // The destination's pages and as much again, then the source, which must be in memory as well.
     super::warm_memory(size.saturating_mul(2))?;
     read_through(source)?;
-    sync()?;
+    syncfs(&place).map_err(|error| format!("syncfs: {error}"))?;
 
     let mut words = program.words.iter();
     let mut command = shell::command(words.next().ok_or("a program without a name")?);
-    command.args(words).arg(source).arg(dest).stdout(Stdio::null()).stderr(Stdio::piped());
-    let load = Load::now()?;
-    let start = Instant::now();
-    let mut process = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.name))?;
-    let mut said = String::new();
-    if let Some(mut stderr) = process.stderr.take() {
-        // Ends when the program does.
-        stderr.read_to_string(&mut said).map_err(|error| format!("{}: {error}", program.name))?;
-    }
-    let ended = child::wait(process).map_err(|error| format!("cannot wait for {}: {error}", program.name))?;
-    let returned = start.elapsed();
-    sync()?;
-    let durable = start.elapsed();
-    let load = Load::now()?.since(load);
-    let status = ExitStatus::from_raw(ended.status);
-    if !status.success() {
-        return Ok(Run::Refused(format!("{status}: {}", said.lines().next().unwrap_or_default())));
-    }
+    command.args(words).arg(source).arg(dest);
+    let (commands, timeout) = (vec![command], Duration::MAX);
+    let job = Job { commands, place: &place, devices: (None, None), timeout, output: false };
+    let cost = match process::run(job, workspace, &Stop::default())? {
+        Ended::Finished(finished) if finished.status.success() => finished.cost,
+        other => return Ok(Run::Refused(super::failure(other, timeout)?)),
+    };
     if !dest.exists() {
         return Err(format!("{} said that all is well, but there is no {}", program.name, dest.display()));
     }
@@ -90,13 +62,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path) -> Result<Run> {
         return Err(format!("{} made a WRONG COPY: {} differs", program.name, dest.display()));
     }
     drop_from_cache(dest)?;
-    Ok(Run::Measured(Sample {
-        returned,
-        durable,
-        cpu: ended.user + ended.system,
-        max_rss_kib: ended.max_rss_kib,
-        disturbed: load.disturbs(ended.user, durable),
-    }))
+    Ok(Run::Measured(cost))
 }
 
 /// Reads a file to its end, so that it is in the page cache.

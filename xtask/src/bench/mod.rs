@@ -15,9 +15,11 @@ pub mod report;
 mod single_file;
 
 use std::path::Path;
+use std::time::Duration;
 
 use haul_measure::memory;
 use haul_measure::own::Own;
+use haul_measure::process::Ended;
 use haul_measure::workspace::{self, Kind, Workspace};
 
 use crate::shell::Result;
@@ -62,6 +64,19 @@ pub fn guard(args: &[String]) -> Result {
 /// When that is not possible.
 pub fn warm_memory(bytes: u64) -> Result {
     if memory::warm(&Own::running()?, bytes)? { Ok(()) } else { Err("cannot touch memory".into()) }
+}
+
+/// Why a program has not copied: in words, the first that it said itself.
+///
+/// # Errors
+/// When it could not be started.
+pub fn failure(ended: Ended, timeout: Duration) -> Result<String> {
+    match ended {
+        Ended::Finished(one) => Ok(format!("{}: {}", one.status, one.complaint.lines().next().unwrap_or_default())),
+        Ended::NotStarted(why) => Err(why),
+        Ended::TooLong => Ok(format!("over {} s", timeout.as_secs())),
+        Ended::Stopped => Ok("stopped".into()),
+    }
 }
 
 /// What all benchmarks take.

@@ -60,12 +60,13 @@ pub fn enter_namespace() -> Result {
 }
 
 impl Place {
-    /// A directory in the temporary directory's own filesystem.
+    /// A directory in `base`, on its filesystem.
     ///
     /// # Errors
     /// When it cannot be made or has not `space` bytes free.
-    pub fn temporary(space: u64) -> Result<Place> {
-        let dir = scratch(TEMPORARY)?;
+    pub fn plain_in(base: &Path, space: u64) -> Result<Place> {
+        let dir = base.join(TEMPORARY);
+        fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
         let source = shell::output(shell::command("findmnt").args(["-n", "-o", "FSTYPE,SOURCE", "--target"]).arg(&dir));
         let title = format!("{TEMPORARY}: {}", source?.split_whitespace().collect::<Vec<_>>().join(" on "));
         let place = Place { dir, title, mounted: false };
@@ -78,26 +79,14 @@ impl Place {
         }
     }
 
-    /// A new filesystem in an image with room for `space` bytes. The image has no name once it is attached, and the
-    /// loop device detaches itself when the filesystem is unmounted.
-    ///
-    /// # Errors
-    /// When it cannot be made or mounted.
-    pub fn image(image: &Image, space: u64) -> Result<Place> {
-        Place::image_at(scratch(image.name)?, image, space)
-    }
-
-    /// The same with image and mount in `base` instead of the temporary directory.
+    /// A new filesystem in an image in `base` with room for `space` bytes. The image has no name once it is attached, and
+    /// the loop device detaches itself when the filesystem is unmounted.
     ///
     /// # Errors
     /// When it cannot be made or mounted.
     pub fn image_in(base: &Path, image: &Image, space: u64) -> Result<Place> {
         let dir = base.join(image.name);
         fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-        Place::image_at(dir, image, space)
-    }
-
-    fn image_at(dir: PathBuf, image: &Image, space: u64) -> Result<Place> {
         let mut place = Place { title: format!("{}: in a loop image, direct I/O", image.name), dir, mounted: false };
         match place.make(image, space) {
             Ok(()) => Ok(place),
@@ -141,12 +130,6 @@ impl Place {
         }
         fs::remove_dir_all(&self.dir).map_err(|error| format!("cannot remove {}: {error}", self.dir.display()))
     }
-}
-
-fn scratch(name: &str) -> Result<PathBuf> {
-    let dir = std::env::temp_dir().join(format!("haul-bench-{}-{name}", std::process::id()));
-    fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    Ok(dir)
 }
 
 fn need(dir: &Path, space: u64) -> Result {

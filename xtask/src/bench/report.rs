@@ -3,16 +3,15 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use haul_measure::process::Cost;
 use haul_measure::stats::{self, Spread};
-
-use super::measure::Sample;
 
 /// All runs of one program at one place.
 pub struct Row {
     /// The program.
     pub name: String,
     /// Its good runs.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<Cost>,
     /// What it said if it would not copy.
     pub refused: Option<String>,
 }
@@ -52,9 +51,9 @@ pub fn table(title: &str, rows: &[Row], limit: Option<Duration>) -> String {
             line(format!("| {} | 0 | {} | | | | | |", row.name, row.refused.as_deref().unwrap_or("no runs")));
             continue;
         };
-        let cpu = spread(row.samples.iter().map(|sample| sample.cpu.as_secs_f64()));
-        let memory = row.samples.iter().map(|sample| sample.max_rss_kib).max().unwrap_or(0).div_ceil(1024);
-        let disturbed = row.samples.iter().filter(|sample| sample.disturbed).count();
+        let cpu = spread(row.samples.iter().map(|sample| (sample.user + sample.system).as_secs_f64()));
+        let memory = row.samples.iter().map(|sample| sample.peak_memory).max().unwrap_or(0).div_ceil(1 << 20);
+        let disturbed = row.samples.iter().filter(|sample| sample.is_disturbed()).count();
         let ratio =
             |own: f64, other: Option<f64>| other.map_or_else(|| "?".into(), |other| format!("{:.2}", own / other));
         line(format!(
@@ -89,14 +88,14 @@ pub fn seconds(time: f64) -> String {
 mod tests {
     use super::*;
 
-    fn sample(returned: u64, durable: u64) -> Sample {
+    fn sample(returned: u64, durable: u64) -> Cost {
         let (returned, durable) = (Duration::from_millis(returned), Duration::from_millis(durable));
-        Sample { returned, durable, cpu: returned, max_rss_kib: 2048, disturbed: false }
+        Cost { returned, durable, user: returned, peak_memory: 2 << 20, ..Cost::default() }
     }
 
     #[test]
     fn ratios_are_of_medians_against_the_first_row() {
-        let row = |name: &str, samples: Vec<Sample>| Row { name: name.into(), samples, refused: None };
+        let row = |name: &str, samples: Vec<Cost>| Row { name: name.into(), samples, refused: None };
         let rows = [
             row("cp", vec![sample(900, 2000), sample(1000, 2000), sample(9000, 9000)]),
             row("haul", vec![sample(500, 1500)]),

@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use haul_measure::turns;
+use haul_measure::workspace::Workspace;
+
 use super::measure::{self, Program, Run};
 use super::place::{self, Image, Place};
 use super::report::{self, Row};
@@ -24,16 +27,36 @@ pub fn run(options: &Options) -> Result {
     if let Some(unknown) = options.places.iter().find(|name| !known(name)) {
         return Err(format!("no place {unknown:?}; there are: {}", place_names().join(", ")));
     }
-    let copies = (options.runs * programs.len()) as u64;
-    // The source, a copy for each run, and the file of the limit.
-    let data = options.size.saturating_mul(copies + 2);
-
     println!("One file of {} MiB, warm, {} runs, order rotating.", options.size >> 20, options.runs);
     println!("{}.", machine::describe(&haul)?);
     println!("A disturbed run had other load on the machine. RSS is never below that of the measuring program.\n");
+    let workspace = super::workspace(&std::env::temp_dir())?;
+    let measured = places(options, &programs, &images, &workspace);
+    workspace.finish()?;
+    match measured? {
+        None => {}
+        Some(slower) if slower.is_empty() => {
+            println!("haul returned at least as early as cp everywhere (ratio of medians at most 1.00).");
+        }
+        Some(slower) => println!("haul returned later than cp (ratio of medians above 1.00): {}.", slower.join("; ")),
+    }
+    Ok(())
+}
+
+/// Measures at all places; those where haul returned later than cp, or `None` where not all could be measured.
+fn places(
+    options: &Options,
+    programs: &[Program],
+    images: &[&Image],
+    workspace: &Workspace,
+) -> Result<Option<Vec<String>>> {
+    let copies = (options.runs * programs.len()) as u64;
+    // The source, a copy for each run, and the file of the limit.
+    let data = options.size.saturating_mul(copies + 2);
+    let base = workspace.path();
     let mut slower = Vec::new();
     let mut measure = |place: Place, reflink: bool| -> Result {
-        let answer = one_place(&place, &programs, options, reflink);
+        let answer = one_place(&place, programs, options, reflink, workspace);
         let title = place.title.clone();
         place.remove()?;
         if !answer? {
@@ -41,15 +64,13 @@ pub fn run(options: &Options) -> Result {
         }
         Ok(())
     };
-    if wanted(place::TEMPORARY) {
-        measure(Place::temporary(data)?, false)?;
+    if options.places.is_empty() || options.places.iter().any(|place| place == place::TEMPORARY) {
+        measure(Place::plain_in(base, data)?, false)?;
     }
     if !shell::is_root() && !images.is_empty() {
-        println!(
-            "Not measured, since this is not root: {}.",
-            images.iter().map(|i| i.name).collect::<Vec<_>>().join(", ")
-        );
-        return Ok(());
+        let names: Vec<&str> = images.iter().map(|image| image.name).collect();
+        println!("Not measured, since this is not root: {}.", names.join(", "));
+        return Ok(None);
     }
     for image in images {
         let space = if image.reflink {
@@ -57,13 +78,9 @@ pub fn run(options: &Options) -> Result {
         } else {
             data
         };
-        measure(Place::image(image, space)?, image.reflink)?;
+        measure(Place::image_in(base, image, space)?, image.reflink)?;
     }
-    match slower.len() {
-        0 => println!("haul returned at least as early as cp everywhere (ratio of medians at most 1.00)."),
-        _ => println!("haul returned later than cp (ratio of medians above 1.00): {}.", slower.join("; ")),
-    }
-    Ok(())
+    Ok(Some(slower))
 }
 
 fn known(name: &str) -> bool {
@@ -105,7 +122,13 @@ fn fallback(program: &Program, dir: &Path) -> Result<bool> {
 }
 
 /// Measures and prints; whether haul returned at least as early as cp.
-fn one_place(place: &Place, programs: &[Program], options: &Options, reflink: bool) -> Result<bool> {
+fn one_place(
+    place: &Place,
+    programs: &[Program],
+    options: &Options,
+    reflink: bool,
+    workspace: &Workspace,
+) -> Result<bool> {
     eprintln!("{} ...", place.title);
     let source = place.dir.join("source");
     let write = || -> io::Result<()> {
@@ -123,11 +146,10 @@ fn one_place(place: &Place, programs: &[Program], options: &Options, reflink: bo
         rows.push(Row { name, samples: Vec::new(), refused: None });
     }
     for round in 0..options.runs {
-        for turn in 0..programs.len() {
-            let which = (round + turn) % programs.len();
+        for which in turns::order(round, programs.len()) {
             let dest = place.dir.join(format!("copy-{which}-{round}"));
-            match measure::run(&programs[which], &source, &dest)? {
-                Run::Measured(sample) => rows[which].samples.push(sample),
+            match measure::run(&programs[which], &source, &dest, workspace)? {
+                Run::Measured(cost) => rows[which].samples.push(cost),
                 Run::Refused(why) => rows[which].refused = Some(why),
             }
         }

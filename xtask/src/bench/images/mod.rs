@@ -16,6 +16,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use haul_measure::turns;
 use haul_measure::workspace::Workspace;
 
 use self::options::Options;
@@ -72,7 +73,8 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
     let mut results = Results::load(options.json.as_deref(), &image)?;
     for round in 0..options.runs {
         for cold in options.temperatures() {
-            for program in super::peers::rotated(results.rounds + round, &programs) {
+            for which in turns::order(results.rounds + round, programs.len()) {
+                let program = &programs[which];
                 if !options.programs.is_empty() && !options.programs.contains(&program.key.to_owned()) {
                     continue;
                 }

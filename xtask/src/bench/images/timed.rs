@@ -1,20 +1,17 @@
 //! One timed run, and whether the copy is right.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
-use std::time::Instant;
+use std::process::Stdio;
+use std::time::Duration;
 
+use haul_measure::process::{self, Ended, Job};
+use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
-use haul_sys::child;
 use haul_sys::rustix::fs::syncfs;
-use haul_sys::rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use super::super::machine::Load;
-use super::super::warm_memory;
+use super::super::{failure, warm_memory};
 use super::past::Mount;
 use super::programs::Program;
 use super::record::{Image, Sample};
@@ -66,45 +63,27 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
     tell.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     tell.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
     let mut command = shell::command(&program.words[0]);
-    command.args(program.words[1..].iter().map(word)).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-    let before = Load::now()?;
-    let start = Instant::now();
-    let mut process = command.spawn().map_err(|error| format!("cannot run {}: {error}", program.name))?;
-    workspace.watch(Some(process.id()))?;
-    let id = process.id();
-    let mut said = Vec::new();
-    if let Some(mut stderr) = process.stderr.take() {
-        stderr.read_to_end(&mut said).map_err(|error| format!("{}: {error}", program.name))?;
-    }
-    let pid = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or("no process")?;
-    // Ended, but not reaped: its counts are there until it is.
-    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-        .map_err(|error| format!("waitid: {error}"))?;
-    let returned = start.elapsed().as_secs_f64();
-    let io = fs::read_to_string(format!("/proc/{id}/io")).map_err(|error| format!("/proc/{id}/io: {error}"))?;
-    let ended = child::wait(process).map_err(|error| format!("cannot wait for {}: {error}", program.name))?;
-    workspace.watch(None)?;
-    sync()?;
-    let durable = start.elapsed();
-    let load = Load::now()?.since(before);
-    let status = ExitStatus::from_raw(ended.status);
-    let said = String::from_utf8_lossy(&said);
-    let failed = (!status.success()).then(|| format!("{status}: {}", said.lines().next().unwrap_or_default()));
-    let count = |name: &str| -> Result<u64> {
-        let value = io.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| rest.trim().parse().ok());
-        value.ok_or(format!("/proc/{id}/io has no {name}"))
+    command.args(program.words[1..].iter().map(word));
+    let (commands, timeout) = (vec![command], Duration::MAX);
+    let job = Job { commands, place: &place, devices: (None, None), timeout, output: false };
+    let finished = match process::run(job, workspace, &Stop::default())? {
+        Ended::Finished(finished) => finished,
+        other => return Err(failure(other, timeout)?),
     };
+    let cost = finished.cost;
+    let moved = cost.moved.ok_or("the kernel does not count what a process reads")?;
+    let failed = if finished.status.success() { None } else { Some(failure(Ended::Finished(finished), timeout)?) };
     Ok(Sample {
-        read: count("rchar:")?,
-        written: count("wchar:")?,
-        fetched: count("read_bytes:")?,
-        returned,
-        durable: durable.as_secs_f64(),
-        user: ended.user.as_secs_f64(),
-        system: ended.system.as_secs_f64(),
-        memory: ended.max_rss_kib << 10,
+        read: moved.read,
+        written: moved.written,
+        fetched: moved.fetched,
+        returned: cost.returned.as_secs_f64(),
+        durable: cost.durable.as_secs_f64(),
+        user: cost.user.as_secs_f64(),
+        system: cost.system.as_secs_f64(),
+        memory: cost.peak_memory,
         allocated: fs::metadata(dest).map(|meta| meta.blocks() * 512).unwrap_or_default(),
-        disturbed: load.disturbs(ended.user, durable),
+        disturbed: cost.is_disturbed(),
         failed,
     })
 }

@@ -14,7 +14,6 @@ mod scene;
 pub mod sources;
 mod table;
 mod target;
-mod timed;
 mod workload;
 
 use std::fs;
@@ -32,11 +31,6 @@ use crate::shell::{self, Result};
 
 /// Engines that the matrix times beside haul's own choice, if this haul has them.
 const ASYNCHRONOUS: &[&str] = &["io-uring", "linux-aio", "posix-aio"];
-
-/// The programs of a round: each one starts with another.
-pub fn rotated<T>(round: usize, programs: &[T]) -> impl Iterator<Item = &T> {
-    row::order(round, programs.len()).map(|index| &programs[index])
-}
 
 /// Measures what the options name and prints tables.
 ///

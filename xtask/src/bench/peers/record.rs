@@ -1,5 +1,6 @@
 //! What was measured, as data, and as JSON.
 
+use haul_measure::process::Cost;
 use haul_measure::stats::Spread;
 use serde_json::{Value, json};
 
@@ -127,6 +128,21 @@ impl Row {
 }
 
 impl Sample {
+    /// Of a run.
+    pub fn of(cost: &Cost) -> Sample {
+        Sample {
+            returned: cost.returned.as_secs_f64(),
+            durable: cost.durable.as_secs_f64(),
+            user: cost.user.as_secs_f64(),
+            system: cost.system.as_secs_f64(),
+            machine: cost.machine.as_secs_f64(),
+            rss_kib: cost.peak_memory >> 10,
+            own_kib: cost.own_memory >> 10,
+            allocated_kib: None,
+            disturbed: cost.is_disturbed(),
+        }
+    }
+
     fn to_json(self) -> Value {
         json!({
             "returned_s": self.returned, "durable_s": self.durable, "user_s": self.user, "system_s": self.system,

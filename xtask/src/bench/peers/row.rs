@@ -3,15 +3,18 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use haul_measure::process::{self, Ended, Job};
+use haul_measure::stop::Stop;
+use haul_measure::turns;
 use haul_measure::workspace::Workspace;
 use serde_json::Value;
 
+use super::super::failure;
 use super::compare::{self, Lost};
 use super::options::Options;
 use super::programs::{Program, Shape, Task};
 use super::record::{Row, Sample, Table};
 use super::scene::Scene;
-use super::timed::{self, Ended, Job};
 use super::workload::{Source, Workload};
 use crate::shell::{self, Result};
 
@@ -28,7 +31,7 @@ pub fn measure(workload: &Workload, programs: &[Program], options: &Options, wor
     let mut scene = Scene::new(workload, options, workspace.path())?;
     let mut rows: Vec<Row> = programs.iter().map(Row::of).collect();
     for round in 0..options.runs {
-        for which in order(round, programs.len()) {
+        for which in turns::order(round, programs.len()) {
             let row = &mut rows[which];
             if row.wrong.is_some() || row.failed.is_some() || row.slow {
                 continue;
@@ -45,11 +48,6 @@ pub fn measure(workload: &Workload, programs: &[Program], options: &Options, wor
     scene.remove()?;
     let (group, title) = (workload.group.to_owned(), workload.title.clone());
     Ok(Table { name: workload.name.clone(), group, title, place, target: workload.target, rows })
-}
-
-/// The order of a round: each one starts with another program.
-pub fn order(round: usize, programs: usize) -> impl Iterator<Item = usize> {
-    (0..programs).map(move |turn| (round + turn) % programs)
 }
 
 impl Row {
@@ -99,17 +97,18 @@ fn one(
     scene.prepare(program)?;
     let limit = program.task == Task::Limit;
     let commands = copies.iter().map(|copy| command(program, scene, copy)).collect::<Result<Vec<_>>>()?;
-    let job = Job { commands, place: &scene.sync, timeout: scene.options.timeout, output: limit };
-    let mut sample = match timed::run(job, workspace)? {
-        Ended::Badly(why) => {
-            row.failed = Some(why);
+    let timeout = scene.options.timeout;
+    let job = Job { commands, place: &scene.sync, devices: (None, None), timeout, output: limit };
+    let finished = match process::run(job, workspace, &Stop::default())? {
+        Ended::Finished(finished) if finished.status.success() => finished,
+        other => {
+            row.failed = Some(failure(other, timeout)?);
             return Ok(());
         }
-        Ended::Well(sample, said) if limit => device_time(sample, &said)?,
-        Ended::Well(sample, _) => sample,
     };
+    let mut sample = Sample::of(&finished.cost);
     if limit {
-        row.samples.push(sample);
+        row.samples.push(device_time(sample, &finished.said)?);
         return drop_from_cache(&dest);
     }
     sample.allocated_kib = scene.allocated(&dest);
@@ -214,12 +213,6 @@ pub fn profile(workload: &Workload, programs: &[Program], options: &Options, scr
 mod tests {
     use super::super::record::tests::row;
     use super::*;
-
-    #[test]
-    fn every_program_is_once_in_each_place_of_the_order() {
-        let rounds: Vec<Vec<usize>> = (0..3).map(|round| order(round, 3).collect()).collect();
-        assert_eq!(rounds, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
-    }
 
     #[test]
     fn only_peers_that_are_much_slower_than_cp_are_left_out() {
