@@ -16,7 +16,7 @@ mod vm;
 
 use std::process::ExitCode;
 
-use haul_measure::{memory, workspace};
+use haul_measure::{cache, memory, workspace};
 
 const HELP: &str = "\
 Usage: cargo xtask TASK
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         memory::PART => memory::touch(rest.first().map_or("", String::as_str)),
         "fresh-data" => bench::limit::process(rest),
         "peers-make" => bench::peers::sources::process(rest),
-        "peers-read" => bench::peers::sources::read(rest),
+        cache::PART => cache::read(rest.first().map_or("", String::as_str).as_ref()),
         "peers-compare" => bench::peers::compare::process(rest),
         workspace::PART => bench::guard(rest),
         "help" | "--help" | "-h" => {

@@ -4,14 +4,24 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::param::page_size;
 
+use crate::own::Own;
+use crate::programs;
 use crate::words::{self, quoted};
 
+/// The name of the part of this program that brings files into memory.
+pub const PART: &str = "read-files";
+
 const BUFFER: usize = 1 << 20;
+/// That read at the same time.
+const THREADS: usize = 2;
 const DROP: &str = "/proc/sys/vm/drop_caches";
 
 /// A state that is asked for.
@@ -56,10 +66,7 @@ pub fn prepare(source: &Path, wanted: Wanted) -> Result<State, String> {
     regular_files(source, &mut files).map_err(|error| failed(source, error))?;
     match wanted {
         Wanted::Warm => {
-            let mut buffer = vec![0; BUFFER];
-            for path in &files {
-                read_through(path, &mut buffer).map_err(|error| failed(path, error))?;
-            }
+            read_all(&files)?;
             Ok(if is_warm(&files) { State::Warm } else { State::Unknown })
         }
         Wanted::Cold => {
@@ -139,7 +146,64 @@ fn regular_files(path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-fn read_through(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+/// Brings everything below a path into memory, names and targets of symbolic links as well, by a process of its own: the names
+/// of a large tree would be counted to every program that this one starts later.
+///
+/// # Errors
+/// When the process fails; it has said why.
+pub fn read_apart(own: &Own, root: &Path) -> Result<(), String> {
+    programs::run(own.part(PART).arg(root).stdin(Stdio::null()))
+}
+
+/// The process.
+///
+/// # Errors
+/// When something cannot be read.
+pub fn read(root: &Path) -> Result<(), String> {
+    let mut all = Vec::new();
+    everything(root, &mut all).map_err(|error| format!("cannot read {}: {}", quoted(root), words::of(&error)))?;
+    read_all(&all)
+}
+
+fn everything(path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()> {
+    into.push(path.to_path_buf());
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            everything(&entry?.path(), into)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads them by several threads.
+fn read_all(paths: &[PathBuf]) -> Result<(), String> {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let work = || {
+        let mut buffer = vec![0; BUFFER];
+        while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = read_one(path, &mut buffer) {
+                let why = format!("cannot read {}: {}", quoted(path), words::of(&error));
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS.min(paths.len()) {
+            scope.spawn(work);
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+fn read_one(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if kind.is_symlink() {
+        fs::read_link(path)?;
+    }
+    if !kind.is_file() {
+        return Ok(());
+    }
     let mut file = File::open(path)?;
     loop {
         match file.read(buffer) {
@@ -189,5 +253,7 @@ mod tests {
         assert_eq!(cached(&file), 75);
         forget(dir.path());
         assert_eq!(cached(&file), 0);
+        read(dir.path()).unwrap();
+        assert_eq!(cached(&file), 75);
     }
 }

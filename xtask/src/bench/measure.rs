@@ -6,10 +6,11 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use haul_measure::cache::{self, Wanted};
 use haul_measure::process::{self, Cost, Ended, Job};
 use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
-use haul_sys::rustix::fs::{Advice, fadvise, syncfs};
+use haul_sys::rustix::fs::syncfs;
 
 use crate::shell::{self, Result};
 
@@ -43,7 +44,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace)
     let size = fs::metadata(source).map_err(|error| format!("{}: {error}", source.display()))?.len();
     // The destination's pages and as much again, then the source, which must be in memory as well.
     super::warm_memory(size.saturating_mul(2))?;
-    read_through(source)?;
+    cache::prepare(source, Wanted::Warm)?;
     syncfs(&place).map_err(|error| format!("syncfs: {error}"))?;
 
     let mut words = program.words.iter();
@@ -61,21 +62,9 @@ pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace)
     if !same(source, dest)? {
         return Err(format!("{} made a WRONG COPY: {} differs", program.name, dest.display()));
     }
-    drop_from_cache(dest)?;
+    // Old copies must not fill the memory. The source stays: other runs need it.
+    cache::forget(dest);
     Ok(Run::Measured(cost))
-}
-
-/// Reads a file to its end, so that it is in the page cache.
-fn read_through(path: &Path) -> Result {
-    let mut file = open(path)?;
-    let mut buffer = vec![0; BUFFER];
-    while fill(&mut file, &mut buffer, path)? > 0 {}
-    Ok(())
-}
-
-/// Old copies must not fill the memory. The source stays: other runs need it.
-fn drop_from_cache(path: &Path) -> Result {
-    fadvise(open(path)?, 0, None, Advice::DontNeed).map_err(|error| format!("fadvise: {error}"))
 }
 
 /// Whether two files hold the same bytes.

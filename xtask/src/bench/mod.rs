@@ -17,10 +17,10 @@ mod single_file;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_measure::memory;
 use haul_measure::own::Own;
 use haul_measure::process::Ended;
 use haul_measure::workspace::{self, Kind, Workspace};
+use haul_measure::{cache, memory};
 
 use crate::shell::Result;
 
@@ -56,6 +56,14 @@ pub fn workspace(directory: &Path) -> Result<Workspace> {
 pub fn guard(args: &[String]) -> Result {
     let [folder] = args else { return Err("the guard wants a folder".into()) };
     workspace::guard(std::io::stdin().lock(), Path::new(folder), FOLDER)
+}
+
+/// Drops all caches of the machine before a cold run.
+///
+/// # Errors
+/// When this process may not.
+pub fn drop_caches() -> Result {
+    if cache::drop_all() { Ok(()) } else { Err("cold runs need root, to drop the caches of the machine".into()) }
 }
 
 /// Touches memory before a timed run.

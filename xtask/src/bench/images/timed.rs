@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use haul_measure::cache::{self, Wanted};
 use haul_measure::process::{self, Ended, Job};
 use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
 use haul_sys::rustix::fs::syncfs;
 
-use super::super::{failure, warm_memory};
+use super::super::{drop_caches, failure, warm_memory};
 use super::past::Mount;
 use super::programs::Program;
 use super::record::{Image, Sample};
@@ -42,12 +43,11 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
     let sync = || syncfs(&place).map_err(|error| format!("syncfs: {error}"));
     sync()?;
     if cold {
-        fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("/proc/sys/vm/drop_caches: {error}"))?;
+        drop_caches()?;
         warm_memory(2 * image.size)?;
     } else {
         warm_memory(image.size)?;
-        let mut read = shell::command("cat");
-        shell::run(read.arg(&image.path).stdout(Stdio::null()))?;
+        cache::prepare(&image.path, Wanted::Warm)?;
     }
     if program.sized {
         let made = File::create(dest).and_then(|file| file.set_len(image.size));

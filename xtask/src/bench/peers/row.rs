@@ -1,12 +1,12 @@
 //! All runs of one workload.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use haul_measure::process::{self, Ended, Job};
 use haul_measure::stop::Stop;
-use haul_measure::turns;
 use haul_measure::workspace::Workspace;
+use haul_measure::{cache, turns};
 use serde_json::Value;
 
 use super::super::failure;
@@ -109,7 +109,8 @@ fn one(
     let mut sample = Sample::of(&finished.cost);
     if limit {
         row.samples.push(device_time(sample, &finished.said)?);
-        return drop_from_cache(&dest);
+        cache::forget(&dest);
+        return Ok(());
     }
     sample.allocated_kib = scene.allocated(&dest);
     for copy in &copies {
@@ -181,12 +182,6 @@ fn device_time(mut sample: Sample, said: &str) -> Result<Sample> {
 fn filled(source: Source, sample: &Sample) -> bool {
     let Source::Sparse { data, .. } = source else { return false };
     sample.allocated_kib.is_some_and(|kib| kib > data / 1024 * 3 / 2 + MEBIBYTE_KIB)
-}
-
-fn drop_from_cache(path: &Path) -> Result {
-    use haul_sys::rustix::fs::{Advice, fadvise};
-    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    fadvise(file, 0, None, Advice::DontNeed).map_err(|error| format!("fadvise: {error}"))
 }
 
 /// Runs each program once under a profiler and gives what it says.

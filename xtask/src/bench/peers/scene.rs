@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use haul_sys::rustix::fs::{Advice, fadvise, statvfs, syncfs};
+use haul_measure::cache;
+use haul_measure::own::Own;
+use haul_sys::rustix::fs::{statvfs, syncfs};
 
 use super::super::place::{Image, Place};
-use super::super::warm_memory;
+use super::super::{drop_caches, warm_memory};
 use super::options::Options;
 use super::programs::Program;
 use super::sources;
@@ -87,7 +89,7 @@ impl<'a> Scene<'a> {
         syncfs(&read).map_err(|error| format!("syncfs: {error}"))?;
         if matches!(workload.source, Source::File { .. }) {
             // What is warm was read, and not just written: writing leaves small folios, reading large ones.
-            fadvise(&read, 0, None, Advice::DontNeed).map_err(|error| format!("fadvise: {error}"))?;
+            cache::forget(&source);
         }
         drop(read);
         Ok(Scene { workload, options, source, extent, dest: to, sync, title, places, copies: Vec::new() })
@@ -155,13 +157,12 @@ impl<'a> Scene<'a> {
         if self.workload.cold {
             syncfs(File::open(&self.source).map_err(|error| format!("{}: {error}", self.source.display()))?)
                 .map_err(|error| format!("syncfs: {error}"))?;
-            fs::write("/proc/sys/vm/drop_caches", "3")
-                .map_err(|error| format!("cold runs need root: /proc/sys/vm/drop_caches: {error}"))?;
+            drop_caches()?;
         }
         // The copy and as much again, in the page cache and in the inode and name caches.
         warm_memory(2 * (self.extent.bytes + INODE * self.extent.inodes))?;
         if !self.workload.cold {
-            sources::read_through(&self.source)?;
+            cache::read_apart(&Own::running()?, &self.source)?;
         }
         // The program itself is in memory in either case.
         let mut tell = shell::command(&program.peer.program);

@@ -1,13 +1,10 @@
-//! Makes what is copied, and brings it into memory, in processes of their own.
+//! Makes what is copied, in a process of its own.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use haul_sys::rustix::fs::{XattrFlags, setxattr};
@@ -21,7 +18,6 @@ const IN_ONE: u64 = 100;
 /// Random bytes from which small files are cut.
 const POOL: usize = 4 << 20;
 const EXTENT: u64 = 64 << 10;
-const THREADS: usize = 2;
 
 /// What of /usr is copied.
 pub fn usr(options: &Options) -> &'static str {
@@ -204,52 +200,6 @@ fn everything(root: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(all)
-}
-
-/// Reads everything below `root` in a process of its own, so that data and metadata are in memory.
-///
-/// # Errors
-/// When that fails.
-pub fn read_through(root: &Path) -> Result {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    shell::run(shell::command(program).arg("peers-read").arg(root))
-}
-
-/// The process.
-///
-/// # Errors
-/// When something cannot be read.
-pub fn read(args: &[String]) -> Result {
-    let [root] = args else { return Err("peers-read wants a path".into()) };
-    let all = everything(Path::new(root)).map_err(|error| format!("{root}: {error}"))?;
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
-    let work = || {
-        let mut buffer = vec![0; 1 << 20];
-        while let Some(path) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = read_one(path, &mut buffer) {
-                let why = format!("{}: {error}", String::from_utf8_lossy(path.as_os_str().as_bytes()));
-                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(why);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(work);
-        }
-    });
-    failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
-}
-
-fn read_one(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
-    let meta = path.symlink_metadata()?;
-    if meta.is_symlink() {
-        fs::read_link(path)?;
-    } else if meta.is_file() {
-        let mut file = File::open(path)?;
-        while file.read(buffer)? > 0 {}
-    }
-    Ok(())
 }
 
 #[cfg(test)]
