@@ -17,7 +17,7 @@ use haul::show::Show;
 use haul::{app, exit, xattrs};
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
-use haul_copy::run::Fleet;
+use haul_copy::run::Transport;
 
 use crate::agree::{self, Agreed};
 use crate::exchange::{Exchange, lock};

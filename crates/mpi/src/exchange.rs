@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_copy::run::{Fleet, Hunger};
+use haul_copy::run::{SpareCapacity, Transport};
 
 use crate::talk::Talk;
 
@@ -34,7 +34,7 @@ pub struct Exchange {
     /// Processes that wait for work of this one, and since when.
     asked: Mutex<VecDeque<(usize, Instant)>>,
     how_many_ask: AtomicUsize,
-    hunger: Mutex<Option<Hunger>>,
+    spare_capacity: Mutex<Option<SpareCapacity>>,
     /// Rank 0 has copied everything.
     is_over: AtomicBool,
     /// This process cannot go on.
@@ -59,7 +59,7 @@ impl Exchange {
             deliver: Mutex::new(Some(deliver)),
             asked: Mutex::default(),
             how_many_ask: AtomicUsize::new(0),
-            hunger: Mutex::default(),
+            spare_capacity: Mutex::default(),
             is_over: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             others: Mutex::default(),
@@ -143,7 +143,7 @@ impl Exchange {
 
     /// Whether this process would take work of others.
     pub fn is_hungry(&self) -> bool {
-        lock(&self.hunger).as_ref().is_some_and(|hunger| hunger.tasks() > 0)
+        lock(&self.spare_capacity).as_ref().is_some_and(|spare_capacity| spare_capacity.tasks() > 0)
     }
 
     /// Whether rank 0 has copied everything.
@@ -163,7 +163,7 @@ impl Exchange {
     }
 }
 
-impl Fleet for Exchange {
+impl Transport for Exchange {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -176,8 +176,8 @@ impl Fleet for Exchange {
         self.machines.get(rank) == self.machines.get(self.rank)
     }
 
-    fn begin(&self, hunger: Hunger) {
-        *lock(&self.hunger) = Some(hunger);
+    fn begin(&self, spare_capacity: SpareCapacity) {
+        *lock(&self.spare_capacity) = Some(spare_capacity);
     }
 
     fn is_asked_for_work(&self) -> bool {

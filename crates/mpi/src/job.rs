@@ -151,7 +151,7 @@ impl Job {
             xattr_rules: xattrs::rules(report, &self.plan),
             leave_out: Vec::new(),
         };
-        let part = Part { fleet: &*desk.exchange, chunk: self.chunk };
+        let part = Part { transport: &*desk.exchange, chunk: self.chunk };
         let summary = run::run_together(&self.plan, &session, part);
         for path in &summary.damaged {
             report.complain(&app::damaged(report, path));

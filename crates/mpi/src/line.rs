@@ -12,7 +12,7 @@ use mpi::request;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Source};
 
-use haul_copy::run::Fleet;
+use haul_copy::run::Transport;
 
 use crate::exchange::Exchange;
 use crate::stuck;

@@ -52,7 +52,7 @@ pub(super) struct Set {
     /// It has all that it must have.
     pub kept: bool,
     /// Flags of it wait for the end of the run.
-    pub unsealed: Option<Unsealed>,
+    pub deferred: Option<DeferredFlags>,
 }
 
 impl<'a> Attributes<'a> {
@@ -75,24 +75,24 @@ impl<'a> Attributes<'a> {
         let preserve = &self.plan.preserve;
         let may_be_linked = preserve.links && keep.source_inode.links > 1;
         if !preserve.flags || !(may_be_linked || staged) {
-            return Set { kept: self.set(keep, report), unsealed: None };
+            return Set { kept: self.set(keep, report), deferred: None };
         }
         let mut problems: Vec<Error> = Vec::new();
         let request = Request { seal_later: true, ..self.request(keep) };
         let kept = meta::finish(&request, &mut |error| problems.push(error));
         report.attributes(problems, kept);
-        let unsealed = Unsealed::hold(keep).unwrap_or_else(|errno| {
+        let deferred = DeferredFlags::hold(keep).unwrap_or_else(|errno| {
             report.problem(Error::new(What::PreservingFlags, keep.dest_path).errno(errno));
             None
         });
-        Set { kept, unsealed }
+        Set { kept, deferred }
     }
 
     /// Sets the flags that waited for the last hard link.
-    pub(super) fn seal(&self, unsealed: Vec<Unsealed>, report: &mut Reporter<'_>) {
-        for unsealed in unsealed {
+    pub(super) fn seal(&self, deferred: Vec<DeferredFlags>, report: &mut Reporter<'_>) {
+        for deferred in deferred {
             let mut problems: Vec<Error> = Vec::new();
-            let sealed = meta::seal(&self.request(&unsealed.keep()), &mut |error| problems.push(error));
+            let sealed = meta::seal(&self.request(&deferred.keep()), &mut |error| problems.push(error));
             report.attributes(problems, sealed);
         }
     }
@@ -162,7 +162,7 @@ impl<'a> Attributes<'a> {
 }
 
 /// A finished file whose source is immutable or append-only and has several names. There are few of these.
-pub(super) struct Unsealed {
+pub(super) struct DeferredFlags {
     source: OwnedFd,
     source_inode: Inode,
     source_path: PathBuf,
@@ -172,14 +172,14 @@ pub(super) struct Unsealed {
     entries: NewEntries,
 }
 
-impl Unsealed {
-    fn hold(keep: &Keep<'_>) -> Result<Option<Unsealed>, Errno> {
+impl DeferredFlags {
+    fn hold(keep: &Keep<'_>) -> Result<Option<DeferredFlags>, Errno> {
         let flags = IFlags::from_bits_retain(keep.source.inode_flags().unwrap_or(0));
         if !flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) {
             return Ok(None);
         }
         let held = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 0);
-        Ok(Some(Unsealed {
+        Ok(Some(DeferredFlags {
             source: held(keep.source.fd)?,
             source_inode: *keep.source_inode,
             source_path: keep.source_path.to_owned(),
@@ -280,7 +280,7 @@ mod tests {
     fn no_flag_waits_for_the_end_of_the_run_unless_flags_are_kept() {
         let two = Two::new([0o600, 0o600]);
         let set = with(&Plan::default(), |attributes, report| attributes.set_of_file(&two.keep(), true, report));
-        assert!(set.kept && set.unsealed.is_none());
+        assert!(set.kept && set.deferred.is_none());
     }
 
     #[test]

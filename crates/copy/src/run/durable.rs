@@ -200,8 +200,8 @@ impl Run<'_> {
 
     /// A directory is full. It gets its attributes when everything in it has its name.
     pub(super) fn directory_is_full(&mut self, frame: Box<Frame>) {
-        if let Some(errand) = frame.errand {
-            self.report_part(errand);
+        if let Some(reply) = frame.reply {
+            self.report_part(reply);
         } else if self.names_wait() {
             self.enqueue(Item::Directory(frame), 0);
         } else {

@@ -8,8 +8,8 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::AtFlags;
 
 use super::existing::{Clear, Way};
-use super::fleet::RemoteSource;
 use super::names::Linked;
+use super::peers::RemoteSource;
 use super::regular::open_regular;
 use super::tree::{Frame, overlap};
 use super::{Reported, Run};
@@ -122,17 +122,17 @@ impl Run<'_> {
         // A descriptor less while the tree is copied.
         drop(source);
         // Where a copy changes its own source, the order decides how it ends: that is the order of one thread.
-        let crew = self.crew.filter(|_| !overlap(&frame));
-        let crew = std::mem::replace(&mut self.crew, crew);
-        if let Some(crew) = self.crew {
-            crew.fix(self.mover.jobs_of_profile(self.plan, frame.devices(), || frame.sides()));
+        let pool = self.pool.filter(|_| !overlap(&frame));
+        let pool = std::mem::replace(&mut self.pool, pool);
+        if let Some(pool) = self.pool {
+            pool.fix(self.mover.jobs_of_profile(self.plan, frame.devices(), || frame.sides()));
             if self.shared.transfers.probe.has_heads(frame.devices()) {
-                crew.start_low();
+                pool.start_low();
             }
         }
         self.walk_tree(*frame, &mut top);
         self.drain();
-        self.crew = crew;
+        self.pool = pool;
     }
 
     /// Copies one entry; the contents of a directory are left to the caller.

@@ -1,33 +1,33 @@
 //! A whole run: the only room that knows all the others.
 
-mod ahead;
 mod attributes;
 mod changes;
 mod check;
 mod command;
-mod crew;
 mod durable;
 mod entry;
 mod existing;
-mod fleet;
+mod free_space;
 mod images;
 mod names;
 mod operands;
+mod ordered;
 mod parents;
+mod peers;
+mod pool;
+mod precreate;
 mod regular;
 mod reporter;
 mod resume;
-mod room;
 mod selection;
 mod session;
 mod shards;
 mod share;
 mod special;
-mod stage;
 mod summary;
 mod survey;
-mod team;
-mod transcript;
+mod temporary_file;
+mod threads;
 mod tree;
 mod within;
 
@@ -51,19 +51,19 @@ use crate::walk::{Identities, KnownEntry, PathCursor};
 pub use crate::control::Cancel;
 pub use crate::publish::Partials;
 pub use crate::transfer::facts_of;
-use attributes::{Attributes, Unsealed};
-use crew::Crew;
-pub use crew::Hunger;
-use fleet::Party;
-pub use fleet::{Fleet, Part};
+use attributes::{Attributes, DeferredFlags};
 pub use operands::settle_destination;
+use ordered::EventSink;
+use peers::PeerGroup;
+pub use peers::{Part, Transport};
+use pool::Pool;
+pub use pool::SpareCapacity;
 use reporter::{Reported, Reporter};
 pub use session::Session;
 pub use shards::{ShardReport, shard_status};
 use share::Task;
 pub use summary::Summary;
 pub use survey::{Survey, list};
-use transcript::Voice;
 pub use within::source_of;
 
 /// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
@@ -91,7 +91,7 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     } else {
         plan
     };
-    let first = part.is_none_or(|part| part.fleet.rank() == 0);
+    let first = part.is_none_or(|part| part.transport.rank() == 0);
     let prepared = meta::Caller::this_thread().map_err(|error| {
         session.observer.event(&Event::Problem(&error));
         Box::new(Stats { errors: 1, ..Stats::default() })
@@ -100,9 +100,9 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     let (selection, caller) = match prepared {
         Ok(prepared) => prepared,
         Err(stats) => {
-            if let Some(part) = part.filter(|part| part.fleet.rank() == 0) {
+            if let Some(part) = part.filter(|part| part.transport.rank() == 0) {
                 // The others wait for something to do. That nothing is done is told already.
-                part.fleet.finish();
+                part.transport.finish();
             }
             return Summary {
                 failed: true,
@@ -112,7 +112,7 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
             };
         }
     };
-    let outcome = team::run(plan, session, (selection, caller), part);
+    let outcome = threads::run(plan, session, (selection, caller), part);
     Summary {
         failed: outcome.failed,
         cancelled: session.cancel.is_cancelled(),
@@ -133,7 +133,7 @@ struct Shared {
     identities: Identities,
     /// What was found out about filesystems, devices and memory.
     transfers: Arc<transfer::Shared>,
-    room: room::Room,
+    space_gate: free_space::FreeSpaceGate,
     /// Whose turn it is to look at a disk image, and to copy it.
     images: Mutex<()>,
     /// What is not on its device yet, where that matters.
@@ -155,13 +155,13 @@ struct Run<'a> {
     session: &'a Session<'a>,
     shared: &'a Shared,
     /// The way to the observer; the session's leads here, too.
-    voice: &'a Voice<'a>,
+    sink: &'a EventSink<'a>,
     /// The other threads, if there can be any.
-    crew: Option<&'a Crew<Task>>,
+    pool: Option<&'a Pool<Task>>,
     /// The other processes, if there are any.
-    party: Option<&'a Party<'a>>,
+    peers: Option<&'a PeerGroup<'a>>,
     /// Starts another thread for a task; gives the task back if the system has none.
-    hire: &'a dyn Fn(Task) -> Option<Task>,
+    spawn: &'a dyn Fn(Task) -> Option<Task>,
     report: Reporter<'a>,
     /// What was finished since that was written down last.
     finished: Vec<Record>,
@@ -175,7 +175,7 @@ struct Run<'a> {
     /// Moves data; owns the engines.
     mover: transfer::Mover,
     /// Files whose last flags wait for their last hard link.
-    unsealed: Vec<Unsealed>,
+    deferred: Vec<DeferredFlags>,
     /// Directories of one branch kept open on each side.
     open_levels: usize,
     /// Memory for the two paths of the next entry of a directory.
@@ -187,7 +187,7 @@ impl Shared {
         Shared {
             links: LinkTable::default(),
             transfers: Arc::default(),
-            room: room::Room::default(),
+            space_gate: free_space::FreeSpaceGate::default(),
             images: Mutex::default(),
             ledger: durable::Ledger::default(),
             progress: OnceLock::new(),
@@ -203,16 +203,16 @@ impl Shared {
 
 impl<'a> Run<'a> {
     /// A run of one thread; the team sets the rest.
-    fn new(plan: &'a Plan, session: &'a Session<'a>, shared: &'a Shared, voice: &'a Voice<'a>) -> Run<'a> {
+    fn new(plan: &'a Plan, session: &'a Session<'a>, shared: &'a Shared, sink: &'a EventSink<'a>) -> Run<'a> {
         let several = plan.sources.len() > 1;
         Run {
             plan,
             session,
             shared,
-            voice,
-            crew: None,
-            party: None,
-            hire: &Some,
+            sink,
+            pool: None,
+            peers: None,
+            spawn: &Some,
             report: Reporter::new(session, plan.fail_fast),
             finished: Vec::new(),
             writes_to: None,
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
             made_for_operands: several.then(HashSet::new),
             operand: 0,
             mover: transfer::Mover::new(Arc::clone(&shared.transfers)),
-            unsealed: Vec::new(),
+            deferred: Vec::new(),
             open_levels: open_levels(1),
             paths: Default::default(),
         }

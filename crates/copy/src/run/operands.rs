@@ -107,10 +107,10 @@ impl Run<'_> {
                 let Ok(root) = self.root_of(dest) else { return };
                 let path = renamed(dest.path(), &name);
                 let plan = Plan { backup: Backup::None, ..self.plan.clone() };
-                let mut inner = Run::new(&plan, self.session, self.shared, self.voice);
+                let mut inner = Run::new(&plan, self.session, self.shared, self.sink);
                 inner.copy_operand(source, dest.spot().beside(&name, &path), false, root.as_ref());
                 inner.give_names();
-                inner.attributes().seal(std::mem::take(&mut inner.unsealed), &mut inner.report);
+                inner.attributes().seal(std::mem::take(&mut inner.deferred), &mut inner.report);
                 self.report.add(inner.report);
             }
             Err(errno) => {

@@ -13,9 +13,9 @@ use super::attributes::{Keep, ReplacedFile, Set};
 use super::check::ReadAgain;
 use super::entry::Subject;
 use super::existing::Clear;
+use super::free_space;
 use super::images::Looked;
-use super::room;
-use super::stage::Staging;
+use super::temporary_file::Unfinished;
 use super::{Reported, Run};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
@@ -61,7 +61,7 @@ impl<'a> Run<'a> {
         &mut self,
         subject: &mut Subject<'_>,
         clear: &Clear,
-        staging: &mut Staging,
+        unfinished: &mut Unfinished,
     ) -> Result<FileOutcome, Reported> {
         let started = Instant::now();
         let (source, source_inode) = match subject.opened.take() {
@@ -69,8 +69,8 @@ impl<'a> Run<'a> {
             None => self.open_regular_source(subject)?,
         };
         let subject = &*subject;
-        staging.print = self.fingerprint_of(source.as_fd(), &source_inode);
-        let dest = self.destination_of(subject, clear, &source_inode, staging)?;
+        unfinished.print = self.fingerprint_of(source.as_fd(), &source_inode);
+        let dest = self.destination_of(subject, clear, &source_inode, unfinished)?;
         let source = Arc::new(source);
         let Opened { fd, inode, known, created, replaced, entries } = dest;
         if known {
@@ -87,14 +87,14 @@ impl<'a> Run<'a> {
             created,
             entries,
         };
-        if created && staging.start == 0 {
+        if created && unfinished.start == 0 {
             self.attributes().prepare(&keep(&source_inode), &mut self.report);
         }
         let has_contents = !created && clear.identity == Identity::DoubtfulAndFixed;
         let copied = match self.plan.attributes_only {
             true => self.lacks_nothing(source_inode),
             false if has_contents => self.touch(subject, &fd).then_some((source_inode, Checked::default())),
-            false => self.fill(subject, (&source, &source_inode), (&fd, &inode, created), staging),
+            false => self.fill(subject, (&source, &source_inode), (&fd, &inode, created), unfinished),
         };
         let moved = Instant::now();
         self.report.stats.data_time += moved - started;
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
         }
         let (copied, checked) = copied.ok_or(Reported)?;
         // With `--resume` it stays for the next run.
-        if clear.staged && staging.number.is_none() {
+        if clear.staged && unfinished.number.is_none() {
             self.session.partials.is_nameless(subject.dest, subject.sides, inode.id);
         }
         if !clear.staged && !self.judge_in_place(fd.as_fd(), &inode, subject.dest.path, &checked) {
@@ -116,23 +116,23 @@ impl<'a> Run<'a> {
         let found;
         let mut keep = keep(&source_inode);
         if let Some(replaced) = &clear.replaced {
-            found = self.inherit_or_give_up(subject.dest, &keep, replaced, staging)?;
+            found = self.inherit_or_give_up(subject.dest, &keep, replaced, unfinished)?;
             // From here on it is a file that was found there.
             keep = Keep { created: false, dest_inode: &found, ..keep };
         }
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
-        let Set { kept: attributes_kept, unsealed } =
+        let Set { kept: attributes_kept, deferred } =
             self.attributes().set_of_file(&keep, clear.staged, &mut self.report);
         self.report.stats.metadata_time += moved.elapsed();
-        let as_seen = attributes_kept && unsealed.is_none() && !copied_again;
-        self.unsealed.extend(unsealed);
+        let as_seen = attributes_kept && deferred.is_none() && !copied_again;
+        self.deferred.extend(deferred);
         self.sync_early(&inode);
-        let unsynced = self.let_go(subject, clear, (fd, inode, created), staging)?;
+        let unsynced = self.let_go(subject, clear, (fd, inode, created), unfinished)?;
         if !attributes_kept && !clear.staged {
             return Err(Reported);
         }
         let id = known.then_some(inode.id);
-        let source = staging.print.filter(|_| as_seen);
+        let source = unfinished.print.filter(|_| as_seen);
         Ok(FileOutcome { id, checked, attributes_kept, unsynced, source })
     }
 
@@ -142,13 +142,13 @@ impl<'a> Run<'a> {
         dest: Spot<'_>,
         keep: &Keep<'_>,
         replaced: &ReplacedFile,
-        staging: &Staging,
+        unfinished: &Unfinished,
     ) -> Result<Inode, Reported> {
         if self.attributes().of_replaced(keep, replaced, &mut self.report) {
             return Ok(Inode::of(keep.dest.fd).unwrap_or(*keep.dest_inode));
         }
         let error = Some(Error::new(What::NotTakenOver, keep.dest_path));
-        self.give_up(dest, keep.dest_inode, (keep.created, staging), Broken { error });
+        self.give_up(dest, keep.dest_inode, (keep.created, unfinished), Broken { error });
         Err(Reported)
     }
 
@@ -157,9 +157,9 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         clear: &Clear,
         source_inode: &Inode,
-        staging: &mut Staging,
+        unfinished: &mut Unfinished,
     ) -> Result<Opened, Reported> {
-        let opened = self.open_regular_destination(subject, clear, source_inode, staging);
+        let opened = self.open_regular_destination(subject, clear, source_inode, unfinished);
         if opened.is_none() {
             self.session.partials.done();
         }
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         clear: &Clear,
         dest: (Arc<OwnedFd>, Inode, bool),
-        staging: &Staging,
+        unfinished: &Unfinished,
     ) -> Result<Option<(OwnedFd, FileId)>, Reported> {
         let (fd, inode, created) = dest;
         // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
             Err(errno) => {
                 // Some filesystems write only now: the data is not whole.
                 let error = Error::new(What::Closing, subject.dest.path).errno(errno);
-                self.give_up(subject.dest, &inode, (created, staging), Broken { error: Some(error) });
+                self.give_up(subject.dest, &inode, (created, unfinished), Broken { error: Some(error) });
                 Err(Reported)
             }
         }
@@ -229,11 +229,11 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         clear: &Clear,
         source_inode: &Inode,
-        staging: &mut Staging,
+        unfinished: &mut Unfinished,
     ) -> Option<Opened> {
         let dest = subject.dest;
-        if let Some(adopted) = staging.adopted.take() {
-            return self.go_on_with(adopted, subject, clear, source_inode, staging);
+        if let Some(adopted) = unfinished.adopted.take() {
+            return self.go_on_with(adopted, subject, clear, source_inode, unfinished);
         }
         let mut replaced = false;
         let opened = if clear.new {
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
             Ok(inode) => inode,
             Err(errno) => {
                 let error = Error::new(What::CannotFstat, dest.path).errno(errno);
-                self.give_up_unseen(dest, &fd, (created, staging), error);
+                self.give_up_unseen(dest, &fd, (created, unfinished), error);
                 if replaced {
                     self.report.warning(&Error::new(What::Lost, dest.path));
                 }
@@ -381,7 +381,7 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         (source, source_inode): (&Arc<OwnedFd>, &Inode),
         (dest, dest_inode, created): (&Arc<OwnedFd>, &Inode, bool),
-        staging: &mut Staging,
+        unfinished: &mut Unfinished,
     ) -> Option<(Inode, Checked)> {
         let mut copied = *source_inode;
         let peers = self.peers_for(subject);
@@ -400,8 +400,8 @@ impl<'a> Run<'a> {
             peers: peers.as_ref().map(|peers| peers as &dyn Peers),
         };
         let shared = self.shared;
-        let checkpoints = self.checkpoints(&job, staging);
-        job.start = staging.start;
+        let checkpoints = self.checkpoints(&job, unfinished);
+        job.start = unfinished.start;
         job.checkpoints = checkpoints.as_ref();
         let regular = dest_inode.kind == Kind::Regular;
         if regular && created && checkpoints.is_none() {
@@ -413,7 +413,7 @@ impl<'a> Run<'a> {
         let mut looked = match self.look_for_free(&job, created, &shared.images) {
             Ok(looked) => looked,
             Err(error) => {
-                self.refuse(subject.dest, (dest, dest_inode), (created, staging), error);
+                self.refuse(subject.dest, (dest, dest_inode), (created, unfinished), error);
                 return None;
             }
         };
@@ -435,16 +435,16 @@ impl<'a> Run<'a> {
         };
         let whole = match result.and_then(|read| Self::settle_check(&job, read)) {
             Ok(checked) => {
-                staging.left = false;
+                unfinished.left = false;
                 if let Some(looked) = looked.or(whole_image) {
                     self.report.stats.count_image(&looked.report);
                 }
                 Some((copied, checked))
             }
             Err(broken) => {
-                staging.left = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.noted() > 0);
+                unfinished.left = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.noted() > 0);
                 let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
-                self.give_up(subject.dest, &inode, (created, staging), broken);
+                self.give_up(subject.dest, &inode, (created, unfinished), broken);
                 None
             }
         };
@@ -460,12 +460,12 @@ impl<'a> Run<'a> {
         &mut self,
         job: &mut Transfer<'_>,
         mut looked: Option<&mut Looked<'_>>,
-    ) -> (Result<ReadAgain, Broken>, room::Held<'a>) {
-        let room: &'a room::Room = &self.shared.room;
+    ) -> (Result<ReadAgain, Broken>, free_space::Held<'a>) {
+        let room: &'a free_space::FreeSpaceGate = &self.shared.space_gate;
         let together = room.together();
         let result = self.move_data(job, looked.as_deref_mut());
-        if job.dest_inode.kind != Kind::Regular || !room::ran_out(&result) || !self.has_company() {
-            return (result, room::Held::Together(together));
+        if job.dest_inode.kind != Kind::Regular || !free_space::ran_out(&result) || !self.has_company() {
+            return (result, free_space::Held::Together(together));
         }
         job.start = job.checkpoints.map_or(0, Checkpoints::noted);
         if let Some(checkpoints) = job.checkpoints {
@@ -474,8 +474,8 @@ impl<'a> Run<'a> {
         // If that fails, there is only less room for the next attempt.
         retry_on_intr(|| ftruncate(&job.dest, job.start)).ok();
         drop(together);
-        let alone = room::Held::Alone(room.alone());
-        if !room::would_fit(&job.dest, job.source_inode) {
+        let alone = free_space::Held::Alone(room.alone());
+        if !free_space::would_fit(&job.dest, job.source_inode) {
             return (result, alone);
         }
         (self.move_data(job, looked), alone)
@@ -528,12 +528,12 @@ impl<'a> Run<'a> {
         &mut self,
         place: Spot<'_>,
         (dest, inode): (&OwnedFd, &Inode),
-        (created, staging): (bool, &Staging),
+        (created, unfinished): (bool, &Unfinished),
         error: Error,
     ) {
         if created {
             let inode = Inode::of(dest.as_fd()).unwrap_or(*inode);
-            self.give_up(place, &inode, (created, staging), Broken { error: Some(error) });
+            self.give_up(place, &inode, (created, unfinished), Broken { error: Some(error) });
             self.session.partials.done();
         } else {
             self.report.problem(error);
@@ -541,10 +541,16 @@ impl<'a> Run<'a> {
     }
 
     /// A destination that cannot be looked at: a new one must not stay behind empty.
-    fn give_up_unseen(&mut self, place: Spot<'_>, dest: &OwnedFd, (created, staging): (bool, &Staging), error: Error) {
+    fn give_up_unseen(
+        &mut self,
+        place: Spot<'_>,
+        dest: &OwnedFd,
+        (created, unfinished): (bool, &Unfinished),
+        error: Error,
+    ) {
         match Inode::of(dest.as_fd()) {
             Ok(inode) if created => {
-                self.give_up(place, &inode, (created, staging), Broken { error: Some(error) });
+                self.give_up(place, &inode, (created, unfinished), Broken { error: Some(error) });
             }
             _ => {
                 self.report.problem(error);
@@ -569,14 +575,14 @@ impl<'a> Run<'a> {
     }
 
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.
-    fn give_up(&mut self, dest: Spot<'_>, inode: &Inode, (created, staging): (bool, &Staging), broken: Broken) {
+    fn give_up(&mut self, dest: Spot<'_>, inode: &Inode, (created, unfinished): (bool, &Unfinished), broken: Broken) {
         if let Some(error) = broken.error {
             self.report.problem(error);
         } else {
             self.report.failed = true;
         }
         if created && inode.kind == Kind::Regular {
-            if !self.plan.remove_partial || staging.left {
+            if !self.plan.remove_partial || unfinished.left {
                 return;
             }
             let removed = match dest.inode() {

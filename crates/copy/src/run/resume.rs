@@ -23,7 +23,7 @@ use super::command::command;
 use super::entry::{Level, Subject};
 use super::existing::{Clear, Way};
 use super::regular::Opened;
-use super::stage::{Adopted, Staging};
+use super::temporary_file::{Adopted, Unfinished};
 use super::{Run, Shared};
 use crate::decide::Existing;
 use crate::error::{Error, What};
@@ -349,9 +349,9 @@ impl<'a> Run<'a> {
 
     /// The same for a process that begins with nothing, when it gets something to do.
     pub(super) fn begin_progress_elsewhere(&mut self) {
-        let Some(party) = self.party.filter(|party| self.plan.resume && !party.is_first()) else { return };
+        let Some(peers) = self.peers.filter(|peers| self.plan.resume && !peers.is_first()) else { return };
         let shared = self.shared;
-        let _turn = party.take_turn();
+        let _turn = peers.take_turn();
         if shared.progress.get().is_some() {
             return;
         }
@@ -360,14 +360,14 @@ impl<'a> Run<'a> {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let dir = openat(CWD, path, flags, Mode::empty())
                     .map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
-                dir.and_then(|dir| Progress::open(self.plan, dir.as_fd(), OsStr::new(""), path, party.fleet.rank()))
+                dir.and_then(|dir| Progress::open(self.plan, dir.as_fd(), OsStr::new(""), path, peers.transport.rank()))
             }
             Destination::Exactly(path) | Destination::Guess(path) => {
                 let operand = Operand::open(path);
                 let shown = renamed(operand.path(), OsStr::new(""));
                 let dir = operand.spot().dir().map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
                 let last = last_component(operand.spot().name);
-                dir.and_then(|dir| Progress::open(self.plan, dir, last, shown.as_os_str(), party.fleet.rank()))
+                dir.and_then(|dir| Progress::open(self.plan, dir, last, shown.as_os_str(), peers.transport.rank()))
             }
         };
         match opened {
@@ -476,12 +476,12 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         clear: &Clear,
         source_inode: &Inode,
-        staging: &mut Staging,
+        unfinished: &mut Unfinished,
     ) -> Option<Opened> {
         let Adopted { fd, inode, prefix, source } = adopted;
         // What has changed since the look is another source.
-        let start = if staging.print == Some(source) { prefix } else { 0 };
-        if start < prefix && !self.take_back_beginning(source, &inode, staging) {
+        let start = if unfinished.print == Some(source) { prefix } else { 0 };
+        if start < prefix && !self.take_back_beginning(source, &inode, unfinished) {
             return None;
         }
         let entries = NewEntries::UNKNOWN;
@@ -497,7 +497,7 @@ impl<'a> Run<'a> {
             .and_then(|()| Inode::of(fd.as_fd()));
         match prepared {
             Ok(inode) => {
-                staging.start = start;
+                unfinished.start = start;
                 self.report.stats.resumed_bytes += start;
                 Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
             }
@@ -509,8 +509,9 @@ impl<'a> Run<'a> {
     }
 
     /// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
-    fn take_back_beginning(&mut self, source: Fingerprint, file: &Inode, staging: &mut Staging) -> bool {
-        let (Some(progress), Some(home), Some(number)) = (self.shared.progress.get(), staging.home, staging.number)
+    fn take_back_beginning(&mut self, source: Fingerprint, file: &Inode, unfinished: &mut Unfinished) -> bool {
+        let (Some(progress), Some(home), Some(number)) =
+            (self.shared.progress.get(), unfinished.home, unfinished.number)
         else {
             return false;
         };
@@ -518,7 +519,7 @@ impl<'a> Run<'a> {
         let record = Record::Partial { source, file: Fingerprint::of_file(file), number, prefix: 0 };
         match progress.journal.append(&[record]).and_then(|()| progress.journal.sync()) {
             Ok(()) => {
-                staging.left = false;
+                unfinished.left = false;
                 true
             }
             Err(errno) => self.report.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
@@ -539,11 +540,11 @@ impl<'a> Run<'a> {
     }
 
     /// The checkpoints of a file that is worth some.
-    pub(super) fn checkpoints(&self, job: &Transfer<'_>, staging: &Staging) -> Option<Checkpoints<'a>> {
+    pub(super) fn checkpoints(&self, job: &Transfer<'_>, unfinished: &Unfinished) -> Option<Checkpoints<'a>> {
         let shared: &'a Shared = self.shared;
-        let (progress, number) = (shared.progress.get()?, staging.number?);
-        let source = Fingerprint::of_beginning(staging.print?, staging.home?);
-        let start = staging.start;
+        let (progress, number) = (shared.progress.get()?, unfinished.number?);
+        let source = Fingerprint::of_beginning(unfinished.print?, unfinished.home?);
+        let start = unfinished.start;
         let file = Fingerprint::of_file(job.dest_inode);
         let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
         // Before anything is written: what goes wrong from then on is told to this one, too.

@@ -6,19 +6,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Run;
-use super::crew::{Given, Parking};
 use super::entry::Top;
-use super::fleet::ChunkWork;
-use super::fleet::wire::Parcel;
-use super::transcript::Passage;
+use super::ordered::Segment;
+use super::peers::ChunkWork;
+use super::peers::wire::WorkUnit;
+use super::pool::{Offer, Parking};
 use super::tree::Frame;
 
 /// What a thread can do that has nothing else to do.
 pub(super) enum Task {
     /// Names of a directory to be copied by whoever takes them.
-    Names { frame: Frame, top: Top, passage: Option<Passage> },
+    Names { frame: Frame, top: Top, segment: Option<Segment> },
     /// Names that another process has given to this one.
-    Parcel(usize, Box<Parcel>),
+    WorkUnit(usize, Box<WorkUnit>),
     /// A part of a file, likewise.
     Chunk(usize, Box<ChunkWork>),
     /// A part that another process has done, of this directory.
@@ -38,7 +38,7 @@ struct Parts {
 /// A directory of which everything is done but the parts in other hands.
 pub(super) struct Parked {
     frame: Frame,
-    passage: Option<Passage>,
+    segment: Option<Segment>,
     above: Option<Arc<Tally>>,
     _parking: Parking,
 }
@@ -73,19 +73,19 @@ impl Tally {
 impl Run<'_> {
     /// Between two entries: gives work away if somebody waits for it, and rests if others are to go first.
     pub(super) fn share_and_rest(&mut self, stack: &mut [Frame], top: &Top) {
-        let Some(crew) = self.crew else { return };
-        crew.count(1, 0);
-        if crew.wants_work() {
+        let Some(pool) = self.pool else { return };
+        pool.count(1, 0);
+        if pool.wants_work() {
             self.give_away(stack, top);
-        } else if self.party.is_some_and(|party| party.fleet.is_asked_for_work()) {
+        } else if self.peers.is_some_and(|peers| peers.transport.is_asked_for_work()) {
             self.send_away(stack, top);
         }
-        crew.rest_if_needed(|| self.voice.is_too_far_ahead(), || self.cancelled());
+        pool.rest_if_needed(|| self.sink.is_too_far_ahead(), || self.cancelled());
     }
 
     /// Gives half of the names that are left in the outermost directory that can be shared to a thread that waits.
     fn give_away(&mut self, stack: &mut [Frame], top: &Top) {
-        let Some(crew) = self.crew else { return };
+        let Some(pool) = self.pool else { return };
         let innermost = stack.len() - 1;
         let shareable = |(depth, frame): (usize, &Frame)| frame.has_names_to_share(depth < innermost);
         let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
@@ -93,12 +93,12 @@ impl Run<'_> {
         // goes on after what it has given away.
         let place = stack[donor + 1..].iter().find_map(|frame| frame.resume.as_ref());
         let frame = &stack[donor];
-        let passage = match place {
-            Some(place) => self.voice.insert_after(place),
-            None => self.voice.insert_after_current(),
+        let segment = match place {
+            Some(place) => self.sink.insert_after(place),
+            None => self.sink.insert_after_current(),
         };
-        let resume = match (&frame.resume, &passage) {
-            (None, Some(passage)) => self.voice.insert_after(passage),
+        let resume = match (&frame.resume, &segment) {
+            (None, Some(segment)) => self.sink.insert_after(segment),
             _ => None,
         };
         let frame = &mut stack[donor];
@@ -107,20 +107,20 @@ impl Run<'_> {
         if let Some(tally) = &frame.tally {
             tally.add();
         }
-        let back = match crew.give(Task::Names { frame: part, top: top.clone(), passage }) {
-            Given::Taken => None,
-            Given::ForNewThread(task) => {
-                let back = (self.hire)(task);
+        let back = match pool.give(Task::Names { frame: part, top: top.clone(), segment }) {
+            Offer::Taken => None,
+            Offer::ForNewThread(task) => {
+                let back = (self.spawn)(task);
                 if back.is_some() {
-                    crew.could_not_hire();
+                    pool.could_not_spawn();
                 }
                 back
             }
-            Given::Back(task) => Some(task),
+            Offer::Back(task) => Some(task),
         };
-        if let Some(Task::Names { frame: part, passage, .. }) = back {
-            // Nobody wants it any more. Its passage stays where it is, empty.
-            self.voice.close(passage);
+        if let Some(Task::Names { frame: part, segment, .. }) = back {
+            // Nobody wants it any more. Its segment stays where it is, empty.
+            self.sink.close(segment);
             let frame = &mut stack[donor];
             frame.take_back(part);
             if let Some(tally) = &frame.tally {
@@ -131,16 +131,16 @@ impl Run<'_> {
 
     /// Does what another thread, or another process, has given away.
     pub(super) fn do_task(&mut self, task: Task) {
-        let (frame, mut top, passage) = match task {
-            Task::Names { frame, top, passage } => (frame, top, passage),
-            Task::Parcel(from, parcel) => return self.do_parcel(from, *parcel),
+        let (frame, mut top, segment) = match task {
+            Task::Names { frame, top, segment } => (frame, top, segment),
+            Task::WorkUnit(from, parcel) => return self.do_parcel(from, *parcel),
             Task::Chunk(from, chunk) => return self.do_chunk(from, &chunk),
             Task::PartDone(tally) => return self.part_is_done(Some(tally)),
         };
         let tally = frame.tally.clone();
-        let before = self.voice.enter(passage);
+        let before = self.sink.enter(segment);
         self.walk_tree(frame, &mut top);
-        self.voice.switch_to(before);
+        self.sink.switch_to(before);
         self.part_is_done(tally);
     }
 
@@ -148,10 +148,10 @@ impl Run<'_> {
     fn part_is_done(&mut self, tally: Option<Arc<Tally>>) {
         let mut next = tally;
         while let Some(parked) = next.take().and_then(|tally| tally.remove()) {
-            let Parked { frame, passage, above, .. } = *parked;
-            let before = self.voice.enter(passage);
+            let Parked { frame, segment, above, .. } = *parked;
+            let before = self.sink.enter(segment);
             self.directory_is_full(Box::new(frame));
-            self.voice.switch_to(before);
+            self.sink.switch_to(before);
             next = above;
         }
     }
@@ -159,10 +159,10 @@ impl Run<'_> {
     /// Whether the directory has to wait for parts in other hands; then it is left to them.
     pub(super) fn wait_for_parts(&mut self, mut frame: Frame, parent: Option<&mut Frame>) -> Option<Frame> {
         let Some(tally) = frame.tally.clone().filter(|tally| !tally.is_done()) else { return Some(frame) };
-        // Without a crew nothing was given away; if it were, the directory would rather be finished early than never.
-        let Some(crew) = self.crew else { return Some(frame) };
-        let Some(parking) = crew.reserve_parking() else {
-            crew.rest_until(|| tally.is_done());
+        // Without a pool nothing was given away; if it were, the directory would rather be finished early than never.
+        let Some(pool) = self.pool else { return Some(frame) };
+        let Some(parking) = pool.reserve_parking() else {
+            pool.rest_until(|| tally.is_done());
             return Some(frame);
         };
         let above = parent.map(|parent| Arc::clone(parent.tally.get_or_insert_default()));
@@ -170,15 +170,15 @@ impl Run<'_> {
             above.add();
         }
         // What is said when it is finished comes right here; this thread goes on behind it.
-        let passage = self.voice.split_current();
+        let segment = self.sink.split_current();
         frame.resume = None;
-        let parked = Box::new(Parked { frame, passage, above, _parking: parking });
+        let parked = Box::new(Parked { frame, segment, above, _parking: parking });
         if let Some(parked) = tally.park(parked) {
             // The last part was done meanwhile.
-            let Parked { frame, passage, above, .. } = *parked;
-            let before = self.voice.enter(passage);
+            let Parked { frame, segment, above, .. } = *parked;
+            let before = self.sink.enter(segment);
             self.directory_is_full(Box::new(frame));
-            self.voice.switch_to(before);
+            self.sink.switch_to(before);
             self.part_is_done(above);
         }
         None
@@ -187,8 +187,8 @@ impl Run<'_> {
     /// Waits until nothing is in other hands, and helps; then everything gets its name. For the first thread, which alone meets what stood at the
     /// destination before.
     pub(super) fn drain(&mut self) {
-        if let Some(crew) = self.crew {
-            crew.drain(|task| self.do_task(task));
+        if let Some(pool) = self.pool {
+            pool.drain(|task| self.do_task(task));
         }
         self.give_names();
     }

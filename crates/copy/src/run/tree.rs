@@ -10,13 +10,13 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
 use super::Run;
-use super::ahead::unmake;
 use super::attributes::Keep;
 use super::entry::{Level, Step, Subject, Top, made_at};
 use super::existing::Clear;
-use super::fleet::Errand;
+use super::ordered::Segment;
+use super::peers::ReplyHandle;
+use super::precreate::unmake;
 use super::share::Tally;
-use super::transcript::Passage;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
@@ -75,9 +75,9 @@ pub(super) struct Frame {
     /// Parts in other hands, and directories in it that wait for such parts.
     pub tally: Option<Arc<Tally>>,
     /// Where messages go on after the parts that were given away from this batch of names.
-    pub resume: Option<Passage>,
+    pub resume: Option<Segment>,
     /// Another process has given it to us, and sets its attributes.
-    pub errand: Option<Errand>,
+    pub reply: Option<ReplyHandle>,
 }
 
 impl Frame {
@@ -137,12 +137,12 @@ impl Frame {
             is_part: true,
             tally: Some(Arc::clone(self.tally.get_or_insert_default())),
             resume: None,
-            errand: None,
+            reply: None,
         }
     }
 
     /// Names of a directory that another process has made.
-    pub(super) fn received(place: Place, sides: Sides, listing: Listing, errand: Errand) -> Frame {
+    pub(super) fn received(place: Place, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
         Frame {
             place: Arc::new(place),
             sides: Some(Arc::new(sides)),
@@ -152,7 +152,7 @@ impl Frame {
             is_part: false,
             tally: None,
             resume: None,
-            errand: Some(errand),
+            reply: Some(reply),
         }
     }
 
@@ -254,10 +254,10 @@ impl Run<'_> {
             is_part: false,
             tally: None,
             resume: None,
-            errand: None,
+            reply: None,
         });
-        if let Some(party) = self.party {
-            party.name_of(subject.inode.id.device(), Some(source.path));
+        if let Some(peers) = self.peers {
+            peers.name_of(subject.inode.id.device(), Some(source.path));
         }
         if fresh {
             self.attributes().prepare(&frame.keep([source.path, dest.path])?, &mut self.report);
@@ -452,7 +452,7 @@ impl Run<'_> {
         self.report.stats.walk_time += started.elapsed();
         match next {
             Ok((None, true)) => {
-                self.make_ahead(frame);
+                self.precreate(frame);
                 frame.listing.next_of_batch()
             }
             Ok((listed, _)) => listed,
@@ -466,7 +466,7 @@ impl Run<'_> {
     /// What comes from here on comes after the parts that were given away.
     fn go_on_after_parts(&mut self, frame: &mut Frame) {
         if let Some(resume) = frame.resume.take() {
-            self.voice.switch_to(Some(resume));
+            self.sink.switch_to(Some(resume));
         }
     }
 

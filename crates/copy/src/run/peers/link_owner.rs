@@ -13,8 +13,8 @@ use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::super::Run;
 use super::super::entry::{Earlier, Level, Subject, made_at};
-use super::wire::{Keeper, Location, Message, Way};
-use super::{PATIENCE, Party, lock, patiently};
+use super::wire::{LinkOwner, Location, Message, Way};
+use super::{PATIENCE, PeerGroup, lock, patiently};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Time};
 use crate::links::pages::{KEY, Key, Pages, Record};
@@ -27,7 +27,7 @@ use crate::walk::Operand;
 const PAGES_IN_MEMORY: usize = 4096;
 
 /// The books of one keeper.
-pub(super) struct Keeping {
+pub(super) struct OwnedLinks {
     /// Which process has made it, by source file.
     made: Pages,
     /// What is being made, by whom, and who waits for it. Each thread of the job makes or waits for one file at most.
@@ -43,9 +43,9 @@ struct Pending {
     waiting: VecDeque<(usize, u64)>,
 }
 
-impl Keeping {
-    pub fn new() -> Keeping {
-        Keeping { made: Pages::new(PAGES_IN_MEMORY), pending: HashMap::new(), room: None, broken: None }
+impl OwnedLinks {
+    pub fn new() -> OwnedLinks {
+        OwnedLinks { made: Pages::new(PAGES_IN_MEMORY), pending: HashMap::new(), room: None, broken: None }
     }
 
     /// A name of this file was met. The answer, and to whom, unless that has to wait.
@@ -55,10 +55,10 @@ impl Keeping {
             return None;
         }
         let answer = match self.broken.map_or_else(|| self.made.get(&key), Err) {
-            Ok(Some(record)) => Keeper::Rank(record.dir),
+            Ok(Some(record)) => LinkOwner::Rank(record.dir),
             Ok(None) => {
                 self.pending.insert(key, Pending { by: from, waiting: VecDeque::new() });
-                Keeper::You
+                LinkOwner::You
             }
             Err(errno) => self.is_broken(errno),
         };
@@ -73,7 +73,7 @@ impl Keeping {
         if !made {
             let Some((next, token)) = pending.waiting.pop_front() else { return Vec::new() };
             self.pending.insert(key, Pending { by: next, ..pending });
-            return vec![(next, Message::Claimed { token, answer: Keeper::You })];
+            return vec![(next, Message::Claimed { token, answer: LinkOwner::You })];
         }
         // There are fewer processes than that.
         let rank = u32::try_from(from).unwrap_or(u32::MAX);
@@ -84,20 +84,20 @@ impl Keeping {
             (None, None) => Err(Errno::NOENT),
         };
         let answer = match stored {
-            Ok(()) => Keeper::Rank(rank),
+            Ok(()) => LinkOwner::Rank(rank),
             Err(errno) => self.is_broken(errno),
         };
         pending.waiting.into_iter().map(|(to, token)| (to, Message::Claimed { token, answer })).collect()
     }
 
-    fn is_broken(&mut self, errno: Errno) -> Keeper {
+    fn is_broken(&mut self, errno: Errno) -> LinkOwner {
         self.broken = Some(errno);
-        Keeper::Broken(errno.raw_os_error())
+        LinkOwner::Broken(errno.raw_os_error())
     }
 }
 
-impl Party<'_> {
-    pub(super) fn keeping(&self) -> std::sync::MutexGuard<'_, Keeping> {
+impl PeerGroup<'_> {
+    pub(super) fn keeping(&self) -> std::sync::MutexGuard<'_, OwnedLinks> {
         lock(&self.keeping)
     }
 
@@ -125,7 +125,7 @@ impl Party<'_> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         // Less than the number of processes.
-        (hasher.finish() % self.fleet.ranks() as u64) as usize
+        (hasher.finish() % self.transport.ranks() as u64) as usize
     }
 
     /// What all processes know this source file by.
@@ -151,34 +151,34 @@ impl Party<'_> {
     }
 
     /// Asks the keeper who makes this file, and waits for the answer.
-    fn claim(&self, key: Key) -> Keeper {
+    fn claim(&self, key: Key) -> LinkOwner {
         let (token, keeper) = (self.new_token(), self.keeper_of(&key));
         self.expect(token);
-        if keeper == self.fleet.rank() {
+        if keeper == self.transport.rank() {
             let answer = self.keeping().claim(key, keeper, token);
             self.tell(answer);
         } else {
-            self.fleet.send(keeper, Message::Claim { token, key }.encode());
+            self.transport.send(keeper, Message::Claim { token, key }.encode());
         }
         match self.wait_for(token) {
             Some(Message::Claimed { answer, .. }) => answer,
-            _ => Keeper::Broken(Errno::CANCELED.raw_os_error()),
+            _ => LinkOwner::Broken(Errno::CANCELED.raw_os_error()),
         }
     }
 
     fn settle(&self, key: Key, made: bool) {
-        let (keeper, own) = (self.keeper_of(&key), self.fleet.rank());
+        let (keeper, own) = (self.keeper_of(&key), self.transport.rank());
         if keeper == own {
             self.settle_here(key, own, made);
         } else {
-            self.fleet.send(keeper, Message::Settle { key, made }.encode());
+            self.transport.send(keeper, Message::Settle { key, made }.encode());
         }
     }
 
     fn ask_where(&self, rank: usize, key: Key) -> Option<Location> {
         let token = self.new_token();
         self.expect(token);
-        self.fleet.send(rank, Message::Where { token, key }.encode());
+        self.transport.send(rank, Message::Where { token, key }.encode());
         match self.wait_for(token) {
             Some(Message::Here { place, .. }) => place,
             _ => None,
@@ -192,7 +192,7 @@ impl Party<'_> {
             let way = Way { prefix: made.dir.prefix().to_owned(), names: made.dir.names() };
             Some(Location { way, name: made.name, inode: made.id?.inode() })
         });
-        self.fleet.send(from, Message::Here { token, place }.encode());
+        self.transport.send(from, Message::Here { token, place }.encode());
     }
 }
 
@@ -230,17 +230,17 @@ fn find(place: &Location) -> Result<Made, Errno> {
 impl Run<'_> {
     /// Asks the other processes for what this one has not met: it is claimed here already.
     pub(in crate::run) fn claim_of_all(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
-        let Some(party) = self.party else { return Earlier::Claimed };
+        let Some(peers) = self.peers else { return Earlier::Claimed };
         let source = Source::from(&subject.inode);
-        let key = party.key_of(source);
+        let key = peers.key_of(source);
         let forget = |run: &mut Self| {
             let forgotten = run.shared.links.forget(source);
             run.table(forgotten, subject.source);
         };
-        let trouble = match party.claim(key) {
-            Keeper::You => return Earlier::Claimed,
-            Keeper::Rank(rank) => {
-                let place = party.ask_where(rank as usize, key);
+        let trouble = match peers.claim(key) {
+            LinkOwner::You => return Earlier::Claimed,
+            LinkOwner::Rank(rank) => {
+                let place = peers.ask_where(rank as usize, key);
                 let stop = || self.cancelled();
                 let found = place
                     .ok_or(Errno::STALE)
@@ -256,7 +256,7 @@ impl Run<'_> {
                     Err(errno) => errno,
                 }
             }
-            Keeper::Broken(errno) => Errno::from_raw_os_error(errno),
+            LinkOwner::Broken(errno) => Errno::from_raw_os_error(errno),
         };
         forget(self);
         if !self.cancelled() {
@@ -268,12 +268,12 @@ impl Run<'_> {
 
     /// What this process has claimed stands at its place, or does not: the others are told.
     pub(in crate::run) fn settle_for_all(&mut self, inode: &Inode, made: bool) {
-        let Some(party) = self.party else { return };
+        let Some(peers) = self.peers else { return };
         if made {
             // Another process links to it by its name.
             self.give_names();
         }
-        party.settle(party.key_of(inode.into()), made);
+        peers.settle(peers.key_of(inode.into()), made);
     }
 
     /// The same as the table of this process says it.
@@ -297,12 +297,12 @@ mod tests {
 
     const FILE: Key = [7; KEY];
 
-    fn keeping() -> Keeping {
+    fn keeping() -> OwnedLinks {
         let room = openat(CWD, "/tmp", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        Keeping { room: Some(room), ..Keeping::new() }
+        OwnedLinks { room: Some(room), ..OwnedLinks::new() }
     }
 
-    fn answer(answers: &[(usize, Message)]) -> Vec<(usize, Keeper)> {
+    fn answer(answers: &[(usize, Message)]) -> Vec<(usize, LinkOwner)> {
         let of = |message: &Message| match message {
             Message::Claimed { answer, .. } => *answer,
             other => panic!("{other:?}"),
@@ -314,11 +314,11 @@ mod tests {
     fn the_first_who_claims_a_file_makes_it_and_the_others_hear_who_did() {
         let mut books = keeping();
         let first = books.claim(FILE, 3, 1).unwrap();
-        assert_eq!(answer(&[first]), [(3, Keeper::You)]);
+        assert_eq!(answer(&[first]), [(3, LinkOwner::You)]);
         assert!(books.claim(FILE, 4, 2).is_none() && books.claim(FILE, 0, 3).is_none());
-        assert_eq!(answer(&books.settle(FILE, 3, true)), [(4, Keeper::Rank(3)), (0, Keeper::Rank(3))]);
+        assert_eq!(answer(&books.settle(FILE, 3, true)), [(4, LinkOwner::Rank(3)), (0, LinkOwner::Rank(3))]);
         let later = books.claim(FILE, 5, 9).unwrap();
-        assert_eq!(answer(&[later]), [(5, Keeper::Rank(3))]);
+        assert_eq!(answer(&[later]), [(5, LinkOwner::Rank(3))]);
     }
 
     #[test]
@@ -327,8 +327,8 @@ mod tests {
         books.claim(FILE, 1, 1).unwrap();
         books.claim(FILE, 2, 2);
         books.claim(FILE, 3, 3);
-        assert_eq!(answer(&books.settle(FILE, 1, false)), [(2, Keeper::You)]);
-        assert_eq!(answer(&books.settle(FILE, 2, true)), [(3, Keeper::Rank(2))]);
+        assert_eq!(answer(&books.settle(FILE, 1, false)), [(2, LinkOwner::You)]);
+        assert_eq!(answer(&books.settle(FILE, 2, true)), [(3, LinkOwner::Rank(2))]);
     }
 
     #[test]

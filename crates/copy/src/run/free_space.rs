@@ -1,5 +1,5 @@
-//! Room on the device when several threads fill it: what one of them finds full may be full of a file that does not fit
-//! either and is about to be removed. A single thread would have met free space there, so its file is tried again.
+//! The gate of free space. What one thread finds full may be full of a file of another that does not fit either, and that is
+//! about to be removed. A single thread would have met free space there, so its file is tried again.
 
 use std::os::fd::OwnedFd;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,7 +13,7 @@ use crate::transfer::Broken;
 
 /// Held together by all that fill a file, and by one alone that tries again.
 #[derive(Debug, Default)]
-pub(super) struct Room(RwLock<()>);
+pub(super) struct FreeSpaceGate(RwLock<()>);
 
 /// What a thread holds of it.
 #[expect(dead_code, reason = "held until it is dropped")]
@@ -22,7 +22,7 @@ pub(super) enum Held<'a> {
     Alone(RwLockWriteGuard<'a, ()>),
 }
 
-impl Room {
+impl FreeSpaceGate {
     /// A file is being filled, until this is dropped. Space that it gives back must be given back before.
     pub(super) fn together(&self) -> RwLockReadGuard<'_, ()> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,7 @@ impl Run<'_> {
     pub(super) fn with_room<T>(&self, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match make() {
             Err(errno) if is_full(errno) && self.has_company() => {
-                let _alone = self.shared.room.alone();
+                let _alone = self.shared.space_gate.alone();
                 make()
             }
             made => made,
@@ -48,7 +48,7 @@ impl Run<'_> {
 
     /// Whether other threads may be filling the device, too.
     pub(super) fn has_company(&self) -> bool {
-        self.crew.is_some_and(|crew| !crew.is_alone())
+        self.pool.is_some_and(|pool| !pool.is_alone())
     }
 }
 

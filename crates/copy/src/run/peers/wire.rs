@@ -16,7 +16,7 @@ use crate::wire::{Reader, Writer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::run) enum Message {
     /// Names to be copied by the receiver.
-    Names(Parcel),
+    Names(WorkUnit),
     /// A part of a file to be copied by the receiver.
     Chunk(Chunk),
     /// The names with this token are done. What stands here the receiver of them could not begin with: the sender has to
@@ -29,7 +29,7 @@ pub(in crate::run) enum Message {
     /// Tells the keeper that what was claimed was made, or could not be.
     Settle { key: Key, made: bool },
     /// The keeper's answer.
-    Claimed { token: u64, answer: Keeper },
+    Claimed { token: u64, answer: LinkOwner },
     /// Asks the process that made the copy of this source file where it is.
     Where { token: u64, key: Key },
     /// Its answer.
@@ -38,7 +38,7 @@ pub(in crate::run) enum Message {
 
 /// What the keeper of a source file says to who has met a name of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::run) enum Keeper {
+pub(in crate::run) enum LinkOwner {
     /// Nobody has made it: you do.
     You,
     /// This process has.
@@ -86,7 +86,7 @@ pub(in crate::run) struct Pair {
 
 /// Names of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::run) struct Parcel {
+pub(in crate::run) struct WorkUnit {
     pub token: u64,
     pub pair: Pair,
     pub names: Vec<Listed>,
@@ -136,9 +136,9 @@ impl Message {
             Message::Settle { key, made } => _ = out.byte(6).bytes(key).byte(u8::from(*made)),
             Message::Claimed { token, answer } => {
                 let (kind, value) = match answer {
-                    Keeper::You => (0, 0),
-                    Keeper::Rank(rank) => (1, u64::from(*rank)),
-                    Keeper::Broken(errno) => (2, u64::from(errno.cast_unsigned())),
+                    LinkOwner::You => (0, 0),
+                    LinkOwner::Rank(rank) => (1, u64::from(*rank)),
+                    LinkOwner::Broken(errno) => (2, u64::from(errno.cast_unsigned())),
                 };
                 out.byte(7).number(*token).byte(kind).number(value);
             }
@@ -165,7 +165,7 @@ impl Message {
                     let kind = (kind != 0).then(|| FileType::from_raw_mode(u32::from(kind) << 12));
                     names.push(Listed { name: from.text()?, kind, entry: from.index()?, made: None });
                 }
-                Message::Names(Parcel { token, pair, names })
+                Message::Names(WorkUnit { token, pair, names })
             }
             2 => {
                 let (token, pair, named) = (from.number()?, from.pair()?, from.byte()? != 0);
@@ -188,9 +188,9 @@ impl Message {
             7 => {
                 let (token, kind, value) = (from.number()?, from.byte()?, from.number()?);
                 let answer = match kind {
-                    0 => Keeper::You,
-                    1 => Keeper::Rank(u32::try_from(value).ok()?),
-                    _ => Keeper::Broken(u32::try_from(value).ok()?.cast_signed()),
+                    0 => LinkOwner::You,
+                    1 => LinkOwner::Rank(u32::try_from(value).ok()?),
+                    _ => LinkOwner::Broken(u32::try_from(value).ok()?.cast_signed()),
                 };
                 Message::Claimed { token, answer }
             }
@@ -323,8 +323,11 @@ mod tests {
     fn message() -> impl Strategy<Value = Message> {
         let key = || prop::collection::vec(any::<u8>(), KEY).prop_map(|key| key.try_into().unwrap());
         let token = any::<u64>;
-        let answer =
-            prop_oneof![Just(Keeper::You), any::<u32>().prop_map(Keeper::Rank), any::<i32>().prop_map(Keeper::Broken)];
+        let answer = prop_oneof![
+            Just(LinkOwner::You),
+            any::<u32>().prop_map(LinkOwner::Rank),
+            any::<i32>().prop_map(LinkOwner::Broken)
+        ];
         let place = (way(), text(), any::<u64>()).prop_map(|(way, name, inode)| Location { way, name, inode });
         let chunk = (pair(), prop::option::of(text()), text(), any::<[u64; 6]>(), any::<(i64, u32)>()).prop_map(
             |(pair, source_name, dest_name, numbers, modified)| {
@@ -334,7 +337,7 @@ mod tests {
             },
         );
         prop_oneof![
-            (token(), pair(), names()).prop_map(|(token, pair, names)| Message::Names(Parcel { token, pair, names })),
+            (token(), pair(), names()).prop_map(|(token, pair, names)| Message::Names(WorkUnit { token, pair, names })),
             chunk,
             (token(), any::<bool>()).prop_map(|(token, given_back)| Message::NamesDone { token, given_back }),
             (token(), any::<u64>()).prop_map(|(token, moved)| Message::ChunkDone { token, moved }),

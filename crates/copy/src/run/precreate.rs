@@ -25,7 +25,7 @@ const MOST: usize = 1000;
 impl Run<'_> {
     /// Makes the directories among the names that were just read in this one. What cannot be made is left to the visit, which
     /// reports it.
-    pub(super) fn make_ahead(&mut self, frame: &mut Frame) {
+    pub(super) fn precreate(&mut self, frame: &mut Frame) {
         if !self.may_make_ahead(frame) {
             return;
         }
@@ -56,8 +56,8 @@ impl Run<'_> {
             && dest_device.major != 0
             && frame.listed().is_none()
             // Without one, the copy may be changing its own source.
-            && self.crew.is_some()
-            && self.party.is_none()
+            && self.pool.is_some()
+            && self.peers.is_none()
             && self.plan.shard.is_none()
             && self.shared.progress.get().is_none()
             && !self.session.pace.is_active()

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
-use super::transcript::Meter;
+use super::ordered::Meter;
 use crate::facts;
 use crate::tuner::{Load, Tuner};
 
@@ -31,7 +31,7 @@ const FULL: f64 = 0.95;
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The threads of a run and the work between them.
-pub(super) struct Crew<T> {
+pub(super) struct Pool<T> {
     state: Mutex<State<T>>,
     /// There is work, or no more will come.
     work: Condvar,
@@ -63,9 +63,9 @@ impl Drop for Parking {
 
 /// How many tasks a process would take, at any moment.
 #[derive(Debug, Clone, Default)]
-pub struct Hunger(Arc<AtomicUsize>);
+pub struct SpareCapacity(Arc<AtomicUsize>);
 
-impl Hunger {
+impl SpareCapacity {
     /// So many.
     #[must_use]
     pub fn tasks(&self) -> usize {
@@ -82,7 +82,7 @@ struct State<T> {
     /// Tasks in the queue and in hand.
     open: usize,
     /// Threads beside the first one.
-    hired: usize,
+    spawned: usize,
     most: usize,
     tuner: Tuner,
     /// As it was in the beginning.
@@ -98,28 +98,28 @@ struct State<T> {
 }
 
 /// What became of a task that was offered.
-pub(super) enum Given<T> {
+pub(super) enum Offer<T> {
     /// Somebody will take it.
     Taken,
     /// The caller starts another thread that does it first of all and then asks for more, or says that it could not.
-    /// Only the one thread gets it: through the queue, two that hire at a time could get back each other's task.
+    /// Only the one thread gets it: through the queue, two that spawn at a time could get back each other's task.
     ForNewThread(T),
     /// Nobody wants it any more.
     Back(T),
 }
 
-impl<T: Send> Meter for Crew<T> {
+impl<T: Send> Meter for Pool<T> {
     fn count(&self, bytes: u64) {
-        Crew::count(self, 0, bytes);
+        Pool::count(self, 0, bytes);
     }
 }
 
-impl<T> Crew<T> {
-    /// A crew of one, who is working. The tuner says how many may work, and how many threads there may be.
+impl<T> Pool<T> {
+    /// A pool of one, who is working. The tuner says how many may work, and how many threads there may be.
     /// At most `parking` directories are held open for parts in other hands.
-    pub fn new(tuner: Tuner, parking: usize) -> Crew<T> {
+    pub fn new(tuner: Tuner, parking: usize) -> Pool<T> {
         let now = Instant::now();
-        let crew = Crew {
+        let pool = Pool {
             wanted: Arc::default(),
             crowded: AtomicBool::new(false),
             done: AtomicU64::new(0),
@@ -132,7 +132,7 @@ impl<T> Crew<T> {
                 waiting: 0,
                 running: 1,
                 open: 0,
-                hired: 0,
+                spawned: 0,
                 most: tuner.ceiling(),
                 given: tuner.clone(),
                 tuner,
@@ -145,8 +145,8 @@ impl<T> Crew<T> {
             work: Condvar::new(),
             change: Condvar::new(),
         };
-        drop(crew.lock_and_publish());
-        crew
+        drop(pool.lock_and_publish());
+        pool
     }
 
     /// Whether there can ever be a second one.
@@ -173,12 +173,12 @@ impl<T> Crew<T> {
     }
 
     /// How many tasks could be given to it now, for other processes to see.
-    pub fn hunger(&self) -> Hunger {
-        Hunger(Arc::clone(&self.wanted))
+    pub fn spare_capacity(&self) -> SpareCapacity {
+        SpareCapacity(Arc::clone(&self.wanted))
     }
 
-    /// For the first thread of a process that begins with nothing: it is as one that was hired and has done its task.
-    pub fn stand_by(&self) {
+    /// For the first thread of a process that begins with nothing: it is as one that was spawned and has done its task.
+    pub fn start_idle(&self) {
         let mut state = self.lock();
         state.running -= 1;
         self.publish(&state);
@@ -201,8 +201,8 @@ impl<T> Crew<T> {
     }
 
     /// A task that has come from another process, and that a thread of its own may have to do: whoever waits takes it, else
-    /// the caller hires a thread.
-    pub fn accept(&self, task: T) -> Given<T> {
+    /// the caller spawns a thread.
+    pub fn accept(&self, task: T) -> Offer<T> {
         let mut state = self.lock();
         state.open += 1;
         if state.queue.len() < state.waiting {
@@ -211,18 +211,18 @@ impl<T> Crew<T> {
             self.publish(&state);
             drop(state);
             self.work.notify_one();
-            return Given::Taken;
+            return Offer::Taken;
         }
-        state.hired += 1;
+        state.spawned += 1;
         state.running += 1;
         self.publish(&state);
-        Given::ForNewThread(task)
+        Offer::ForNewThread(task)
     }
 
-    /// No thread could be hired for a task that was accepted: it waits for one that comes by.
+    /// No thread could be spawned for a task that was accepted: it waits for one that comes by.
     pub fn keep_for_later(&self, task: T) {
         let mut state = self.lock();
-        state.hired -= 1;
+        state.spawned -= 1;
         state.running -= 1;
         state.queue.push_back(task);
         self.publish(&state);
@@ -236,31 +236,31 @@ impl<T> Crew<T> {
     }
 
     /// Offers a task.
-    pub fn give(&self, task: T) -> Given<T> {
+    pub fn give(&self, task: T) -> Offer<T> {
         let mut state = self.lock();
         if wanted(&state) == 0 {
-            return Given::Back(task);
+            return Offer::Back(task);
         }
         state.open += 1;
         if state.queue.len() == state.waiting {
-            state.hired += 1;
+            state.spawned += 1;
             state.running += 1;
             self.publish(&state);
-            return Given::ForNewThread(task);
+            return Offer::ForNewThread(task);
         }
         state.queue.push_back(task);
         self.publish(&state);
         drop(state);
         // Whoever waits takes it: one is enough.
         self.work.notify_one();
-        Given::Taken
+        Offer::Taken
     }
 
     /// The thread that was to do a task could not be started, nor will others be: the caller keeps the task.
-    pub fn could_not_hire(&self) {
+    pub fn could_not_spawn(&self) {
         let mut state = self.lock();
-        state.hired -= 1;
-        state.most = state.hired + 1;
+        state.spawned -= 1;
+        state.most = state.spawned + 1;
         self.one_less(state);
     }
 
@@ -456,7 +456,7 @@ fn processor_time() -> Duration {
 
 fn wanted<T>(state: &State<T>) -> usize {
     let may_work = state.tuner.level().saturating_sub(state.running);
-    let hireable = (state.most - 1).saturating_sub(state.hired);
+    let hireable = (state.most - 1).saturating_sub(state.spawned);
     may_work.min(state.waiting + hireable).saturating_sub(state.queue.len())
 }
 
@@ -466,37 +466,37 @@ mod tests {
 
     #[test]
     fn work_is_wanted_only_while_fewer_threads_work_than_may() {
-        let crew: Crew<u32> = Crew::new(Tuner::fixed(2), 8);
-        assert!(crew.wants_work());
-        assert!(matches!(crew.give(1), Given::ForNewThread(1)));
-        assert!(!crew.wants_work());
-        assert!(matches!(crew.give(2), Given::Back(2)));
-        let alone: Crew<u32> = Crew::new(Tuner::fixed(1), 8);
+        let pool: Pool<u32> = Pool::new(Tuner::fixed(2), 8);
+        assert!(pool.wants_work());
+        assert!(matches!(pool.give(1), Offer::ForNewThread(1)));
+        assert!(!pool.wants_work());
+        assert!(matches!(pool.give(2), Offer::Back(2)));
+        let alone: Pool<u32> = Pool::new(Tuner::fixed(1), 8);
         assert!(!alone.wants_work() && alone.is_alone());
     }
 
     #[test]
     fn a_number_that_is_fixed_later_is_the_number_of_threads_within_what_there_can_be() {
         for (jobs, wants) in [(1, false), (2, true), (100, true)] {
-            let crew: Crew<u32> = Crew::new(Tuner::of_tree(2, 4, 0), 8);
-            crew.fix(Some(jobs));
-            assert_eq!((crew.wants_work(), crew.lock().tuner.level()), (wants, jobs.min(4)));
-            crew.fix(None);
-            assert_eq!(crew.lock().tuner.level(), 2, "elsewhere it is found again");
+            let pool: Pool<u32> = Pool::new(Tuner::of_tree(2, 4, 0), 8);
+            pool.fix(Some(jobs));
+            assert_eq!((pool.wants_work(), pool.lock().tuner.level()), (wants, jobs.min(4)));
+            pool.fix(None);
+            assert_eq!(pool.lock().tuner.level(), 2, "elsewhere it is found again");
         }
     }
 
     #[test]
     fn draining_does_all_work_that_is_left_and_then_all_that_came_of_it() {
-        let crew: Crew<u32> = Crew::new(Tuner::fixed(8), 8);
+        let pool: Pool<u32> = Pool::new(Tuner::fixed(8), 8);
         // As if somebody waited, who is never quick enough.
-        crew.lock().waiting = 1;
-        assert!(matches!(crew.give(3), Given::Taken));
+        pool.lock().waiting = 1;
+        assert!(matches!(pool.give(3), Offer::Taken));
         let mut done = Vec::new();
-        crew.drain(|task| {
+        pool.drain(|task| {
             done.push(task);
             if task > 0 {
-                assert!(matches!(crew.give(task - 1), Given::Taken));
+                assert!(matches!(pool.give(task - 1), Offer::Taken));
             }
         });
         assert_eq!(done, [3, 2, 1, 0]);
@@ -504,59 +504,59 @@ mod tests {
 
     #[test]
     fn who_cannot_hire_keeps_the_task_and_no_other_thread_is_asked_for() {
-        let crew: Crew<u32> = Crew::new(Tuner::fixed(8), 8);
-        let (first, second) = (crew.give(1), crew.give(2));
-        assert!(matches!((first, second), (Given::ForNewThread(1), Given::ForNewThread(2))));
-        crew.could_not_hire();
-        assert!(!crew.wants_work());
-        crew.could_not_hire();
-        assert!(!crew.wants_work() && matches!(crew.give(3), Given::Back(3)));
-        crew.drain(|_| panic!("there is nothing to do"));
+        let pool: Pool<u32> = Pool::new(Tuner::fixed(8), 8);
+        let (first, second) = (pool.give(1), pool.give(2));
+        assert!(matches!((first, second), (Offer::ForNewThread(1), Offer::ForNewThread(2))));
+        pool.could_not_spawn();
+        assert!(!pool.wants_work());
+        pool.could_not_spawn();
+        assert!(!pool.wants_work() && matches!(pool.give(3), Offer::Back(3)));
+        pool.drain(|_| panic!("there is nothing to do"));
     }
 
     #[test]
     fn every_task_is_done_once_by_any_number_of_threads() {
-        let crew: Crew<u64> = Crew::new(Tuner::fixed(4), 8);
+        let pool: Pool<u64> = Pool::new(Tuner::fixed(4), 8);
         let sum = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let hire = |first| {
-                let (crew, sum) = (&crew, &sum);
+            let spawn = |first| {
+                let (pool, sum) = (&pool, &sum);
                 scope.spawn(move || {
                     let mut next = Some(first);
                     while let Some(task) = next {
                         sum.fetch_add(task, Ordering::Relaxed);
-                        crew.finished();
-                        next = crew.take();
+                        pool.finished();
+                        next = pool.take();
                     }
                 });
             };
             for task in 1..=1000 {
-                match crew.give(task) {
-                    Given::Taken => {}
-                    Given::ForNewThread(task) => hire(task),
-                    Given::Back(task) => _ = sum.fetch_add(task, Ordering::Relaxed),
+                match pool.give(task) {
+                    Offer::Taken => {}
+                    Offer::ForNewThread(task) => spawn(task),
+                    Offer::Back(task) => _ = sum.fetch_add(task, Ordering::Relaxed),
                 }
             }
-            crew.drain(|task| _ = sum.fetch_add(task, Ordering::Relaxed));
+            pool.drain(|task| _ = sum.fetch_add(task, Ordering::Relaxed));
             assert_eq!(sum.load(Ordering::Relaxed), 500_500);
-            crew.close();
+            pool.close();
         });
     }
 
     #[test]
     fn who_rests_goes_on_when_the_others_stop() {
-        let crew: Crew<u32> = Crew::new(Tuner::fixed(2), 8);
-        assert!(matches!(crew.give(1), Given::ForNewThread(1)));
-        crew.lock().tuner = Tuner::fixed(1);
-        drop(crew.lock_and_publish());
+        let pool: Pool<u32> = Pool::new(Tuner::fixed(2), 8);
+        assert!(matches!(pool.give(1), Offer::ForNewThread(1)));
+        pool.lock().tuner = Tuner::fixed(1);
+        drop(pool.lock_and_publish());
         std::thread::scope(|scope| {
-            let resting = scope.spawn(|| crew.rest_if_needed(|| false, || false));
-            while crew.lock().running > 1 {
+            let resting = scope.spawn(|| pool.rest_if_needed(|| false, || false));
+            while pool.lock().running > 1 {
                 std::thread::yield_now();
             }
-            crew.finished();
+            pool.finished();
             resting.join().unwrap();
         });
-        assert_eq!(crew.lock().running, 1);
+        assert_eq!(pool.lock().running, 1);
     }
 }

@@ -37,7 +37,7 @@ const MOST_LINKS: usize = 40;
 
 /// What is known of a file that is being made under another name.
 #[derive(Debug, Default)]
-pub(super) struct Staging {
+pub(super) struct Unfinished {
     /// The number in its name, with `--resume`.
     pub number: Option<u64>,
     /// The directory and the name that it goes to, if it is large enough to be noted in parts.
@@ -64,7 +64,7 @@ pub(super) struct Adopted {
 }
 
 /// Where a file is made, and where it goes.
-struct Stage {
+struct TemporaryFile {
     /// The directory of both, where that is not the one of the destination: behind a symbolic link.
     dir: Option<OwnedFd>,
     /// The name in the meantime.
@@ -75,7 +75,7 @@ struct Stage {
     replaces: bool,
 }
 
-impl Stage {
+impl TemporaryFile {
     fn spot<'s>(&'s self, dest: Spot<'s>, name: &'s OsStr) -> Spot<'s> {
         match &self.dir {
             Some(dir) => Spot::new(dir.as_fd(), name, dest.path),
@@ -87,9 +87,9 @@ impl Stage {
 impl Run<'_> {
     /// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
     pub(super) fn make_file(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> Result<Option<FileId>, Reported> {
-        let mut staging = Staging::default();
+        let mut unfinished = Unfinished::default();
         if !self.is_staged(subject, clear) {
-            let outcome = self.make_at_once(subject, clear, &mut staging)?;
+            let outcome = self.make_at_once(subject, clear, &mut unfinished)?;
             self.tell_digest(subject.dest.path, &outcome.checked);
             return Ok(outcome.id);
         }
@@ -111,12 +111,12 @@ impl Run<'_> {
         if let Some(dir) = &stage.dir {
             self.tidy_behind_link(dir.as_fd());
         }
-        self.name_for_resuming(subject, &mut stage, &mut staging);
+        self.name_for_resuming(subject, &mut stage, &mut unfinished);
         let new = Clear { new: true, staged: true, entries, replaced, ..Clear::default() };
         let spot = stage.spot(subject.dest, &stage.name);
         let sides = subject.sides.filter(|_| stage.dir.is_none());
         let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
-        if let Ok(outcome) = self.make_at_once(&mut staged, &new, &mut staging) {
+        if let Ok(outcome) = self.make_at_once(&mut staged, &new, &mut unfinished) {
             let id = outcome.id;
             self.note_for_other_names(subject, spot);
             // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
@@ -128,7 +128,7 @@ impl Run<'_> {
             return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
         }
         // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
-        if !staging.left {
+        if !unfinished.left {
             spot.unlink().ok();
         }
         self.session.partials.done();
@@ -136,14 +136,14 @@ impl Run<'_> {
     }
 
     /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
-    fn name_for_resuming(&self, subject: &Subject<'_>, stage: &mut Stage, staging: &mut Staging) {
+    fn name_for_resuming(&self, subject: &Subject<'_>, stage: &mut TemporaryFile, unfinished: &mut Unfinished) {
         let Some(progress) = self.shared.progress.get() else { return };
         if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
             let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
-            staging.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+            unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
         }
         let source = Fingerprint::of_source(&subject.inode);
-        let beginning = staging.home.map(|home| Fingerprint::of_beginning(source, home));
+        let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
         // What shares extents is done at once, and an image is not copied from its beginning to its end.
         let by_parts = self.plan.reflink != Reflink::Always && self.plan.smart == SmartCopy::Off;
         let partial =
@@ -155,16 +155,16 @@ impl Run<'_> {
             let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.plan.verify);
             if let Some((fd, inode)) = found {
                 progress.adopt(partial.number);
-                staging.number = Some(partial.number);
-                staging.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
+                unfinished.number = Some(partial.number);
+                unfinished.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
                 // Whatever comes now, unless it is known to be of no use any more.
-                staging.left = true;
+                unfinished.left = true;
                 stage.name = name;
                 return;
             }
         }
         let number = progress.names().number();
-        staging.number = Some(number);
+        unfinished.number = Some(number);
         stage.name = progress.names().with_number(number);
     }
 
@@ -172,10 +172,10 @@ impl Run<'_> {
         &mut self,
         subject: &mut Subject<'_>,
         clear: &Clear,
-        staging: &mut Staging,
+        unfinished: &mut Unfinished,
     ) -> Result<FileOutcome, Reported> {
         if copied_as_regular(subject.inode.kind, self.plan) {
-            return self.copy_regular(subject, clear, staging);
+            return self.copy_regular(subject, clear, unfinished);
         }
         let id = self.make_special(subject, clear)?;
         Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
@@ -217,7 +217,13 @@ impl Run<'_> {
     }
 
     /// The file is whole: gives it its name, or leaves that until it is on the device.
-    fn publish_or_wait(&mut self, stage: &Stage, spot: Spot<'_>, subject: &Subject<'_>, outcome: FileOutcome) -> bool {
+    fn publish_or_wait(
+        &mut self,
+        stage: &TemporaryFile,
+        spot: Spot<'_>,
+        subject: &Subject<'_>,
+        outcome: FileOutcome,
+    ) -> bool {
         let FileOutcome { checked, unsynced, source, .. } = outcome;
         if let Some(mismatch) = checked.mismatch {
             return self.set_aside(spot, &stage.last, mismatch);
@@ -304,7 +310,12 @@ fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Ver
 }
 
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
-fn stage(dest: Spot<'_>, clear: &Clear, through_dangling: bool, names: &TemporaryNames) -> Result<Stage, Errno> {
+fn stage(
+    dest: Spot<'_>,
+    clear: &Clear,
+    through_dangling: bool,
+    names: &TemporaryNames,
+) -> Result<TemporaryFile, Errno> {
     // As open(2) says of a name that ends in a slash where no directory is to be made.
     if dest.name.as_bytes().last() == Some(&b'/') {
         return Err(Errno::NOTDIR);
@@ -316,7 +327,7 @@ fn stage(dest: Spot<'_>, clear: &Clear, through_dangling: bool, names: &Temporar
         false => (None, dest.name.to_owned()),
     };
     let replaces = clear.existing.is_some() || clear.replaces;
-    Ok(Stage { dir, name: names.another(), last, replaces })
+    Ok(TemporaryFile { dir, name: names.another(), last, replaces })
 }
 
 /// The directory and the name that symbolic links lead to, found as the kernel finds them.

@@ -7,14 +7,14 @@ use std::thread::{self, Scope};
 
 use haul_sys::{Errno, memory};
 
-use super::attributes::Unsealed;
-use super::crew::{Crew, Given};
-use super::fleet::{Part, Party, ToDo};
+use super::attributes::DeferredFlags;
+use super::ordered::{EventSink, OrderedEvents};
+use super::peers::{Part, PeerGroup, ToDo};
+use super::pool::{Offer, Pool};
 use super::selection::Selection;
 use super::session::Session;
 use super::shards::ShardReport;
 use super::share::Task;
-use super::transcript::{Transcript, Voice};
 use super::{Run, Shared, affordable_threads, open_levels};
 use crate::error::{Error, What};
 use crate::events::Event;
@@ -35,7 +35,7 @@ pub(super) struct Outcome {
     pub damaged: Vec<PathBuf>,
     pub journal: Option<PathBuf>,
     pub shards: Option<ShardReport>,
-    unsealed: Vec<Unsealed>,
+    deferred: Vec<DeferredFlags>,
 }
 
 /// What every thread needs to begin.
@@ -43,10 +43,10 @@ struct Team<'a> {
     plan: &'a Plan,
     session: &'a Session<'a>,
     shared: Shared,
-    transcript: Transcript,
-    crew: Crew<Task>,
+    ordered: OrderedEvents,
+    pool: Pool<Task>,
     /// The other processes, if there are any.
-    party: Option<Party<'a>>,
+    peers: Option<PeerGroup<'a>>,
     open_levels: usize,
     outcome: Mutex<Outcome>,
 }
@@ -60,49 +60,49 @@ pub(super) fn run(
 ) -> Outcome {
     let tuner = threads(plan);
     let most = tuner.ceiling();
-    let (transcript, first) = Transcript::new();
+    let (ordered, first) = OrderedEvents::new();
     let open_levels = open_levels(most + 1);
     let team = Team {
         plan,
         session,
         shared: Shared::new(selection, caller),
-        transcript,
+        ordered,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
-        crew: Crew::new(tuner, open_levels),
-        party: part.map(Party::new),
+        pool: Pool::new(tuner, open_levels),
+        peers: part.map(PeerGroup::new),
         open_levels,
         outcome: Mutex::default(),
     };
     let mut others_failed = false;
     thread::scope(|scope| {
-        if let Some(party) = &team.party {
-            party.find_room(plan);
-            let listen = || attend(scope, &team, party);
+        if let Some(peers) = &team.peers {
+            peers.find_room(plan);
+            let listen = || attend(scope, &team, peers);
             if let Err(error) = thread::Builder::new().name("haul".into()).spawn_scoped(scope, listen) {
                 // The others may ask this process for what only it knows: they cannot go on without it.
                 lock(&team.outcome).failed = true;
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
                 let error = Error::new(What::CannotStartThreads, dest_of(plan)).errno(errno);
                 session.observer.event(&Event::Problem(&error));
-                party.fleet.give_up();
+                peers.transport.give_up();
                 return;
             }
-            party.fleet.begin(team.crew.hunger());
+            peers.transport.begin(team.pool.spare_capacity());
         }
-        let voice = Voice::new(session.observer, &team.transcript, Some(first), &team.crew);
-        let session = team.session_of_thread(&voice);
-        let hire = |task| hire(scope, &team, task);
-        let mut run = team.run_of_thread(&session, &voice, &hire);
+        let sink = EventSink::new(session.observer, &team.ordered, Some(first), &team.pool);
+        let session = team.session_of_thread(&sink);
+        let spawn = |task| spawn(scope, &team, task);
+        let mut run = team.run_of_thread(&session, &sink, &spawn);
         let _alarm = Alarm(&team);
-        match &team.party {
-            Some(party) if !party.is_first() => {
-                team.crew.stand_by();
-                run.serve(&team.crew);
+        match &team.peers {
+            Some(peers) if !peers.is_first() => {
+                team.pool.start_idle();
+                run.serve(&team.pool);
             }
-            party => {
+            peers => {
                 run.copy_operands();
-                team.crew.close();
-                others_failed = party.as_ref().is_some_and(|party| !party.fleet.finish());
+                team.pool.close();
+                others_failed = peers.as_ref().is_some_and(|peers| !peers.transport.finish());
             }
         }
         team.take_over(run);
@@ -122,36 +122,36 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Listens to the other processes until there is nothing more to hear.
-fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, party: &Party<'env>) {
+fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, peers: &PeerGroup<'env>) {
     let _alarm = Alarm(team);
-    while let Some((from, message)) = party.fleet.receive() {
-        match party.take(from, &message) {
+    while let Some((from, message)) = peers.transport.receive() {
+        match peers.take(from, &message) {
             ToDo::Nothing => {}
             // Also what is handed back: whoever could do it may be waiting for it.
-            ToDo::Work(task) => start(scope, team, team.crew.accept(task)),
+            ToDo::Work(task) => start(scope, team, team.pool.accept(task)),
             ToDo::AtOnce(task) => {
-                start(scope, team, team.crew.accept(task));
-                team.crew.one_fewer();
+                start(scope, team, team.pool.accept(task));
+                team.pool.one_fewer();
             }
-            ToDo::Where { from, token, key } => party.say_where(&team.shared.links, from, token, &key),
+            ToDo::Where { from, token, key } => peers.say_where(&team.shared.links, from, token, &key),
         }
     }
-    party.end();
-    if !party.is_first() {
-        team.crew.close();
+    peers.end();
+    if !peers.is_first() {
+        team.pool.close();
     }
 }
 
-fn start<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, given: Given<Task>) {
-    if let Given::ForNewThread(task) | Given::Back(task) = given
-        && let Some(task) = hire(scope, team, task)
+fn start<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, given: Offer<Task>) {
+    if let Offer::ForNewThread(task) | Offer::Back(task) = given
+        && let Some(task) = spawn(scope, team, task)
     {
-        team.crew.keep_for_later(task);
+        team.pool.keep_for_later(task);
     }
 }
 
 /// Starts another thread with its first task; gives that back if the system has no thread to give.
-fn hire<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, task: Task) -> Option<Task> {
+fn spawn<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, task: Task) -> Option<Task> {
     if !memory::has_room_for_thread(STACK) {
         return Some(task);
     }
@@ -167,16 +167,16 @@ fn hire<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'en
 }
 
 fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'env>, first: Option<Task>) {
-    let voice = Voice::new(team.session.observer, &team.transcript, None, &team.crew);
-    let session = team.session_of_thread(&voice);
-    let hire = |task| hire(scope, team, task);
-    let mut run = team.run_of_thread(&session, &voice, &hire);
+    let sink = EventSink::new(team.session.observer, &team.ordered, None, &team.pool);
+    let session = team.session_of_thread(&sink);
+    let spawn = |task| spawn(scope, team, task);
+    let mut run = team.run_of_thread(&session, &sink, &spawn);
     let _alarm = Alarm(team);
     let mut next = first;
     while let Some(task) = next {
         run.do_task(task);
-        team.crew.finished();
-        next = team.crew.take();
+        team.pool.finished();
+        next = team.pool.take();
     }
     team.take_over(run);
 }
@@ -189,30 +189,30 @@ impl Drop for Alarm<'_> {
         if thread::panicking() {
             self.0.session.cancel.cancel();
             self.0.shared.links.abandon();
-            if let Some(party) = &self.0.party {
-                party.fleet.give_up();
-                party.end();
+            if let Some(peers) = &self.0.peers {
+                peers.transport.give_up();
+                peers.end();
             }
-            self.0.crew.abandon();
+            self.0.pool.abandon();
         }
     }
 }
 
 impl Run<'_> {
     /// Does what comes from other processes until no more will come.
-    fn serve(&mut self, crew: &Crew<Task>) {
-        while let Some(task) = crew.take() {
+    fn serve(&mut self, pool: &Pool<Task>) {
+        while let Some(task) = pool.take() {
             self.do_task(task);
-            crew.finished();
+            pool.finished();
         }
     }
 }
 
 impl Team<'_> {
-    /// The session as one thread sees it: what it tells goes through its own voice.
-    fn session_of_thread<'v>(&'v self, voice: &'v Voice<'v>) -> Session<'v> {
+    /// The session as one thread sees it: what it tells goes through its own sink.
+    fn session_of_thread<'v>(&'v self, sink: &'v EventSink<'v>) -> Session<'v> {
         Session {
-            observer: voice,
+            observer: sink,
             confirm: self.session.confirm,
             cancel: self.session.cancel.clone(),
             pace: self.session.pace.clone(),
@@ -225,13 +225,13 @@ impl Team<'_> {
     fn run_of_thread<'r>(
         &'r self,
         session: &'r Session<'r>,
-        voice: &'r Voice<'r>,
-        hire: &'r dyn Fn(Task) -> Option<Task>,
+        sink: &'r EventSink<'r>,
+        spawn: &'r dyn Fn(Task) -> Option<Task>,
     ) -> Run<'r> {
-        let mut run = Run::new(self.plan, session, &self.shared, voice);
-        run.party = self.party.as_ref();
-        run.crew = (self.party.is_some() || !self.crew.is_alone()).then_some(&self.crew);
-        run.hire = hire;
+        let mut run = Run::new(self.plan, session, &self.shared, sink);
+        run.peers = self.peers.as_ref();
+        run.pool = (self.peers.is_some() || !self.pool.is_alone()).then_some(&self.pool);
+        run.spawn = spawn;
         run.open_levels = self.open_levels;
         run
     }
@@ -242,18 +242,18 @@ impl Team<'_> {
         outcome.stats += &run.report.stats;
         outcome.failed |= run.report.failed;
         outcome.damaged.append(&mut run.report.damaged);
-        outcome.unsealed.append(&mut run.unsealed);
+        outcome.deferred.append(&mut run.deferred);
     }
 
     /// When every hard link is made, files can become immutable.
     fn seal(self, others_failed: bool) -> Outcome {
-        let is_first = self.party.as_ref().is_none_or(Party::is_first);
+        let is_first = self.peers.as_ref().is_none_or(PeerGroup::is_first);
         let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let voice = Voice::direct(self.session.observer);
-        let mut run = Run::new(self.plan, self.session, &self.shared, &voice);
+        let sink = EventSink::direct(self.session.observer);
+        let mut run = Run::new(self.plan, self.session, &self.shared, &sink);
         // Before files become immutable, which then cannot be renamed.
         run.give_names();
-        run.attributes().seal(std::mem::take(&mut outcome.unsealed), &mut run.report);
+        run.attributes().seal(std::mem::take(&mut outcome.deferred), &mut run.report);
         run.sync_everything();
         let begun = &outcome.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;

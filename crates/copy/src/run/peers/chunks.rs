@@ -12,9 +12,9 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use super::super::Run;
 use super::super::entry::{Level, Subject, Top};
-use super::parcels::{open_holder, pair_of};
 use super::wire::{self, Message, Pair};
-use super::{LITTLE_PATIENCE, Party, patiently};
+use super::work_units::{open_holder, pair_of};
+use super::{LITTLE_PATIENCE, PeerGroup, patiently};
 use crate::facts::{Inode, Kind};
 use crate::plan::{Dereference, Durable};
 use crate::transfer::{Chunk, Peers, Transfer};
@@ -32,7 +32,7 @@ pub(in crate::run) struct RemoteSource {
 
 /// How other processes open both files.
 pub(in crate::run) struct RemoteHandle<'a> {
-    party: &'a Party<'a>,
+    peers: &'a PeerGroup<'a>,
     pair: Pair,
     source_name: Option<OsString>,
     /// The name that it has while it is copied.
@@ -41,17 +41,17 @@ pub(in crate::run) struct RemoteHandle<'a> {
 
 impl Peers for RemoteHandle<'_> {
     fn chunk(&self) -> u64 {
-        self.party.chunk
+        self.peers.chunk
     }
 
     fn is_asked_for_work(&self) -> bool {
-        self.party.fleet.is_asked_for_work()
+        self.peers.transport.is_asked_for_work()
     }
 
     fn give(&self, chunk: &Chunk<'_>) -> (u64, bool) {
-        let (party, Chunk { source, dest, offset, len }) = (self.party, *chunk);
-        let token = party.new_token();
-        party.expect(token);
+        let (peers, Chunk { source, dest, offset, len }) = (self.peers, *chunk);
+        let token = peers.new_token();
+        peers.expect(token);
         let chunk = wire::Chunk {
             token,
             pair: self.pair.clone(),
@@ -63,20 +63,20 @@ impl Peers for RemoteHandle<'_> {
             offset,
             len,
         };
-        let taken = party.fleet.give(Message::Chunk(chunk).encode()).is_none();
+        let taken = peers.transport.give(Message::Chunk(chunk).encode()).is_none();
         if !taken {
             // Somebody else has served who waited.
-            party.answer(token, Message::ChunkDone { token, moved: 0 });
+            peers.answer(token, Message::ChunkDone { token, moved: 0 });
         }
         (token, taken)
     }
 
     fn has_moved_nothing(&self, token: u64) -> bool {
-        self.party.has_moved_nothing(token)
+        self.peers.has_moved_nothing(token)
     }
 
     fn wait_for(&self, token: u64) -> u64 {
-        match self.party.wait_for(token) {
+        match self.peers.wait_for(token) {
             Some(Message::ChunkDone { moved, .. }) => moved,
             _ => 0,
         }
@@ -99,15 +99,15 @@ impl<'a> Run<'a> {
         level: &Level<'_>,
         top: &Top,
     ) -> Option<RemoteSource> {
-        let party = self.party?;
+        let peers = self.peers?;
         let (Some(dir), Kind::Regular) = (level.dir, subject.inode.kind) else { return None };
-        let alone = self.crew.is_none() || self.plan.dereference == Dereference::Always;
-        if subject.inode.size / 2 < party.chunk || alone {
+        let alone = self.pool.is_none() || self.plan.dereference == Dereference::Always;
+        if subject.inode.size / 2 < peers.chunk || alone {
             return None;
         }
         let operand: (&Path, &Path) = (subject.source.path, subject.dest.path);
         let frame = level.ancestors.last();
-        let pair = pair_of(dir, frame.map(|frame| (frame, top)), operand, party);
+        let pair = pair_of(dir, frame.map(|frame| (frame, top)), operand, peers);
         Some(RemoteSource { pair, name: frame.map(|_| subject.source.name.to_owned()) })
     }
 
@@ -116,18 +116,18 @@ impl<'a> Run<'a> {
         let RemoteSource { pair, name } = subject.remote?;
         let dest_name = last_component(subject.dest.name).to_owned();
         let (pair, source_name) = (pair.clone(), name.clone());
-        Some(RemoteHandle { party: self.party?, pair, source_name, dest_name })
+        Some(RemoteHandle { peers: self.peers?, pair, source_name, dest_name })
     }
 
     /// Copies a part of a file for another process.
     pub(in crate::run) fn do_chunk(&mut self, from: usize, chunk: &ChunkWork) {
-        let Some(party) = self.party else { return };
+        let Some(peers) = self.peers else { return };
         let opened =
             patiently(LITTLE_PATIENCE, || if self.cancelled() { Err(Errno::CANCELED) } else { self.open_chunk(chunk) });
         // Whatever is wrong here, who gave it meets it again and tells.
         let moved = opened.map_or(0, |open| self.copy_chunk(from, chunk, open));
         self.report.stats.chunks += u64::from(moved > 0);
-        party.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
+        peers.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
     }
 
     fn open_chunk(&self, chunk: &ChunkWork) -> Result<OpenFile, Errno> {
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         drop(job);
         // The owner is told when it can be seen from there, and before it sets the times of the file: data that arrives at a
         // server later would change them.
-        let near = self.party.is_some_and(|party| party.fleet.is_near(from));
+        let near = self.peers.is_some_and(|peers| peers.transport.is_near(from));
         let flushed = if near && self.plan.durable == Durable::None {
             Ok(())
         } else {

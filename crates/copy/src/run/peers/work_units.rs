@@ -9,13 +9,13 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use super::super::Run;
-use super::super::crew::Parking;
 use super::super::entry::Top;
+use super::super::pool::Parking;
 use super::super::share::{Tally, Task};
 use super::super::tree::{Frame, Place};
-use super::keeper::open_way;
-use super::wire::{Message, Pair, Parcel, Way};
-use super::{PATIENCE, Party, ToDo, lock, patiently};
+use super::link_owner::open_way;
+use super::wire::{Message, Pair, Way, WorkUnit};
+use super::{PATIENCE, PeerGroup, ToDo, lock, patiently};
 use crate::facts::{Inode, Time};
 use crate::links::{DestDir, duplicate};
 use crate::meta::NewEntries;
@@ -36,7 +36,7 @@ pub(in crate::run) struct Away {
 
 /// Whom to tell that a part is done.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::run) struct Errand {
+pub(in crate::run) struct ReplyHandle {
     from: usize,
     token: u64,
 }
@@ -50,7 +50,7 @@ pub(super) struct OpenPair {
     pub dir: Arc<DestDir>,
 }
 
-impl Party<'_> {
+impl PeerGroup<'_> {
     /// What another process had is done, or comes back.
     pub(super) fn is_back(&self, token: u64, given_back: bool) -> ToDo {
         let Some(away) = lock(&self.away).remove(&token) else { return ToDo::Nothing };
@@ -59,7 +59,7 @@ impl Party<'_> {
             // Nor will others be able to begin with the rest of it.
             frame.place().stays.store(true, Ordering::Relaxed);
             frame.set_names(names);
-            return ToDo::AtOnce(Task::Names { frame, top, passage: None });
+            return ToDo::AtOnce(Task::Names { frame, top, segment: None });
         }
         drop((frame, names));
         ToDo::AtOnce(Task::PartDone(tally))
@@ -68,7 +68,7 @@ impl Party<'_> {
 
 impl Place {
     /// What another process needs to open these two directories.
-    fn pair(&self, top: &Top, party: &Party<'_>) -> Pair {
+    fn pair(&self, top: &Top, peers: &PeerGroup<'_>) -> Pair {
         let device = self.source_inode.id.device();
         Pair {
             operand: top.source.clone().into_os_string(),
@@ -76,7 +76,7 @@ impl Place {
             dest: Way { prefix: self.dir.prefix().to_owned(), names: self.dir.names() },
             inodes: [self.source_inode.id.inode(), self.dest_inode.id.inode()],
             born: [self.source_inode.born, self.dest_inode.born].map(born_of),
-            device: party.name_of(device, None),
+            device: peers.name_of(device, None),
             listed: self.listed,
             shown: [self.source_path.path().into_os_string(), self.dest_path.path().into_os_string()],
         }
@@ -87,7 +87,7 @@ impl Run<'_> {
     /// Between two entries: gives half of the names that are left in the outermost directory that can be shared to another
     /// process that waits for work.
     pub(in crate::run) fn send_away(&mut self, stack: &mut [Frame], top: &Top) {
-        let (Some(party), Some(crew)) = (self.party, self.crew) else { return };
+        let (Some(peers), Some(pool)) = (self.peers, self.pool) else { return };
         let innermost = stack.len() - 1;
         // Through links the order decides, as for threads.
         if self.plan.dereference == Dereference::Always {
@@ -98,25 +98,25 @@ impl Run<'_> {
         };
         let Some(donor) = stack.iter().enumerate().position(shareable) else { return };
         // Where too much waits already, others will have work of their own to give.
-        let Some(parking) = crew.reserve_parking() else { return };
+        let Some(parking) = pool.reserve_parking() else { return };
         let frame = &mut stack[donor];
         let mut part = frame.split();
         let Some(tally) = frame.tally.clone() else { return };
         tally.add();
         let names = part.take_names();
-        let token = party.new_token();
-        let message = Message::Names(Parcel { token, pair: part.place().pair(top, party), names: names.clone() });
+        let token = peers.new_token();
+        let message = Message::Names(WorkUnit { token, pair: part.place().pair(top, peers), names: names.clone() });
         let away = Away { frame: part, top: top.clone(), names, tally, _parking: parking };
         // Before it is sent: the answer may come at once.
-        lock(&party.away).insert(token, away);
-        crew.one_more();
-        if party.fleet.give(message.encode()).is_none() {
+        lock(&peers.away).insert(token, away);
+        pool.one_more();
+        if peers.transport.give(message.encode()).is_none() {
             self.report.stats.given_away += 1;
             return;
         }
         // Somebody else has served who waited.
-        crew.one_fewer();
-        let Some(away) = lock(&party.away).remove(&token) else { return };
+        pool.one_fewer();
+        let Some(away) = lock(&peers.away).remove(&token) else { return };
         away.tally.remove();
         let mut part = away.frame;
         part.set_names(away.names);
@@ -124,18 +124,18 @@ impl Run<'_> {
     }
 
     /// Copies what another process has given away.
-    pub(in crate::run) fn do_parcel(&mut self, from: usize, parcel: Parcel) {
-        let Some(party) = self.party else { return };
-        let Parcel { token, pair, names } = parcel;
+    pub(in crate::run) fn do_parcel(&mut self, from: usize, parcel: WorkUnit) {
+        let Some(peers) = self.peers else { return };
+        let WorkUnit { token, pair, names } = parcel;
         let opened =
             patiently(PATIENCE, || if self.cancelled() { Err(Errno::CANCELED) } else { self.open_pair(&pair) });
         let Ok(open) = opened else {
             // Who gave it can see it, and tells what goes wrong.
-            party.tell(Some((from, Message::NamesDone { token, given_back: true })));
+            peers.tell(Some((from, Message::NamesDone { token, given_back: true })));
             return;
         };
         self.begin_progress_elsewhere();
-        party.is_called(open.source_inode.id.device(), pair.device);
+        peers.is_called(open.source_inode.id.device(), pair.device);
         self.will_write_to(open.dest_inode.id.device(), pair.shown[1].as_ref(), open.dest.as_fd());
         let entries = match NewEntries::matter(&self.plan.preserve) {
             true => self.entries_of_found(&open.dest, &open.dest_inode),
@@ -156,18 +156,18 @@ impl Run<'_> {
             listed: pair.listed,
             stays: AtomicBool::new(false),
         };
-        let frame = Frame::received(place, sides, Listing::of(names), Errand { from, token });
+        let frame = Frame::received(place, sides, Listing::of(names), ReplyHandle { from, token });
         let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
         self.report.stats.parcels += 1;
         self.walk_tree(frame, &mut top);
     }
 
     /// Everything of a part that another process has given us is done.
-    pub(in crate::run) fn report_part(&mut self, errand: Errand) {
+    pub(in crate::run) fn report_part(&mut self, reply: ReplyHandle) {
         // Before its directory gets its attributes elsewhere, which giving a name would change again.
         self.give_names();
-        if let Some(party) = self.party {
-            party.tell(Some((errand.from, Message::NamesDone { token: errand.token, given_back: false })));
+        if let Some(peers) = self.peers {
+            peers.tell(Some((reply.from, Message::NamesDone { token: reply.token, given_back: false })));
         }
     }
 
@@ -219,10 +219,10 @@ pub(super) fn pair_of(
     dir: &Arc<DestDir>,
     sides: Option<(&Frame, &Top)>,
     operand: (&std::path::Path, &std::path::Path),
-    party: &Party<'_>,
+    peers: &PeerGroup<'_>,
 ) -> Pair {
     match sides {
-        Some((frame, top)) => frame.place().pair(top, party),
+        Some((frame, top)) => frame.place().pair(top, peers),
         None => Pair {
             operand: operand.0.as_os_str().to_owned(),
             operand_dest: operand.1.as_os_str().to_owned(),

@@ -1,8 +1,8 @@
 //! Messages of many threads in the order of a serial copy.
 //!
-//! The transcript is a row of passages in the order in which one thread would have written them. Each passage has one
+//! Ordered events are a row of segments in the order in which one thread would have written them. Each segment has one
 //! writer. The first one is live: its events go to the observer at once. Those of the others are held back until every
-//! passage before them is closed.
+//! segment before them is closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use crate::images::ImageReport;
 use crate::moved::Moved;
 use crate::plan::profile::Setting;
 
-/// Bytes held back (about) from which on writers of later passages wait for the first one.
+/// Bytes held back (about) from which on writers of later segments wait for the first one.
 const ENOUGH: usize = 4 << 20;
 
-/// A passage, for its one writer.
+/// A segment, for its one writer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Passage(usize);
+pub(super) struct Segment(usize);
 
-/// The row of passages.
-pub(super) struct Transcript {
+/// The row of segments.
+pub(super) struct OrderedEvents {
     row: Mutex<Row>,
     /// Bytes held back, about.
     held: AtomicUsize,
@@ -43,18 +43,18 @@ struct Slot {
     held: Vec<Held>,
 }
 
-impl Transcript {
-    /// A transcript of one passage.
-    pub fn new() -> (Transcript, Passage) {
+impl OrderedEvents {
+    /// Ordered events of one segment.
+    pub fn new() -> (OrderedEvents, Segment) {
         let row = Row { slots: vec![Slot::default()], free: Vec::new(), first: 0 };
-        (Transcript { row: Mutex::new(row), held: AtomicUsize::new(0) }, Passage(0))
+        (OrderedEvents { row: Mutex::new(row), held: AtomicUsize::new(0) }, Segment(0))
     }
 
-    /// A new passage right behind this one.
-    pub fn insert_after(&self, passage: &Passage) -> Passage {
+    /// A new segment right behind this one.
+    pub fn insert_after(&self, segment: &Segment) -> Segment {
         let mut row = self.lock();
-        let next = row.slots[passage.0].next;
-        let slot = Slot { before: Some(passage.0), next, ..Slot::default() };
+        let next = row.slots[segment.0].next;
+        let slot = Slot { before: Some(segment.0), next, ..Slot::default() };
         let new = match row.free.pop() {
             Some(free) => {
                 row.slots[free] = slot;
@@ -65,24 +65,24 @@ impl Transcript {
                 row.slots.len() - 1
             }
         };
-        row.slots[passage.0].next = Some(new);
+        row.slots[segment.0].next = Some(new);
         if let Some(next) = next {
             row.slots[next].before = Some(new);
         }
-        Passage(new)
+        Segment(new)
     }
 
-    /// Nothing more comes in this passage. If it was the live one, what the next ones held back is told now.
-    pub fn close(&self, passage: Passage, observer: &dyn Observer) {
+    /// Nothing more comes in this segment. If it was the live one, what the next ones held back is told now.
+    pub fn close(&self, segment: Segment, observer: &dyn Observer) {
         let mut row = self.lock();
-        row.slots[passage.0].closed = true;
-        if row.first != passage.0 {
-            row.join_to_earlier(passage.0);
+        row.slots[segment.0].closed = true;
+        if row.first != segment.0 {
+            row.join_to_earlier(segment.0);
             return;
         }
         while row.slots[row.first].closed {
             let done = row.first;
-            // The last passage stays, for whoever writes next.
+            // The last segment stays, for whoever writes next.
             let Some(next) = row.slots[done].next else { return };
             row.slots[done] = Slot::default();
             row.free.push(done);
@@ -96,19 +96,19 @@ impl Transcript {
     }
 
     /// Tells the observer, now or when its turn comes.
-    pub fn tell(&self, passage: &Passage, event: &Event<'_>, observer: &dyn Observer) {
+    pub fn tell(&self, segment: &Segment, event: &Event<'_>, observer: &dyn Observer) {
         let mut row = self.lock();
-        if row.first == passage.0 {
+        if row.first == segment.0 {
             observer.event(event);
         } else if let Some(held) = Held::of(event) {
             self.held.fetch_add(held.size(), Ordering::Relaxed);
-            row.slots[passage.0].held.push(held);
+            row.slots[segment.0].held.push(held);
         }
     }
 
-    /// Whether so much is held back that the writer of this passage should wait for those before it.
-    pub fn is_too_far_ahead(&self, passage: &Passage) -> bool {
-        self.held.load(Ordering::Relaxed) > ENOUGH && self.lock().first != passage.0
+    /// Whether so much is held back that the writer of this segment should wait for those before it.
+    pub fn is_too_far_ahead(&self, segment: &Segment) -> bool {
+        self.held.load(Ordering::Relaxed) > ENOUGH && self.lock().first != segment.0
     }
 
     fn lock(&self) -> MutexGuard<'_, Row> {
@@ -118,23 +118,23 @@ impl Transcript {
 }
 
 impl Row {
-    /// A closed passage that is empty, or comes right after another closed one, need not stay: their number is bounded by
+    /// A closed segment that is empty, or comes right after another closed one, need not stay: their number is bounded by
     /// that of the open ones and of what is held back, not by what was copied.
-    fn join_to_earlier(&mut self, passage: usize) {
-        let Some(before) = self.slots[passage].before else { return };
-        let mut held = std::mem::take(&mut self.slots[passage].held);
+    fn join_to_earlier(&mut self, segment: usize) {
+        let Some(before) = self.slots[segment].before else { return };
+        let mut held = std::mem::take(&mut self.slots[segment].held);
         if !held.is_empty() && !self.slots[before].closed {
-            self.slots[passage].held = held;
+            self.slots[segment].held = held;
             return;
         }
         self.slots[before].held.append(&mut held);
-        let next = self.slots[passage].next;
+        let next = self.slots[segment].next;
         self.slots[before].next = next;
         if let Some(next) = next {
             self.slots[next].before = Some(before);
         }
-        self.slots[passage] = Slot::default();
-        self.free.push(passage);
+        self.slots[segment] = Slot::default();
+        self.free.push(segment);
     }
 }
 
@@ -145,73 +145,73 @@ pub(super) trait Meter: Sync {
 }
 
 /// One thread's way to the observer.
-pub(super) struct Voice<'a> {
+pub(super) struct EventSink<'a> {
     observer: &'a dyn Observer,
     meter: Option<&'a dyn Meter>,
-    transcript: Option<&'a Transcript>,
-    passage: Mutex<Option<Passage>>,
+    ordered: Option<&'a OrderedEvents>,
+    segment: Mutex<Option<Segment>>,
 }
 
-impl<'a> Voice<'a> {
-    /// A way that leads through the transcript.
+impl<'a> EventSink<'a> {
+    /// A way that leads through ordered events.
     pub fn new(
         observer: &'a dyn Observer,
-        transcript: &'a Transcript,
-        passage: Option<Passage>,
+        ordered: &'a OrderedEvents,
+        segment: Option<Segment>,
         meter: &'a dyn Meter,
-    ) -> Voice<'a> {
-        Voice { observer, meter: Some(meter), transcript: Some(transcript), passage: Mutex::new(passage) }
+    ) -> EventSink<'a> {
+        EventSink { observer, meter: Some(meter), ordered: Some(ordered), segment: Mutex::new(segment) }
     }
 
     /// The straight way, where there is one thread only.
-    pub fn direct(observer: &'a dyn Observer) -> Voice<'a> {
-        Voice { observer, meter: None, transcript: None, passage: Mutex::new(None) }
+    pub fn direct(observer: &'a dyn Observer) -> EventSink<'a> {
+        EventSink { observer, meter: None, ordered: None, segment: Mutex::new(None) }
     }
 
-    /// Goes on in another passage; the current one is closed.
-    pub fn switch_to(&self, passage: Option<Passage>) {
-        self.close(self.enter(passage));
+    /// Goes on in another segment; the current one is closed.
+    pub fn switch_to(&self, segment: Option<Segment>) {
+        self.close(self.enter(segment));
     }
 
-    /// Goes on in another passage and returns the current one, which stays open.
-    pub fn enter(&self, passage: Option<Passage>) -> Option<Passage> {
-        std::mem::replace(&mut *self.passage(), passage)
+    /// Goes on in another segment and returns the current one, which stays open.
+    pub fn enter(&self, segment: Option<Segment>) -> Option<Segment> {
+        std::mem::replace(&mut *self.segment(), segment)
     }
 
-    /// Nothing more comes in this passage.
-    pub fn close(&self, passage: Option<Passage>) {
-        if let (Some(transcript), Some(passage)) = (self.transcript, passage) {
-            transcript.close(passage, self.observer);
+    /// Nothing more comes in this segment.
+    pub fn close(&self, segment: Option<Segment>) {
+        if let (Some(ordered), Some(segment)) = (self.ordered, segment) {
+            ordered.close(segment, self.observer);
         }
     }
 
-    /// A new passage behind the current one.
-    pub fn insert_after_current(&self) -> Option<Passage> {
-        Some(self.transcript?.insert_after(self.passage().as_ref()?))
+    /// A new segment behind the current one.
+    pub fn insert_after_current(&self) -> Option<Segment> {
+        Some(self.ordered?.insert_after(self.segment().as_ref()?))
     }
 
-    /// A new passage behind another one.
-    pub fn insert_after(&self, passage: &Passage) -> Option<Passage> {
-        Some(self.transcript?.insert_after(passage))
+    /// A new segment behind another one.
+    pub fn insert_after(&self, segment: &Segment) -> Option<Segment> {
+        Some(self.ordered?.insert_after(segment))
     }
 
-    /// Goes on in a new passage behind the current one, and returns that, still open.
-    pub fn split_current(&self) -> Option<Passage> {
+    /// Goes on in a new segment behind the current one, and returns that, still open.
+    pub fn split_current(&self) -> Option<Segment> {
         let behind = self.insert_after_current();
         self.enter(behind)
     }
 
     pub fn is_too_far_ahead(&self) -> bool {
-        let (Some(transcript), Some(passage)) = (self.transcript, &*self.passage()) else { return false };
-        transcript.is_too_far_ahead(passage)
+        let (Some(ordered), Some(segment)) = (self.ordered, &*self.segment()) else { return false };
+        ordered.is_too_far_ahead(segment)
     }
 
-    fn passage(&self) -> MutexGuard<'_, Option<Passage>> {
-        self.passage.lock().unwrap_or_else(PoisonError::into_inner)
+    fn segment(&self) -> MutexGuard<'_, Option<Segment>> {
+        self.segment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Observer for Voice<'_> {
+impl Observer for EventSink<'_> {
     fn event(&self, event: &Event<'_>) {
         if let (Event::Progress(moved), Some(meter)) = (event, self.meter) {
             meter.count(moved.total());
@@ -222,8 +222,8 @@ impl Observer for Voice<'_> {
             Event::Problem(_) | Event::Warning(_) => true,
             _ => self.observer.in_order(),
         };
-        match (self.transcript.filter(|_| in_order), in_order.then(|| self.passage()).as_deref()) {
-            (Some(transcript), Some(Some(passage))) => transcript.tell(passage, event, self.observer),
+        match (self.ordered.filter(|_| in_order), in_order.then(|| self.segment()).as_deref()) {
+            (Some(ordered), Some(Some(segment))) => ordered.tell(segment, event, self.observer),
             _ => self.observer.event(event),
         }
     }
@@ -359,46 +359,46 @@ mod tests {
     #[test]
     fn events_come_in_the_order_of_the_passages_whoever_wrote_first() {
         let names = Names::default();
-        let (transcript, first) = Transcript::new();
-        let third = transcript.insert_after(&first);
-        let second = transcript.insert_after(&first);
-        let say = |passage: &Passage, name: &str| transcript.tell(passage, &Event::Removed(Path::new(name)), &names);
+        let (ordered, first) = OrderedEvents::new();
+        let third = ordered.insert_after(&first);
+        let second = ordered.insert_after(&first);
+        let say = |segment: &Segment, name: &str| ordered.tell(segment, &Event::Removed(Path::new(name)), &names);
         say(&third, "e");
         say(&second, "c");
         say(&first, "a");
         assert_eq!(told(&names), ["a"]);
-        transcript.close(second, &names);
+        ordered.close(second, &names);
         say(&first, "b");
         assert_eq!(told(&names), ["a", "b"]);
         say(&third, "f");
-        transcript.close(first, &names);
+        ordered.close(first, &names);
         assert_eq!(told(&names), ["a", "b", "c", "e", "f"]);
         say(&third, "g");
-        assert_eq!(told(&names).last().map(String::as_str), Some("g"), "the last passage is live now");
-        assert_eq!(transcript.held.load(Ordering::Relaxed), 0);
+        assert_eq!(told(&names).last().map(String::as_str), Some("g"), "the last segment is live now");
+        assert_eq!(ordered.held.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn passages_that_are_over_take_no_room_while_the_first_one_goes_on() {
         let names = Names::default();
-        let (transcript, first) = Transcript::new();
+        let (ordered, first) = OrderedEvents::new();
         for number in 0..1000 {
-            let passage = transcript.insert_after(&first);
-            let later = transcript.insert_after(&passage);
+            let segment = ordered.insert_after(&first);
+            let later = ordered.insert_after(&segment);
             let name = number.to_string();
-            transcript.tell(&passage, &Event::Removed(Path::new(&name)), &names);
-            transcript.close(later, &names);
-            transcript.close(passage, &names);
+            ordered.tell(&segment, &Event::Removed(Path::new(&name)), &names);
+            ordered.close(later, &names);
+            ordered.close(segment, &names);
         }
-        let mut at = transcript.insert_after(&first);
+        let mut at = ordered.insert_after(&first);
         for _ in 0..1000 {
-            let next = transcript.insert_after(&at);
-            transcript.tell(&at, &Event::Removed(Path::new("in order")), &names);
-            transcript.close(std::mem::replace(&mut at, next), &names);
+            let next = ordered.insert_after(&at);
+            ordered.tell(&at, &Event::Removed(Path::new("in order")), &names);
+            ordered.close(std::mem::replace(&mut at, next), &names);
         }
-        assert!(transcript.lock().slots.len() < 1010, "{}", transcript.lock().slots.len());
-        transcript.close(at, &names);
-        transcript.close(first, &names);
+        assert!(ordered.lock().slots.len() < 1010, "{}", ordered.lock().slots.len());
+        ordered.close(at, &names);
+        ordered.close(first, &names);
         let expected = (0..1000).rev().map(|number| number.to_string());
         let told = told(&names);
         assert_eq!(told[..1000], ["in order"; 1000]);
@@ -408,16 +408,16 @@ mod tests {
     #[test]
     fn a_writer_is_too_far_ahead_only_while_much_is_held_back_and_others_come_first() {
         let names = Names::default();
-        let (transcript, first) = Transcript::new();
-        let second = transcript.insert_after(&first);
-        assert!(!transcript.is_too_far_ahead(&second));
+        let (ordered, first) = OrderedEvents::new();
+        let second = ordered.insert_after(&first);
+        assert!(!ordered.is_too_far_ahead(&second));
         let long = PathBuf::from("x".repeat(1 << 20));
         for _ in 0..5 {
-            transcript.tell(&second, &Event::Removed(&long), &names);
+            ordered.tell(&second, &Event::Removed(&long), &names);
         }
-        assert!(transcript.is_too_far_ahead(&second));
-        assert!(!transcript.is_too_far_ahead(&first));
-        transcript.close(first, &names);
-        assert!(!transcript.is_too_far_ahead(&second));
+        assert!(ordered.is_too_far_ahead(&second));
+        assert!(!ordered.is_too_far_ahead(&first));
+        ordered.close(first, &names);
+        assert!(!ordered.is_too_far_ahead(&second));
     }
 }

@@ -6,12 +6,12 @@
 //! that each directory gets its attributes from the process that made it, after everything in it; and rank 0 knows when
 //! all is done. Files of several names are made by the process that claims them first (`keeper`).
 //!
-//! Nothing here knows how messages travel: that is the [`Fleet`] of a front end.
+//! Nothing here knows how messages travel: that is the [`Transport`] of a front end.
 
 mod chunks;
-mod keeper;
-mod parcels;
+mod link_owner;
 pub(super) mod wire;
+mod work_units;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,19 +23,19 @@ use std::time::{Duration, Instant};
 
 use haul_sys::Errno;
 
-use super::crew::Hunger;
+use super::pool::SpareCapacity;
 use super::share::Task;
 use crate::facts::DeviceNumber;
 pub(super) use chunks::{ChunkWork, RemoteSource};
-use keeper::Keeping;
-pub(super) use parcels::{Away, Errand};
+use link_owner::OwnedLinks;
 use wire::Message;
+pub(super) use work_units::{Away, ReplyHandle};
 
 /// The processes that copy together, and the way to them.
 ///
 /// Messages arrive whole, once, and between two processes in the order in which they were sent. A process that is lost ends
 /// all others: nobody waits for it.
-pub trait Fleet: Send + Sync {
+pub trait Transport: Send + Sync {
     /// The number of this process: 0 begins with the operands.
     fn rank(&self) -> usize;
 
@@ -45,8 +45,8 @@ pub trait Fleet: Send + Sync {
     /// Whether a process is on the same machine: what that has written can be read here at once.
     fn is_near(&self, rank: usize) -> bool;
 
-    /// The run begins. As long as `hunger` says so, this process would take work of others.
-    fn begin(&self, hunger: Hunger);
+    /// The run begins. As long as `spare_capacity` says so, this process would take work of others.
+    fn begin(&self, spare_capacity: SpareCapacity);
 
     /// Whether a process waits for work of this one. Asked between any two entries, so it must be cheap.
     fn is_asked_for_work(&self) -> bool;
@@ -73,7 +73,7 @@ pub trait Fleet: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     /// The way to the others.
-    pub fleet: &'a dyn Fleet,
+    pub transport: &'a dyn Transport,
     /// Bytes of a chunk of a large file, a multiple of 64 KiB; a file of two of them and more is shared.
     pub chunk: u64,
 }
@@ -85,8 +85,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// This process and the others, for all threads.
-pub(super) struct Party<'a> {
-    pub fleet: &'a dyn Fleet,
+pub(super) struct PeerGroup<'a> {
+    pub transport: &'a dyn Transport,
     /// Bytes of a chunk.
     pub chunk: u64,
     token: AtomicU64,
@@ -97,7 +97,7 @@ pub(super) struct Party<'a> {
     answered: Condvar,
     ended: AtomicBool,
     devices: Mutex<Devices>,
-    keeping: Mutex<Keeping>,
+    keeping: Mutex<OwnedLinks>,
     turn: Mutex<()>,
 }
 
@@ -124,10 +124,10 @@ pub(super) enum ToDo {
     },
 }
 
-impl<'a> Party<'a> {
-    pub fn new(part: Part<'a>) -> Party<'a> {
-        Party {
-            fleet: part.fleet,
+impl<'a> PeerGroup<'a> {
+    pub fn new(part: Part<'a>) -> PeerGroup<'a> {
+        PeerGroup {
+            transport: part.transport,
             // Two machines must not write to one page, which has 64 KiB at most.
             chunk: part.chunk.clamp(64 << 10, 1 << 62).next_multiple_of(64 << 10),
             // Tokens are for the eyes of the one who made them.
@@ -137,7 +137,7 @@ impl<'a> Party<'a> {
             answered: Condvar::new(),
             ended: AtomicBool::new(false),
             devices: Mutex::default(),
-            keeping: Mutex::new(Keeping::new()),
+            keeping: Mutex::new(OwnedLinks::new()),
             turn: Mutex::default(),
         }
     }
@@ -149,7 +149,7 @@ impl<'a> Party<'a> {
 
     /// Whether this process begins with the operands.
     pub fn is_first(&self) -> bool {
-        self.fleet.rank() == 0
+        self.transport.rank() == 0
     }
 
     fn new_token(&self) -> u64 {
@@ -160,11 +160,11 @@ impl<'a> Party<'a> {
     pub fn take(&self, from: usize, bytes: &[u8]) -> ToDo {
         let Some(message) = Message::decode(bytes) else {
             // Another version: somebody would wait for ever for what it wanted.
-            self.fleet.give_up();
+            self.transport.give_up();
             return ToDo::Nothing;
         };
         match message {
-            Message::Names(parcel) => return ToDo::Work(Task::Parcel(from, Box::new(parcel))),
+            Message::Names(parcel) => return ToDo::Work(Task::WorkUnit(from, Box::new(parcel))),
             Message::Chunk(chunk) => return ToDo::Work(Task::Chunk(from, Box::new(chunk))),
             Message::NamesDone { token, given_back } => return self.is_back(token, given_back),
             Message::Claim { token, key } => self.tell(self.keeping().claim(key, from, token)),
@@ -187,8 +187,8 @@ impl<'a> Party<'a> {
     /// Sends a message, to this process too.
     pub fn tell(&self, what: Option<(usize, Message)>) {
         let Some((to, message)) = what else { return };
-        if to != self.fleet.rank() {
-            return self.fleet.send(to, message.encode());
+        if to != self.transport.rank() {
+            return self.transport.send(to, message.encode());
         }
         if let Message::Claimed { token, .. } = message {
             self.answer(token, message);
