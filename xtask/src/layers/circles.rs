@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use super::Violation;
 use super::source::Source;
+use super::violation::Violation;
 
 /// How many files of each crate are still in a circle. These numbers only become smaller; a crate that is not here has none.
-const LEFT: &[(&str, usize)] = &[("crates/copy", 24), ("crates/lab", 39), ("xtask", 23)];
+const LEFT: &[(&str, usize)] = &[("crates/copy", 24), ("crates/lab", 39), ("xtask", 20)];
 
 /// One import of a file of the same crate.
 struct Import<'a> {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Violation;
 use super::source::Source;
+use super::violation::Violation;
 use crate::shell::{self, Result};
 
 /// What each crate of ours may import of ours, by the names of their folders.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Violation;
 use super::source::Source;
+use super::violation::Violation;
 
 /// The rooms from the bottom to the top. A file imports from rooms further down only, or from its own.
 const LEVELS: &[&[&str]] = &[

@@ -7,8 +7,9 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
+use super::crates;
 use super::paths::{self, Found};
-use super::{Violation, crates};
+use super::violation::Violation;
 
 /// Lines of a file at most, tests beside the code included.
 pub const FILE_LINES: usize = 700;
@@ -71,6 +72,20 @@ impl Source {
         let mut found = Vec::new();
         uses.for_each(|tree| paths::leaves(tree, &module, &module, &mut found));
         found.into_iter().map(|(name, path)| ([module.clone(), vec![name]].concat(), path)).collect()
+    }
+
+    /// The structs, enums and unions of the file.
+    pub fn types(&self) -> Vec<String> {
+        let mut items = Items::default();
+        items.visit_file(&self.syntax);
+        items.types
+    }
+
+    /// The types that it has inherent impls of, with the line of each; tests apart.
+    pub fn inherent_impls(&self) -> Vec<(String, usize)> {
+        let mut items = Items::default();
+        items.visit_file(&self.syntax);
+        items.impls
     }
 
     /// A violation in this file.
@@ -219,6 +234,10 @@ fn commands(tokens: TokenStream) -> Vec<usize> {
     found
 }
 
+fn is_for_tests(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+}
+
 fn forbids_unsafe(attribute: &syn::Attribute) -> bool {
     let tokens = match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("forbid") => list.tokens.clone(),
@@ -238,6 +257,41 @@ fn each_token(tokens: TokenStream, look: &mut dyn FnMut(&TokenTree, &[TokenTree]
         look(token, &tokens[at + 1..]);
         if let TokenTree::Group(group) = token {
             each_token(group.stream(), look);
+        }
+    }
+}
+
+/// Types and inherent impls that are no tests.
+#[derive(Default)]
+struct Items {
+    types: Vec<String>,
+    impls: Vec<(String, usize)>,
+}
+
+impl<'ast> Visit<'ast> for Items {
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_union(&mut self, item: &'ast syn::ItemUnion) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let (None, syn::Type::Path(path)) = (&item.trait_, &*item.self_ty)
+            && let Some(last) = path.path.segments.last()
+        {
+            self.impls.push((last.ident.to_string(), item.impl_token.span().start().line));
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !item.attrs.iter().any(is_for_tests) {
+            visit::visit_item_mod(self, item);
         }
     }
 }
@@ -272,11 +326,7 @@ impl<'ast> Visit<'ast> for Functions {
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        let of_tests = item.attrs.iter().any(|attribute| {
-            attribute.path().is_ident("cfg")
-                && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
-        });
-        if !of_tests {
+        if !item.attrs.iter().any(is_for_tests) {
             visit::visit_item_mod(self, item);
         }
     }

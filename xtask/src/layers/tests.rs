@@ -1,7 +1,8 @@
 //! Good and bad snippets for each rule.
 
 use super::source::{FILE_LINES, FUNCTION_LINES, Source};
-use super::{Violation, crates, judge};
+use super::violation::Violation;
+use super::{crates, judge};
 
 fn violations(files: &[(&str, &str)]) -> Vec<String> {
     let sources: Vec<Source> = files.iter().map(|(file, text)| Source::parse(file, text).unwrap()).collect();
@@ -256,4 +257,15 @@ fn tests_and_other_crates_make_no_circle() {
     assert_eq!(circular(&[a, ("crates/x/src/b.rs", "use crate::a::A;")]), 0);
     let b = ("crates/y/src/b.rs", "use crate::a::A;");
     assert_eq!(circular(&[("crates/x/src/a.rs", "use crate::b::B;"), b]), 0);
+}
+
+#[test]
+fn an_inherent_impl_stands_in_the_module_of_its_type() {
+    let a = ("crates/x/src/a.rs", "pub struct A;\nimpl A {}");
+    let b = ("crates/x/src/b.rs", "struct B;\nimpl crate::a::A {}\nimpl Clone for crate::a::A {}\nimpl B {}");
+    let found = violations(&[a, b]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("crates/x/src/b.rs:2: an inherent impl of A outside crates/x/src/a.rs"), "{found:?}");
+    let elsewhere = ("crates/y/src/b.rs", "impl A {}");
+    assert_eq!(violations(&[a, elsewhere]), [""; 0], "a type of another crate cannot have one");
 }
