@@ -86,7 +86,7 @@ fn find<'a>(sources: &'a [Source]) -> Vec<Import<'a>> {
     let mut found = Vec::new();
     for sources in crates.values() {
         let imports = imports(sources);
-        let graph: DiGraphMap<&str, (), std::collections::hash_map::RandomState> =
+        let graph: DiGraphMap<&str, ()> =
             imports.iter().map(|import| (import.from.file.as_str(), import.to.file.as_str())).collect();
         for circle in tarjan_scc(&graph).into_iter().filter(|circle| circle.len() > 1) {
             let within = |source: &Source| circle.contains(&source.file.as_str());
