@@ -27,11 +27,11 @@ impl Run<'_> {
         before: Moved,
         mut read: ReadAgain,
     ) -> Result<ReadAgain, Broken> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_pseudo_file(&job.source, inode) {
             return Ok(read);
         }
-        if inode.size == 0 && self.report.stats.moved == before {
+        if inode.size == 0 && self.worker.report.stats.moved == before {
             // The copy is empty, as the source was at the first look, whatever has become of that since. Another look takes
             // 0.6 µs, and 2 % of the time of a million such files.
             return Ok(read);
@@ -49,7 +49,7 @@ impl Run<'_> {
             match plan.if_changed {
                 IfChanged::Ignore => return Ok(read),
                 IfChanged::Warn => {
-                    self.report.warning(&Error::new(What::ChangedWhileCopied, path));
+                    self.worker.report.warning(&Error::new(What::ChangedWhileCopied, path));
                     return Ok(read);
                 }
                 IfChanged::Retry if again && attempts <= RETRIES => {}

@@ -43,7 +43,7 @@ impl Run<'_> {
             (moved, noting.ok().and_then(|noting| noting.join().ok()))
         });
         match noted {
-            Some(Ok(Some(complaint))) => self.report.warning(&complaint),
+            Some(Ok(Some(complaint))) => self.worker.report.warning(&complaint),
             Some(Err(errno)) if moved.is_ok() => {
                 return Err(Broken { error: Some(Error::new(What::Syncing, job.dest_path).errno(errno)) });
             }
@@ -55,11 +55,12 @@ impl Run<'_> {
     /// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
     /// thread.
     fn move_and_read_again(&mut self, job: &Transfer<'_>) -> Result<ReadAgain, Broken> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         if !plan.reads_again() {
             return self
+                .worker
                 .mover
-                .move_data(job, plan, self.session.control(), &mut self.report.stats)
+                .move_data(job, plan, self.cx.session.control(), &mut self.worker.report.stats)
                 .map(|()| Ok(Checked::default()));
         }
         let reader = self.reader(job).map_err(|error| Broken { error: Some(error) })?;
@@ -67,11 +68,11 @@ impl Run<'_> {
         let size = job.source_inode.size;
         let holes = size.saturating_sub(job.source_inode.allocated) >> 40;
         if holes > 0 {
-            self.report.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
+            self.worker.report.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
         }
         let blocks = (plan.verify == Verify::Device).then_some(size);
         let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
-        let cancel = &self.session.cancel;
+        let cancel = &self.cx.session.cancel;
         let source = job.source.as_fd();
         let follow = |follower: &Follower| follower.follow(&Linux, source, dest, wishes, &|| cancel.is_cancelled());
         let by_another_thread = size >= WORTH_ASKING;
@@ -84,7 +85,8 @@ impl Run<'_> {
                 // No thread is to be had: then afterwards.
                 follower.do_not_wait();
             }
-            let moved = self.mover.move_data(&job, plan, self.session.control(), &mut self.report.stats);
+            let moved =
+                self.worker.mover.move_data(&job, plan, self.cx.session.control(), &mut self.worker.report.stats);
             if moved.is_err() {
                 follower.abandon();
             }
@@ -104,13 +106,13 @@ impl Run<'_> {
         if !kept(job.source_inode.kind) {
             return Err(Error::new(What::CannotReadAgain, job.source_path));
         }
-        if self.plan.verify == Verify::Off {
+        if self.cx.plan.verify == Verify::Off {
             return Ok(None);
         }
         if !kept(job.dest_inode.kind) {
             return Err(Error::new(What::CannotReadAgain, job.dest_path));
         }
-        if self.plan.verify == Verify::Device || is_readable(job.dest.as_fd()) {
+        if self.cx.plan.verify == Verify::Device || is_readable(job.dest.as_fd()) {
             return Ok(None);
         }
         let reader = Linux.reopen_to_read(job.dest.as_fd(), false);
@@ -139,16 +141,16 @@ impl Run<'_> {
     ) -> bool {
         let differs = |mismatch: Mismatch| Error::new(What::MismatchInPlace, path).detail(mismatch.describe());
         if let Some(mismatch) = checked.mismatch {
-            return self.report.problem(differs(mismatch));
+            return self.worker.report.problem(differs(mismatch));
         }
         let Some(blocks) = &checked.blocks else { return true };
         let finding = retry_on_intr(|| Linux.sync(dest))
             .and_then(|()| compare_with_device(&Linux, dest, blocks, inode.kind == Kind::Regular));
         match finding {
             Ok(Finding::Same) => true,
-            Ok(Finding::Differs(mismatch)) => self.report.problem(differs(mismatch)),
-            Ok(Finding::NoMedium) => self.report.problem(Error::new(What::NoMedium, path)),
-            Err(errno) => self.report.problem(Error::new(What::ReadingBack, path).errno(errno)),
+            Ok(Finding::Differs(mismatch)) => self.worker.report.problem(differs(mismatch)),
+            Ok(Finding::NoMedium) => self.worker.report.problem(Error::new(What::NoMedium, path)),
+            Err(errno) => self.worker.report.problem(Error::new(What::ReadingBack, path).errno(errno)),
         }
     }
 
@@ -156,16 +158,16 @@ impl Run<'_> {
     pub(super) fn set_aside(&mut self, spot: Spot<'_>, last: &OsStr, mismatch: Mismatch) -> bool {
         let error = Error::new(What::Mismatch, spot.path).detail(mismatch.describe());
         match marked(spot, last) {
-            Ok(name) => self.report.problem(error.and(renamed(spot.path, &name))),
+            Ok(name) => self.worker.report.problem(error.and(renamed(spot.path, &name))),
             // It stays where it is, under the name of the meantime.
-            Err(_) => self.report.problem(error.and(renamed(spot.path, spot.name))),
+            Err(_) => self.worker.report.problem(error.and(renamed(spot.path, spot.name))),
         }
     }
 
     /// Tells the digest of a file whose copy has its name.
     pub(super) fn tell_digest(&self, dest: &Path, checked: &Checked) {
         if let Some(digest) = &checked.digest {
-            self.report.tell(&Event::Digest { dest, digest });
+            self.worker.report.tell(&Event::Digest { dest, digest });
         }
     }
 }

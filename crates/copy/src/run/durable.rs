@@ -114,22 +114,22 @@ impl Drop for Turn<'_> {
 impl Run<'_> {
     /// Notes that something is going to be written to this filesystem.
     pub(super) fn will_write_to(&mut self, device: DeviceNumber, path: &Path, fd: BorrowedFd<'_>) {
-        if self.plan.durable == Durable::None || self.writes_to == Some(device) {
+        if self.cx.plan.durable == Durable::None || self.worker.writes_to == Some(device) {
             return;
         }
-        if self.shared.ledger.filesystems.note(device, path, fd) {
-            self.writes_to = Some(device);
+        if self.cx.services.ledger.filesystems.note(device, path, fd) {
+            self.worker.writes_to = Some(device);
         }
     }
 
     /// Whether a file on this filesystem has to be synced by itself if the copy has to be durable.
     pub(super) fn syncs_alone(&self, device: DeviceNumber) -> bool {
-        self.plan.durable != Durable::None && self.shared.ledger.filesystems.syncs_alone(device)
+        self.cx.plan.durable != Durable::None && self.cx.services.ledger.filesystems.syncs_alone(device)
     }
 
     /// The same for the directory of an entry, if that is known.
     pub(super) fn will_write_beside(&mut self, dest: Spot<'_>) {
-        if self.plan.durable == Durable::None {
+        if self.cx.plan.durable == Durable::None {
             return;
         }
         let found = dest.dir().and_then(|dir| Ok((Inode::of(dir)?.id.device(), dir)));
@@ -141,23 +141,22 @@ impl Run<'_> {
     /// Has the filesystem of a file that was just copied synced from time to time while others are copied, where the run ends
     /// with that. Not where a disk is known to have heads, which have enough to do with reading.
     pub(super) fn sync_early(&mut self, dest: &Inode) {
-        let bytes = self.mover.take_left_in_cache();
-        let (ledger, device) = (&self.shared.ledger, dest.id.device());
+        let bytes = self.worker.mover.take_left_in_cache();
+        let (ledger, device) = (&self.cx.services.ledger, dest.id.device());
         // Where names wait, files are synced before they get them.
-        if bytes == 0 || self.plan.durable != Durable::Flush || self.names_wait() || !ledger.background.left(bytes) {
+        if bytes == 0
+            || self.cx.plan.durable != Durable::Flush
+            || self.cx.names_wait()
+            || !ledger.background.left(bytes)
+        {
             return;
         }
         let fd = ledger.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
         let fd = fd.and_then(|filesystem| filesystem.fd);
-        match fd.filter(|_| !self.shared.transfers.probe.has_heads([device; 2])) {
+        match fd.filter(|_| !self.cx.services.transfers.probe.has_heads([device; 2])) {
             Some(fd) => ledger.background.begin(device, move || retry_on_intr(|| syncfs(&fd))),
             None => ledger.background.count_anew(),
         }
-    }
-
-    /// Whether names are given late.
-    pub(super) fn names_wait(&self) -> bool {
-        self.plan.names_wait()
     }
 
     /// Lets a whole file wait for its name.
@@ -168,8 +167,8 @@ impl Run<'_> {
             write_back(ready.file.as_fd(), 0, 0, false).ok();
         }
         let ready = Arc::new(ready);
-        if !self.plan.resume || size < STEP {
-            self.session.partials.keep(&ready);
+        if !self.cx.plan.resume || size < STEP {
+            self.cx.session.partials.keep(&ready);
         }
         self.enqueue(Item::File(ready), size);
     }
@@ -177,7 +176,7 @@ impl Run<'_> {
     /// Gives everything its name if one of these is that of the entry: an operand that comes now must find it.
     pub(super) fn give_names_if_one_is(&mut self, dest: Spot<'_>) {
         let name = last_component(dest.name);
-        let waits = lock(&self.shared.ledger.queue.waiting).items.iter().any(|item| match item {
+        let waits = lock(&self.cx.services.ledger.queue.waiting).items.iter().any(|item| match item {
             Item::File(ready) => ready.last == name,
             Item::Link { last, .. } => last == name,
             Item::Directory(_) => false,
@@ -202,7 +201,7 @@ impl Run<'_> {
     pub(super) fn directory_is_full(&mut self, frame: Box<Frame>) {
         if let Some(reply) = frame.reply {
             self.report_part(reply);
-        } else if self.names_wait() {
+        } else if self.cx.names_wait() {
             self.enqueue(Item::Directory(frame), 0);
         } else {
             self.finish_directory(&frame);
@@ -212,37 +211,39 @@ impl Run<'_> {
     fn enqueue(&mut self, item: Item, bytes: u64) {
         // Each has a descriptor of its own, and maybe two of a directory.
         let most = (descriptors() / 16).clamp(1, MOST_FILES);
-        if self.shared.ledger.queue.push(item, bytes, most) {
+        if self.cx.services.ledger.queue.push(item, bytes, most) {
             self.give_names();
         }
     }
 
     /// Gives everything that waits its name, once it is on the device.
     pub(super) fn give_names(&mut self) {
-        if !self.names_wait() {
+        if !self.cx.names_wait() {
             return;
         }
-        let shared = self.shared;
+        let shared = self.cx.services;
         let (items, turn) = shared.ledger.queue.take();
         let started = Instant::now();
         let synced = self.sync_filesystems(&items);
-        self.report.stats.sync_time += started.elapsed();
+        self.worker.report.stats.sync_time += started.elapsed();
         for item in items {
             match item {
                 Item::File(ready) => {
                     self.give_name(&ready, &synced);
-                    self.session.partials.release(&ready);
+                    self.cx.session.partials.release(&ready);
                     self.close(ready);
                 }
                 Item::Link { made, parent, last, follow } => {
                     let path = parent.path(&last);
                     if let Err(errno) = self.link_now(&made, Spot::new(parent.as_fd(), &last, &path), None, follow) {
-                        self.report.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
+                        self.worker
+                            .report
+                            .problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
                     }
                 }
                 Item::Directory(frame) => self.finish_directory(&frame),
             }
-            if self.finished.len() >= MOST_UNWRITTEN {
+            if self.worker.finished.len() >= MOST_UNWRITTEN {
                 self.promise_all_finished();
             }
         }
@@ -265,7 +266,7 @@ impl Run<'_> {
         // For one or two, syncs of their own are no more, and wait for nobody else's data.
         files.retain(|(_, count)| *count > 2);
         let devices: Vec<DeviceNumber> = files.into_iter().map(|(device, _)| device).collect();
-        self.shared.ledger.filesystems.sync(&devices, &|fd| retry_on_intr(|| syncfs(fd)))
+        self.cx.services.ledger.filesystems.sync(&devices, &|fd| retry_on_intr(|| syncfs(fd)))
     }
 
     fn give_name(&mut self, ready: &Ready, synced: &[(DeviceNumber, Result<(), Errno>)]) {
@@ -294,7 +295,7 @@ impl Run<'_> {
     fn close(&mut self, ready: Arc<Ready>) {
         let Some(Ready { file, parent, last, .. }) = Arc::into_inner(ready) else { return };
         if let Err(errno) = haul_sys::close(file) {
-            self.report.problem(Error::new(What::Closing, parent.path(&last)).errno(errno));
+            self.worker.report.problem(Error::new(What::Closing, parent.path(&last)).errno(errno));
         }
     }
 
@@ -311,7 +312,7 @@ impl Run<'_> {
             }
             // As far as anybody can tell it is good.
             Ok(Some(Finding::NoMedium)) => {
-                self.report.problem(Error::new(What::NoMedium, &path));
+                self.worker.report.problem(Error::new(What::NoMedium, &path));
             }
             Err(errno) => {
                 self.withdraw(spot, Error::new(What::ReadingBack, &path).errno(errno));
@@ -334,10 +335,10 @@ impl Run<'_> {
         here: Option<FileId>,
         follow: bool,
     ) -> Result<(), Errno> {
-        if link_to(made, dest, here, follow, self.temporary_names())? == Replaced::Something {
-            self.report.tell(&Event::Removed(dest.path));
+        if link_to(made, dest, here, follow, self.cx.temporary_names())? == Replaced::Something {
+            self.worker.report.tell(&Event::Removed(dest.path));
         }
-        self.report.stats.hard_links += 1;
+        self.worker.report.stats.hard_links += 1;
         Ok(())
     }
 
@@ -345,12 +346,12 @@ impl Run<'_> {
     pub(super) fn sync_everything(&mut self) {
         self.give_names();
         // Who was told to stop by a signal has nothing to promise, and does not wait for a sync that is under way.
-        if self.plan.durable == Durable::None || (self.cancelled() && !self.plan.fail_fast) {
+        if self.cx.plan.durable == Durable::None || (self.cx.cancelled() && !self.cx.plan.fail_fast) {
             return;
         }
         let started = Instant::now();
-        let failed_early = self.shared.ledger.background.end();
-        for filesystem in self.shared.ledger.filesystems.take() {
+        let failed_early = self.cx.services.ledger.background.end();
+        for filesystem in self.cx.services.ledger.filesystems.take() {
             let synced = match &filesystem.fd {
                 Some(fd) if filesystem.syncs_whole => retry_on_intr(|| syncfs(fd)),
                 // What was made below has been synced; this is what the operands were made in.
@@ -364,10 +365,10 @@ impl Run<'_> {
             let early = failed_early.iter().find(|(device, _)| *device == filesystem.device);
             let synced = early.map_or(synced, |(_, errno)| Err(*errno));
             if let Err(errno) = synced {
-                self.report.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
+                self.worker.report.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
             }
         }
-        self.report.stats.sync_time += started.elapsed();
+        self.worker.report.stats.sync_time += started.elapsed();
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Subject<'a> {
     /// The filesystem of that destination directory.
     pub dest_device: Option<DeviceNumber>,
     /// How other processes find it, if they may help with it.
-    pub remote: Option<&'a RemoteSource>,
+    pub remote: Option<&'a RemoteSource<'a>>,
 }
 
 /// What is known about earlier copies of a source.
@@ -125,8 +125,8 @@ impl Run<'_> {
         let pool = self.pool.filter(|_| !overlap(&frame));
         let pool = std::mem::replace(&mut self.pool, pool);
         if let Some(pool) = self.pool {
-            pool.fix(self.mover.jobs_of_profile(self.plan, frame.devices(), || frame.sides()));
-            if self.shared.transfers.probe.has_heads(frame.devices()) {
+            pool.fix(self.worker.mover.jobs_of_profile(self.cx.plan, frame.devices(), || frame.sides()));
+            if self.cx.services.transfers.probe.has_heads(frame.devices()) {
                 pool.start_low();
             }
         }
@@ -153,7 +153,7 @@ impl Run<'_> {
             Way::Done | Way::Blocked => return Step::Done,
         };
         if self.through_just_made_link(&subject, &clear) {
-            self.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
+            self.worker.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
             return Step::Done;
         }
         let is_directory = subject.inode.kind == Kind::Directory;
@@ -165,13 +165,13 @@ impl Run<'_> {
             self.announce(&subject, &clear);
         }
         if is_being_filled(&subject, level) {
-            self.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+            self.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
             top.into_itself = true;
             self.put_back(&clear, dest);
             return Step::Done;
         }
         // Before it is claimed: nobody should have to wait for a thread that waits for its turn.
-        self.wait_to_make();
+        self.cx.wait_to_make();
         let earlier = self.earlier_copy(&subject, level);
         if matches!(earlier, Earlier::Unknown) {
             self.put_back(&clear, dest);
@@ -198,13 +198,13 @@ impl Run<'_> {
                 Some(frame) => return Step::Enter(frame),
                 None => Err(Reported),
             },
-            _ if self.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject, &clear),
-            _ if self.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject, &clear),
+            _ if self.cx.plan.link == LinkMode::Symbolic => self.make_symbolic_link_to_source(&subject, &clear),
+            _ if self.cx.plan.link == LinkMode::Hard => self.make_hard_link_to_source(&subject, &clear),
             _ => self.make_file(&mut subject, &clear),
         };
         if let Ok(made) = made {
             if subject.is_operand {
-                self.remember_destination(dest, made);
+                self.operands.remember(dest, made);
             }
             if claimed {
                 self.complete_claim_of(&subject, &clear, made);
@@ -223,7 +223,7 @@ impl Run<'_> {
         level: &Level<'s>,
         missing: bool,
     ) -> Option<Subject<'s>> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let is_operand = level.ancestors.is_empty();
         let sides = level.sides;
         let dest_device = level.ancestors.last().map(|parent| parent.devices()[1]);
@@ -240,7 +240,7 @@ impl Run<'_> {
             && plan.link == LinkMode::Copy
             && let Ok((opened, inode)) = open_regular(source, plan.engine)
         {
-            if self.session.leave_out.contains(&inode.id) {
+            if self.cx.session.leave_out.contains(&inode.id) {
                 return None;
             }
             let opened = Some(opened);
@@ -260,25 +260,25 @@ impl Run<'_> {
         let inode = match if follow { source.inode_following() } else { source.inode() } {
             Ok(inode) => inode,
             Err(Errno::NOENT) if level.listed.is_some() => {
-                self.report.problem(Error::new(What::ListedMissing, source.path));
+                self.worker.report.problem(Error::new(What::ListedMissing, source.path));
                 return None;
             }
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotStat, source.path).errno(errno));
                 return None;
             }
         };
-        if self.session.leave_out.contains(&inode.id) {
+        if self.cx.session.leave_out.contains(&inode.id) {
             return None;
         }
         if inode.kind == Kind::Directory && !plan.recursive {
-            self.report.problem(Error::new(What::OmittingDirectory, source.path));
+            self.worker.report.problem(Error::new(What::OmittingDirectory, source.path));
             return None;
         }
         // A file named twice is copied once; with backups the second copy is what the user asked for.
         let once = is_operand && inode.kind != Kind::Directory && plan.backup == Backup::None;
-        if is_operand && self.operand_seen(source, &inode) && once {
-            self.report.warning(&Error::new(What::SourceTwice, source.path));
+        if is_operand && self.operands.was_seen(source, &inode) && once {
+            self.worker.report.warning(&Error::new(What::SourceTwice, source.path));
             return None;
         }
         Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides, dest_device, remote })
@@ -286,19 +286,19 @@ impl Run<'_> {
 
     /// Whether writing would go through a symbolic link that this run made for an earlier operand.
     fn through_just_made_link(&self, subject: &Subject<'_>, clear: &Clear) -> bool {
-        if !subject.is_operand || self.plan.backup != Backup::None || self.made_for_operands.is_none() {
+        if !subject.is_operand || self.cx.plan.backup != Backup::None || !self.operands.are_several() {
             return false;
         }
         let entry = match &clear.existing {
             Some(existing) => Ok(existing.entry),
             None => subject.dest.inode(),
         };
-        entry.is_ok_and(|entry| entry.kind == Kind::SymbolicLink && self.made_for_operand(subject.dest, &entry))
+        entry.is_ok_and(|entry| entry.kind == Kind::SymbolicLink && self.operands.have_made(subject.dest, &entry))
     }
 
     fn announce(&self, subject: &Subject<'_>, clear: &Clear) {
         let backup = clear.backup.as_ref().map(|name| renamed(subject.dest.path, name));
-        self.report.tell(&Event::Copying {
+        self.worker.report.tell(&Event::Copying {
             source: subject.source.path,
             dest: subject.dest.path,
             backup: backup.as_deref(),
@@ -313,9 +313,9 @@ impl Run<'_> {
         }
         let earlier = match level.dir {
             Some(dir) if subject.is_operand => {
-                self.shared.links.remember((&subject.inode).into(), || made_at(dir, subject.dest))
+                self.cx.services.links.remember((&subject.inode).into(), || made_at(dir, subject.dest))
             }
-            Some(_) if !subject.is_operand => self.shared.links.get((&subject.inode).into()),
+            Some(_) if !subject.is_operand => self.cx.services.links.get((&subject.inode).into()),
             _ => Ok(None),
         };
         match self.table(earlier, subject.source) {
@@ -325,10 +325,10 @@ impl Run<'_> {
     }
 
     fn claim_if_linked(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         // Two links that are followed may lead to one file.
         let several_names = subject.inode.links > 1 || subject.dereference != Dereference::Never;
-        if !self.keeps_links() || plan.link == LinkMode::Hard || !several_names {
+        if !self.cx.keeps_links() || plan.link == LinkMode::Hard || !several_names {
             return Earlier::Nothing;
         }
         self.claim(subject, level)
@@ -337,7 +337,7 @@ impl Run<'_> {
     /// Asks what was made before for this source, and notes that it is made now if nothing was.
     pub(super) fn claim(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Earlier {
         let Some(dir) = level.dir else { return Earlier::Nothing };
-        let claim = self.shared.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
+        let claim = self.cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest));
         self.claim_with_others(claim, subject, level)
     }
 
@@ -359,9 +359,9 @@ impl Run<'_> {
         };
         let stands = made.is_ok();
         let completed = match made {
-            Ok(made) => self.shared.links.complete((&subject.inode).into(), made),
+            Ok(made) => self.cx.services.links.complete((&subject.inode).into(), made),
             // It went away at once: whoever comes next copies it again.
-            Err(_) => self.shared.links.forget((&subject.inode).into()),
+            Err(_) => self.cx.services.links.forget((&subject.inode).into()),
         };
         self.table(completed, subject.source);
         self.settle_for_all(&subject.inode, stands);
@@ -372,7 +372,7 @@ impl Run<'_> {
         match result {
             Ok(value) => Some(value),
             Err(errno) => {
-                self.report.problem(Error::new(What::LinksUnknown, source.path).errno(errno));
+                self.worker.report.problem(Error::new(What::LinksUnknown, source.path).errno(errno));
                 None
             }
         }
@@ -398,19 +398,19 @@ impl Run<'_> {
             crate::walk::directory_id(spot).is_some_and(|dir| earlier.is_entry(dir, last_component(spot.name)))
         };
         if is_entry(source) {
-            self.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+            self.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
             top.into_itself = true;
             return Instead::Ended { well: false };
         }
         if is_entry(dest) {
-            self.report.warning(&Error::new(What::SourceDirectoryTwice, &top.source));
+            self.worker.report.warning(&Error::new(What::SourceDirectoryTwice, &top.source));
             return Instead::Ended { well: true };
         }
         // Met again through another symbolic link: a second copy is what was asked for.
         if subject.follow {
             return Instead::Copy { claimed: false };
         }
-        self.report.problem(Error::new(What::HardLinkToDirectory, dest.path).and(earlier.path()));
+        self.worker.report.problem(Error::new(What::HardLinkToDirectory, dest.path).and(earlier.path()));
         Instead::Ended { well: false }
     }
 
@@ -418,7 +418,7 @@ impl Run<'_> {
     /// before comes back.
     fn leave_unmade(&mut self, subject: &Subject<'_>, clear: &Clear, (noted, claimed): (bool, bool)) {
         if noted {
-            let forgotten = self.shared.links.forget((&subject.inode).into());
+            let forgotten = self.cx.services.links.forget((&subject.inode).into());
             self.table(forgotten, subject.source);
         }
         if claimed {
@@ -430,7 +430,7 @@ impl Run<'_> {
     /// Undoes a backup after a failure. What was removed cannot be put back: the user is told.
     fn put_back(&mut self, clear: &Clear, dest: Spot<'_>) {
         if clear.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
-            self.report.warning(&Error::new(What::Lost, dest.path));
+            self.worker.report.warning(&Error::new(What::Lost, dest.path));
         }
         let Some(name) = &clear.backup else { return };
         let path = renamed(dest.path, name);
@@ -441,25 +441,25 @@ impl Run<'_> {
             backup.unlink().ok();
         }
         match put_back {
-            Ok(()) => self.report.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
+            Ok(()) => self.worker.report.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
             }
         }
     }
 
     fn make_hard_link_to_source(&mut self, subject: &Subject<'_>, clear: &Clear) -> Result<Option<FileId>, Reported> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
         let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
-        match replace::hard_link(subject.source, subject.dest, flags, self.names_if(may_replace)) {
+        match replace::hard_link(subject.source, subject.dest, flags, self.cx.names_if(may_replace)) {
             Ok(_) => {
-                self.report.stats.hard_links += 1;
+                self.worker.report.stats.hard_links += 1;
                 Ok(None)
             }
             Err(errno) => {
                 let error = Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path);
-                Err(self.report.fail(error.errno(errno)))
+                Err(self.worker.report.fail(error.errno(errno)))
             }
         }
     }

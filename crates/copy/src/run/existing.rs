@@ -74,11 +74,11 @@ impl Run<'_> {
         }
         match found {
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
                 Way::Blocked
             }
             Ok(Found::Nothing) => Way::Clear(Clear { new: true, ..Clear::default() }),
-            Ok(Found::Loop) if self.plan.is_staged() => {
+            Ok(Found::Loop) if self.cx.plan.is_staged() => {
                 Way::Clear(Clear { new: true, replaces: true, ..Clear::default() })
             }
             Ok(Found::Loop) => Way::Clear(Clear::default()),
@@ -96,12 +96,12 @@ impl Run<'_> {
     /// Whether it matters for the result that everything that comes before in a serial copy is done.
     fn order_decides(&self, subject: &Subject<'_>, existing: &Existing) -> bool {
         // The user reads what was said before, and nothing comes between the question and the answer.
-        let asks = self.plan.overwrite == Overwrite::Ask;
+        let asks = self.cx.plan.overwrite == Overwrite::Ask;
         // Which name of the source is copied and which become links to that, where one of them stands there already.
-        let several_sources = self.keeps_links() && (subject.inode.links > 1 || subject.follow);
+        let several_sources = self.cx.keeps_links() && (subject.inode.links > 1 || subject.follow);
         if subject.inode.kind == Kind::Directory {
             // Found by another way (a link to a directory, a mount): others may be filling it.
-            return !matches!(self.shared.links.get((&existing.target).into()), Ok(None));
+            return !matches!(self.cx.services.links.get((&existing.target).into()), Ok(None));
         }
         // What is written here may be read or written elsewhere.
         existing.has_several_names() || several_sources || asks
@@ -110,7 +110,7 @@ impl Run<'_> {
     /// Regular files can be written through a symbolic link, so for them what the link leads to counts; other files
     /// cannot, nor can what is going to be removed or linked.
     fn look(&mut self, subject: &Subject<'_>) -> Result<Found, Errno> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let entry = match subject.dest.inode() {
             Ok(entry) => entry,
             Err(Errno::NOENT) => return Ok(Found::Nothing),
@@ -167,7 +167,7 @@ impl Run<'_> {
                 Conflict::BackupIsSource => Error::new(What::BackupWouldDestroySource, dest_path).and(source_path),
             },
         };
-        self.report.problem(refused);
+        self.worker.report.problem(refused);
         Way::Blocked
     }
 
@@ -176,7 +176,7 @@ impl Run<'_> {
         let source = Source { inode: &subject.inode, dereference: subject.dereference, is_operand: subject.is_operand };
         let mut answers = Answers::default();
         loop {
-            let fact = match decide::decide(&source, existing, &answers, self.plan) {
+            let fact = match decide::decide(&source, existing, &answers, self.cx.plan) {
                 Decision::Ask(fact) => fact,
                 decision => return decision,
             };
@@ -184,12 +184,12 @@ impl Run<'_> {
                 Fact::CloseLook => answers.close_look = Some(close_look(subject, &source, existing)),
                 Fact::Overwrite => answers.overwrite = Some(self.ask(subject.dest, &existing.target)),
                 Fact::MadeForOperand => {
-                    answers.made_for_operand = Some(self.made_for_operand(subject.dest, &existing.target));
+                    answers.made_for_operand = Some(self.operands.have_made(subject.dest, &existing.target));
                 }
                 Fact::Identity => answers.identity = Some(self.identity(subject, existing)),
                 Fact::BackupIsSource => {
                     let source = (subject.source, &subject.inode);
-                    answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, self.plan));
+                    answers.backup_is_source = Some(backup::would_destroy_source(source, subject.dest, self.cx.plan));
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Run<'_> {
     /// Leaves the destination as it is.
     fn keep(&mut self, subject: &Subject<'_>, level: &Level<'_>, why: Kept) -> Way {
         // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
-        self.report.failed |= why == Kept::Declined;
+        self.worker.report.failed |= why == Kept::Declined;
         self.skip(subject.dest);
         match why {
             Kept::NotOlder => self.link_instead_of_skipping(subject, level),
@@ -207,14 +207,14 @@ impl Run<'_> {
     }
 
     fn skip(&mut self, dest: Spot<'_>) {
-        self.report.stats.skipped += 1;
-        self.report.tell(&Event::Skipped(dest.path));
+        self.worker.report.stats.skipped += 1;
+        self.worker.report.tell(&Event::Skipped(dest.path));
     }
 
     fn ask(&self, dest: Spot<'_>, inode: &Inode) -> bool {
-        let writable = inode.kind == Kind::SymbolicLink || self.shared.caller.privileged() || may_write(dest);
-        let replaces = self.plan.remove_destination || self.plan.force;
-        self.session.confirm.overwrite(&Question { dest: dest.path, inode, writable, replaces })
+        let writable = inode.kind == Kind::SymbolicLink || self.cx.services.caller.privileged() || may_write(dest);
+        let replaces = self.cx.plan.remove_destination || self.cx.plan.force;
+        self.cx.session.confirm.overwrite(&Question { dest: dest.path, inode, writable, replaces })
     }
 
     /// A file that is up to date may still have another name in the source that was copied before: then the two names
@@ -252,14 +252,14 @@ impl Run<'_> {
         let source = Party { spot: subject.source, inode: &subject.inode, follow: subject.follow };
         let through_link = existing.entry.kind == Kind::SymbolicLink && existing.target.kind != Kind::SymbolicLink;
         let dest = Party { spot: subject.dest, inode: &existing.target, follow: through_link };
-        self.shared.identities.judge(source, dest, &|| self.cancelled())
+        self.cx.services.identities.judge(source, dest, &|| self.cx.cancelled())
     }
 
     /// Gives what stands there its backup name: by a link, if it shall keep its own for now and the filesystem has links.
     fn back_up(&mut self, subject: &Subject<'_>, link: bool, identity: Identity) -> Way {
-        let (plan, dest) = (self.plan, subject.dest);
+        let (plan, dest) = (self.cx.plan, subject.dest);
         if link {
-            match backup::link_aside(dest, plan, self.temporary_names()) {
+            match backup::link_aside(dest, plan, self.cx.temporary_names()) {
                 Ok(Some(name)) => {
                     let backup = Some(name);
                     let backup_is_link = true;
@@ -269,7 +269,7 @@ impl Run<'_> {
                 // No links there: for a moment the name stands for nothing.
                 Ok(None) => {}
                 Err(errno) => {
-                    self.report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
+                    self.worker.report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
                     return Way::Blocked;
                 }
             }
@@ -278,7 +278,7 @@ impl Run<'_> {
             Ok(name) => Way::Clear(Clear { new: true, backup: Some(name), ..Clear::default() }),
             Err(Errno::NOENT) => Way::Clear(Clear { new: true, ..Clear::default() }),
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
                 Way::Blocked
             }
         }
@@ -293,10 +293,10 @@ impl Run<'_> {
         existing: &Existing,
     ) -> Option<Way> {
         if subject.is_operand {
-            self.remember_destination(subject.dest, None);
+            self.operands.remember(subject.dest, None);
         }
         let may_be_met_again = subject.inode.links > 1 || subject.follow || subject.is_operand;
-        if !self.keeps_links() || !may_be_met_again {
+        if !self.cx.keeps_links() || !may_be_met_again {
             return None;
         }
         match self.claim(subject, level) {
@@ -316,16 +316,11 @@ impl Run<'_> {
     pub(super) fn remove(&mut self, dest: Spot<'_>) -> bool {
         match dest.unlink() {
             Ok(()) | Err(Errno::NOENT) => {
-                self.report.tell(&Event::Removed(dest.path));
+                self.worker.report.tell(&Event::Removed(dest.path));
                 true
             }
-            Err(errno) => self.report.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
+            Err(errno) => self.worker.report.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
         }
-    }
-
-    /// Whether hard links between source files become hard links between copies.
-    pub(super) fn keeps_links(&self) -> bool {
-        self.plan.preserve.links
     }
 }
 

@@ -7,13 +7,15 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use haul_sys::Errno;
 use haul_sys::rustix::fs::fstatvfs;
 
-use super::Run;
 use crate::facts::Inode;
 use crate::transfer::Broken;
 
 /// Held together by all that fill a file, and by one alone that tries again.
-#[derive(Debug, Default)]
-pub(super) struct FreeSpaceGate(RwLock<()>);
+#[derive(Debug)]
+pub(super) struct FreeSpaceGate {
+    filling: RwLock<()>,
+    several: bool,
+}
 
 /// What a thread holds of it.
 #[expect(dead_code, reason = "held until it is dropped")]
@@ -23,32 +25,35 @@ pub(super) enum Held<'a> {
 }
 
 impl FreeSpaceGate {
-    /// A file is being filled, until this is dropped. Space that it gives back must be given back before.
-    pub(super) fn together(&self) -> RwLockReadGuard<'_, ()> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    /// `several`: more than one thread may be filling the device.
+    pub(super) fn new(several: bool) -> FreeSpaceGate {
+        FreeSpaceGate { filling: RwLock::new(()), several }
     }
 
-    /// Waits until no file is being filled: what is half is gone or whole by then. Others wait until this is dropped.
-    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    /// Whether other threads may be filling the device, too.
+    pub(super) fn has_company(&self) -> bool {
+        self.several
     }
-}
 
-impl Run<'_> {
-    /// Makes an entry; once more if there was no room for it while others were at work.
-    pub(super) fn with_room<T>(&self, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    /// Makes an entry; once more if there was no space for it while others were at work.
+    pub(super) fn with_space<T>(&self, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match make() {
             Err(errno) if is_full(errno) && self.has_company() => {
-                let _alone = self.shared.space_gate.alone();
+                let _alone = self.alone();
                 make()
             }
             made => made,
         }
     }
 
-    /// Whether other threads may be filling the device, too.
-    pub(super) fn has_company(&self) -> bool {
-        self.pool.is_some_and(|pool| !pool.is_alone())
+    /// A file is being filled, until this is dropped. Space that it gives back must be given back before.
+    pub(super) fn together(&self) -> RwLockReadGuard<'_, ()> {
+        self.filling.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no file is being filled: what is half is gone or whole by then. Others wait until this is dropped.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.filling.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

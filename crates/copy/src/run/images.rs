@@ -49,7 +49,7 @@ impl Run<'_> {
         created: bool,
         turns: &'a Mutex<()>,
     ) -> Result<Option<Box<Looked<'a>>>, Error> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let required = plan.smart == SmartCopy::Require;
         let kinds = [job.source_inode.kind, job.dest_inode.kind];
         if plan.smart == SmartCopy::Off {
@@ -101,18 +101,18 @@ impl Run<'_> {
     pub(super) fn move_image(&mut self, job: &Transfer<'_>, looked: &mut Looked<'_>) -> Result<(), Broken> {
         let Some(found) = &looked.found else { return Ok(()) };
         let started = Instant::now();
-        let session = self.session;
+        let session = self.cx.session;
         let source = &looked.source;
         session.observer.event(&Event::DataStarted { source: job.source_path, size: source.file_size() });
         let told = Told { session, counted: Mutex::default() };
-        let probe = &self.shared.transfers.probe;
+        let probe = &self.cx.services.transfers.probe;
         probe.begin();
         let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
         let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
         let task = Task {
             source,
             dest: job.dest_path,
-            options: options(self.plan),
+            options: options(self.cx.plan),
             mapper: &|_| Map::default(),
             kernel: Arc::new(Linux),
             system: System::default(),
@@ -136,23 +136,23 @@ impl Run<'_> {
             report.regions.iter_mut().for_each(|region| region.skipped = 0);
         }
         if let Some(doubt) = &report.copied_after_all {
-            self.report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
+            self.worker.report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
         } else if done.source_written {
-            self.report.warning(&Error::new(What::SourceWritten, job.source_path));
+            self.worker.report.warning(&Error::new(What::SourceWritten, job.source_path));
         }
         let moved = moved(&done.stats);
-        self.report.stats.moved += moved;
+        self.worker.report.stats.moved += moved;
         session.observer.event(&Event::DataDone(&DataReport {
             source: job.source_path,
             dest: job.dest_path,
-            reasons: match self.plan.cache {
+            reasons: match self.cx.plan.cache {
                 _ if !done.to_device => &[NOT_READ],
                 CacheUse::Drop => &[NOT_READ, AS_TOLD],
                 _ => &[NOT_READ, TO_DEVICE],
             },
             profile: None,
             tried: &[],
-            holes: if self.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
+            holes: if self.cx.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
             moved,
             workers: 1,
             time: started.elapsed(),

@@ -4,12 +4,14 @@ mod attributes;
 mod changes;
 mod check;
 mod command;
+mod context;
 mod durable;
 mod entry;
 mod existing;
 mod free_space;
 mod images;
 mod names;
+mod operand_set;
 mod operands;
 mod ordered;
 mod parents;
@@ -20,6 +22,7 @@ mod regular;
 mod reporter;
 mod resume;
 mod selection;
+mod services;
 mod session;
 mod shards;
 mod share;
@@ -30,41 +33,35 @@ mod temporary_file;
 mod threads;
 mod tree;
 mod within;
-
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock};
+mod worker;
 
 use haul_sys::memory;
 use haul_sys::rustix::process;
 
 use crate::events::Event;
-use crate::facts::DeviceNumber;
-use crate::journal::Record;
-use crate::links::LinkTable;
 use crate::meta;
 use crate::plan::{Durable, Plan};
-use crate::publish::temporary::TemporaryNames;
 use crate::stats::Stats;
-use crate::transfer;
-use crate::walk::{Identities, KnownEntry, PathCursor};
 
 pub use crate::control::Cancel;
 pub use crate::publish::Partials;
 pub use crate::transfer::facts_of;
-use attributes::{Attributes, DeferredFlags};
+use context::RunContext;
+use operand_set::Operands;
 pub use operands::settle_destination;
 use ordered::EventSink;
 use peers::PeerGroup;
 pub use peers::{Part, Transport};
 use pool::Pool;
 pub use pool::SpareCapacity;
-use reporter::{Reported, Reporter};
+use reporter::Reported;
 pub use session::Session;
 pub use shards::{ShardReport, shard_status};
 use share::Task;
 pub use summary::Summary;
 pub use survey::{Survey, list};
 pub use within::source_of;
+use worker::Worker;
 
 /// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
 const MEMORY_OF_A_THREAD: u64 = 16 << 20;
@@ -123,37 +120,10 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     }
 }
 
-/// What all threads of a run share.
-struct Shared {
-    /// What was made for source files that have several names, and for directories.
-    links: LinkTable,
-    /// What was said already about attributes that cannot be kept.
-    memory: meta::PairMemory,
-    /// Which filesystems show files of others.
-    identities: Identities,
-    /// What was found out about filesystems, devices and memory.
-    transfers: Arc<transfer::Shared>,
-    space_gate: free_space::FreeSpaceGate,
-    /// Whose turn it is to look at a disk image, and to copy it.
-    images: Mutex<()>,
-    /// What is not on its device yet, where that matters.
-    ledger: durable::Ledger,
-    /// What is written down for another run, if that is wanted.
-    progress: OnceLock<resume::Progress>,
-    /// What is to be copied, if it is not everything.
-    selection: Option<selection::Selection>,
-    /// What files are called before they have their names, where nobody will look for them.
-    names: TemporaryNames,
-    /// What this run and others do together, if it is a shard.
-    shards: OnceLock<shards::Shards>,
-    caller: meta::Caller,
-}
-
-/// The state of a run, or of one thread of it.
+/// One thread of a run.
 struct Run<'a> {
-    plan: &'a Plan,
-    session: &'a Session<'a>,
-    shared: &'a Shared,
+    cx: RunContext<'a>,
+    worker: Worker<'a>,
     /// The way to the observer; the session's leads here, too.
     sink: &'a EventSink<'a>,
     /// The other threads, if there can be any.
@@ -162,94 +132,24 @@ struct Run<'a> {
     peers: Option<&'a PeerGroup<'a>>,
     /// Starts another thread for a task; gives the task back if the system has none.
     spawn: &'a dyn Fn(Task) -> Option<Task>,
-    report: Reporter<'a>,
-    /// What was finished since that was written down last.
-    finished: Vec<Record>,
-    /// The filesystem that was written to last, where that matters.
-    writes_to: Option<DeviceNumber>,
-    /// Operands seen, and destinations made for operands; only kept when there are several operands.
-    seen_sources: Option<HashSet<KnownEntry>>,
-    made_for_operands: Option<HashSet<KnownEntry>>,
-    /// The number of the operand that is being copied.
-    operand: usize,
-    /// Moves data; owns the engines.
-    mover: transfer::Mover,
-    /// Files whose last flags wait for their last hard link.
-    deferred: Vec<DeferredFlags>,
+    operands: Operands,
     /// Directories of one branch kept open on each side.
     open_levels: usize,
-    /// Memory for the two paths of the next entry of a directory.
-    paths: [PathCursor; 2],
-}
-
-impl Shared {
-    fn new(selection: Option<selection::Selection>, caller: meta::Caller) -> Shared {
-        Shared {
-            links: LinkTable::default(),
-            transfers: Arc::default(),
-            space_gate: free_space::FreeSpaceGate::default(),
-            images: Mutex::default(),
-            ledger: durable::Ledger::default(),
-            progress: OnceLock::new(),
-            selection,
-            names: TemporaryNames::anybodys(),
-            shards: OnceLock::new(),
-            memory: meta::PairMemory::new(),
-            identities: Identities::default(),
-            caller,
-        }
-    }
 }
 
 impl<'a> Run<'a> {
     /// A run of one thread; the team sets the rest.
-    fn new(plan: &'a Plan, session: &'a Session<'a>, shared: &'a Shared, sink: &'a EventSink<'a>) -> Run<'a> {
-        let several = plan.sources.len() > 1;
+    fn new(cx: RunContext<'a>, sink: &'a EventSink<'a>) -> Run<'a> {
         Run {
-            plan,
-            session,
-            shared,
+            cx,
+            worker: Worker::new(cx),
             sink,
             pool: None,
             peers: None,
             spawn: &Some,
-            report: Reporter::new(session, plan.fail_fast),
-            finished: Vec::new(),
-            writes_to: None,
-            seen_sources: several.then(HashSet::new),
-            made_for_operands: several.then(HashSet::new),
-            operand: 0,
-            mover: transfer::Mover::new(Arc::clone(&shared.transfers)),
-            deferred: Vec::new(),
+            operands: Operands::new(cx.plan.sources.len() > 1),
             open_levels: open_levels(1),
-            paths: Default::default(),
         }
-    }
-
-    /// What files are called before they have their names: so that the same command finds them if this run is killed, where
-    /// there is something that will know the command again.
-    fn temporary_names(&self) -> &'a TemporaryNames {
-        let shared = self.shared;
-        let of_shard = shared.shards.get().map(shards::Shards::names);
-        shared.progress.get().map(resume::Progress::names).or(of_shard).unwrap_or(&shared.names)
-    }
-
-    /// What sets attributes.
-    fn attributes(&self) -> Attributes<'a> {
-        Attributes::new(self.plan, &self.session.xattr_rules, &self.shared.memory, self.shared.caller)
-    }
-
-    fn names_if(&self, wanted: bool) -> Option<&'a TemporaryNames> {
-        wanted.then(|| self.temporary_names())
-    }
-
-    /// Waits for the turn to make a file. A cancelled run is told at once, and stops where it always does.
-    fn wait_to_make(&self) {
-        let _came = self.session.pace.turn_to_make(&|| self.cancelled());
-    }
-
-    fn cancelled(&self) -> bool {
-        self.session.cancel.is_cancelled()
     }
 }
 

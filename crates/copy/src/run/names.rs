@@ -26,7 +26,7 @@ impl Run<'_> {
     /// Makes the entry a name of what was made before for another name of the source.
     pub(super) fn link_to_earlier(&mut self, mut earlier: Made, subject: &Subject<'_>, level: &Level<'_>) -> Linked {
         loop {
-            let linked = match self.names_wait() && subject.inode.links < MANY {
+            let linked = match self.cx.names_wait() && subject.inode.links < MANY {
                 true => self.link_later(&earlier, subject),
                 false => self.link_at_once(&earlier, subject, level),
             };
@@ -35,22 +35,23 @@ impl Run<'_> {
                 Err(Errno::MLINK) => earlier,
                 Err(errno) => {
                     let error = Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path());
-                    self.report.problem(error.errno(errno));
+                    self.worker.report.problem(error.errno(errno));
                     return Linked::Failed;
                 }
             };
             // Another thread may have begun another file by now.
-            let forgotten = self.shared.links.forget_if(Source::from(&subject.inode), full.id);
+            let forgotten = self.cx.services.links.forget_if(Source::from(&subject.inode), full.id);
             if self.table(forgotten, subject.source).is_none() {
                 return Linked::Failed;
             }
             // Among peers each process begins a file of its own: the others hear only of the first one.
-            let claim =
-                level.dir.map(|dir| self.shared.links.claim((&subject.inode).into(), || made_at(dir, subject.dest)));
+            let claim = level
+                .dir
+                .map(|dir| self.cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest)));
             match self.table(claim.unwrap_or(Err(Errno::STALE)), subject.source) {
                 Some(Claim::Made(next)) => earlier = next,
                 Some(Claim::First) => {
-                    self.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
+                    self.worker.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
                     return Linked::Claimed;
                 }
                 None => return Linked::Failed,
@@ -62,7 +63,7 @@ impl Run<'_> {
         let here = level.dir.map(|dir| dir.id);
         match self.link_now(made, subject.dest, here, subject.follow) {
             // What it is to be a name of may wait for its own.
-            Err(Errno::NOENT | Errno::STALE) if self.names_wait() => {
+            Err(Errno::NOENT | Errno::STALE) if self.cx.names_wait() => {
                 self.give_names();
                 self.link_now(made, subject.dest, here, subject.follow)
             }

@@ -1,6 +1,5 @@
 //! From the operands of the command to single copies.
 
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,14 +9,15 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
+use super::context::RunContext;
 use super::within::{operand_inode, reaches, ways_up};
 use super::{Reported, Run};
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
+use crate::facts::{Inode, Kind};
 use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};
 use crate::publish::backup;
-use crate::walk::{KnownEntry, Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
+use crate::walk::{Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
 
 /// What the destination of this plan is at this moment: a directory to copy into, or the copy itself. To be asked by one of
 /// several processes before any of them has made something there.
@@ -36,23 +36,23 @@ pub fn settle_destination(plan: &Plan) -> Destination {
 impl Run<'_> {
     /// Copies all operands.
     pub(super) fn copy_operands(&mut self) {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         if let Some(path) = plan.ambiguous_destination() {
-            self.report.problem(Error::new(What::AmbiguousDestination, path));
+            self.worker.report.problem(Error::new(What::AmbiguousDestination, path));
             return;
         }
         match &plan.destination {
             Destination::Directory(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) => {
-                    self.report.problem(Error::new(What::TargetDirectory, path).errno(errno));
+                    self.worker.report.problem(Error::new(What::TargetDirectory, path).errno(errno));
                 }
             },
             Destination::Exactly(path) => self.copy_to(path),
             Destination::Guess(path) => match open_directory(path) {
                 Ok(dir) => self.copy_into(path, dir),
                 Err(errno) if plan.sources.len() > 1 => {
-                    self.report.problem(Error::new(What::Target, path).errno(errno));
+                    self.worker.report.problem(Error::new(What::Target, path).errno(errno));
                 }
                 Err(_) => self.copy_to(path),
             },
@@ -61,10 +61,10 @@ impl Run<'_> {
 
     /// One source, one name.
     fn copy_to(&mut self, path: &OsStr) {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let [source] = plan.sources.as_slice() else { return };
         if plan.parents {
-            self.report.problem(Error::new(What::ParentsNeedDirectory, path));
+            self.worker.report.problem(Error::new(What::ParentsNeedDirectory, path));
             return;
         }
         let same_name = source == path;
@@ -79,7 +79,7 @@ impl Run<'_> {
         }
         let above = dest.spot().dir().and_then(ways_up).unwrap_or_default();
         if self.would_be_in_itself(source.spot(), &above) {
-            self.report.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
+            self.worker.report.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
             return;
         }
         if let Ok(dir) = dest.spot().dir() {
@@ -98,30 +98,31 @@ impl Run<'_> {
         let Some(parent) = dest.parent() else { return Ok(None) };
         let prefix = renamed(dest.path(), OsStr::new("")).into_os_string();
         let root = DestDir::root_shown_as(Arc::clone(parent), prefix);
-        root.map(Some).map_err(|errno| self.report.fail(Error::new(What::CannotAccess, dest.path()).errno(errno)))
+        root.map(Some)
+            .map_err(|errno| self.worker.report.fail(Error::new(What::CannotAccess, dest.path()).errno(errno)))
     }
 
     fn copy_to_backup(&mut self, source: Operand, dest: &Operand) {
-        match backup::backup_name(dest.spot(), self.plan) {
+        match backup::backup_name(dest.spot(), self.cx.plan) {
             Ok((name, _)) => {
                 let Ok(root) = self.root_of(dest) else { return };
                 let path = renamed(dest.path(), &name);
-                let plan = Plan { backup: Backup::None, ..self.plan.clone() };
-                let mut inner = Run::new(&plan, self.session, self.shared, self.sink);
+                let plan = Plan { backup: Backup::None, ..self.cx.plan.clone() };
+                let mut inner = Run::new(RunContext { plan: &plan, ..self.cx }, self.sink);
                 inner.copy_operand(source, dest.spot().beside(&name, &path), false, root.as_ref());
                 inner.give_names();
-                inner.attributes().seal(std::mem::take(&mut inner.deferred), &mut inner.report);
-                self.report.add(inner.report);
+                inner.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
+                self.worker.report.add(inner.worker.report);
             }
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
             }
         }
     }
 
     /// All sources into one directory.
     fn copy_into(&mut self, target: &OsStr, dir: OwnedFd) {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let dir = Arc::new(dir);
         // Before anything is made, for any of them.
         let refused: Vec<bool> = self.would_be_in_themselves(&dir);
@@ -136,15 +137,15 @@ impl Run<'_> {
         let root = match DestDir::root_shown_as(Arc::clone(&dir), shown) {
             Ok(root) => root,
             Err(errno) => {
-                self.report.problem(Error::new(What::Target, target).errno(errno));
+                self.worker.report.problem(Error::new(What::Target, target).errno(errno));
                 return;
             }
         };
         for (number, operand) in plan.sources.iter().enumerate() {
-            if self.cancelled() {
+            if self.cx.cancelled() {
                 return;
             }
-            self.operand = number;
+            self.operands.current = number;
             if refused[number] {
                 self.refuse_into_itself(target, operand);
                 continue;
@@ -160,23 +161,23 @@ impl Run<'_> {
 
     /// Which operands are directories that are copied into themselves.
     fn would_be_in_themselves(&self, target: &OwnedFd) -> Vec<bool> {
-        let above = if self.plan.recursive { ways_up(target.as_fd()).unwrap_or_default() } else { Vec::new() };
+        let above = if self.cx.plan.recursive { ways_up(target.as_fd()).unwrap_or_default() } else { Vec::new() };
         let refused = |operand: &OsString| {
             let operand = self.strip(operand);
-            let is_target = !self.plan.parents && matches!(last_component(operand).as_bytes(), b"." | b".." | b"");
+            let is_target = !self.cx.plan.parents && matches!(last_component(operand).as_bytes(), b"." | b".." | b"");
             let above = if is_target { above.get(1..).unwrap_or_default() } else { &above };
             self.would_be_in_itself(Operand::open(operand).spot(), above)
         };
-        self.plan.sources.iter().map(refused).collect()
+        self.cx.plan.sources.iter().map(refused).collect()
     }
 
     /// Whether a directory would be copied into itself: into the first of these directories, of which each is in the next.
     /// What a list names need not lead there, and behind a link at the destination it may be elsewhere.
     fn would_be_in_itself(&self, source: Spot<'_>, above: &[Inode]) -> bool {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         plan.recursive
             && !plan.keep_directory_symlink
-            && self.shared.selection.is_none()
+            && self.cx.services.selection.is_none()
             && !above.is_empty()
             && operand_inode(source, plan)
                 .is_ok_and(|inode| inode.kind == Kind::Directory && reaches(&inode, above, plan))
@@ -184,11 +185,11 @@ impl Run<'_> {
 
     fn refuse_into_itself(&mut self, target: &OsStr, operand: &OsStr) {
         let operand = self.strip(operand);
-        let dest = match self.plan.parents {
+        let dest = match self.cx.plan.parents {
             true => joined(target, without_trailing_slashes(operand)),
             false => name_in(target, operand).1,
         };
-        self.report.problem(Error::new(What::IntoItself, operand).and(dest));
+        self.worker.report.problem(Error::new(What::IntoItself, operand).and(dest));
     }
 
     fn copy_below(&mut self, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
@@ -201,31 +202,7 @@ impl Run<'_> {
     /// The operand as it is used: with `--strip-trailing-slashes` without them. cp does this only for copies into a
     /// directory, where the slashes would hide the name.
     fn strip<'o>(&self, operand: &'o OsStr) -> &'o OsStr {
-        if self.plan.strip_trailing_slashes { without_trailing_slashes(operand) } else { operand }
-    }
-
-    /// Whether this operand was seen before; remembers it.
-    pub(super) fn operand_seen(&mut self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let Some(entry) = KnownEntry::of(spot, inode.id) else { return false };
-        self.seen_sources.as_mut().is_some_and(|seen| !seen.insert(entry))
-    }
-
-    /// Whether this destination was made for an operand before.
-    pub(super) fn made_for_operand(&self, spot: Spot<'_>, inode: &Inode) -> bool {
-        let seen: Option<&HashSet<KnownEntry>> = self.made_for_operands.as_ref();
-        seen.is_some_and(|seen| KnownEntry::of(spot, inode.id).is_some_and(|entry| seen.contains(&entry)))
-    }
-
-    /// Remembers that this destination was made for an operand; `made` is which file that was, if it is known.
-    pub(super) fn remember_destination(&mut self, spot: Spot<'_>, made: Option<FileId>) {
-        if self.made_for_operands.is_none() {
-            return;
-        }
-        // What waits for its name cannot be looked at.
-        let Some(file) = spot.inode().map(|inode| inode.id).ok().or(made) else { return };
-        if let (Some(entry), Some(made)) = (KnownEntry::of(spot, file), self.made_for_operands.as_mut()) {
-            made.insert(entry);
-        }
+        if self.cx.plan.strip_trailing_slashes { without_trailing_slashes(operand) } else { operand }
     }
 }
 

@@ -55,7 +55,7 @@ impl Run<'_> {
                     self.copy_operand(source, dest, missing, Some(&root));
                 }
                 Err(errno) => {
-                    self.report.problem(Error::new(What::Target, target).errno(errno));
+                    self.worker.report.problem(Error::new(What::Target, target).errno(errno));
                 }
             }
         }
@@ -114,12 +114,12 @@ impl Run<'_> {
         let (source_inode, source) = match attributes {
             Ok(attributes) => attributes,
             Err(errno) => {
-                self.report.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
+                self.worker.report.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
                 return None;
             }
         };
         let dest = Spot::new(holder.as_fd(), name, dest_path);
-        let creation = meta::parent_creation_mode(source_inode.permissions, &self.plan.preserve);
+        let creation = meta::parent_creation_mode(source_inode.permissions, &self.cx.plan.preserve);
         let mut found = None;
         let fresh = match dest.inode_following() {
             Ok(inode) if inode.kind == Kind::Directory => {
@@ -127,16 +127,16 @@ impl Run<'_> {
                 false
             }
             Ok(_) => {
-                self.report.problem(Error::new(What::ParentNotDirectory, dest_path));
+                self.worker.report.problem(Error::new(What::ParentNotDirectory, dest_path));
                 return None;
             }
             Err(_) => {
-                self.wait_to_make();
+                self.cx.wait_to_make();
                 if let Err(errno) = dest.make_dir(creation.mode) {
-                    self.report.problem(Error::new(What::ParentMake, dest_path).errno(errno));
+                    self.worker.report.problem(Error::new(What::ParentMake, dest_path).errno(errno));
                     return None;
                 }
-                self.report.tell(&Event::ParentMade { source: source_path, dest: dest_path });
+                self.worker.report.tell(&Event::ParentMade { source: source_path, dest: dest_path });
                 true
             }
         };
@@ -145,12 +145,12 @@ impl Run<'_> {
             dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
         let (mut dest_inode, dest_fd) = match opened {
             Ok((inode, _)) if found.is_some_and(|found| found != inode.id) => {
-                self.report.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
+                self.worker.report.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
                 return None;
             }
             Ok(opened) => opened,
             Err(errno) => {
-                self.report.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
+                self.worker.report.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
                 return None;
             }
         };
@@ -178,14 +178,15 @@ impl Run<'_> {
 
     /// Owner, mode and times of a parent directory. Extended attributes are not kept for these (nor does GNU cp).
     fn finish_parent(&mut self, parent: &Parent) -> bool {
-        let preserve = &self.plan.preserve;
+        let preserve = &self.cx.plan.preserve;
         let asked = preserve.ownership || preserve.timestamps || preserve.mode == ModeRule::Keep;
         if !parent.created && !asked {
             return true;
         }
         let mut problems = Vec::new();
-        let kept = meta::finish_parent(&self.attributes().request(&parent.keep()), &mut |error| problems.push(error));
-        self.report.attributes(problems, kept);
+        let kept =
+            meta::finish_parent(&self.cx.attributes().request(&parent.keep()), &mut |error| problems.push(error));
+        self.worker.report.attributes(problems, kept);
         kept
     }
 }

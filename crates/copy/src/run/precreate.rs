@@ -29,13 +29,13 @@ impl Run<'_> {
         if !self.may_make_ahead(frame) {
             return;
         }
-        let (plan, caller) = (self.plan, self.shared.caller);
+        let (plan, caller) = (self.cx.plan, self.cx.services.caller);
         let (place, sides, names) = frame.names();
         let Some(sides) = sides else { return };
         let unsaid = Path::new("");
         let [source_dir, dest_dir] = sides.both();
         for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)).take(MOST) {
-            if self.cancelled() {
+            if self.cx.cancelled() {
                 return;
             }
             let source = Spot::new(source_dir, &listed.name, unsaid);
@@ -58,9 +58,9 @@ impl Run<'_> {
             // Without one, the copy may be changing its own source.
             && self.pool.is_some()
             && self.peers.is_none()
-            && self.plan.shard.is_none()
-            && self.shared.progress.get().is_none()
-            && !self.session.pace.is_active()
+            && self.cx.plan.shard.is_none()
+            && self.cx.services.progress.get().is_none()
+            && !self.cx.session.pace.is_active()
     }
 
     /// Takes directories away that were made ahead and that nobody will visit.

@@ -88,23 +88,23 @@ impl<'a> Run<'a> {
             entries,
         };
         if created && unfinished.start == 0 {
-            self.attributes().prepare(&keep(&source_inode), &mut self.report);
+            self.cx.attributes().prepare(&keep(&source_inode), &mut self.worker.report);
         }
         let has_contents = !created && clear.identity == Identity::DoubtfulAndFixed;
-        let copied = match self.plan.attributes_only {
+        let copied = match self.cx.plan.attributes_only {
             true => self.lacks_nothing(source_inode),
             false if has_contents => self.touch(subject, &fd).then_some((source_inode, Checked::default())),
             false => self.fill(subject, (&source, &source_inode), (&fd, &inode, created), unfinished),
         };
         let moved = Instant::now();
-        self.report.stats.data_time += moved - started;
+        self.worker.report.stats.data_time += moved - started;
         if copied.is_none() && replaced {
-            self.report.warning(&Error::new(What::Lost, subject.dest.path));
+            self.worker.report.warning(&Error::new(What::Lost, subject.dest.path));
         }
         let (copied, checked) = copied.ok_or(Reported)?;
         // With `--resume` it stays for the next run.
         if clear.staged && unfinished.number.is_none() {
-            self.session.partials.is_nameless(subject.dest, subject.sides, inode.id);
+            self.cx.session.partials.is_nameless(subject.dest, subject.sides, inode.id);
         }
         if !clear.staged && !self.judge_in_place(fd.as_fd(), &inode, subject.dest.path, &checked) {
             return Err(Reported);
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         // A second attempt was of a source that nobody had seen settle.
         let copied_again = copied.changed != source_inode.changed || copied.modified != source_inode.modified;
         let source_inode = copied;
-        self.report.stats.regular += 1;
+        self.worker.report.stats.regular += 1;
         let found;
         let mut keep = keep(&source_inode);
         if let Some(replaced) = &clear.replaced {
@@ -122,10 +122,10 @@ impl<'a> Run<'a> {
         }
         // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
         let Set { kept: attributes_kept, deferred } =
-            self.attributes().set_of_file(&keep, clear.staged, &mut self.report);
-        self.report.stats.metadata_time += moved.elapsed();
+            self.cx.attributes().set_of_file(&keep, clear.staged, &mut self.worker.report);
+        self.worker.report.stats.metadata_time += moved.elapsed();
         let as_seen = attributes_kept && deferred.is_none() && !copied_again;
-        self.deferred.extend(deferred);
+        self.worker.deferred.extend(deferred);
         self.sync_early(&inode);
         let unsynced = self.let_go(subject, clear, (fd, inode, created), unfinished)?;
         if !attributes_kept && !clear.staged {
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
         replaced: &ReplacedFile,
         unfinished: &Unfinished,
     ) -> Result<Inode, Reported> {
-        if self.attributes().of_replaced(keep, replaced, &mut self.report) {
+        if self.cx.attributes().of_replaced(keep, replaced, &mut self.worker.report) {
             return Ok(Inode::of(keep.dest.fd).unwrap_or(*keep.dest_inode));
         }
         let error = Some(Error::new(What::NotTakenOver, keep.dest_path));
@@ -161,14 +161,14 @@ impl<'a> Run<'a> {
     ) -> Result<Opened, Reported> {
         let opened = self.open_regular_destination(subject, clear, source_inode, unfinished);
         if opened.is_none() {
-            self.session.partials.done();
+            self.cx.session.partials.done();
         }
         opened.ok_or(Reported)
     }
 
     /// A file that gets no data is whole when it is made.
     fn lacks_nothing(&self, source_inode: Inode) -> Option<(Inode, Checked)> {
-        self.session.partials.done();
+        self.cx.session.partials.done();
         Some((source_inode, Checked::default()))
     }
 
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         let (fd, inode, created) = dest;
         // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
         let alone = inode.kind == Kind::BlockDevice || self.syncs_alone(inode.id.device());
-        let waits = clear.staged && self.names_wait();
+        let waits = clear.staged && self.cx.names_wait();
         let synced = if alone && !waits { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
         // No engine holds a job now, so this is the last reference and the close is a real one.
         let closed = match Arc::try_unwrap(fd) {
@@ -215,12 +215,12 @@ impl<'a> Run<'a> {
         };
         let opened = match opened {
             Ok(opened) => opened,
-            Err(errno) => return Err(self.report.fail(Error::new(What::CannotOpen, path).errno(errno))),
+            Err(errno) => return Err(self.worker.report.fail(Error::new(What::CannotOpen, path).errno(errno))),
         };
         match Inode::of(opened.as_fd()) {
             Ok(inode) if inode.is_same_file_as(&subject.inode) => Ok((opened, inode)),
-            Ok(_) => Err(self.report.fail(Error::new(What::ReplacedWhileCopied, path))),
-            Err(errno) => Err(self.report.fail(Error::new(What::CannotFstat, path).errno(errno))),
+            Ok(_) => Err(self.worker.report.fail(Error::new(What::ReplacedWhileCopied, path))),
+            Err(errno) => Err(self.worker.report.fail(Error::new(What::CannotFstat, path).errno(errno))),
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         } else {
             match self.open_existing(subject, clear) {
                 Err(Errno::NOENT) => self.create(subject, clear, source_inode),
-                Err(_) if self.plan.force => {
+                Err(_) if self.cx.plan.force => {
                     if !self.remove(dest) {
                         return None;
                     }
@@ -254,12 +254,12 @@ impl<'a> Run<'a> {
         let (fd, created, entries) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.report.failed = true;
+                self.worker.report.failed = true;
                 if let Some(error) = error {
-                    self.report.problem(error);
+                    self.worker.report.problem(error);
                 }
                 if replaced {
-                    self.report.warning(&Error::new(What::Lost, dest.path));
+                    self.worker.report.warning(&Error::new(What::Lost, dest.path));
                 }
                 return None;
             }
@@ -273,21 +273,21 @@ impl<'a> Run<'a> {
                 let error = Error::new(What::CannotFstat, dest.path).errno(errno);
                 self.give_up_unseen(dest, &fd, (created, unfinished), error);
                 if replaced {
-                    self.report.warning(&Error::new(What::Lost, dest.path));
+                    self.worker.report.warning(&Error::new(What::Lost, dest.path));
                 }
                 return None;
             }
         };
         if inode.id == source_inode.id && inode.kind == Kind::Regular {
             // The names were checked before; this is what they lead to now. Nothing has been written yet.
-            self.report.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
+            self.worker.report.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
             return None;
         }
         if let Some(existing) = clear.existing.filter(|_| !created)
             && existing.target.kind == Kind::Regular
             && !(inode.is_same_file_as(&existing.target) || inode.kind == Kind::Regular && renumbers(fd.as_fd()))
         {
-            self.report.problem(Error::new(What::ReplacedWhileCopied, dest.path));
+            self.worker.report.problem(Error::new(What::ReplacedWhileCopied, dest.path));
             return None;
         }
         Some(Opened { fd, inode, known: true, created, replaced, entries })
@@ -297,7 +297,7 @@ impl<'a> Run<'a> {
     /// file of a tree, on a filesystem with a device of its own, whose attributes stay as the kernel made them. Spares each of
     /// them a system call.
     fn need_not_look(&self, subject: &Subject<'_>, clear: &Clear, source_inode: &Inode) -> Option<Inode> {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let plain = plan.preserve == Preserve::default()
             && plan.context == ContextRule::Default
             && plan.engine == EngineChoice::Auto
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
         let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
         let flags = if was_link { OFlags::WRONLY } else { OFlags::WRONLY | OFlags::NOFOLLOW };
         // Only who names a FIFO, to write to that, means to wait for somebody who reads it.
-        let means_it = !self.plan.recursive && !self.plan.is_staged();
+        let means_it = !self.cx.plan.recursive && !self.cx.plan.is_staged();
         let opened = match clear.existing.map(|existing| existing.target.kind) {
             Some(Kind::Regular) => open_without_waiting(subject.dest, flags)?,
             Some(Kind::Fifo) if !means_it => open_without_waiting(subject.dest, flags)?,
@@ -330,20 +330,20 @@ impl<'a> Run<'a> {
         source_inode: &Inode,
     ) -> Result<(OwnedFd, bool, NewEntries), Option<Error>> {
         let dest = subject.dest;
-        if !self.session.partials.intend(dest, subject.sides) {
+        if !self.cx.session.partials.intend(dest, subject.sides) {
             return Err(None);
         }
         let mode = |entries: &NewEntries| self.creation_mode(clear, source_inode, entries);
-        let access = if self.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
+        let access = if self.cx.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
         let flags = access | OFlags::CREATE | OFlags::EXCL;
-        let errno = match self.with_room(|| dest.open(flags, mode(&clear.entries))) {
+        let errno = match self.cx.services.space_gate.with_space(|| dest.open(flags, mode(&clear.entries))) {
             Ok(opened) => return Ok((opened, true, clear.entries)),
             Err(errno) => errno,
         };
-        self.session.partials.done();
+        self.cx.session.partials.done();
         let error = Error::new(What::CannotCreateRegular, dest.path);
         if errno == Errno::EXIST && dest.read_link().is_ok() {
-            if !self.plan.write_through_dangling_link {
+            if !self.cx.plan.write_through_dangling_link {
                 return Err(Some(Error::new(What::DanglingLink, dest.path)));
             }
             // It is made in another directory.
@@ -368,7 +368,7 @@ impl<'a> Run<'a> {
             // It gets that of the old one, which may be narrower than the source's.
             Some(_) => 0o600,
             None => {
-                let (preserve, caller) = (&self.plan.preserve, self.shared.caller);
+                let (preserve, caller) = (&self.cx.plan.preserve, self.cx.services.caller);
                 meta::creation_mode(Kind::Regular, source_inode, entries, preserve, caller).mode
             }
         }
@@ -384,7 +384,7 @@ impl<'a> Run<'a> {
         unfinished: &mut Unfinished,
     ) -> Option<(Inode, Checked)> {
         let mut copied = *source_inode;
-        let peers = self.peers_for(subject);
+        let peers = subject.remote.map(|remote| remote.with_copy(subject.dest.name));
         let mut job = Transfer {
             source: Arc::clone(source),
             dest: Arc::clone(dest),
@@ -399,16 +399,16 @@ impl<'a> Run<'a> {
             checkpoints: None,
             peers: peers.as_ref().map(|peers| peers as &dyn Peers),
         };
-        let shared = self.shared;
+        let shared = self.cx.services;
         let checkpoints = self.checkpoints(&job, unfinished);
         job.start = unfinished.start;
         job.checkpoints = checkpoints.as_ref();
         let regular = dest_inode.kind == Kind::Regular;
         if regular && created && checkpoints.is_none() {
             // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
-            self.session.partials.begin(subject.dest, subject.sides, dest, created);
+            self.cx.session.partials.begin(subject.dest, subject.sides, dest, created);
         } else {
-            self.session.partials.done(); // With checkpoints it stays for the next run.
+            self.cx.session.partials.done(); // With checkpoints it stays for the next run.
         }
         let mut looked = match self.look_for_free(&job, created, &shared.images) {
             Ok(looked) => looked,
@@ -422,11 +422,11 @@ impl<'a> Run<'a> {
         }
         if regular && !created {
             // Of a device or a FIFO there is nothing to remove.
-            self.session.partials.begin(subject.dest, subject.sides, dest, created);
+            self.cx.session.partials.begin(subject.dest, subject.sides, dest, created);
         }
         let whole_image = looked.take_if(|looked| looked.found.is_none());
         job.image = whole_image.as_ref().map(|looked| &looked.report);
-        let before = self.report.stats.moved;
+        let before = self.worker.report.stats.moved;
         let (result, room) = self.move_with_room(&mut job, looked.as_deref_mut());
         let result = match looked.is_some() {
             // The copy of an image looks for itself.
@@ -437,7 +437,7 @@ impl<'a> Run<'a> {
             Ok(checked) => {
                 unfinished.left = false;
                 if let Some(looked) = looked.or(whole_image) {
-                    self.report.stats.count_image(&looked.report);
+                    self.worker.report.stats.count_image(&looked.report);
                 }
                 Some((copied, checked))
             }
@@ -448,7 +448,7 @@ impl<'a> Run<'a> {
                 None
             }
         };
-        self.session.partials.done();
+        self.cx.session.partials.done();
         // Not before a file that does not fit was removed.
         drop(room);
         whole
@@ -461,10 +461,13 @@ impl<'a> Run<'a> {
         job: &mut Transfer<'_>,
         mut looked: Option<&mut Looked<'_>>,
     ) -> (Result<ReadAgain, Broken>, free_space::Held<'a>) {
-        let room: &'a free_space::FreeSpaceGate = &self.shared.space_gate;
+        let room: &'a free_space::FreeSpaceGate = &self.cx.services.space_gate;
         let together = room.together();
         let result = self.move_data(job, looked.as_deref_mut());
-        if job.dest_inode.kind != Kind::Regular || !free_space::ran_out(&result) || !self.has_company() {
+        if job.dest_inode.kind != Kind::Regular
+            || !free_space::ran_out(&result)
+            || !self.cx.services.space_gate.has_company()
+        {
             return (result, free_space::Held::Together(together));
         }
         job.start = job.checkpoints.map_or(0, Checkpoints::noted);
@@ -488,7 +491,7 @@ impl<'a> Run<'a> {
         let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
         match (Object { fd: dest.as_fd(), path_only: false }).set_times(&times) {
             Ok(()) => true,
-            Err(errno) => self.report.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
+            Err(errno) => self.worker.report.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
         }
     }
 
@@ -500,21 +503,21 @@ impl<'a> Run<'a> {
         (dest, dest_inode): (&OwnedFd, &Inode),
     ) -> bool {
         // A refusal must leave the old contents alone, so it is provoked before they go.
-        if self.plan.reflink == Reflink::Always
+        if self.cx.plan.reflink == Reflink::Always
             && let Err(errno) = can_share(source, dest)
         {
             let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
-            return self.report.problem(error.errno(errno));
+            return self.worker.report.problem(error.errno(errno));
         }
         if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
-            self.report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+            self.worker.report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
             // It may have been done all the same (FUSE, network filesystems).
             if !Inode::of(dest.as_fd()).is_ok_and(|inode| inode.size > 0) {
-                self.report.damage(subject.dest.path);
+                self.worker.report.damage(subject.dest.path);
             }
             return false;
         }
-        if let Some(mode) = meta::while_written(dest_inode, source_inode, &self.plan.preserve)
+        if let Some(mode) = meta::while_written(dest_inode, source_inode, &self.cx.plan.preserve)
             && mode != dest_inode.permissions
         {
             // Where this is not possible, neither is what follows the data, and that is told then.
@@ -534,9 +537,9 @@ impl<'a> Run<'a> {
         if created {
             let inode = Inode::of(dest.as_fd()).unwrap_or(*inode);
             self.give_up(place, &inode, (created, unfinished), Broken { error: Some(error) });
-            self.session.partials.done();
+            self.cx.session.partials.done();
         } else {
-            self.report.problem(error);
+            self.worker.report.problem(error);
         }
     }
 
@@ -553,9 +556,9 @@ impl<'a> Run<'a> {
                 self.give_up(place, &inode, (created, unfinished), Broken { error: Some(error) });
             }
             _ => {
-                self.report.problem(error);
+                self.worker.report.problem(error);
                 if created {
-                    self.report.damage(place.path);
+                    self.worker.report.damage(place.path);
                 }
             }
         }
@@ -577,25 +580,25 @@ impl<'a> Run<'a> {
     /// The data could not be moved whole: a new file is removed, an overwritten one is named as damaged.
     fn give_up(&mut self, dest: Spot<'_>, inode: &Inode, (created, unfinished): (bool, &Unfinished), broken: Broken) {
         if let Some(error) = broken.error {
-            self.report.problem(error);
+            self.worker.report.problem(error);
         } else {
-            self.report.failed = true;
+            self.worker.report.failed = true;
         }
         if created && inode.kind == Kind::Regular {
-            if !self.plan.remove_partial || unfinished.left {
+            if !self.cx.plan.remove_partial || unfinished.left {
                 return;
             }
             let removed = match dest.inode() {
                 Ok(now) if now.is_same_file_as(inode) => dest.unlink(),
                 // Made through a link, or moved: the name is not the file's.
-                Ok(_) | Err(Errno::NOENT) => return self.report.damage(dest.path),
+                Ok(_) | Err(Errno::NOENT) => return self.worker.report.damage(dest.path),
                 Err(errno) => Err(errno),
             };
             if let Err(errno) = removed {
-                self.report.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotRemovePartial, dest.path).errno(errno));
             }
         } else if inode.kind == Kind::Regular {
-            self.report.damage(dest.path);
+            self.worker.report.damage(dest.path);
         }
     }
 }

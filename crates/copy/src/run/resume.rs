@@ -18,13 +18,14 @@ use haul_sys::rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ftruncate, openat, u
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 
+use super::Run;
 use super::attributes::SPECIAL_RIGHTS;
 use super::command::command;
 use super::entry::{Level, Subject};
 use super::existing::{Clear, Way};
 use super::regular::Opened;
+use super::services::Services;
 use super::temporary_file::{Adopted, Unfinished};
-use super::{Run, Shared};
 use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
@@ -335,54 +336,56 @@ impl<'a> Run<'a> {
         if !self.begin_shard(dir, last, shown) {
             return false;
         }
-        if !self.plan.resume {
+        if !self.cx.plan.resume {
             return true;
         }
-        match Progress::open(self.plan, dir, last, shown, 0) {
+        match Progress::open(self.cx.plan, dir, last, shown, 0) {
             Ok(progress) => {
                 progress.tidy(dir, true);
-                self.shared.progress.set(progress).is_ok()
+                self.cx.services.progress.set(progress).is_ok()
             }
-            Err(error) => self.report.problem(error),
+            Err(error) => self.worker.report.problem(error),
         }
     }
 
     /// The same for a process that begins with nothing, when it gets something to do.
     pub(super) fn begin_progress_elsewhere(&mut self) {
-        let Some(peers) = self.peers.filter(|peers| self.plan.resume && !peers.is_first()) else { return };
-        let shared = self.shared;
+        let Some(peers) = self.peers.filter(|peers| self.cx.plan.resume && !peers.is_first()) else { return };
+        let shared = self.cx.services;
         let _turn = peers.take_turn();
         if shared.progress.get().is_some() {
             return;
         }
-        let opened = match &self.plan.destination {
+        let opened = match &self.cx.plan.destination {
             Destination::Directory(path) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let dir = openat(CWD, path, flags, Mode::empty())
                     .map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
-                dir.and_then(|dir| Progress::open(self.plan, dir.as_fd(), OsStr::new(""), path, peers.transport.rank()))
+                dir.and_then(|dir| {
+                    Progress::open(self.cx.plan, dir.as_fd(), OsStr::new(""), path, peers.transport.rank())
+                })
             }
             Destination::Exactly(path) | Destination::Guess(path) => {
                 let operand = Operand::open(path);
                 let shown = renamed(operand.path(), OsStr::new(""));
                 let dir = operand.spot().dir().map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
                 let last = last_component(operand.spot().name);
-                dir.and_then(|dir| Progress::open(self.plan, dir, last, shown.as_os_str(), peers.transport.rank()))
+                dir.and_then(|dir| Progress::open(self.cx.plan, dir, last, shown.as_os_str(), peers.transport.rank()))
             }
         };
         match opened {
             // Nobody else sets it.
             Ok(progress) => _ = shared.progress.set(progress),
             // The copy is as good without.
-            Err(error) => self.report.warning(&error),
+            Err(error) => self.worker.report.warning(&error),
         }
     }
 
     /// The end of a run. When all is done the journal goes; otherwise this is where it is.
     pub(super) fn end_progress(&mut self, failed: bool, did_something: bool) -> Option<PathBuf> {
-        let shared = self.shared;
+        let shared = self.cx.services;
         let progress = shared.progress.get()?;
-        let unfinished = failed || self.report.failed || self.cancelled();
+        let unfinished = failed || self.worker.report.failed || self.cx.cancelled();
         if unfinished && (did_something || progress.earlier || progress.promised.load(Ordering::Relaxed)) {
             return Some(progress.path.clone());
         }
@@ -393,22 +396,22 @@ impl<'a> Run<'a> {
             unlinkat(&progress.dir, other.as_os_str(), AtFlags::empty()).ok();
         }
         if let Err(errno) = unlinkat(&progress.dir, progress.name.as_os_str(), AtFlags::empty()) {
-            self.report.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
+            self.worker.report.problem(Error::new(What::CannotRemove, &progress.path).errno(errno));
         }
         None
     }
 
     /// Writes promises down. That this fails costs the next run time, and is told once.
     pub(super) fn promise(&mut self, records: &[Record], sync: bool) {
-        let Some(progress) = self.shared.progress.get().filter(|_| !records.is_empty()) else { return };
+        let Some(progress) = self.cx.services.progress.get().filter(|_| !records.is_empty()) else { return };
         if let Err(error) = progress.promise(records, sync) {
-            self.report.warning(&error);
+            self.worker.report.warning(&error);
         }
     }
 
     /// Writes down what was finished since the last time.
     pub(super) fn promise_all_finished(&mut self) {
-        let finished = std::mem::take(&mut self.finished);
+        let finished = std::mem::take(&mut self.worker.finished);
         self.promise(&finished, false);
     }
 
@@ -416,7 +419,7 @@ impl<'a> Run<'a> {
     pub(super) fn promise_finished(&mut self, source: Fingerprint, copy: BorrowedFd<'_>, checked: &Checked) {
         let Ok(copy) = Inode::of(copy) else { return };
         let digest = checked.digest.as_deref().and_then(Digest::from_hex);
-        self.finished.push(Record::Finished { pair: Fingerprint::of_copy(source, &copy), digest });
+        self.worker.finished.push(Record::Finished { pair: Fingerprint::of_copy(source, &copy), digest });
     }
 
     /// Passes over a copy that an earlier run has finished, if neither it nor its source has changed since.
@@ -426,21 +429,21 @@ impl<'a> Run<'a> {
         level: &Level<'_>,
         existing: &Existing,
     ) -> Option<Way> {
-        let progress = self.shared.progress.get().filter(|progress| progress.earlier)?;
+        let progress = self.cx.services.progress.get().filter(|progress| progress.earlier)?;
         if subject.inode.kind != Kind::Regular || existing.target.kind != Kind::Regular {
             return None;
         }
         let source = Fingerprint::of_source(&subject.inode);
         let digest = progress.finished(Fingerprint::of_copy(source, &existing.target))?;
-        if self.plan.checksum.is_some() && digest.is_none() {
+        if self.cx.plan.checksum.is_some() && digest.is_none() {
             return None;
         }
         if let Some(way) = self.is_known_by_other_name(subject, level, existing) {
             return Some(way);
         }
-        self.report.stats.resumed_files += 1;
-        self.report.stats.resumed_bytes += subject.inode.size;
-        if let Some(digest) = digest.filter(|_| self.plan.checksum.is_some()) {
+        self.worker.report.stats.resumed_files += 1;
+        self.worker.report.stats.resumed_bytes += subject.inode.size;
+        if let Some(digest) = digest.filter(|_| self.cx.plan.checksum.is_some()) {
             let digest = Some(digest.to_hex());
             self.tell_digest(subject.dest.path, &Checked { digest, ..Checked::default() });
         }
@@ -449,22 +452,22 @@ impl<'a> Run<'a> {
 
     /// Whether an earlier run made this directory, and nothing in this one has met it.
     pub(super) fn was_made_earlier(&self, directory: &Inode) -> bool {
-        let made = self.shared.progress.get().is_some_and(|progress| progress.made(directory));
-        made && matches!(self.shared.links.get(directory.into()), Ok(None))
+        let made = self.cx.services.progress.get().is_some_and(|progress| progress.made(directory));
+        made && matches!(self.cx.services.links.get(directory.into()), Ok(None))
     }
 
     /// Notes a directory that was just made.
     pub(super) fn promise_directory(&mut self, directory: &Inode) {
-        if self.shared.progress.get().is_some() {
+        if self.cx.services.progress.get().is_some() {
             self.promise(&[Record::Directory(Fingerprint::of_file(directory))], false);
         }
     }
 
     /// Removes what earlier runs have left in a directory that was there before; with `keep` not what this run may go on with.
     pub(super) fn tidy(&self, dir: BorrowedFd<'_>, keep: bool) {
-        if let Some(progress) = self.shared.progress.get() {
+        if let Some(progress) = self.cx.services.progress.get() {
             // Another operand may come to the same directory.
-            progress.tidy(dir, keep || self.plan.sources.len() > 1);
+            progress.tidy(dir, keep || self.cx.plan.sources.len() > 1);
         }
         self.tidy_after_shards(dir);
     }
@@ -485,11 +488,11 @@ impl<'a> Run<'a> {
             return None;
         }
         let entries = NewEntries::UNKNOWN;
-        let preserve = &self.plan.preserve;
+        let preserve = &self.cx.plan.preserve;
         let as_made = clear.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
         let mode = match as_made {
             true => inode.permissions & !SPECIAL_RIGHTS,
-            false => self.creation_mode(clear, source_inode, &entries) & !self.shared.caller.umask,
+            false => self.creation_mode(clear, source_inode, &entries) & !self.cx.services.caller.umask,
         };
         let prepared = Object { fd: fd.as_fd(), path_only: false }
             .set_mode(mode)
@@ -498,11 +501,11 @@ impl<'a> Run<'a> {
         match prepared {
             Ok(inode) => {
                 unfinished.start = start;
-                self.report.stats.resumed_bytes += start;
+                self.worker.report.stats.resumed_bytes += start;
                 Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
             }
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
                 None
             }
         }
@@ -511,7 +514,7 @@ impl<'a> Run<'a> {
     /// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
     fn take_back_beginning(&mut self, source: Fingerprint, file: &Inode, unfinished: &mut Unfinished) -> bool {
         let (Some(progress), Some(home), Some(number)) =
-            (self.shared.progress.get(), unfinished.home, unfinished.number)
+            (self.cx.services.progress.get(), unfinished.home, unfinished.number)
         else {
             return false;
         };
@@ -522,14 +525,14 @@ impl<'a> Run<'a> {
                 unfinished.left = false;
                 true
             }
-            Err(errno) => self.report.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
+            Err(errno) => self.worker.report.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
         }
     }
 
     /// What a source is, if a later state can be told from this one: a file that is kept somewhere, and was not changed so
     /// recently that a change from now on might leave its times as they are. Asked for before the first byte is read.
     pub(super) fn fingerprint_of(&self, source: BorrowedFd<'_>, seen: &Inode) -> Option<Fingerprint> {
-        self.shared.progress.get()?;
+        self.cx.services.progress.get()?;
         let inode = &Inode::of(source).ok()?;
         // Its attributes will be those that were seen.
         if Fingerprint::of_source(inode) != Fingerprint::of_source(seen) {
@@ -541,7 +544,7 @@ impl<'a> Run<'a> {
 
     /// The checkpoints of a file that is worth some.
     pub(super) fn checkpoints(&self, job: &Transfer<'_>, unfinished: &Unfinished) -> Option<Checkpoints<'a>> {
-        let shared: &'a Shared = self.shared;
+        let shared: &'a Services = self.cx.services;
         let (progress, number) = (shared.progress.get()?, unfinished.number?);
         let source = Fingerprint::of_beginning(unfinished.print?, unfinished.home?);
         let start = unfinished.start;

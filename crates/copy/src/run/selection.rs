@@ -223,15 +223,15 @@ impl Selection {
 impl Run<'_> {
     /// The number of the operand in the list, if there is a list; `None` if there is nothing to do in it.
     pub(super) fn listed_operand(&self) -> Option<Option<Index>> {
-        match &self.shared.selection {
+        match &self.cx.services.selection {
             None => Some(None),
-            Some(selection) => selection.roots.get(self.operand).copied().flatten().map(Some),
+            Some(selection) => selection.roots.get(self.operands.current).copied().flatten().map(Some),
         }
     }
 
     /// The names in a directory, out of the list if there is one.
     pub(super) fn listing_of(&self, directory: Option<Index>) -> Listing {
-        match (&self.shared.selection, directory) {
+        match (&self.cx.services.selection, directory) {
             (Some(selection), Some(directory)) => {
                 Listing::out_of_list(Some(selection.first[directory as usize]).filter(|first| *first != 0))
             }
@@ -241,27 +241,27 @@ impl Run<'_> {
 
     /// The next of them.
     pub(super) fn next_listed(&self, listing: &mut Listing) -> Option<Listed> {
-        let selection = self.shared.selection.as_ref()?;
+        let selection = self.cx.services.selection.as_ref()?;
         listing.next_of_list(|start, most| selection.beside(start, most))
     }
 
     /// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told. In a
     /// shard they are an error, too: other shards may have copied other files, or other names, as they were.
     pub(super) fn is_as_listed(&mut self, subject: &Subject<'_>, listed: Option<Index>) -> bool {
-        let (Some(selection), Some(listed)) = (&self.shared.selection, listed) else { return true };
+        let (Some(selection), Some(listed)) = (&self.cx.services.selection, listed) else { return true };
         let entry = selection.manifest.entry(listed);
         let path = subject.source.path;
         if entry.kind != subject.inode.kind {
-            return self.report.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
+            return self.worker.report.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
         }
         let resized = entry.size != subject.inode.size || entry.modified != subject.inode.modified;
         let changed = resized || entry.changed != subject.inode.changed;
         match entry.kind {
             Kind::Regular | Kind::SymbolicLink if changed && selection.shards.is_some() => {
-                self.report.problem(Error::new(What::ChangedBetweenShards, path))
+                self.worker.report.problem(Error::new(What::ChangedBetweenShards, path))
             }
             Kind::Regular if resized => {
-                self.report.warning(&Error::new(What::ListedChanged, path));
+                self.worker.report.warning(&Error::new(What::ListedChanged, path));
                 true
             }
             _ => true,
@@ -270,8 +270,8 @@ impl Run<'_> {
 
     /// Opens a directory of the source again by its number in the list.
     pub(super) fn open_listed(&self, directory: Index) -> Result<OwnedFd, Errno> {
-        let selection = self.shared.selection.as_ref().ok_or(Errno::STALE)?;
-        let source = self.plan.sources.get(selection.manifest.operand_of(directory)).ok_or(Errno::STALE)?;
+        let selection = self.cx.services.selection.as_ref().ok_or(Errno::STALE)?;
+        let source = self.cx.plan.sources.get(selection.manifest.operand_of(directory)).ok_or(Errno::STALE)?;
         let operand = Operand::open(source);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = operand.spot().open(flags, 0)?;

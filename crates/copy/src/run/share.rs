@@ -80,7 +80,7 @@ impl Run<'_> {
         } else if self.peers.is_some_and(|peers| peers.transport.is_asked_for_work()) {
             self.send_away(stack, top);
         }
-        pool.rest_if_needed(|| self.sink.is_too_far_ahead(), || self.cancelled());
+        pool.rest_if_needed(|| self.sink.is_too_far_ahead(), || self.cx.cancelled());
     }
 
     /// Gives half of the names that are left in the outermost directory that can be shared to a thread that waits.

@@ -28,16 +28,21 @@ impl Run<'_> {
         let (source, dest) = (subject.source, subject.dest);
         let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
         if !absolute && !in_current_directory(dest) {
-            return Err(self.report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
+            return Err(self.worker.report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
         }
-        match replace::symbolic_link(source.path.as_os_str(), dest, self.names_if(self.plan.force || clear.replaces)) {
+        match replace::symbolic_link(
+            source.path.as_os_str(),
+            dest,
+            self.cx.names_if(self.cx.plan.force || clear.replaces),
+        ) {
             Ok(_) => {
-                self.report.stats.symbolic_links += 1;
+                self.worker.report.stats.symbolic_links += 1;
                 self.finish_special(subject, true, NewEntries::UNKNOWN)
             }
-            Err(errno) => {
-                Err(self.report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno)))
-            }
+            Err(errno) => Err(self
+                .worker
+                .report
+                .fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno))),
         }
     }
 
@@ -51,20 +56,20 @@ impl Run<'_> {
             Kind::CharacterDevice => FileType::CharacterDevice,
             Kind::BlockDevice => FileType::BlockDevice,
             Kind::Regular | Kind::Directory | Kind::Unknown => {
-                return Err(self.report.fail(Error::new(What::UnknownType, source.path)));
+                return Err(self.worker.report.fail(Error::new(What::UnknownType, source.path)));
             }
         };
-        let preserve = &self.plan.preserve;
+        let preserve = &self.cx.plan.preserve;
         let creation =
-            meta::creation_mode(subject.inode.kind, &subject.inode, &clear.entries, preserve, self.shared.caller);
-        match self.with_room(|| dest.make_node(kind, creation.mode, subject.inode.node)) {
+            meta::creation_mode(subject.inode.kind, &subject.inode, &clear.entries, preserve, self.cx.services.caller);
+        match self.cx.services.space_gate.with_space(|| dest.make_node(kind, creation.mode, subject.inode.node)) {
             Ok(()) => {
-                self.report.stats.special += 1;
+                self.worker.report.stats.special += 1;
                 self.finish_special(subject, clear.new, clear.entries)
             }
             Err(errno) => {
                 let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
-                Err(self.report.fail(Error::new(what, dest.path).errno(errno)))
+                Err(self.worker.report.fail(Error::new(what, dest.path).errno(errno)))
             }
         }
     }
@@ -73,16 +78,25 @@ impl Run<'_> {
         let (source, dest) = (subject.source, subject.dest);
         let text = match source.read_link() {
             Ok(text) => text,
-            Err(errno) => return Err(self.report.fail(Error::new(What::CannotReadLink, source.path).errno(errno))),
+            Err(errno) => {
+                return Err(self.worker.report.fail(Error::new(What::CannotReadLink, source.path).errno(errno)));
+            }
         };
-        match self.with_room(|| replace::symbolic_link(&text, dest, self.names_if(self.plan.force))) {
+        match self
+            .cx
+            .services
+            .space_gate
+            .with_space(|| replace::symbolic_link(&text, dest, self.cx.names_if(self.cx.plan.force)))
+        {
             Ok(_) => {}
             // With -u a link that leads to the same place already is as new as can be.
             Err(Errno::EXIST)
-                if self.plan.only_newer && !clear.new && dest.read_link().is_ok_and(|old| old == text) => {}
-            Err(errno) => return Err(self.report.fail(Error::new(What::CannotCreateLink, dest.path).errno(errno))),
+                if self.cx.plan.only_newer && !clear.new && dest.read_link().is_ok_and(|old| old == text) => {}
+            Err(errno) => {
+                return Err(self.worker.report.fail(Error::new(What::CannotCreateLink, dest.path).errno(errno)));
+            }
         }
-        self.report.stats.symbolic_links += 1;
+        self.worker.report.stats.symbolic_links += 1;
         self.finish_special(subject, clear.new, clear.entries)
     }
 
@@ -95,23 +109,27 @@ impl Run<'_> {
     ) -> Result<Option<FileId>, Reported> {
         let dest = match held(subject.dest.open_path()) {
             Ok(dest) => dest,
-            Err(errno) => return Err(self.report.fail(Error::new(What::CannotStat, subject.dest.path).errno(errno))),
+            Err(errno) => {
+                return Err(self.worker.report.fail(Error::new(What::CannotStat, subject.dest.path).errno(errno)));
+            }
         };
         // What was just made has one name; anything else was put there by somebody, and is not ours to change.
         if created && (dest.0.links != 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
-            return Err(self.report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
+            return Err(self.worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
         }
         // A link that the next name would be looked at through is no file of its own.
         let id = (!(subject.follow && dest.0.kind == Kind::SymbolicLink)).then_some(dest.0.id);
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
             Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,
-            Ok(_) => return Err(self.report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path))),
+            Ok(_) => return Err(self.worker.report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path))),
             // `-sf` has just replaced a link by one to itself, as cp does: nothing is left to keep attributes of.
-            Err(Errno::LOOP) if self.plan.link == LinkMode::Symbolic => return Ok(id),
-            Err(errno) => return Err(self.report.fail(Error::new(What::CannotStat, subject.source.path).errno(errno))),
+            Err(Errno::LOOP) if self.cx.plan.link == LinkMode::Symbolic => return Ok(id),
+            Err(errno) => {
+                return Err(self.worker.report.fail(Error::new(What::CannotStat, subject.source.path).errno(errno)));
+            }
         };
-        let kept = self.attributes().set(
+        let kept = self.cx.attributes().set(
             &Keep {
                 source: Object { fd: source.as_fd(), path_only: true },
                 source_inode: &subject.inode,
@@ -122,7 +140,7 @@ impl Run<'_> {
                 created,
                 entries,
             },
-            &mut self.report,
+            &mut self.worker.report,
         );
         if kept { Ok(id) } else { Err(Reported) }
     }

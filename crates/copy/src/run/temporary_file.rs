@@ -93,18 +93,21 @@ impl Run<'_> {
             self.tell_digest(subject.dest.path, &outcome.checked);
             return Ok(outcome.id);
         }
-        let mut stage = match stage(subject.dest, clear, self.plan.write_through_dangling_link, self.temporary_names())
-        {
-            Ok(stage) => stage,
-            Err(errno) => {
-                return Err(self.report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
-            }
-        };
+        let mut stage =
+            match stage(subject.dest, clear, self.cx.plan.write_through_dangling_link, self.cx.temporary_names()) {
+                Ok(stage) => stage,
+                Err(errno) => {
+                    return Err(self
+                        .worker
+                        .report
+                        .fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
+                }
+            };
         let last = stage.spot(subject.dest, &stage.last);
         let old = clear.existing.map(|existing| existing.target);
         let replaced = match old.map(|old| self.hold_replaced(last, old)).transpose() {
             Ok(replaced) => replaced,
-            Err(error) => return Err(self.report.fail(error)),
+            Err(error) => return Err(self.worker.report.fail(error)),
         };
         // Behind a link it is made in a directory of which nothing is known.
         let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
@@ -124,20 +127,20 @@ impl Run<'_> {
             let backed_up = outcome.unsynced.is_some() && clear.backup.is_some();
             let may_have_other_names = outcome.attributes_kept || backed_up;
             let published = self.publish_or_wait(&stage, spot, subject, outcome);
-            self.session.partials.done();
+            self.cx.session.partials.done();
             return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
         }
         // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
         if !unfinished.left {
             spot.unlink().ok();
         }
-        self.session.partials.done();
+        self.cx.session.partials.done();
         Err(Reported)
     }
 
     /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
     fn name_for_resuming(&self, subject: &Subject<'_>, stage: &mut TemporaryFile, unfinished: &mut Unfinished) {
-        let Some(progress) = self.shared.progress.get() else { return };
+        let Some(progress) = self.cx.services.progress.get() else { return };
         if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
             let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
             unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
@@ -145,14 +148,14 @@ impl Run<'_> {
         let source = Fingerprint::of_source(&subject.inode);
         let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
         // What shares extents is done at once, and an image is not copied from its beginning to its end.
-        let by_parts = self.plan.reflink != Reflink::Always && self.plan.smart == SmartCopy::Off;
+        let by_parts = self.cx.plan.reflink != Reflink::Always && self.cx.plan.smart == SmartCopy::Off;
         let partial =
             beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
         if let Some(partial) = partial {
             let name = progress.names().with_number(partial.number);
-            let owner = if self.plan.preserve.ownership { subject.inode.user } else { self.shared.caller.user };
-            let owners = [self.shared.caller.user, owner];
-            let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.plan.verify);
+            let owner = if self.cx.plan.preserve.ownership { subject.inode.user } else { self.cx.services.caller.user };
+            let owners = [self.cx.services.caller.user, owner];
+            let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.cx.plan.verify);
             if let Some((fd, inode)) = found {
                 progress.adopt(partial.number);
                 unfinished.number = Some(partial.number);
@@ -174,7 +177,7 @@ impl Run<'_> {
         clear: &Clear,
         unfinished: &mut Unfinished,
     ) -> Result<FileOutcome, Reported> {
-        if copied_as_regular(subject.inode.kind, self.plan) {
+        if copied_as_regular(subject.inode.kind, self.cx.plan) {
             return self.copy_regular(subject, clear, unfinished);
         }
         let id = self.make_special(subject, clear)?;
@@ -185,7 +188,7 @@ impl Run<'_> {
     /// source. Not where an existing file is no regular one, which is written into, as
     /// FIFOs and devices are; nor where only attributes are set.
     fn is_staged(&self, subject: &Subject<'_>, clear: &Clear) -> bool {
-        let plan = self.plan;
+        let plan = self.cx.plan;
         let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
         let doubtful = match clear.identity {
             Identity::Two => false,
@@ -199,13 +202,13 @@ impl Run<'_> {
             && clear
                 .existing
                 .as_ref()
-                .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, self.plan))
+                .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, self.cx.plan))
     }
 
     /// Takes hold of a file that is going to be replaced, where writing into it would have been allowed.
     fn hold_replaced(&self, spot: Spot<'_>, old: Inode) -> Result<ReplacedFile, Error> {
         let error = Error::new(What::CannotCreateRegular, spot.path);
-        if !self.plan.force && !self.shared.caller.privileged() && !may_write(spot) {
+        if !self.cx.plan.force && !self.cx.services.caller.privileged() && !may_write(spot) {
             return Err(error.errno(Errno::ACCESS));
         }
         let held = spot.open_path().and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
@@ -281,9 +284,9 @@ impl Run<'_> {
 
     /// Removes a whole file that cannot get its name. Always `false`.
     pub(super) fn withdraw(&mut self, spot: Spot<'_>, error: Error) -> bool {
-        self.report.problem(error);
+        self.worker.report.problem(error);
         if let Err(errno) = spot.unlink() {
-            self.report.problem(Error::new(What::CannotRemovePartial, spot.path).errno(errno));
+            self.worker.report.problem(Error::new(What::CannotRemovePartial, spot.path).errno(errno));
         }
         false
     }

@@ -8,14 +8,16 @@ use std::thread::{self, Scope};
 use haul_sys::{Errno, memory};
 
 use super::attributes::DeferredFlags;
+use super::context::RunContext;
 use super::ordered::{EventSink, OrderedEvents};
 use super::peers::{Part, PeerGroup, ToDo};
 use super::pool::{Offer, Pool};
 use super::selection::Selection;
+use super::services::Services;
 use super::session::Session;
 use super::shards::ShardReport;
 use super::share::Task;
-use super::{Run, Shared, affordable_threads, open_levels};
+use super::{Run, affordable_threads, open_levels};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts;
@@ -42,7 +44,7 @@ pub(super) struct Outcome {
 struct Team<'a> {
     plan: &'a Plan,
     session: &'a Session<'a>,
-    shared: Shared,
+    services: Services,
     ordered: OrderedEvents,
     pool: Pool<Task>,
     /// The other processes, if there are any.
@@ -65,7 +67,7 @@ pub(super) fn run(
     let team = Team {
         plan,
         session,
-        shared: Shared::new(selection, caller),
+        services: Services::new(selection, caller, most > 1),
         ordered,
         // Half of what may be open is for the branches that the threads are in, the rest for directories that wait.
         pool: Pool::new(tuner, open_levels),
@@ -133,7 +135,7 @@ fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'
                 start(scope, team, team.pool.accept(task));
                 team.pool.one_fewer();
             }
-            ToDo::Where { from, token, key } => peers.say_where(&team.shared.links, from, token, &key),
+            ToDo::Where { from, token, key } => peers.say_where(&team.services.links, from, token, &key),
         }
     }
     peers.end();
@@ -188,7 +190,7 @@ impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.session.cancel.cancel();
-            self.0.shared.links.abandon();
+            self.0.services.links.abandon();
             if let Some(peers) = &self.0.peers {
                 peers.transport.give_up();
                 peers.end();
@@ -228,7 +230,7 @@ impl Team<'_> {
         sink: &'r EventSink<'r>,
         spawn: &'r dyn Fn(Task) -> Option<Task>,
     ) -> Run<'r> {
-        let mut run = Run::new(self.plan, session, &self.shared, sink);
+        let mut run = Run::new(RunContext { plan: self.plan, session, services: &self.services }, sink);
         run.peers = self.peers.as_ref();
         run.pool = (self.peers.is_some() || !self.pool.is_alone()).then_some(&self.pool);
         run.spawn = spawn;
@@ -239,10 +241,10 @@ impl Team<'_> {
     /// Adds what one thread did.
     fn take_over(&self, mut run: Run<'_>) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.stats += &run.report.stats;
-        outcome.failed |= run.report.failed;
-        outcome.damaged.append(&mut run.report.damaged);
-        outcome.deferred.append(&mut run.deferred);
+        outcome.stats += &run.worker.report.stats;
+        outcome.failed |= run.worker.report.failed;
+        outcome.damaged.append(&mut run.worker.report.damaged);
+        outcome.deferred.append(&mut run.worker.deferred);
     }
 
     /// When every hard link is made, files can become immutable.
@@ -250,10 +252,11 @@ impl Team<'_> {
         let is_first = self.peers.as_ref().is_none_or(PeerGroup::is_first);
         let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
         let sink = EventSink::direct(self.session.observer);
-        let mut run = Run::new(self.plan, self.session, &self.shared, &sink);
+        let cx = RunContext { plan: self.plan, session: self.session, services: &self.services };
+        let mut run = Run::new(cx, &sink);
         // Before files become immutable, which then cannot be renamed.
         run.give_names();
-        run.attributes().seal(std::mem::take(&mut outcome.deferred), &mut run.report);
+        cx.attributes().seal(std::mem::take(&mut outcome.deferred), &mut run.worker.report);
         run.sync_everything();
         let begun = &outcome.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
@@ -263,8 +266,8 @@ impl Team<'_> {
             false => None,
         };
         outcome.shards = run.end_shard(outcome.failed);
-        outcome.stats += &run.report.stats;
-        outcome.failed |= run.report.failed;
+        outcome.stats += &run.worker.report.stats;
+        outcome.failed |= run.worker.report.failed;
         outcome.damaged.sort();
         outcome
     }

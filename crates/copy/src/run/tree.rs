@@ -207,7 +207,7 @@ impl Run<'_> {
     ) -> Option<Box<Frame>> {
         let (source, dest) = (subject.source, subject.dest);
         if level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
-            self.report.problem(Error::new(What::CyclicLink, source.path));
+            self.worker.report.problem(Error::new(What::CyclicLink, source.path));
             return None;
         }
         let Home { fd: dest_fd, inode: dest_inode, created, fresh } =
@@ -218,10 +218,10 @@ impl Run<'_> {
             self.remember_made_directory(&dest_inode, dest, level);
         }
         if fresh {
-            self.report.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
+            self.worker.report.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
         }
-        self.report.stats.directories += 1;
-        let entries = match created && !fresh || self.plan.shard.is_some() {
+        self.worker.report.stats.directories += 1;
+        let entries = match created && !fresh || self.cx.plan.shard.is_some() {
             // It may have got ACLs and another owner since, or get them from another shard.
             true => NewEntries::UNKNOWN,
             false => self.new_entries(&dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
@@ -238,7 +238,7 @@ impl Run<'_> {
             created,
             // Nor has this shard been there before, and only it makes what it will make there; but what somebody else has
             // put there meanwhile may have to stay.
-            fresh: fresh || created && self.is_first_attempt() && !self.plan.keeps_existing(),
+            fresh: fresh || created && self.is_first_attempt() && !self.cx.plan.keeps_existing(),
             source_path,
             dest_path,
             listed: level.listed,
@@ -260,7 +260,7 @@ impl Run<'_> {
             peers.name_of(subject.inode.id.device(), Some(source.path));
         }
         if fresh {
-            self.attributes().prepare(&frame.keep([source.path, dest.path])?, &mut self.report);
+            self.cx.attributes().prepare(&frame.keep([source.path, dest.path])?, &mut self.worker.report);
         }
         Some(frame)
     }
@@ -269,7 +269,7 @@ impl Run<'_> {
     fn make_or_find_directory(&mut self, subject: &Subject<'_>, clear: &Clear, made: Option<u32>) -> Option<Home> {
         let dest = subject.dest;
         let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
-        let (preserve, caller) = (&self.plan.preserve, self.shared.caller);
+        let (preserve, caller) = (&self.cx.plan.preserve, self.cx.services.caller);
         let mode = meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, caller).mode;
         let stands = made == Some(mode);
         if made.is_some() && !stands {
@@ -278,40 +278,43 @@ impl Run<'_> {
         }
         if fresh && !stands {
             self.note_directory(dest);
-            match self.with_room(|| dest.make_dir(mode)) {
+            match self.cx.services.space_gate.with_space(|| dest.make_dir(mode)) {
                 Ok(()) => {}
                 // Another shard has come first.
-                Err(Errno::EXIST) if self.plan.shard.is_some() => fresh = false,
+                Err(Errno::EXIST) if self.cx.plan.shard.is_some() => fresh = false,
                 Err(errno) => {
-                    self.report.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                    self.worker.report.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
                     return None;
                 }
             }
         }
         let opened = match self.open_destination(subject, clear) {
             // Somebody removes what is empty.
-            Err(Errno::NOENT) if stands => {
-                self.with_room(|| dest.make_dir(mode)).and_then(|()| self.open_destination(subject, clear))
-            }
+            Err(Errno::NOENT) if stands => self
+                .cx
+                .services
+                .space_gate
+                .with_space(|| dest.make_dir(mode))
+                .and_then(|()| self.open_destination(subject, clear)),
             opened => opened,
         };
         let (fd, mut inode) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotStat, dest.path).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotStat, dest.path).errno(errno));
                 return None;
             }
         };
         let created = fresh || self.was_made_earlier(&inode) || self.was_made_by_shard(dest, &inode);
         if fresh {
             self.promise_directory(&inode);
-            if self.plan.shard.is_some() {
+            if self.cx.plan.shard.is_some() {
                 // Another one may have opened it up before it was looked at.
                 inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
             }
         } else if created {
             inode = self.as_it_was_made(inode, &subject.inode, &clear.entries);
-            if self.plan.preserve.ownership {
+            if self.cx.plan.preserve.ownership {
                 // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
                 // attributes either, and is told then.
                 let object = Object { fd: fd.as_fd(), path_only: true };
@@ -341,7 +344,8 @@ impl Run<'_> {
 
     /// A directory of an earlier run as that made it, as far as this matters for its attributes.
     fn as_it_was_made(&self, found: Inode, source: &Inode, entries: &NewEntries) -> Inode {
-        let creation = meta::creation_mode(Kind::Directory, source, entries, &self.plan.preserve, self.shared.caller);
+        let creation =
+            meta::creation_mode(Kind::Directory, source, entries, &self.cx.plan.preserve, self.cx.services.caller);
         // Only the owner's bits were added since.
         Inode { permissions: found.permissions & (creation.mode | !OWNER), ..found }
     }
@@ -350,7 +354,7 @@ impl Run<'_> {
     pub(super) fn make_usable(&mut self, dest: &OwnedFd, inode: &Inode, path: &Path) -> bool {
         match meta::open_up(Object { fd: dest.as_fd(), path_only: true }, inode) {
             Ok(()) => true,
-            Err(errno) => self.report.problem(Error::new(What::SettingPermissions, path).errno(errno)),
+            Err(errno) => self.worker.report.problem(Error::new(What::SettingPermissions, path).errno(errno)),
         }
     }
 
@@ -361,20 +365,20 @@ impl Run<'_> {
 
     /// What is known of entries that we make in a directory, itself just made where `above` is known or found there.
     fn new_entries(&self, dest: &OwnedFd, inode: &Inode, above: Option<&NewEntries>) -> NewEntries {
-        if !NewEntries::matter(&self.plan.preserve) {
+        if !NewEntries::matter(&self.cx.plan.preserve) {
             return NewEntries::UNKNOWN;
         }
         let object = Object { fd: dest.as_fd(), path_only: true };
         match above {
-            Some(above) => above.of_made(object, inode, self.shared.caller, &self.shared.memory),
-            None => NewEntries::of_found(object, inode, self.shared.caller, &self.shared.memory),
+            Some(above) => above.of_made(object, inode, self.cx.services.caller, &self.cx.services.memory),
+            None => NewEntries::of_found(object, inode, self.cx.services.caller, &self.cx.services.memory),
         }
     }
 
     fn remember_made_directory(&mut self, inode: &Inode, dest: Spot<'_>, level: &Level<'_>) {
         let Some(dir) = level.dir else { return };
         // Remembering what was remembered already is no error: the same directory may be entered for two operands.
-        let remembered = self.shared.links.remember(inode.into(), || made_at(dir, dest));
+        let remembered = self.cx.services.links.remember(inode.into(), || made_at(dir, dest));
         self.table(remembered, dest);
     }
 
@@ -382,7 +386,7 @@ impl Run<'_> {
     /// another filesystem with `-x`, nor those that cannot be read, which is reported.
     fn open_source(&mut self, subject: &Subject<'_>, level: &Level<'_>) -> Option<(OwnedFd, bool)> {
         let device = |id: FileId| -> DeviceNumber { id.device() };
-        let foreign = self.plan.one_file_system
+        let foreign = self.cx.plan.one_file_system
             && level.ancestors.last().is_some_and(|above| device(above.source_id()) != device(subject.inode.id));
         let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::DIRECTORY | no_follow;
@@ -390,19 +394,19 @@ impl Run<'_> {
         let mut said = false;
         let mut opened = subject.source.open(flags | if foreign { OFlags::PATH } else { OFlags::RDONLY }, 0);
         if let Err(errno) = opened {
-            self.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+            self.worker.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
             (said, contents) = (true, false);
             opened = subject.source.open(flags | OFlags::PATH, 0);
         }
         match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&subject.inode), fd))) {
             Ok((true, fd)) => Some((fd, contents)),
             Ok((false, _)) => {
-                self.report.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
+                self.worker.report.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
                 None
             }
             Err(errno) => {
                 if !said {
-                    self.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+                    self.worker.report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
                 }
                 None
             }
@@ -413,7 +417,7 @@ impl Run<'_> {
     pub(super) fn walk_tree(&mut self, root: Frame, top: &mut Top) {
         let mut stack: Vec<Frame> = vec![root];
         while !stack.is_empty() {
-            let stop = top.into_itself || self.cancelled();
+            let stop = top.into_itself || self.cx.cancelled();
             if !stop {
                 self.share_and_rest(&mut stack, top);
             }
@@ -449,7 +453,7 @@ impl Run<'_> {
             Some(sides) => frame.listing.read(sides.source.as_fd()).map(|read| (None, read)),
             None => Ok((None, false)),
         };
-        self.report.stats.walk_time += started.elapsed();
+        self.worker.report.stats.walk_time += started.elapsed();
         match next {
             Ok((None, true)) => {
                 self.precreate(frame);
@@ -457,7 +461,7 @@ impl Run<'_> {
             }
             Ok((listed, _)) => listed,
             Err(errno) => {
-                self.report.problem(Error::new(What::CannotAccess, frame.place.source_path.path()).errno(errno));
+                self.worker.report.problem(Error::new(What::CannotAccess, frame.place.source_path.path()).errno(errno));
                 None
             }
         }
@@ -474,7 +478,7 @@ impl Run<'_> {
         let parent = stack.last()?;
         let sides = parent.sides.as_ref()?;
         let place = &parent.place;
-        let [mut source_path, mut dest_path] = std::mem::take(&mut self.paths);
+        let [mut source_path, mut dest_path] = std::mem::take(&mut self.worker.paths);
         let (source_shown, dest_shown) =
             (source_path.entry(&place.source_path, &listed.name), dest_path.entry(&place.dest_path, &listed.name));
         let source = Spot::new(sides.source.as_fd(), &listed.name, source_shown);
@@ -492,7 +496,7 @@ impl Run<'_> {
         if matches!(step, Step::Done) {
             unmake(dest, listed);
         }
-        self.paths = [source_path, dest_path];
+        self.worker.paths = [source_path, dest_path];
         match step {
             Step::Enter(frame) => Some(frame),
             Step::Done => None,
@@ -506,7 +510,7 @@ impl Run<'_> {
         if let Some(parent) = stack.last_mut()
             && let Err(error) = reopen(parent, &frame)
         {
-            self.report.problem(error);
+            self.worker.report.problem(error);
             parent.finished = true;
         }
         if frame.is_part {
@@ -519,23 +523,23 @@ impl Run<'_> {
 
     /// Sets the attributes of a directory whose contents are complete.
     pub(super) fn finish_directory(&mut self, frame: &Frame) {
-        let [mut source_path, mut dest_path] = std::mem::take(&mut self.paths);
+        let [mut source_path, mut dest_path] = std::mem::take(&mut self.worker.paths);
         let shown = [source_path.of(&frame.place.source_path), dest_path.of(&frame.place.dest_path)];
         if let Some(keep) = frame.keep(shown).filter(|keep| !self.leave_to_last_shard(frame, keep)) {
             let started = Instant::now();
             if !frame.place.fresh {
                 self.tidy(keep.dest.fd, false);
             }
-            self.attributes().set(&keep, &mut self.report);
+            self.cx.attributes().set(&keep, &mut self.worker.report);
             let (dest, inode) = (keep.dest.fd, keep.dest_inode);
             if self.syncs_alone(inode.id.device())
                 && let Err(errno) = sync_directory(dest)
             {
-                self.report.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
+                self.worker.report.problem(Error::new(What::Syncing, keep.dest_path).errno(errno));
             }
-            self.report.stats.metadata_time += started.elapsed();
+            self.worker.report.stats.metadata_time += started.elapsed();
         }
-        self.paths = [source_path, dest_path];
+        self.worker.paths = [source_path, dest_path];
     }
 }
 

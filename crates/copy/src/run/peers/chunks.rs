@@ -1,6 +1,6 @@
 //! Parts of a large file that other processes copy: how they find it, and how a part is copied for another process.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use crate::walk::{Operand, joined, last_component};
 pub(in crate::run) type ChunkWork = wire::Chunk;
 
 /// How other processes find a file of the source, and the directory that its copy goes to.
-pub(in crate::run) struct RemoteSource {
+pub(in crate::run) struct RemoteSource<'a> {
+    peers: &'a PeerGroup<'a>,
     pair: Pair,
     /// The name of the file in its directory; none if it is the operand.
     name: Option<OsString>,
@@ -37,6 +38,14 @@ pub(in crate::run) struct RemoteHandle<'a> {
     source_name: Option<OsString>,
     /// The name that it has while it is copied.
     dest_name: OsString,
+}
+
+impl<'a> RemoteSource<'a> {
+    /// How they find it together with its copy, which has this name for the moment.
+    pub(in crate::run) fn with_copy(&self, name: &OsStr) -> RemoteHandle<'a> {
+        let (pair, source_name) = (self.pair.clone(), self.name.clone());
+        RemoteHandle { peers: self.peers, pair, source_name, dest_name: last_component(name).to_owned() }
+    }
 }
 
 impl Peers for RemoteHandle<'_> {
@@ -98,35 +107,30 @@ impl<'a> Run<'a> {
         subject: &Subject<'_>,
         level: &Level<'_>,
         top: &Top,
-    ) -> Option<RemoteSource> {
+    ) -> Option<RemoteSource<'a>> {
         let peers = self.peers?;
         let (Some(dir), Kind::Regular) = (level.dir, subject.inode.kind) else { return None };
-        let alone = self.pool.is_none() || self.plan.dereference == Dereference::Always;
+        let alone = self.pool.is_none() || self.cx.plan.dereference == Dereference::Always;
         if subject.inode.size / 2 < peers.chunk || alone {
             return None;
         }
         let operand: (&Path, &Path) = (subject.source.path, subject.dest.path);
         let frame = level.ancestors.last();
         let pair = pair_of(dir, frame.map(|frame| (frame, top)), operand, peers);
-        Some(RemoteSource { pair, name: frame.map(|_| subject.source.name.to_owned()) })
-    }
-
-    /// The same, of the copy under the name that it has for the moment.
-    pub(in crate::run) fn peers_for(&self, subject: &Subject<'_>) -> Option<RemoteHandle<'a>> {
-        let RemoteSource { pair, name } = subject.remote?;
-        let dest_name = last_component(subject.dest.name).to_owned();
-        let (pair, source_name) = (pair.clone(), name.clone());
-        Some(RemoteHandle { peers: self.peers?, pair, source_name, dest_name })
+        Some(RemoteSource { peers, pair, name: frame.map(|_| subject.source.name.to_owned()) })
     }
 
     /// Copies a part of a file for another process.
     pub(in crate::run) fn do_chunk(&mut self, from: usize, chunk: &ChunkWork) {
         let Some(peers) = self.peers else { return };
         let opened =
-            patiently(LITTLE_PATIENCE, || if self.cancelled() { Err(Errno::CANCELED) } else { self.open_chunk(chunk) });
+            patiently(
+                LITTLE_PATIENCE,
+                || if self.cx.cancelled() { Err(Errno::CANCELED) } else { self.open_chunk(chunk) },
+            );
         // Whatever is wrong here, who gave it meets it again and tells.
         let moved = opened.map_or(0, |open| self.copy_chunk(from, chunk, open));
-        self.report.stats.chunks += u64::from(moved > 0);
+        self.worker.report.stats.chunks += u64::from(moved > 0);
         peers.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
     }
 
@@ -140,7 +144,7 @@ impl<'a> Run<'a> {
                 (source, openat(&open.dest, &chunk.dest_name, write, Mode::empty())?)
             }
             None => {
-                let follow = self.plan.dereference != Dereference::Never;
+                let follow = self.cx.plan.dereference != Dereference::Never;
                 let read = if follow { read - OFlags::NOFOLLOW } else { read };
                 let source = Operand::open(&chunk.pair.operand).spot().open(read, 0)?;
                 (source, openat(open_holder(&chunk.pair)?, &chunk.dest_name, write, Mode::empty())?)
@@ -184,18 +188,18 @@ impl<'a> Run<'a> {
             peers: None,
         };
         self.will_write_to(dest_inode.id.device(), &dest_path, dest.as_fd());
-        let moved = self.mover.move_part(
+        let moved = self.worker.mover.move_part(
             &job,
-            self.plan,
-            self.session.control(),
-            &mut self.report.stats,
+            self.cx.plan,
+            self.cx.session.control(),
+            &mut self.worker.report.stats,
             (chunk.offset, chunk.len),
         );
         drop(job);
         // The owner is told when it can be seen from there, and before it sets the times of the file: data that arrives at a
         // server later would change them.
         let near = self.peers.is_some_and(|peers| peers.transport.is_near(from));
-        let flushed = if near && self.plan.durable == Durable::None {
+        let flushed = if near && self.cx.plan.durable == Durable::None {
             Ok(())
         } else {
             retry_on_intr(|| Linux.sync(dest.as_fd()))

@@ -234,20 +234,20 @@ impl Run<'_> {
         let source = Source::from(&subject.inode);
         let key = peers.key_of(source);
         let forget = |run: &mut Self| {
-            let forgotten = run.shared.links.forget(source);
+            let forgotten = run.cx.services.links.forget(source);
             run.table(forgotten, subject.source);
         };
         let trouble = match peers.claim(key) {
             LinkOwner::You => return Earlier::Claimed,
             LinkOwner::Rank(rank) => {
                 let place = peers.ask_where(rank as usize, key);
-                let stop = || self.cancelled();
+                let stop = || self.cx.cancelled();
                 let found = place
                     .ok_or(Errno::STALE)
                     .and_then(|place| patiently(PATIENCE, || if stop() { Err(Errno::CANCELED) } else { find(&place) }));
                 match found {
                     Ok(made) => {
-                        let settled = self.shared.links.was_made_elsewhere(source, &made);
+                        let settled = self.cx.services.links.was_made_elsewhere(source, &made);
                         return match self.table(settled, subject.source) {
                             Some(()) => Earlier::Made(made),
                             None => Earlier::Unknown,
@@ -259,9 +259,9 @@ impl Run<'_> {
             LinkOwner::Broken(errno) => Errno::from_raw_os_error(errno),
         };
         forget(self);
-        if !self.cancelled() {
+        if !self.cx.cancelled() {
             let dest = level.dir.map_or_else(|| subject.dest.path.to_owned(), |dir| made_at(dir, subject.dest).path());
-            self.report.problem(Error::new(What::LinksUnknown, subject.source.path).and(dest).errno(trouble));
+            self.worker.report.problem(Error::new(What::LinksUnknown, subject.source.path).and(dest).errno(trouble));
         }
         Earlier::Unknown
     }

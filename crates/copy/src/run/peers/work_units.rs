@@ -90,7 +90,7 @@ impl Run<'_> {
         let (Some(peers), Some(pool)) = (self.peers, self.pool) else { return };
         let innermost = stack.len() - 1;
         // Through links the order decides, as for threads.
-        if self.plan.dereference == Dereference::Always {
+        if self.cx.plan.dereference == Dereference::Always {
             return;
         }
         let shareable = |(depth, frame): (usize, &Frame)| {
@@ -111,7 +111,7 @@ impl Run<'_> {
         lock(&peers.away).insert(token, away);
         pool.one_more();
         if peers.transport.give(message.encode()).is_none() {
-            self.report.stats.given_away += 1;
+            self.worker.report.stats.given_away += 1;
             return;
         }
         // Somebody else has served who waited.
@@ -128,7 +128,7 @@ impl Run<'_> {
         let Some(peers) = self.peers else { return };
         let WorkUnit { token, pair, names } = parcel;
         let opened =
-            patiently(PATIENCE, || if self.cancelled() { Err(Errno::CANCELED) } else { self.open_pair(&pair) });
+            patiently(PATIENCE, || if self.cx.cancelled() { Err(Errno::CANCELED) } else { self.open_pair(&pair) });
         let Ok(open) = opened else {
             // Who gave it can see it, and tells what goes wrong.
             peers.tell(Some((from, Message::NamesDone { token, given_back: true })));
@@ -137,7 +137,7 @@ impl Run<'_> {
         self.begin_progress_elsewhere();
         peers.is_called(open.source_inode.id.device(), pair.device);
         self.will_write_to(open.dest_inode.id.device(), pair.shown[1].as_ref(), open.dest.as_fd());
-        let entries = match NewEntries::matter(&self.plan.preserve) {
+        let entries = match NewEntries::matter(&self.cx.plan.preserve) {
             true => self.entries_of_found(&open.dest, &open.dest_inode),
             false => NewEntries::UNKNOWN,
         };
@@ -158,7 +158,7 @@ impl Run<'_> {
         };
         let frame = Frame::received(place, sides, Listing::of(names), ReplyHandle { from, token });
         let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
-        self.report.stats.parcels += 1;
+        self.worker.report.stats.parcels += 1;
         self.walk_tree(frame, &mut top);
     }
 
@@ -177,7 +177,7 @@ impl Run<'_> {
     /// What the kernel says; ESTALE if others stand there.
     pub(super) fn open_pair(&self, pair: &Pair) -> Result<OpenPair, Errno> {
         let operand = Operand::open(&pair.operand);
-        let no_follow = if self.plan.dereference == Dereference::Never { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let no_follow = if self.cx.plan.dereference == Dereference::Never { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut source = operand.spot().open(flags | no_follow, 0)?;
         let operand_device = Inode::of(source.as_fd())?.id.device();

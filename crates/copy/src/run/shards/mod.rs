@@ -180,37 +180,37 @@ impl Run<'_> {
     /// Notes in this directory that the shard begins, for copies that get the name `last` there, or any if that is empty. False
     /// if that is not possible, which was reported.
     pub(super) fn begin_shard(&mut self, dir: BorrowedFd<'_>, last: &OsStr, shown: &OsStr) -> bool {
-        let Some((shard, split)) = self.shared.selection.as_ref().and_then(|selection| selection.shards()) else {
+        let Some((shard, split)) = self.cx.services.selection.as_ref().and_then(|selection| selection.shards()) else {
             return true;
         };
         let here = if shown.is_empty() { OsStr::new(".") } else { shown };
         let holder = match Inode::of(dir) {
             Ok(holder) => holder,
-            Err(errno) => return self.report.problem(Error::new(What::NoShardState, here).errno(errno)),
+            Err(errno) => return self.worker.report.problem(Error::new(What::NoShardState, here).errno(errno)),
         };
-        let command = job(self.plan, last, &holder);
+        let command = job(self.cx.plan, last, &holder);
         let path = crate::walk::joined(shown, &state::name(&command));
-        let roots = roots(self.plan, last);
+        let roots = roots(self.cx.plan, last);
         let claim =
-            Claim { command: &command, shard: *shard, split: split.digest(), job: &self.plan.job, roots: &roots };
+            Claim { command: &command, shard: *shard, split: split.digest(), job: &self.cx.plan.job, roots: &roots };
         let (state, earlier) = match self.open_state(dir, &claim, &path) {
             Ok(Some(opened)) => opened,
             Ok(None) => return false,
             Err(trouble) => {
                 let error = objection(trouble, &path, *shard);
-                return self.report.problem(error);
+                return self.worker.report.problem(error);
             }
         };
         let done = earlier == Earlier::Done;
         if done {
             // What was copied since is not touched.
-            self.report.warning(&Error::new(What::ShardIsDone, &path));
+            self.worker.report.warning(&Error::new(What::ShardIsDone, &path));
         }
         let tag = format!("{TEMPORARY}{:010x}", command.half() >> 24);
         let own = format!("{:04x}{:05x}", state.epoch() & 0xffff, shard.index());
         let names = TemporaryNames::new(format!("{tag}{own}"));
         let shards = Shards { state, shard: *shard, earlier, path, waiting: Mutex::default(), tag, names };
-        if self.shared.shards.set(shards).is_err() || done {
+        if self.cx.services.shards.set(shards).is_err() || done {
             return false;
         }
         self.tidy_after_shards(dir);
@@ -225,12 +225,12 @@ impl Run<'_> {
         path: &Path,
     ) -> Result<Option<(State, Earlier)>, Trouble> {
         let mut told = false;
-        while !self.cancelled() {
+        while !self.cx.cancelled() {
             if let Some(opened) = State::open(dir, claim)? {
                 return Ok(Some(opened));
             }
             if !told {
-                self.report.warning(&Error::new(What::ShardIsBusy, path));
+                self.worker.report.warning(&Error::new(What::ShardIsBusy, path));
                 told = true;
             }
             thread::sleep(PAUSE);
@@ -241,9 +241,9 @@ impl Run<'_> {
     /// Removes what earlier runs of this shard have left in a directory under temporary names, and what shards of a job have
     /// left in whose place this one came. What cannot be removed stays: it is in nobody's way.
     pub(super) fn tidy_after_shards(&self, dir: BorrowedFd<'_>) {
-        let Some(shards) = self.shared.shards.get().filter(|shards| shards.is_repeated()) else { return };
+        let Some(shards) = self.cx.services.shards.get().filter(|shards| shards.is_repeated()) else { return };
         // The journal knows what is of use in those of this shard.
-        let keeps_own = self.shared.progress.get().is_some();
+        let keeps_own = self.cx.services.progress.get().is_some();
         // A handle cannot be read.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
@@ -256,8 +256,8 @@ impl Run<'_> {
 
     /// The same in a directory that nobody enters, if anything may have been left there.
     pub(super) fn tidy_behind_link(&self, dir: BorrowedFd<'_>) {
-        let repeated = self.shared.shards.get().is_some_and(Shards::is_repeated);
-        if repeated || self.shared.progress.get().is_some_and(Progress::goes_on) {
+        let repeated = self.cx.services.shards.get().is_some_and(Shards::is_repeated);
+        if repeated || self.cx.services.progress.get().is_some_and(Progress::goes_on) {
             self.tidy(dir, true);
         }
     }
@@ -265,20 +265,20 @@ impl Run<'_> {
     /// Notes a file that gets its name now, where another run of this shard would leave alone what it finds there: other names
     /// of the source become names of this file, and not of a copy of their own.
     pub(super) fn note_for_other_names(&mut self, subject: &Subject<'_>, made: Spot<'_>) {
-        let Some(shards) = self.shared.shards.get() else { return };
-        if subject.inode.links < 2 || !self.keeps_links() || !self.plan.keeps_existing() {
+        let Some(shards) = self.cx.services.shards.get() else { return };
+        if subject.inode.links < 2 || !self.cx.keeps_links() || !self.cx.plan.keeps_existing() {
             return;
         }
         let noted = made.inode().and_then(|made| shards.state.note(Fingerprint::of_file(&made)));
         if let Err(errno) = noted {
-            self.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+            self.worker.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
         }
     }
 
     /// Whether an earlier run of this shard has made what stands there.
     pub(super) fn is_noted_by_shard(&self, subject: &Subject<'_>, found: &Existing) -> bool {
-        let several = subject.inode.links > 1 && self.keeps_links() && self.plan.keeps_existing();
-        let Some(shards) = self.shared.shards.get().filter(|shards| several && shards.is_repeated()) else {
+        let several = subject.inode.links > 1 && self.cx.keeps_links() && self.cx.plan.keeps_existing();
+        let Some(shards) = self.cx.services.shards.get().filter(|shards| several && shards.is_repeated()) else {
             return false;
         };
         found.entry.id == found.target.id && shards.state.is_noted(Fingerprint::of_file(&found.target))
@@ -286,12 +286,12 @@ impl Run<'_> {
 
     /// Whether nothing that only this shard makes can be there already, in a directory that shards have made.
     pub(super) fn is_first_attempt(&self) -> bool {
-        self.shared.shards.get().is_some_and(|shards| !shards.is_repeated())
+        self.cx.services.shards.get().is_some_and(|shards| !shards.is_repeated())
     }
 
     /// A directory is about to be made.
     pub(super) fn note_directory(&mut self, dest: Spot<'_>) {
-        let Some(shards) = self.shared.shards.get() else { return };
+        let Some(shards) = self.cx.services.shards.get() else { return };
         // If this fails it will be taken for one that was there before.
         if !shards.state.notes_directories() {
             return;
@@ -299,25 +299,25 @@ impl Run<'_> {
         let name = dest.dir().and_then(Inode::of).map(|above| Fingerprint::of_name(&above, last_component(dest.name)));
         let noted = name.and_then(|name| shards.state.note(name));
         if let Err(errno) = noted {
-            self.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+            self.worker.report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
         }
     }
 
     /// Whether a shard of this job has made a directory, and nothing in this run has met it.
     pub(super) fn was_made_by_shard(&self, dest: Spot<'_>, found: &Inode) -> bool {
-        let Some(shards) = self.shared.shards.get() else { return false };
+        let Some(shards) = self.cx.services.shards.get() else { return false };
         let made = shards.state.is_of_job(found).unwrap_or_else(|| {
             let above = dest.dir().and_then(Inode::of);
             above.is_ok_and(|above| shards.state.is_noted(Fingerprint::of_name(&above, last_component(dest.name))))
         });
-        made && matches!(self.shared.links.get(found.into()), Ok(None))
+        made && matches!(self.cx.services.links.get(found.into()), Ok(None))
     }
 
     /// Whether what stands at a destination was put there by this very shard, when it was run before.
     pub(super) fn is_of_earlier_attempt(&self, subject: &Subject<'_>, level: &Level<'_>, found: &Existing) -> bool {
-        let Some(shards) = self.shared.shards.get().filter(|shards| shards.is_repeated()) else { return false };
+        let Some(shards) = self.cx.services.shards.get().filter(|shards| shards.is_repeated()) else { return false };
         // What is to stay as it is, is whole, and may be somebody else's.
-        if self.plan.keeps_existing() {
+        if self.cx.plan.keeps_existing() {
             return false;
         }
         if subject.inode.kind == Kind::Directory || found.entry.kind == Kind::Directory {
@@ -332,7 +332,7 @@ impl Run<'_> {
 
     /// Makes way for it once more, whatever options say of files that were there.
     pub(super) fn make_again(&mut self, subject: &Subject<'_>) -> Way {
-        if self.plan.is_staged() {
+        if self.cx.plan.is_staged() {
             return Way::Clear(Clear { new: true, replaces: true, ..Clear::default() });
         }
         match self.remove(subject.dest) {
@@ -343,7 +343,7 @@ impl Run<'_> {
 
     /// Whether the attributes of a directory are left to the last shard that needs it.
     pub(super) fn leave_to_last_shard(&self, frame: &Frame, keep: &Keep<'_>) -> bool {
-        let (Some(shards), Some(directory)) = (self.shared.shards.get(), frame.listed()) else { return false };
+        let (Some(shards), Some(directory)) = (self.cx.services.shards.get(), frame.listed()) else { return false };
         if shards.shard.count().get() == 1 || !self.is_in_the_way(keep) {
             return false;
         }
@@ -362,8 +362,8 @@ impl Run<'_> {
 
     /// Whether the last attributes of a directory keep its owner from making entries, or change what entries get.
     fn is_in_the_way(&self, keep: &Keep<'_>) -> bool {
-        let umask = self.shared.caller.umask;
-        match self.plan.preserve.mode {
+        let umask = self.cx.services.caller.umask;
+        match self.cx.plan.preserve.mode {
             ModeRule::Keep => {
                 let source = keep.source_inode.permissions;
                 source & OWNER != OWNER || source & SPECIAL != 0 || hands_on_acl(keep.source)
@@ -376,10 +376,10 @@ impl Run<'_> {
 
     /// The end of a shard: sets the attributes that nobody needs to wait for any more, and notes that it is done.
     pub(super) fn end_shard(&mut self, failed: bool) -> Option<ShardReport> {
-        let shared = self.shared;
+        let shared = self.cx.services;
         let shards = shared.shards.get()?;
         let over = shards.earlier == Earlier::Done;
-        if over || self.cancelled() {
+        if over || self.cx.cancelled() {
             let missing = shards.state.missing();
             return self.report_of_shards(shards, missing, over);
         }
@@ -394,7 +394,7 @@ impl Run<'_> {
                     self.finish_waiting(directory);
                 }
             }
-            if failed || self.report.failed { Ended::Badly } else { Ended::Well }
+            if failed || self.worker.report.failed { Ended::Badly } else { Ended::Well }
         });
         let is_done = matches!(ended, Ok((Ended::Well, _)));
         self.report_of_shards(shards, ended.map(|(_, missing)| missing), is_done)
@@ -410,7 +410,7 @@ impl Run<'_> {
         match missing {
             Ok(missing) => Some(ShardReport { record, job, count, missing, own_is_done }),
             Err(errno) => {
-                self.report.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
+                self.worker.report.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
                 None
             }
         }
@@ -420,7 +420,9 @@ impl Run<'_> {
     fn needed_by(&self, waiting: &[Waiting]) -> HashMap<Index, BTreeSet<u32>> {
         let mut needed: HashMap<Index, BTreeSet<u32>> =
             waiting.iter().map(|directory| (directory.directory, BTreeSet::new())).collect();
-        let Some(selection) = self.shared.selection.as_ref().filter(|_| !waiting.is_empty()) else { return needed };
+        let Some(selection) = self.cx.services.selection.as_ref().filter(|_| !waiting.is_empty()) else {
+            return needed;
+        };
         let Some((_, split)) = selection.shards() else { return needed };
         let manifest = selection.manifest();
         // The innermost of these directories that each entry is in, as its number plus one; 0 if it is in none.
@@ -449,18 +451,18 @@ impl Run<'_> {
         let source = match self.open_listed(directory.directory) {
             Ok(source) => source,
             Err(errno) => {
-                self.report.problem(failed(&source_path, errno));
+                self.worker.report.problem(failed(&source_path, errno));
                 return;
             }
         };
         if !Inode::of(source.as_fd()).is_ok_and(|now| now.is_same_file_as(&directory.source_inode)) {
-            self.report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
+            self.worker.report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
             return;
         }
         let dest = match directory.dest.open() {
             Ok(dest) => dest,
             Err(errno) => {
-                self.report.problem(failed(&dest_path, errno));
+                self.worker.report.problem(failed(&dest_path, errno));
                 return;
             }
         };
@@ -474,13 +476,13 @@ impl Run<'_> {
             created: directory.created,
             entries: NewEntries::UNKNOWN,
         };
-        self.attributes().set(&keep, &mut self.report);
-        if self.plan.durable != Durable::None
+        self.cx.attributes().set(&keep, &mut self.worker.report);
+        if self.cx.plan.durable != Durable::None
             && let Err(errno) = sync_directory(dest.as_fd())
             // Nobody may read it any more; its filesystem was synced before.
             && errno != Errno::ACCESS
         {
-            self.report.problem(Error::new(What::Syncing, &dest_path).errno(errno));
+            self.worker.report.problem(Error::new(What::Syncing, &dest_path).errno(errno));
         }
     }
 }
