@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
 
-use super::Run;
-use super::check::ReadAgain;
+use super::check::{self, ReadAgain};
+use super::context::RunContext;
+use super::worker::Worker;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::moved::Moved;
@@ -16,57 +17,56 @@ use crate::transfer::{Broken, Transfer, is_pseudo_file};
 /// How often a file is copied again before the copy fails.
 const RETRIES: u32 = 3;
 
-impl Run<'_> {
-    /// Looks whether the source is what it was when its data began to move, and does what the plan says if it is not.
-    /// `inode` becomes what the copy is of, and what is returned is what reading it again has found. `before` is what this
-    /// thread had moved when it came to this file.
-    pub(super) fn settle_changes(
-        &mut self,
-        job: &Transfer<'_>,
-        inode: &mut Inode,
-        before: Moved,
-        mut read: ReadAgain,
-    ) -> Result<ReadAgain, Broken> {
-        let plan = self.cx.plan;
-        if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_pseudo_file(&job.source, inode) {
+/// Looks whether the source is what it was when its data began to move, and does what the plan says if it is not.
+/// `inode` becomes what the copy is of, and what is returned is what reading it again has found. `before` is what this
+/// thread had moved when it came to this file.
+pub(super) fn settle_changes(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    job: &Transfer<'_>,
+    inode: &mut Inode,
+    before: Moved,
+    mut read: ReadAgain,
+) -> Result<ReadAgain, Broken> {
+    let plan = cx.plan;
+    if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_pseudo_file(&job.source, inode) {
+        return Ok(read);
+    }
+    if inode.size == 0 && worker.report.stats.moved == before {
+        // The copy is empty, as the source was at the first look, whatever has become of that since. Another look takes
+        // 0.6 µs, and 2 % of the time of a million such files.
+        return Ok(read);
+    }
+    let path = job.source_path;
+    let broken = |error| Broken { error: Some(error) };
+    let mut attempts = 1;
+    loop {
+        let now =
+            Inode::of(job.source.as_fd()).map_err(|errno| broken(Error::new(What::CannotFstat, path).errno(errno)))?;
+        if is_unchanged(inode, &now) {
             return Ok(read);
         }
-        if inode.size == 0 && self.worker.report.stats.moved == before {
-            // The copy is empty, as the source was at the first look, whatever has become of that since. Another look takes
-            // 0.6 µs, and 2 % of the time of a million such files.
-            return Ok(read);
-        }
-        let path = job.source_path;
-        let broken = |error| Broken { error: Some(error) };
-        let mut attempts = 1;
-        loop {
-            let now = Inode::of(job.source.as_fd())
-                .map_err(|errno| broken(Error::new(What::CannotFstat, path).errno(errno)))?;
-            if is_unchanged(inode, &now) {
+        let again = matches!(job.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
+        match plan.if_changed {
+            IfChanged::Ignore => return Ok(read),
+            IfChanged::Warn => {
+                worker.report.warning(&Error::new(What::ChangedWhileCopied, path));
                 return Ok(read);
             }
-            let again = matches!(job.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
-            match plan.if_changed {
-                IfChanged::Ignore => return Ok(read),
-                IfChanged::Warn => {
-                    self.worker.report.warning(&Error::new(What::ChangedWhileCopied, path));
-                    return Ok(read);
-                }
-                IfChanged::Retry if again && attempts <= RETRIES => {}
-                IfChanged::Retry if attempts > 1 => {
-                    let error = Error::new(What::KeepsChanging, path).detail(attempts.to_string());
-                    return Err(broken(error));
-                }
-                IfChanged::Retry | IfChanged::Fail => return Err(broken(Error::new(What::ChangedWhileCopied, path))),
+            IfChanged::Retry if again && attempts <= RETRIES => {}
+            IfChanged::Retry if attempts > 1 => {
+                let error = Error::new(What::KeepsChanging, path).detail(attempts.to_string());
+                return Err(broken(error));
             }
-            attempts += 1;
-            *inode = now;
-            if job.dest_inode.kind == Kind::Regular {
-                retry_on_intr(|| ftruncate(&job.dest, 0))
-                    .map_err(|errno| broken(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
-            }
-            read = self.move_again(job, inode)?;
+            IfChanged::Retry | IfChanged::Fail => return Err(broken(Error::new(What::ChangedWhileCopied, path))),
         }
+        attempts += 1;
+        *inode = now;
+        if job.dest_inode.kind == Kind::Regular {
+            retry_on_intr(|| ftruncate(&job.dest, 0))
+                .map_err(|errno| broken(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
+        }
+        read = check::move_again(cx, worker, job, inode)?;
     }
 }
 

@@ -1,7 +1,8 @@
 //! What every stage of a copy may use, and changes nothing of.
 
 use super::attributes::Attributes;
-use super::resume::Progress;
+use super::peers::PeerGroup;
+use super::progress::Progress;
 use super::services::Services;
 use super::session::Session;
 use super::shards::Shards;
@@ -15,6 +16,8 @@ pub(super) struct RunContext<'a> {
     /// As one thread has it: its observer keeps the order of events.
     pub session: &'a Session<'a>,
     pub services: &'a Services,
+    /// The other processes, if there are any.
+    pub peers: Option<&'a PeerGroup<'a>>,
 }
 
 impl<'a> RunContext<'a> {

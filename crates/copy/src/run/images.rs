@@ -8,7 +8,8 @@ use std::time::Instant;
 use haul_guest::report::{Map, Verdict};
 use haul_sys::kernel::{Kernel, Linux};
 
-use super::Run;
+use super::context::RunContext;
+use super::reporter::Reporter;
 use super::session::Session;
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, HoleSearch};
@@ -28,6 +29,13 @@ const SMALLEST: u64 = 1 << 20;
 /// Reads as `whole` of a report.
 const NOTHING_FREE: &str = "nothing of it is provably free";
 
+/// Words for `--explain`.
+const NOT_READ: &str = "what the guests of an image do not use is not read";
+
+const TO_DEVICE: &str = "large for the free memory: long runs go to the device and not into the page cache";
+
+const AS_TOLD: &str = "--cache=drop: long runs go to the device and not into the page cache";
+
 /// A file that was looked at.
 pub(super) struct Looked<'a> {
     pub(super) report: ImageReport,
@@ -40,139 +48,167 @@ pub(super) struct Looked<'a> {
     _turn: Option<MutexGuard<'a, ()>>,
 }
 
-impl Run<'_> {
-    /// Looks whether a file is an image of which something is free, before anything happens to the destination. Nothing if
-    /// nobody wants to know.
-    pub(super) fn look_for_free<'a>(
-        &mut self,
-        job: &Transfer<'_>,
-        created: bool,
-        turns: &'a Mutex<()>,
-    ) -> Result<Option<Box<Looked<'a>>>, Error> {
-        let plan = self.cx.plan;
-        let required = plan.smart == SmartCopy::Require;
-        let kinds = [job.source_inode.kind, job.dest_inode.kind];
-        if plan.smart == SmartCopy::Off {
-            return Ok(None);
-        }
-        let refused = |why: &str| Error::new(What::NotSmart, job.source_path).detail(why);
-        if kinds.iter().any(|kind| !matches!(kind, Kind::Regular | Kind::BlockDevice)) {
-            return if required { Err(refused("it is no disk image")) } else { Ok(None) };
-        }
-        let system = System::default();
-        // A new file is nobody's disk.
-        let may_overwrite = || match created {
-            true => Ok(()),
-            false => smart::may_overwrite(
-                (job.dest.as_fd(), job.dest_inode, job.dest_path),
-                (job.source_inode, job.source_path),
-                &system,
-            ),
-        };
-        if kinds.contains(&Kind::BlockDevice) {
-            may_overwrite()?;
-        }
-        let said = |errno| Error::new(What::CannotFstat, job.source_path).errno(errno);
-        let size = Linux.size(job.source.as_fd()).map_err(said)?;
-        if size < SMALLEST && !required {
-            return Ok(None);
-        }
-        // A panic while it was held has left nothing behind.
-        let turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = Look::of(job.source_inode, &system);
-        let source = Source::given(Arc::clone(&job.source), *job.source_inode, job.source_path, size);
-        let seen = look(&source, job.source_dir, plan);
-        match &seen.free {
-            Err((_, why)) if required && why != NOTHING_FREE => return Err(refused(why)),
-            // A file like any other: nobody wants to hear of it.
-            Err((map, _)) if is_ordinary(map) => return Ok(None),
-            _ => {}
-        }
-        if job.dest_inode.kind == Kind::Regular && job.source_inode.kind == Kind::Regular {
-            may_overwrite()?;
-        }
-        let report = report_of(job, &seen);
-        let found = seen.free.ok();
-        let turn = found.is_some().then_some(turn);
-        Ok(Some(Box::new(Looked { report, found, source, first, _turn: turn })))
-    }
-
-    /// Copies the data of an image without what is free in it, tells the observer, and counts.
-    pub(super) fn move_image(&mut self, job: &Transfer<'_>, looked: &mut Looked<'_>) -> Result<(), Broken> {
-        let Some(found) = &looked.found else { return Ok(()) };
-        let started = Instant::now();
-        let session = self.cx.session;
-        let source = &looked.source;
-        session.observer.event(&Event::DataStarted { source: job.source_path, size: source.file_size() });
-        let told = Told { session, counted: Mutex::default() };
-        let probe = &self.cx.services.transfers.probe;
-        probe.begin();
-        let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
-        let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
-        let task = Task {
-            source,
-            dest: job.dest_path,
-            options: options(self.cx.plan),
-            mapper: &|_| Map::default(),
-            kernel: Arc::new(Linux),
-            system: System::default(),
-            stop: &|| session.cancel.is_cancelled(),
-            unfinished: smart::Unfinished::default(),
-            given: Some(Given { dest: Arc::clone(&job.dest), dest_inode: job.dest_inode, first: looked.first, around }),
-            found: Some(found),
-            pace: Some(&session.pace),
-            observer: &told,
-        };
-        let done = smart::copy(&task);
-        let written = done.as_ref().map_or(0, |done| done.stats.copied);
-        probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
-        let done = done.map_err(|failure| Broken { error: failure.error })?;
-        told.count(&done.stats);
-        let report = &mut looked.report;
-        report.source_written = done.source_written;
-        report.copied_after_all = done.doubt.as_ref().map(ToString::to_string);
-        report.skipped = done.stats.free;
-        if done.doubt.is_some() {
-            report.regions.iter_mut().for_each(|region| region.skipped = 0);
-        }
-        if let Some(doubt) = &report.copied_after_all {
-            self.worker.report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
-        } else if done.source_written {
-            self.worker.report.warning(&Error::new(What::SourceWritten, job.source_path));
-        }
-        let moved = moved(&done.stats);
-        self.worker.report.stats.moved += moved;
-        session.observer.event(&Event::DataDone(&DataReport {
-            source: job.source_path,
-            dest: job.dest_path,
-            reasons: match self.cx.plan.cache {
-                _ if !done.to_device => &[NOT_READ],
-                CacheUse::Drop => &[NOT_READ, AS_TOLD],
-                _ => &[NOT_READ, TO_DEVICE],
-            },
-            profile: None,
-            tried: &[],
-            holes: if self.cx.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
-            moved,
-            workers: 1,
-            time: started.elapsed(),
-            image: Some(&looked.report),
-        }));
-        Ok(())
-    }
-}
-
-/// Words for `--explain`.
-const NOT_READ: &str = "what the guests of an image do not use is not read";
-const TO_DEVICE: &str = "large for the free memory: long runs go to the device and not into the page cache";
-const AS_TOLD: &str = "--cache=drop: long runs go to the device and not into the page cache";
-
 /// What a file turned out to be.
 struct Seen {
     /// The format of the container that it is.
     container: Option<&'static str>,
     /// What can be left out; or else what is known, and why nothing can.
     free: Result<Found, (Map, String)>,
+}
+
+/// Tells the run's observer how far an image is.
+struct Told<'a> {
+    session: &'a Session<'a>,
+    counted: Mutex<Moved>,
+}
+
+impl Told<'_> {
+    fn count(&self, stats: &smart::Stats) {
+        let now = moved(stats);
+        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = Moved {
+            written: now.written.saturating_sub(before.written),
+            holes: now.holes.saturating_sub(before.holes),
+            ..Moved::default()
+        };
+        *before = now;
+        if more.total() > 0 {
+            self.session.observer.event(&Event::Progress(more));
+        }
+    }
+}
+
+impl Observer for Told<'_> {
+    fn event(&self, event: &smart::Event<'_>) {
+        if let smart::Event::Second(stats) = event {
+            self.count(stats);
+        }
+    }
+}
+
+/// Looks whether a file is an image of which something is free, before anything happens to the destination. Nothing if
+/// nobody wants to know.
+pub(super) fn look_for_free<'a>(
+    cx: RunContext<'_>,
+    job: &Transfer<'_>,
+    created: bool,
+    turns: &'a Mutex<()>,
+) -> Result<Option<Box<Looked<'a>>>, Error> {
+    let plan = cx.plan;
+    let required = plan.smart == SmartCopy::Require;
+    let kinds = [job.source_inode.kind, job.dest_inode.kind];
+    if plan.smart == SmartCopy::Off {
+        return Ok(None);
+    }
+    let refused = |why: &str| Error::new(What::NotSmart, job.source_path).detail(why);
+    if kinds.iter().any(|kind| !matches!(kind, Kind::Regular | Kind::BlockDevice)) {
+        return if required { Err(refused("it is no disk image")) } else { Ok(None) };
+    }
+    let system = System::default();
+    // A new file is nobody's disk.
+    let may_overwrite = || match created {
+        true => Ok(()),
+        false => smart::may_overwrite(
+            (job.dest.as_fd(), job.dest_inode, job.dest_path),
+            (job.source_inode, job.source_path),
+            &system,
+        ),
+    };
+    if kinds.contains(&Kind::BlockDevice) {
+        may_overwrite()?;
+    }
+    let said = |errno| Error::new(What::CannotFstat, job.source_path).errno(errno);
+    let size = Linux.size(job.source.as_fd()).map_err(said)?;
+    if size < SMALLEST && !required {
+        return Ok(None);
+    }
+    // A panic while it was held has left nothing behind.
+    let turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = Look::of(job.source_inode, &system);
+    let source = Source::given(Arc::clone(&job.source), *job.source_inode, job.source_path, size);
+    let seen = look(&source, job.source_dir, plan);
+    match &seen.free {
+        Err((_, why)) if required && why != NOTHING_FREE => return Err(refused(why)),
+        // A file like any other: nobody wants to hear of it.
+        Err((map, _)) if is_ordinary(map) => return Ok(None),
+        _ => {}
+    }
+    if job.dest_inode.kind == Kind::Regular && job.source_inode.kind == Kind::Regular {
+        may_overwrite()?;
+    }
+    let report = report_of(job, &seen);
+    let found = seen.free.ok();
+    let turn = found.is_some().then_some(turn);
+    Ok(Some(Box::new(Looked { report, found, source, first, _turn: turn })))
+}
+
+/// Copies the data of an image without what is free in it, tells the observer, and counts.
+pub(super) fn move_image(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    job: &Transfer<'_>,
+    looked: &mut Looked<'_>,
+) -> Result<(), Broken> {
+    let Some(found) = &looked.found else { return Ok(()) };
+    let started = Instant::now();
+    let session = cx.session;
+    let source = &looked.source;
+    session.observer.event(&Event::DataStarted { source: job.source_path, size: source.file_size() });
+    let told = Told { session, counted: Mutex::default() };
+    let probe = &cx.services.transfers.probe;
+    probe.begin();
+    let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
+    let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
+    let task = Task {
+        source,
+        dest: job.dest_path,
+        options: options(cx.plan),
+        mapper: &|_| Map::default(),
+        kernel: Arc::new(Linux),
+        system: System::default(),
+        stop: &|| session.cancel.is_cancelled(),
+        unfinished: smart::Unfinished::default(),
+        given: Some(Given { dest: Arc::clone(&job.dest), dest_inode: job.dest_inode, first: looked.first, around }),
+        found: Some(found),
+        pace: Some(&session.pace),
+        observer: &told,
+    };
+    let done = smart::copy(&task);
+    let written = done.as_ref().map_or(0, |done| done.stats.copied);
+    probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
+    let done = done.map_err(|failure| Broken { error: failure.error })?;
+    told.count(&done.stats);
+    let image = &mut looked.report;
+    image.source_written = done.source_written;
+    image.copied_after_all = done.doubt.as_ref().map(ToString::to_string);
+    image.skipped = done.stats.free;
+    if done.doubt.is_some() {
+        image.regions.iter_mut().for_each(|region| region.skipped = 0);
+    }
+    if let Some(doubt) = &image.copied_after_all {
+        report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
+    } else if done.source_written {
+        report.warning(&Error::new(What::SourceWritten, job.source_path));
+    }
+    let moved = moved(&done.stats);
+    report.stats.moved += moved;
+    session.observer.event(&Event::DataDone(&DataReport {
+        source: job.source_path,
+        dest: job.dest_path,
+        reasons: match cx.plan.cache {
+            _ if !done.to_device => &[NOT_READ],
+            CacheUse::Drop => &[NOT_READ, AS_TOLD],
+            _ => &[NOT_READ, TO_DEVICE],
+        },
+        profile: None,
+        tried: &[],
+        holes: if cx.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
+        moved,
+        workers: 1,
+        time: started.elapsed(),
+        image: Some(&looked.report),
+    }));
+    Ok(())
 }
 
 /// Looks at a file as a disk, or at the disk that it holds as a container, or a part of one.
@@ -294,34 +330,4 @@ fn options(plan: &Plan) -> Options {
 
 fn moved(stats: &smart::Stats) -> Moved {
     Moved { written: stats.copied, holes: stats.write_skipped, ..Moved::default() }
-}
-
-/// Tells the run's observer how far an image is.
-struct Told<'a> {
-    session: &'a Session<'a>,
-    counted: Mutex<Moved>,
-}
-
-impl Told<'_> {
-    fn count(&self, stats: &smart::Stats) {
-        let now = moved(stats);
-        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let more = Moved {
-            written: now.written.saturating_sub(before.written),
-            holes: now.holes.saturating_sub(before.holes),
-            ..Moved::default()
-        };
-        *before = now;
-        if more.total() > 0 {
-            self.session.observer.event(&Event::Progress(more));
-        }
-    }
-}
-
-impl Observer for Told<'_> {
-    fn event(&self, event: &smart::Event<'_>) {
-        if let smart::Event::Second(stats) = event {
-            self.count(stats);
-        }
-    }
 }

@@ -1,16 +1,28 @@
-//! A whole run: the only room that knows all the others.
+//! A whole run: the only module that knows all the others.
 
 mod attributes;
 mod changes;
 mod check;
+mod claims;
 mod command;
 mod context;
-mod durable;
+mod dest_state;
+mod destination;
+mod dir_attributes;
+mod directory;
+mod enter;
 mod entry;
 mod existing;
+mod fill;
+mod frame;
 mod free_space;
 mod images;
+mod limits;
+mod name_queue;
 mod names;
+mod naming;
+mod open;
+mod operand;
 mod operand_set;
 mod operands;
 mod ordered;
@@ -18,25 +30,31 @@ mod parents;
 mod peers;
 mod pool;
 mod precreate;
+mod progress;
 mod regular;
 mod reporter;
 mod resume;
 mod selection;
 mod services;
 mod session;
+mod shard;
 mod shards;
 mod share;
 mod special;
+mod subject;
 mod summary;
 mod survey;
+mod task;
+mod tasks;
 mod temporary_file;
 mod threads;
 mod tree;
+mod undo;
+mod unfinished;
+mod walker;
 mod within;
 mod worker;
-
-use haul_sys::memory;
-use haul_sys::rustix::process;
+mod written;
 
 use crate::events::Event;
 use crate::meta;
@@ -46,25 +64,14 @@ use crate::stats::Stats;
 pub use crate::control::Cancel;
 pub use crate::publish::Partials;
 pub use crate::transfer::facts_of;
-use context::RunContext;
-use operand_set::Operands;
-pub use operands::settle_destination;
-use ordered::EventSink;
-use peers::PeerGroup;
+pub use destination::settle_destination;
 pub use peers::{Part, Transport};
-use pool::Pool;
 pub use pool::SpareCapacity;
-use reporter::Reported;
 pub use session::Session;
 pub use shards::{ShardReport, shard_status};
-use share::Task;
 pub use summary::Summary;
 pub use survey::{Survey, list};
 pub use within::source_of;
-use worker::Worker;
-
-/// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
-const MEMORY_OF_A_THREAD: u64 = 16 << 20;
 
 /// Copies what the plan says.
 ///
@@ -118,57 +125,4 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
         shards: outcome.shards,
         stats: outcome.stats,
     }
-}
-
-/// One thread of a run.
-struct Run<'a> {
-    cx: RunContext<'a>,
-    worker: Worker<'a>,
-    /// The way to the observer; the session's leads here, too.
-    sink: &'a EventSink<'a>,
-    /// The other threads, if there can be any.
-    pool: Option<&'a Pool<Task>>,
-    /// The other processes, if there are any.
-    peers: Option<&'a PeerGroup<'a>>,
-    /// Starts another thread for a task; gives the task back if the system has none.
-    spawn: &'a dyn Fn(Task) -> Option<Task>,
-    operands: Operands,
-    /// Directories of one branch kept open on each side.
-    open_levels: usize,
-}
-
-impl<'a> Run<'a> {
-    /// A run of one thread; the team sets the rest.
-    fn new(cx: RunContext<'a>, sink: &'a EventSink<'a>) -> Run<'a> {
-        Run {
-            cx,
-            worker: Worker::new(cx),
-            sink,
-            pool: None,
-            peers: None,
-            spawn: &Some,
-            operands: Operands::new(cx.plan.sources.len() > 1),
-            open_levels: open_levels(1),
-        }
-    }
-}
-
-/// How many levels of a tree each of so many threads keeps open: each takes a descriptor on either side, and half of them
-/// must be left for the rest.
-fn open_levels(threads: usize) -> usize {
-    (descriptors() / 4 / threads).clamp(1, 4096)
-}
-
-/// How many threads there are descriptors and memory for. Beside the levels that it keeps open a thread needs a directory that
-/// it just enters, the two files, a pipe, and the level that is closed next. The first thread needs as much memory as any other.
-fn affordable_threads() -> usize {
-    let for_memory =
-        memory::left().map_or(usize::MAX, |left| usize::try_from(left / MEMORY_OF_A_THREAD).unwrap_or(usize::MAX));
-    (descriptors() / 16).min(for_memory).max(1)
-}
-
-/// How many descriptors may be open, but for a few that have nothing to do with trees.
-fn descriptors() -> usize {
-    let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit.saturating_sub(16)).unwrap_or(usize::MAX)
 }

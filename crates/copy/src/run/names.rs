@@ -2,8 +2,11 @@
 
 use haul_sys::Errno;
 
-use super::Run;
-use super::entry::{Level, Subject, made_at};
+use super::claims::{self, made_at};
+use super::context::RunContext;
+use super::naming;
+use super::subject::{Level, Subject};
+use super::worker::Worker;
 use crate::error::{Error, What};
 use crate::links::{Claim, Made, Source};
 
@@ -22,52 +25,61 @@ pub(super) enum Linked {
     Claimed,
 }
 
-impl Run<'_> {
-    /// Makes the entry a name of what was made before for another name of the source.
-    pub(super) fn link_to_earlier(&mut self, mut earlier: Made, subject: &Subject<'_>, level: &Level<'_>) -> Linked {
-        loop {
-            let linked = match self.cx.names_wait() && subject.inode.links < MANY {
-                true => self.link_later(&earlier, subject),
-                false => self.link_at_once(&earlier, subject, level),
-            };
-            let full = match linked {
-                Ok(()) => return Linked::Done,
-                Err(Errno::MLINK) => earlier,
-                Err(errno) => {
-                    let error = Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path());
-                    self.worker.report.problem(error.errno(errno));
-                    return Linked::Failed;
-                }
-            };
-            // Another thread may have begun another file by now.
-            let forgotten = self.cx.services.links.forget_if(Source::from(&subject.inode), full.id);
-            if self.table(forgotten, subject.source).is_none() {
+/// Makes the entry a name of what was made before for another name of the source.
+pub(super) fn link_to_earlier(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    mut earlier: Made,
+    subject: &Subject<'_>,
+    level: &Level<'_>,
+) -> Linked {
+    loop {
+        let linked = match cx.names_wait() && subject.inode.links < MANY {
+            true => naming::link_later(cx, worker, &earlier, subject),
+            false => link_at_once(cx, worker, &earlier, subject, level),
+        };
+        let full = match linked {
+            Ok(()) => return Linked::Done,
+            Err(Errno::MLINK) => earlier,
+            Err(errno) => {
+                let error = Error::new(What::CannotHardLink, subject.dest.path).and(earlier.path());
+                worker.report.problem(error.errno(errno));
                 return Linked::Failed;
             }
-            // Among peers each process begins a file of its own: the others hear only of the first one.
-            let claim = level
-                .dir
-                .map(|dir| self.cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest)));
-            match self.table(claim.unwrap_or(Err(Errno::STALE)), subject.source) {
-                Some(Claim::Made(next)) => earlier = next,
-                Some(Claim::First) => {
-                    self.worker.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
-                    return Linked::Claimed;
-                }
-                None => return Linked::Failed,
+        };
+        // Another thread may have begun another file by now.
+        let forgotten = cx.services.links.forget_if(Source::from(&subject.inode), full.id);
+        if claims::table(&mut worker.report, forgotten, subject.source).is_none() {
+            return Linked::Failed;
+        }
+        // Among peers each process begins a file of its own: the others hear only of the first one.
+        let claim =
+            level.dir.map(|dir| cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest)));
+        match claims::table(&mut worker.report, claim.unwrap_or(Err(Errno::STALE)), subject.source) {
+            Some(Claim::Made(next)) => earlier = next,
+            Some(Claim::First) => {
+                worker.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
+                return Linked::Claimed;
             }
+            None => return Linked::Failed,
         }
     }
+}
 
-    fn link_at_once(&mut self, made: &Made, subject: &Subject<'_>, level: &Level<'_>) -> Result<(), Errno> {
-        let here = level.dir.map(|dir| dir.id);
-        match self.link_now(made, subject.dest, here, subject.follow) {
-            // What it is to be a name of may wait for its own.
-            Err(Errno::NOENT | Errno::STALE) if self.cx.names_wait() => {
-                self.give_names();
-                self.link_now(made, subject.dest, here, subject.follow)
-            }
-            linked => linked,
+fn link_at_once(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    made: &Made,
+    subject: &Subject<'_>,
+    level: &Level<'_>,
+) -> Result<(), Errno> {
+    let here = level.dir.map(|dir| dir.id);
+    match naming::link_now(cx, &mut worker.report, made, subject.dest, here, subject.follow) {
+        // What it is to be a name of may wait for its own.
+        Err(Errno::NOENT | Errno::STALE) if cx.names_wait() => {
+            naming::give_names(cx, worker);
+            naming::link_now(cx, &mut worker.report, made, subject.dest, here, subject.follow)
         }
+        linked => linked,
     }
 }

@@ -147,8 +147,8 @@ pub(super) trait Meter: Sync {
 /// One thread's way to the observer.
 pub(super) struct EventSink<'a> {
     observer: &'a dyn Observer,
-    meter: Option<&'a dyn Meter>,
-    ordered: Option<&'a OrderedEvents>,
+    meter: &'a dyn Meter,
+    ordered: &'a OrderedEvents,
     segment: Mutex<Option<Segment>>,
 }
 
@@ -160,12 +160,7 @@ impl<'a> EventSink<'a> {
         segment: Option<Segment>,
         meter: &'a dyn Meter,
     ) -> EventSink<'a> {
-        EventSink { observer, meter: Some(meter), ordered: Some(ordered), segment: Mutex::new(segment) }
-    }
-
-    /// The straight way, where there is one thread only.
-    pub fn direct(observer: &'a dyn Observer) -> EventSink<'a> {
-        EventSink { observer, meter: None, ordered: None, segment: Mutex::new(None) }
+        EventSink { observer, meter, ordered, segment: Mutex::new(segment) }
     }
 
     /// Goes on in another segment; the current one is closed.
@@ -180,19 +175,19 @@ impl<'a> EventSink<'a> {
 
     /// Nothing more comes in this segment.
     pub fn close(&self, segment: Option<Segment>) {
-        if let (Some(ordered), Some(segment)) = (self.ordered, segment) {
-            ordered.close(segment, self.observer);
+        if let Some(segment) = segment {
+            self.ordered.close(segment, self.observer);
         }
     }
 
     /// A new segment behind the current one.
     pub fn insert_after_current(&self) -> Option<Segment> {
-        Some(self.ordered?.insert_after(self.segment().as_ref()?))
+        Some(self.ordered.insert_after(self.segment().as_ref()?))
     }
 
     /// A new segment behind another one.
-    pub fn insert_after(&self, segment: &Segment) -> Option<Segment> {
-        Some(self.ordered?.insert_after(segment))
+    pub fn insert_after(&self, segment: &Segment) -> Segment {
+        self.ordered.insert_after(segment)
     }
 
     /// Goes on in a new segment behind the current one, and returns that, still open.
@@ -202,8 +197,9 @@ impl<'a> EventSink<'a> {
     }
 
     pub fn is_too_far_ahead(&self) -> bool {
-        let (Some(ordered), Some(segment)) = (self.ordered, &*self.segment()) else { return false };
-        ordered.is_too_far_ahead(segment)
+        let segment = self.segment();
+        let Some(segment) = &*segment else { return false };
+        self.ordered.is_too_far_ahead(segment)
     }
 
     fn segment(&self) -> MutexGuard<'_, Option<Segment>> {
@@ -213,8 +209,8 @@ impl<'a> EventSink<'a> {
 
 impl Observer for EventSink<'_> {
     fn event(&self, event: &Event<'_>) {
-        if let (Event::Progress(moved), Some(meter)) = (event, self.meter) {
-            meter.count(moved.total());
+        if let Event::Progress(moved) = event {
+            self.meter.count(moved.total());
         }
         let in_order = match event {
             // Counters and the name on the progress bar know no order.
@@ -222,8 +218,8 @@ impl Observer for EventSink<'_> {
             Event::Problem(_) | Event::Warning(_) => true,
             _ => self.observer.in_order(),
         };
-        match (self.ordered.filter(|_| in_order), in_order.then(|| self.segment()).as_deref()) {
-            (Some(ordered), Some(Some(segment))) => ordered.tell(segment, event, self.observer),
+        match in_order.then(|| self.segment()).as_deref() {
+            Some(Some(segment)) => self.ordered.tell(segment, event, self.observer),
             _ => self.observer.event(event),
         }
     }

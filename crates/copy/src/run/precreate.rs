@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use haul_sys::rustix::fs::FileType;
 
-use super::Run;
-use super::tree::Frame;
+use super::frame::Frame;
+use super::walker::Walker;
 use crate::facts::Kind;
 use crate::meta;
 use crate::walk::{Listed, Spot};
@@ -22,62 +22,60 @@ use crate::walk::{Listed, Spot};
 /// to do.
 const MOST: usize = 1000;
 
-impl Run<'_> {
-    /// Makes the directories among the names that were just read in this one. What cannot be made is left to the visit, which
-    /// reports it.
-    pub(super) fn precreate(&mut self, frame: &mut Frame) {
-        if !self.may_make_ahead(frame) {
+/// Makes the directories among the names that were just read in this one. What cannot be made is left to the visit, which
+/// reports it.
+pub(super) fn precreate(walker: &mut Walker<'_>, frame: &mut Frame) {
+    if !may_make_ahead(walker, frame) {
+        return;
+    }
+    let (plan, caller) = (walker.cx.plan, walker.cx.services.caller);
+    let (place, sides, names) = frame.names();
+    let Some(sides) = sides else { return };
+    let unsaid = Path::new("");
+    let [source_dir, dest_dir] = sides.both();
+    for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)).take(MOST) {
+        if walker.cx.cancelled() {
             return;
         }
-        let (plan, caller) = (self.cx.plan, self.cx.services.caller);
-        let (place, sides, names) = frame.names();
-        let Some(sides) = sides else { return };
-        let unsaid = Path::new("");
-        let [source_dir, dest_dir] = sides.both();
-        for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)).take(MOST) {
-            if self.cx.cancelled() {
-                return;
-            }
-            let source = Spot::new(source_dir, &listed.name, unsaid);
-            let Ok(inode) = source.inode() else { continue };
-            if inode.kind == Kind::Directory {
-                let creation = meta::creation_mode(inode.kind, &inode, &place.entries, &plan.preserve, caller);
-                let dest = Spot::new(dest_dir, &listed.name, unsaid);
-                listed.made = dest.make_dir(creation.mode).is_ok().then_some(creation.mode);
-            }
+        let source = Spot::new(source_dir, &listed.name, unsaid);
+        let Ok(inode) = source.inode() else { continue };
+        if inode.kind == Kind::Directory {
+            let creation = meta::creation_mode(inode.kind, &inode, &place.entries, &plan.preserve, caller);
+            let dest = Spot::new(dest_dir, &listed.name, unsaid);
+            listed.made = dest.make_dir(creation.mode).is_ok().then_some(creation.mode);
         }
     }
+}
 
-    /// Only in a directory that holds nothing but what we put there, where nobody else has to be told before, and on a
-    /// filesystem with a device of its own: over a network it would only take time.
-    fn may_make_ahead(&self, frame: &Frame) -> bool {
-        let [_, dest_device] = frame.devices();
-        frame.place().fresh
-            && dest_device.major != 0
-            && frame.listed().is_none()
-            // Without one, the copy may be changing its own source.
-            && self.pool.is_some()
-            && self.peers.is_none()
-            && self.cx.plan.shard.is_none()
-            && self.cx.services.progress.get().is_none()
-            && !self.cx.session.pace.is_active()
+/// Only in a directory that holds nothing but what we put there, where nobody else has to be told before, and on a
+/// filesystem with a device of its own: over a network it would only take time.
+fn may_make_ahead(walker: &Walker<'_>, frame: &Frame) -> bool {
+    let [_, dest_device] = frame.devices();
+    frame.place().fresh
+        && dest_device.major != 0
+        && frame.listed().is_none()
+        // Without one, the copy may be changing its own source.
+        && walker.pool.is_some()
+        && walker.cx.peers.is_none()
+        && walker.cx.plan.shard.is_none()
+        && walker.cx.services.progress.get().is_none()
+        && !walker.cx.session.pace.is_active()
+}
+
+/// Takes directories away that were made ahead and that nobody will visit.
+pub(super) fn unmake_rest(frame: &mut Frame) {
+    let dir = Arc::clone(frame.dest_dir());
+    let (_, sides, names) = frame.names();
+    let unsaid = Path::new("");
+    let mut names = names.filter(|listed| listed.made.is_some()).peekable();
+    if names.peek().is_none() {
+        return;
     }
-
-    /// Takes directories away that were made ahead and that nobody will visit.
-    pub(super) fn unmake(&self, frame: &mut Frame) {
-        let dir = Arc::clone(frame.dest_dir());
-        let (_, sides, names) = frame.names();
-        let unsaid = Path::new("");
-        let mut names = names.filter(|listed| listed.made.is_some()).peekable();
-        if names.peek().is_none() {
-            return;
-        }
-        let opened = if sides.is_none() { dir.open().ok() } else { None };
-        let dest_dir = sides.map(|sides| sides.dest()).or_else(|| opened.as_ref().map(AsFd::as_fd));
-        let Some(dest_dir) = dest_dir else { return };
-        for listed in names {
-            unmake(Spot::new(dest_dir, &listed.name, unsaid), listed);
-        }
+    let opened = if sides.is_none() { dir.open().ok() } else { None };
+    let dest_dir = sides.map(|sides| sides.dest()).or_else(|| opened.as_ref().map(AsFd::as_fd));
+    let Some(dest_dir) = dest_dir else { return };
+    for listed in names {
+        unmake(Spot::new(dest_dir, &listed.name, unsaid), listed);
     }
 }
 

@@ -4,15 +4,12 @@
 //! nothing to do. Everything else is as in any other copy.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use haul_sys::Errno;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
-use super::Run;
-use super::entry::Subject;
 use super::session::Session;
 use super::survey::{self, root_of};
 use super::within::{operand_inode, ways_up};
@@ -22,19 +19,67 @@ use crate::facts::Kind;
 use crate::manifest::{Assignment, Index, Manifest, Shard};
 use crate::plan::{Destination, Plan};
 use crate::stats::Stats;
-use crate::walk::{Listed, Listing, Operand};
+use crate::walk::{Listed, Operand};
 
 /// What is to be copied.
 pub(super) struct Selection {
-    manifest: Arc<Manifest>,
+    pub manifest: Arc<Manifest>,
     /// How it is divided, if it is.
-    shards: Option<(Shard, Assignment)>,
+    pub shards: Option<(Shard, Assignment)>,
     /// The entries of the operands, if there is anything to do in them.
-    roots: Vec<Option<Index>>,
+    pub roots: Vec<Option<Index>>,
     /// The first entry in each directory in which there is something to do, and the next one beside each; 0 if there is none,
     /// since that is the number of an operand.
-    first: Vec<Index>,
-    next: Vec<Index>,
+    pub first: Vec<Index>,
+    pub next: Vec<Index>,
+}
+
+impl Selection {
+    fn new(manifest: Arc<Manifest>, shards: Option<(Shard, Assignment)>) -> Selection {
+        let mut first = vec![0; manifest.len()];
+        let mut next = vec![0; manifest.len()];
+        let all = Index::try_from(manifest.len()).unwrap_or(Index::MAX);
+        let mut wanted_roots = HashSet::new();
+        // What is in a directory comes behind it, so it is known here when the directory is met.
+        for at in (0..all).rev() {
+            let own = shards.as_ref().is_none_or(|(shard, split)| split.shard_of(at) == shard.index());
+            if !own && first[at as usize] == 0 {
+                continue;
+            }
+            match manifest.parent(at) {
+                Some(parent) => next[at as usize] = std::mem::replace(&mut first[parent as usize], at),
+                None => {
+                    wanted_roots.insert(at);
+                }
+            }
+        }
+        let roots = manifest.operands().map(|(_, _, root)| root.filter(|root| wanted_roots.contains(root))).collect();
+        Selection { manifest, shards, roots, first, next }
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub(super) fn shards(&self) -> Option<&(Shard, Assignment)> {
+        self.shards.as_ref()
+    }
+
+    /// So many entries from one on that are in the same directory, and the one behind them.
+    pub(super) fn beside(&self, start: Index, most: usize) -> (Vec<Listed>, Option<Index>) {
+        let mut found = Vec::new();
+        let mut at = start;
+        while at != 0 && found.len() < most {
+            let kind = match self.manifest.kind(at) {
+                Kind::Regular => Some(FileType::RegularFile),
+                Kind::Directory => Some(FileType::Directory),
+                _ => None,
+            };
+            found.push(Listed { name: self.manifest.name(at).to_owned(), kind, entry: Some(at), made: None });
+            at = self.next[at as usize];
+        }
+        (found, Some(at).filter(|at| *at != 0))
+    }
 }
 
 /// What the plan wants of a list; `None` if it wants everything. Nothing is written before that is known. The `first` of several
@@ -128,7 +173,7 @@ fn misfits(plan: &Plan, manifest: &Manifest) -> Vec<Error> {
 }
 
 /// Shards do not know what the others have made: neither in a source, nor for an operand of the same name.
-fn into_itself(plan: &Plan) -> Option<Error> {
+pub(super) fn into_itself(plan: &Plan) -> Option<Error> {
     let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = &plan.destination;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dest = Operand::open(path);
@@ -159,7 +204,7 @@ fn same_names(plan: &Plan) -> Option<Error> {
 }
 
 /// What a file is, in a sentence.
-fn words_for(kind: Kind) -> &'static str {
+pub(super) fn words_for(kind: Kind) -> &'static str {
     match kind {
         Kind::Regular => "a regular file",
         Kind::Directory => "a directory",
@@ -169,115 +214,5 @@ fn words_for(kind: Kind) -> &'static str {
         Kind::CharacterDevice => "a character device",
         Kind::BlockDevice => "a block device",
         Kind::Unknown => "something else",
-    }
-}
-
-impl Selection {
-    fn new(manifest: Arc<Manifest>, shards: Option<(Shard, Assignment)>) -> Selection {
-        let mut first = vec![0; manifest.len()];
-        let mut next = vec![0; manifest.len()];
-        let all = Index::try_from(manifest.len()).unwrap_or(Index::MAX);
-        let mut wanted_roots = HashSet::new();
-        // What is in a directory comes behind it, so it is known here when the directory is met.
-        for at in (0..all).rev() {
-            let own = shards.as_ref().is_none_or(|(shard, split)| split.shard_of(at) == shard.index());
-            if !own && first[at as usize] == 0 {
-                continue;
-            }
-            match manifest.parent(at) {
-                Some(parent) => next[at as usize] = std::mem::replace(&mut first[parent as usize], at),
-                None => {
-                    wanted_roots.insert(at);
-                }
-            }
-        }
-        let roots = manifest.operands().map(|(_, _, root)| root.filter(|root| wanted_roots.contains(root))).collect();
-        Selection { manifest, shards, roots, first, next }
-    }
-
-    pub(super) fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
-
-    pub(super) fn shards(&self) -> Option<&(Shard, Assignment)> {
-        self.shards.as_ref()
-    }
-
-    /// So many entries from one on that are in the same directory, and the one behind them.
-    fn beside(&self, start: Index, most: usize) -> (Vec<Listed>, Option<Index>) {
-        let mut found = Vec::new();
-        let mut at = start;
-        while at != 0 && found.len() < most {
-            let kind = match self.manifest.kind(at) {
-                Kind::Regular => Some(FileType::RegularFile),
-                Kind::Directory => Some(FileType::Directory),
-                _ => None,
-            };
-            found.push(Listed { name: self.manifest.name(at).to_owned(), kind, entry: Some(at), made: None });
-            at = self.next[at as usize];
-        }
-        (found, Some(at).filter(|at| *at != 0))
-    }
-}
-
-impl Run<'_> {
-    /// The number of the operand in the list, if there is a list; `None` if there is nothing to do in it.
-    pub(super) fn listed_operand(&self) -> Option<Option<Index>> {
-        match &self.cx.services.selection {
-            None => Some(None),
-            Some(selection) => selection.roots.get(self.operands.current).copied().flatten().map(Some),
-        }
-    }
-
-    /// The names in a directory, out of the list if there is one.
-    pub(super) fn listing_of(&self, directory: Option<Index>) -> Listing {
-        match (&self.cx.services.selection, directory) {
-            (Some(selection), Some(directory)) => {
-                Listing::out_of_list(Some(selection.first[directory as usize]).filter(|first| *first != 0))
-            }
-            _ => Listing::default(),
-        }
-    }
-
-    /// The next of them.
-    pub(super) fn next_listed(&self, listing: &mut Listing) -> Option<Listed> {
-        let selection = self.cx.services.selection.as_ref()?;
-        listing.next_of_list(|start, most| selection.beside(start, most))
-    }
-
-    /// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told. In a
-    /// shard they are an error, too: other shards may have copied other files, or other names, as they were.
-    pub(super) fn is_as_listed(&mut self, subject: &Subject<'_>, listed: Option<Index>) -> bool {
-        let (Some(selection), Some(listed)) = (&self.cx.services.selection, listed) else { return true };
-        let entry = selection.manifest.entry(listed);
-        let path = subject.source.path;
-        if entry.kind != subject.inode.kind {
-            return self.worker.report.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));
-        }
-        let resized = entry.size != subject.inode.size || entry.modified != subject.inode.modified;
-        let changed = resized || entry.changed != subject.inode.changed;
-        match entry.kind {
-            Kind::Regular | Kind::SymbolicLink if changed && selection.shards.is_some() => {
-                self.worker.report.problem(Error::new(What::ChangedBetweenShards, path))
-            }
-            Kind::Regular if resized => {
-                self.worker.report.warning(&Error::new(What::ListedChanged, path));
-                true
-            }
-            _ => true,
-        }
-    }
-
-    /// Opens a directory of the source again by its number in the list.
-    pub(super) fn open_listed(&self, directory: Index) -> Result<OwnedFd, Errno> {
-        let selection = self.cx.services.selection.as_ref().ok_or(Errno::STALE)?;
-        let source = self.cx.plan.sources.get(selection.manifest.operand_of(directory)).ok_or(Errno::STALE)?;
-        let operand = Operand::open(source);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut at = operand.spot().open(flags, 0)?;
-        for name in selection.manifest.names_to(directory) {
-            at = openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-        }
-        Ok(at)
     }
 }

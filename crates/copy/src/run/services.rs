@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::durable::Ledger;
 use super::free_space::FreeSpaceGate;
-use super::resume::Progress;
+use super::name_queue::NameQueue;
+use super::progress::Progress;
 use super::selection::Selection;
 use super::shards::Shards;
 use crate::links::LinkTable;
 use crate::meta::{Caller, PairMemory};
+use crate::publish::background_sync::BackgroundSync;
+use crate::publish::filesystems::Filesystems;
 use crate::publish::temporary::TemporaryNames;
 use crate::transfer;
 use crate::walk::Identities;
@@ -26,8 +28,11 @@ pub(super) struct Services {
     pub space_gate: FreeSpaceGate,
     /// Whose turn it is to look at a disk image, and to copy it.
     pub images: Mutex<()>,
-    /// What is not on its device yet, where that matters.
-    pub ledger: Ledger,
+    /// The filesystems that are written to, and their syncs, where that matters.
+    pub filesystems: Filesystems,
+    pub background: BackgroundSync,
+    /// What waits for its name until it is on its device.
+    pub name_queue: NameQueue,
     /// The journal, with `--resume`.
     pub progress: OnceLock<Progress>,
     /// What is to be copied, if it is not everything.
@@ -50,7 +55,9 @@ impl Services {
             transfers: Arc::default(),
             space_gate: FreeSpaceGate::new(several),
             images: Mutex::default(),
-            ledger: Ledger::default(),
+            filesystems: Filesystems::default(),
+            background: BackgroundSync::default(),
+            name_queue: NameQueue::default(),
             progress: OnceLock::new(),
             selection,
             names: TemporaryNames::anybodys(),

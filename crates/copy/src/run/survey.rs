@@ -8,7 +8,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
-use super::open_levels;
+use super::limits::open_levels;
 use super::session::Session;
 use super::within::operand_inode;
 use crate::error::{Error, What};

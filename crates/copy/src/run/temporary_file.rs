@@ -14,11 +14,16 @@ use haul_sys::rustix::fs::{Mode, OFlags, openat, readlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use super::attributes::{ReplacedFile, SPECIAL_RIGHTS};
-use super::entry::Subject;
-use super::existing::{Clear, may_write};
-use super::regular::{FileOutcome, open_without_waiting};
-use super::resume::{Partial, has_settled};
-use super::{Reported, Run};
+use super::context::RunContext;
+use super::dest_state::{Clear, may_write};
+use super::open::open_without_waiting;
+use super::progress::{Partial, has_settled};
+use super::regular::{self, FileOutcome};
+use super::reporter::Reported;
+use super::subject::Subject;
+use super::unfinished::{Adopted, Unfinished};
+use super::worker::Worker;
+use super::{naming, resume, shard, special, undo};
 use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
 use crate::facts::{FileId, Inode, Kind};
@@ -26,42 +31,14 @@ use crate::journal::Fingerprint;
 use crate::meta::{NewEntries, Object};
 use crate::plan::{LinkMode, Reflink, SmartCopy, Verify};
 use crate::publish::ready::{ParentDirectory, Ready};
-use crate::publish::replace::rename_to_free;
 use crate::publish::temporary::TemporaryNames;
 use crate::walk::{Identity, Spot};
 
 /// Both for the owner.
 const READ_AND_WRITE: u32 = 0o600;
+
 /// As many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
-
-/// What is known of a file that is being made under another name.
-#[derive(Debug, Default)]
-pub(super) struct Unfinished {
-    /// The number in its name, with `--resume`.
-    pub number: Option<u64>,
-    /// The directory and the name that it goes to, if it is large enough to be noted in parts.
-    pub home: Option<Fingerprint>,
-    /// What an earlier run has left of it.
-    pub adopted: Option<Adopted>,
-    /// Bytes of it that are right already.
-    pub start: u64,
-    /// What its source was before the first byte of it was read.
-    pub print: Option<Fingerprint>,
-    /// It is not whole, and stays for the next run.
-    pub left: bool,
-}
-
-/// The beginning of a file that an earlier run has left, open.
-#[derive(Debug)]
-pub(super) struct Adopted {
-    pub fd: OwnedFd,
-    pub inode: Inode,
-    /// Bytes that are on the device.
-    pub prefix: u64,
-    /// What they are a copy of.
-    pub source: Fingerprint,
-}
 
 /// Where a file is made, and where it goes.
 struct TemporaryFile {
@@ -84,175 +61,184 @@ impl TemporaryFile {
     }
 }
 
-impl Run<'_> {
-    /// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
-    pub(super) fn make_file(&mut self, subject: &mut Subject<'_>, clear: &Clear) -> Result<Option<FileId>, Reported> {
-        let mut unfinished = Unfinished::default();
-        if !self.is_staged(subject, clear) {
-            let outcome = self.make_at_once(subject, clear, &mut unfinished)?;
-            self.tell_digest(subject.dest.path, &outcome.checked);
-            return Ok(outcome.id);
-        }
-        let mut stage =
-            match stage(subject.dest, clear, self.cx.plan.write_through_dangling_link, self.cx.temporary_names()) {
-                Ok(stage) => stage,
-                Err(errno) => {
-                    return Err(self
-                        .worker
-                        .report
-                        .fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
-                }
-            };
-        let last = stage.spot(subject.dest, &stage.last);
-        let old = clear.existing.map(|existing| existing.target);
-        let replaced = match old.map(|old| self.hold_replaced(last, old)).transpose() {
-            Ok(replaced) => replaced,
-            Err(error) => return Err(self.worker.report.fail(error)),
-        };
-        // Behind a link it is made in a directory of which nothing is known.
-        let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
-        if let Some(dir) = &stage.dir {
-            self.tidy_behind_link(dir.as_fd());
-        }
-        self.name_for_resuming(subject, &mut stage, &mut unfinished);
-        let new = Clear { new: true, staged: true, entries, replaced, ..Clear::default() };
-        let spot = stage.spot(subject.dest, &stage.name);
-        let sides = subject.sides.filter(|_| stage.dir.is_none());
-        let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
-        if let Ok(outcome) = self.make_at_once(&mut staged, &new, &mut unfinished) {
-            let id = outcome.id;
-            self.note_for_other_names(subject, spot);
-            // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
-            // backup.
-            let backed_up = outcome.unsynced.is_some() && clear.backup.is_some();
-            let may_have_other_names = outcome.attributes_kept || backed_up;
-            let published = self.publish_or_wait(&stage, spot, subject, outcome);
-            self.cx.session.partials.done();
-            return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
-        }
-        // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
-        if !unfinished.left {
-            spot.unlink().ok();
-        }
-        self.cx.session.partials.done();
-        Err(Reported)
+/// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
+pub(super) fn make_file(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    clear: &Clear,
+) -> Result<Option<FileId>, Reported> {
+    let mut unfinished = Unfinished::default();
+    if !is_staged(cx, subject, clear) {
+        let outcome = make_at_once(cx, worker, subject, clear, &mut unfinished)?;
+        naming::tell_digest(&worker.report, subject.dest.path, &outcome.checked);
+        return Ok(outcome.id);
     }
-
-    /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
-    fn name_for_resuming(&self, subject: &Subject<'_>, stage: &mut TemporaryFile, unfinished: &mut Unfinished) {
-        let Some(progress) = self.cx.services.progress.get() else { return };
-        if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
-            let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
-            unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+    let mut stage = match stage(subject.dest, clear, cx.plan.write_through_dangling_link, cx.temporary_names()) {
+        Ok(stage) => stage,
+        Err(errno) => {
+            return Err(worker.report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
         }
-        let source = Fingerprint::of_source(&subject.inode);
-        let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
-        // What shares extents is done at once, and an image is not copied from its beginning to its end.
-        let by_parts = self.cx.plan.reflink != Reflink::Always && self.cx.plan.smart == SmartCopy::Off;
-        let partial =
-            beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
-        if let Some(partial) = partial {
-            let name = progress.names().with_number(partial.number);
-            let owner = if self.cx.plan.preserve.ownership { subject.inode.user } else { self.cx.services.caller.user };
-            let owners = [self.cx.services.caller.user, owner];
-            let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, self.cx.plan.verify);
-            if let Some((fd, inode)) = found {
-                progress.adopt(partial.number);
-                unfinished.number = Some(partial.number);
-                unfinished.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
-                // Whatever comes now, unless it is known to be of no use any more.
-                unfinished.left = true;
-                stage.name = name;
-                return;
-            }
-        }
-        let number = progress.names().number();
-        unfinished.number = Some(number);
-        stage.name = progress.names().with_number(number);
+    };
+    let last = stage.spot(subject.dest, &stage.last);
+    let old = clear.existing.map(|existing| existing.target);
+    let replaced = match old.map(|old| hold_replaced(cx, last, old)).transpose() {
+        Ok(replaced) => replaced,
+        Err(error) => return Err(worker.report.fail(error)),
+    };
+    // Behind a link it is made in a directory of which nothing is known.
+    let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
+    if let Some(dir) = &stage.dir {
+        resume::tidy_behind_link(cx, dir.as_fd());
     }
-
-    fn make_at_once(
-        &mut self,
-        subject: &mut Subject<'_>,
-        clear: &Clear,
-        unfinished: &mut Unfinished,
-    ) -> Result<FileOutcome, Reported> {
-        if copied_as_regular(subject.inode.kind, self.cx.plan) {
-            return self.copy_regular(subject, clear, unfinished);
-        }
-        let id = self.make_special(subject, clear)?;
-        Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
+    name_for_resuming(cx, subject, &mut stage, &mut unfinished);
+    let new = Clear { new: true, staged: true, entries, replaced, ..Clear::default() };
+    let spot = stage.spot(subject.dest, &stage.name);
+    let sides = subject.sides.filter(|_| stage.dir.is_none());
+    let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
+    if let Ok(outcome) = make_at_once(cx, worker, &mut staged, &new, &mut unfinished) {
+        let id = outcome.id;
+        shard::note_for_other_names(cx, &mut worker.report, subject, spot);
+        // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
+        // backup.
+        let backed_up = outcome.unsynced.is_some() && clear.backup.is_some();
+        let may_have_other_names = outcome.attributes_kept || backed_up;
+        let published = publish_or_wait(cx, worker, &stage, spot, subject, outcome);
+        cx.session.partials.done();
+        return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
     }
-
-    /// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
-    /// source. Not where an existing file is no regular one, which is written into, as
-    /// FIFOs and devices are; nor where only attributes are set.
-    fn is_staged(&self, subject: &Subject<'_>, clear: &Clear) -> bool {
-        let plan = self.cx.plan;
-        let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
-        let doubtful = match clear.identity {
-            Identity::Two => false,
-            Identity::Doubtful => true,
-            // What is asked of the bytes that are moved needs some.
-            Identity::DoubtfulAndFixed => clear.existing.is_none() || plan.checksum.is_some(),
-        };
-        (plan.is_staged() || doubtful)
-            && plan.link == LinkMode::Copy
-            && !(plan.attributes_only && clear.existing.is_some())
-            && clear
-                .existing
-                .as_ref()
-                .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, self.cx.plan))
+    // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
+    if !unfinished.left {
+        spot.unlink().ok();
     }
+    cx.session.partials.done();
+    Err(Reported)
+}
 
-    /// Takes hold of a file that is going to be replaced, where writing into it would have been allowed.
-    fn hold_replaced(&self, spot: Spot<'_>, old: Inode) -> Result<ReplacedFile, Error> {
-        let error = Error::new(What::CannotCreateRegular, spot.path);
-        if !self.cx.plan.force && !self.cx.services.caller.privileged() && !may_write(spot) {
-            return Err(error.errno(Errno::ACCESS));
-        }
-        let held = spot.open_path().and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-        match held {
-            Ok((inode, fd)) if inode.is_same_file_as(&old) => Ok(ReplacedFile { fd, inode }),
-            Ok(_) => Err(Error::new(What::ReplacedWhileCopied, spot.path)),
-            Err(errno) => Err(error.errno(errno)),
+/// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
+fn name_for_resuming(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    stage: &mut TemporaryFile,
+    unfinished: &mut Unfinished,
+) {
+    let Some(progress) = cx.services.progress.get() else { return };
+    if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
+        let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
+        unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+    }
+    let source = Fingerprint::of_source(&subject.inode);
+    let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
+    // What shares extents is done at once, and an image is not copied from its beginning to its end.
+    let by_parts = cx.plan.reflink != Reflink::Always && cx.plan.smart == SmartCopy::Off;
+    let partial = beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
+    if let Some(partial) = partial {
+        let name = progress.names().with_number(partial.number);
+        let owner = if cx.plan.preserve.ownership { subject.inode.user } else { cx.services.caller.user };
+        let owners = [cx.services.caller.user, owner];
+        let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, cx.plan.verify);
+        if let Some((fd, inode)) = found {
+            progress.adopt(partial.number);
+            unfinished.number = Some(partial.number);
+            unfinished.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
+            // Whatever comes now, unless it is known to be of no use any more.
+            unfinished.left = true;
+            stage.name = name;
+            return;
         }
     }
+    let number = progress.names().number();
+    unfinished.number = Some(number);
+    stage.name = progress.names().with_number(number);
+}
 
-    /// The file is whole: gives it its name, or leaves that until it is on the device.
-    fn publish_or_wait(
-        &mut self,
-        stage: &TemporaryFile,
-        spot: Spot<'_>,
-        subject: &Subject<'_>,
-        outcome: FileOutcome,
-    ) -> bool {
-        let FileOutcome { checked, unsynced, source, .. } = outcome;
-        if let Some(mismatch) = checked.mismatch {
-            return self.set_aside(spot, &stage.last, mismatch);
+fn make_at_once(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    clear: &Clear,
+    unfinished: &mut Unfinished,
+) -> Result<FileOutcome, Reported> {
+    if copied_as_regular(subject.inode.kind, cx.plan) {
+        return regular::copy_regular(cx, worker, subject, clear, unfinished);
+    }
+    let id = special::make_special(cx, &mut worker.report, subject, clear)?;
+    Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
+}
+
+/// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
+/// source. Not where an existing file is no regular one, which is written into, as
+/// FIFOs and devices are; nor where only attributes are set.
+fn is_staged(cx: RunContext<'_>, subject: &Subject<'_>, clear: &Clear) -> bool {
+    let plan = cx.plan;
+    let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
+    let doubtful = match clear.identity {
+        Identity::Two => false,
+        Identity::Doubtful => true,
+        // What is asked of the bytes that are moved needs some.
+        Identity::DoubtfulAndFixed => clear.existing.is_none() || plan.checksum.is_some(),
+    };
+    (plan.is_staged() || doubtful)
+        && plan.link == LinkMode::Copy
+        && !(plan.attributes_only && clear.existing.is_some())
+        && clear
+            .existing
+            .as_ref()
+            .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, cx.plan))
+}
+
+/// Takes hold of a file that is going to be replaced, where writing into it would have been allowed.
+fn hold_replaced(cx: RunContext<'_>, spot: Spot<'_>, old: Inode) -> Result<ReplacedFile, Error> {
+    let error = Error::new(What::CannotCreateRegular, spot.path);
+    if !cx.plan.force && !cx.services.caller.privileged() && !may_write(spot) {
+        return Err(error.errno(Errno::ACCESS));
+    }
+    let held = spot.open_path().and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+    match held {
+        Ok((inode, fd)) if inode.is_same_file_as(&old) => Ok(ReplacedFile { fd, inode }),
+        Ok(_) => Err(Error::new(What::ReplacedWhileCopied, spot.path)),
+        Err(errno) => Err(error.errno(errno)),
+    }
+}
+
+/// The file is whole: gives it its name, or leaves that until it is on the device.
+fn publish_or_wait(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    stage: &TemporaryFile,
+    spot: Spot<'_>,
+    subject: &Subject<'_>,
+    outcome: FileOutcome,
+) -> bool {
+    let FileOutcome { checked, unsynced, source, .. } = outcome;
+    if let Some(mismatch) = checked.mismatch {
+        return undo::set_aside(&mut worker.report, spot, &stage.last, mismatch);
+    }
+    let Some((file, id)) = unsynced else {
+        let published = naming::publish(&mut worker.report, spot, &stage.last, stage.replaces);
+        if published {
+            naming::tell_digest(&worker.report, spot.path, &checked);
         }
-        let Some((file, id)) = unsynced else {
-            let published = self.publish(spot, &stage.last, stage.replaces);
-            if published {
-                self.tell_digest(spot.path, &checked);
-            }
-            return published;
-        };
-        let parent = match (&stage.dir, subject.sides) {
-            (None, Some(sides)) => Ok(ParentDirectory::Shared(Arc::clone(sides))),
-            _ => spot
-                .dir()
-                .and_then(|dir| fcntl_dupfd_cloexec(dir, 0))
-                .map(|dir| ParentDirectory::Own(dir, spot.path.to_owned())),
-        };
-        let parent = match parent {
-            Ok(parent) => parent,
-            Err(errno) => {
-                let error = Error::new(What::CannotPublish, spot.path).errno(errno);
-                return self.withdraw(spot, error);
-            }
-        };
-        self.wait_for_device(Ready {
+        return published;
+    };
+    let parent = match (&stage.dir, subject.sides) {
+        (None, Some(sides)) => Ok(ParentDirectory::Shared(Arc::clone(sides))),
+        _ => spot
+            .dir()
+            .and_then(|dir| fcntl_dupfd_cloexec(dir, 0))
+            .map(|dir| ParentDirectory::Own(dir, spot.path.to_owned())),
+    };
+    let parent = match parent {
+        Ok(parent) => parent,
+        Err(errno) => {
+            let error = Error::new(What::CannotPublish, spot.path).errno(errno);
+            return undo::withdraw(&mut worker.report, spot, error);
+        }
+    };
+    naming::wait_for_device(
+        cx,
+        worker,
+        Ready {
             file,
             id,
             size: subject.inode.size,
@@ -262,34 +248,9 @@ impl Run<'_> {
             last: stage.last.clone(),
             replaces: stage.replaces,
             source,
-        });
-        true
-    }
-
-    /// Puts a whole file in its place. If that fails, it goes away again.
-    pub(super) fn publish(&mut self, spot: Spot<'_>, last: &OsStr, replaces: bool) -> bool {
-        let renamed = if replaces { spot.rename_to(last) } else { rename_to_free(spot, last) };
-        match renamed {
-            Ok(()) => true,
-            // The name was free as far as following links told.
-            Err(Errno::EXIST) if spot.beside(last, spot.path).read_link().is_ok() => {
-                self.withdraw(spot, Error::new(What::DanglingLink, spot.path))
-            }
-            Err(errno) => {
-                let what = if errno == Errno::EXIST { What::CannotCreateRegular } else { What::CannotPublish };
-                self.withdraw(spot, Error::new(what, spot.path).errno(errno))
-            }
-        }
-    }
-
-    /// Removes a whole file that cannot get its name. Always `false`.
-    pub(super) fn withdraw(&mut self, spot: Spot<'_>, error: Error) -> bool {
-        self.worker.report.problem(error);
-        if let Err(errno) = spot.unlink() {
-            self.worker.report.problem(Error::new(What::CannotRemovePartial, spot.path).errno(errno));
-        }
-        false
-    }
+        },
+    );
+    true
 }
 
 /// Opens what an earlier run has left of a file, if it is still that.

@@ -9,6 +9,7 @@ use haul_sys::{Errno, memory};
 
 use super::attributes::DeferredFlags;
 use super::context::RunContext;
+use super::limits::{affordable_threads, open_levels};
 use super::ordered::{EventSink, OrderedEvents};
 use super::peers::{Part, PeerGroup, ToDo};
 use super::pool::{Offer, Pool};
@@ -16,8 +17,10 @@ use super::selection::Selection;
 use super::services::Services;
 use super::session::Session;
 use super::shards::ShardReport;
-use super::share::Task;
-use super::{Run, affordable_threads, open_levels};
+use super::task::Task;
+use super::walker::Walker;
+use super::worker::Worker;
+use super::{naming, operands, resume, shard, tasks};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts;
@@ -94,20 +97,20 @@ pub(super) fn run(
         let sink = EventSink::new(session.observer, &team.ordered, Some(first), &team.pool);
         let session = team.session_of_thread(&sink);
         let spawn = |task| spawn(scope, &team, task);
-        let mut run = team.run_of_thread(&session, &sink, &spawn);
+        let mut walker = team.walker_of_thread(&session, &sink, &spawn);
         let _alarm = Alarm(&team);
         match &team.peers {
             Some(peers) if !peers.is_first() => {
                 team.pool.start_idle();
-                run.serve(&team.pool);
+                work_off(&mut walker, team.pool.take(), &team.pool);
             }
             peers => {
-                run.copy_operands();
+                operands::copy_operands(&mut walker);
                 team.pool.close();
                 others_failed = peers.as_ref().is_some_and(|peers| !peers.transport.finish());
             }
         }
-        team.take_over(run);
+        team.take_over(walker);
     });
     let mut outcome = team.seal(others_failed);
     outcome.failed |= others_failed;
@@ -172,15 +175,10 @@ fn work<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'en
     let sink = EventSink::new(team.session.observer, &team.ordered, None, &team.pool);
     let session = team.session_of_thread(&sink);
     let spawn = |task| spawn(scope, team, task);
-    let mut run = team.run_of_thread(&session, &sink, &spawn);
+    let mut walker = team.walker_of_thread(&session, &sink, &spawn);
     let _alarm = Alarm(team);
-    let mut next = first;
-    while let Some(task) = next {
-        run.do_task(task);
-        team.pool.finished();
-        next = team.pool.take();
-    }
-    team.take_over(run);
+    work_off(&mut walker, first, &team.pool);
+    team.take_over(walker);
 }
 
 /// Lets the run end when a thread panics. The scope of the threads then passes the panic on.
@@ -200,13 +198,13 @@ impl Drop for Alarm<'_> {
     }
 }
 
-impl Run<'_> {
-    /// Does what comes from other processes until no more will come.
-    fn serve(&mut self, pool: &Pool<Task>) {
-        while let Some(task) = pool.take() {
-            self.do_task(task);
-            pool.finished();
-        }
+/// Does this task, and those that come after it, until no more will come.
+fn work_off(walker: &mut Walker<'_>, first: Option<Task>, pool: &Pool<Task>) {
+    let mut next = first;
+    while let Some(task) = next {
+        tasks::do_task(walker, task);
+        pool.finished();
+        next = pool.take();
     }
 }
 
@@ -224,50 +222,52 @@ impl Team<'_> {
         }
     }
 
-    fn run_of_thread<'r>(
+    fn walker_of_thread<'r>(
         &'r self,
         session: &'r Session<'r>,
         sink: &'r EventSink<'r>,
         spawn: &'r dyn Fn(Task) -> Option<Task>,
-    ) -> Run<'r> {
-        let mut run = Run::new(RunContext { plan: self.plan, session, services: &self.services }, sink);
-        run.peers = self.peers.as_ref();
-        run.pool = (self.peers.is_some() || !self.pool.is_alone()).then_some(&self.pool);
-        run.spawn = spawn;
-        run.open_levels = self.open_levels;
-        run
+    ) -> Walker<'r> {
+        let mut walker = Walker::alone(
+            RunContext { plan: self.plan, session, services: &self.services, peers: self.peers.as_ref() },
+            sink,
+            tasks::do_task,
+        );
+        walker.pool = (self.peers.is_some() || !self.pool.is_alone()).then_some(&self.pool);
+        walker.spawn = spawn;
+        walker.open_levels = self.open_levels;
+        walker
     }
 
     /// Adds what one thread did.
-    fn take_over(&self, mut run: Run<'_>) {
+    fn take_over(&self, mut walker: Walker<'_>) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.stats += &run.worker.report.stats;
-        outcome.failed |= run.worker.report.failed;
-        outcome.damaged.append(&mut run.worker.report.damaged);
-        outcome.deferred.append(&mut run.worker.deferred);
+        outcome.stats += &walker.worker.report.stats;
+        outcome.failed |= walker.worker.report.failed;
+        outcome.damaged.append(&mut walker.worker.report.damaged);
+        outcome.deferred.append(&mut walker.worker.deferred);
     }
 
     /// When every hard link is made, files can become immutable.
     fn seal(self, others_failed: bool) -> Outcome {
         let is_first = self.peers.as_ref().is_none_or(PeerGroup::is_first);
         let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let sink = EventSink::direct(self.session.observer);
-        let cx = RunContext { plan: self.plan, session: self.session, services: &self.services };
-        let mut run = Run::new(cx, &sink);
+        let cx = RunContext { plan: self.plan, session: self.session, services: &self.services, peers: None };
+        let mut worker = Worker::new(cx);
         // Before files become immutable, which then cannot be renamed.
-        run.give_names();
-        cx.attributes().seal(std::mem::take(&mut outcome.deferred), &mut run.worker.report);
-        run.sync_everything();
+        naming::give_names(cx, &mut worker);
+        cx.attributes().seal(std::mem::take(&mut outcome.deferred), &mut worker.report);
+        naming::sync_everything(cx, &mut worker);
         let begun = &outcome.stats;
         let did_something = begun.directories + begun.regular + begun.resumed_files > 0;
         outcome.journal = match is_first {
-            true => run.end_progress(outcome.failed || others_failed, did_something),
+            true => resume::end_progress(cx, &mut worker.report, outcome.failed || others_failed, did_something),
             // The first process ends it for all.
             false => None,
         };
-        outcome.shards = run.end_shard(outcome.failed);
-        outcome.stats += &run.worker.report.stats;
-        outcome.failed |= run.worker.report.failed;
+        outcome.shards = shard::end_shard(cx, &mut worker.report, outcome.failed);
+        outcome.stats += &worker.report.stats;
+        outcome.failed |= worker.report.failed;
         outcome.damaged.sort();
         outcome
     }

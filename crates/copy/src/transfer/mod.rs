@@ -27,4 +27,4 @@ pub(crate) use job::{Broken, Transfer};
 pub use mover::facts_of;
 pub(crate) use mover::{Mover, Shared};
 pub(crate) use pseudo_file::{has_storage, is_pseudo_file};
-pub(crate) use shared_range::{Chunk, Peers};
+pub(crate) use shared_range::{Chunk, Peers, Remote};

@@ -5,6 +5,7 @@
 //! after all, by the code that reports what is wrong; the last bytes of the file are written when all else is there.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::facts::Inode;
@@ -37,6 +38,12 @@ pub(crate) trait Peers: Sync {
 
     /// Waits for the answer to a chunk: how many bytes of it, from its beginning, are there.
     fn wait_for(&self, token: u64) -> u64;
+}
+
+/// A file of the source as other processes find it.
+pub(crate) trait Remote: Sync {
+    /// How they find it together with its copy, which has this name for the moment.
+    fn with_copy(&self, name: &OsStr) -> Box<dyn Peers + '_>;
 }
 
 /// What is left of a range, between this process and the others.

@@ -39,7 +39,7 @@ const CHECK: usize = 240;
 
 /// What is known of a job from its begin to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
+pub(in crate::run) struct Header {
     pub command: Fingerprint,
     pub split: [u8; 16],
     pub id: Fingerprint,
@@ -133,7 +133,7 @@ fn check(bytes: &[u8; HEADER]) -> [u8; 16] {
 
 /// What the record of a job means for a shard that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(in crate::run) enum Meaning {
     /// The shard is one of that job.
     Same,
     /// The shard is of another job, whose record takes the place of this one.

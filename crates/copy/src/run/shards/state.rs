@@ -24,12 +24,14 @@ use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, rena
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::process::geteuid;
 
-use super::OPEN;
 use super::record::{HEADER, Header, Meaning, NAME, fingerprint, meaning};
 use crate::facts::{Inode, Kind, Time};
 use crate::journal::Fingerprint;
 use crate::manifest::Shard;
 use crate::plan::Job;
+
+/// How state files are opened: never through a link, never waiting.
+const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// No filesystem keeps times so coarsely that the clock of files takes longer for a step.
 const LONGEST_STEP: Duration = Duration::from_secs(3);
@@ -41,7 +43,7 @@ const DONE: u8 = 3;
 const FAILED: u8 = 4;
 
 /// Why the file cannot be used.
-pub(super) enum Trouble {
+pub(in crate::run) enum Trouble {
     Kernel(Errno),
     /// It is no regular file of this user with a single name, or something else is in it.
     Foreign,
@@ -60,7 +62,7 @@ impl From<Errno> for Trouble {
 }
 
 /// What a shard that begins brings along.
-pub(super) struct Claim<'a> {
+pub(in crate::run) struct Claim<'a> {
     pub command: &'a Fingerprint,
     pub shard: Shard,
     pub split: [u8; 16],
@@ -71,7 +73,7 @@ pub(super) struct Claim<'a> {
 
 /// What there is of a shard when it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Earlier {
+pub(in crate::run) enum Earlier {
     Nothing,
     /// It was begun and is not done, or another job was that is not finished.
     Begun,
@@ -80,7 +82,7 @@ pub(super) enum Earlier {
 
 /// How a shard ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(in crate::run) enum Ended {
     /// Everything is copied.
     Well,
     /// There were errors, and it should be run again.
@@ -88,10 +90,10 @@ pub(super) enum Ended {
 }
 
 /// Does what is left to do of a shard. Is told which shards are over, and says how this one ended.
-pub(super) type Finish<'a> = dyn FnMut(&dyn Fn(u32) -> bool) -> Ended + 'a;
+pub(in crate::run) type Finish<'a> = dyn FnMut(&dyn Fn(u32) -> bool) -> Ended + 'a;
 
 /// The state of a job.
-pub(super) struct State {
+pub(in crate::run) struct State {
     file: File,
     dir: OwnedFd,
     name: OsString,
@@ -108,14 +110,14 @@ struct Noted {
 }
 
 /// The name of the file.
-pub(super) fn name(command: &Fingerprint) -> OsString {
+pub(in crate::run) fn name(command: &Fingerprint) -> OsString {
     OsString::from(format!(".haul-shards-{:016x}", command.half()))
 }
 
 impl State {
     /// Opens the file or makes it, and notes that the shard has begun; what was there of it. A shard that is done stays so.
     /// `None` if another process is copying this shard.
-    pub(super) fn open(dir: BorrowedFd<'_>, claim: &Claim<'_>) -> Result<Option<(State, Earlier)>, Trouble> {
+    pub(in crate::run) fn open(dir: BorrowedFd<'_>, claim: &Claim<'_>) -> Result<Option<(State, Earlier)>, Trouble> {
         let name = name(claim.command);
         let file = open_locked(dir, &name)?;
         let header = match read_header(&file)? {
@@ -162,28 +164,28 @@ impl State {
     }
 
     /// Whether a file was made since the job began; `None` where births do not tell.
-    pub(super) fn is_of_job(&self, found: &Inode) -> Option<bool> {
+    pub(in crate::run) fn is_of_job(&self, found: &Inode) -> Option<bool> {
         let began = Some(self.header.began).filter(|_| self.header.births)?;
         Some(began < found.born?)
     }
 
     /// Whether directories have to be noted by their names.
-    pub(super) fn notes_directories(&self) -> bool {
+    pub(in crate::run) fn notes_directories(&self) -> bool {
         !self.header.births
     }
 
     /// How many jobs there were before.
-    pub(super) fn epoch(&self) -> u32 {
+    pub(in crate::run) fn epoch(&self) -> u32 {
         self.header.epoch
     }
 
     /// The job's ID, to be read.
-    pub(super) fn shown_id(&self) -> String {
+    pub(in crate::run) fn shown_id(&self) -> String {
         self.header.shown_id()
     }
 
     /// Notes a name or a file.
-    pub(super) fn note(&self, print: Fingerprint) -> Result<(), Errno> {
+    pub(in crate::run) fn note(&self, print: Fingerprint) -> Result<(), Errno> {
         // The lock of the file is one for all threads.
         let _noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         lock(&self.file)?;
@@ -197,7 +199,7 @@ impl State {
     }
 
     /// Whether a shard has noted it.
-    pub(super) fn is_noted(&self, print: Fingerprint) -> bool {
+    pub(in crate::run) fn is_noted(&self, print: Fingerprint) -> bool {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = [0; NAME];
         let start = self.header.notes_start();
@@ -214,7 +216,7 @@ impl State {
     }
 
     /// Ends a shard. Gives how, and which are not done then.
-    pub(super) fn end(&self, shard: Shard, finish: &mut Finish<'_>) -> Result<(Ended, Vec<u32>), Errno> {
+    pub(in crate::run) fn end(&self, shard: Shard, finish: &mut Finish<'_>) -> Result<(Ended, Vec<u32>), Errno> {
         lock(&self.file)?;
         if !is_at(self.dir.as_fd(), &self.name, &self.file)? {
             // Where there are no locks another job may have come.
@@ -234,7 +236,7 @@ impl State {
     }
 
     /// The numbers of the shards that are not done, from 1 on.
-    pub(super) fn missing(&self) -> Result<Vec<u32>, Errno> {
+    pub(in crate::run) fn missing(&self) -> Result<Vec<u32>, Errno> {
         Ok(missing_of(&self.bytes()?))
     }
 
@@ -271,7 +273,7 @@ impl State {
 }
 
 /// What the record of a command says: which shards are not done, of how many, and the ID of the job. `None` if there is none.
-pub(super) fn look(dir: BorrowedFd<'_>, command: &Fingerprint) -> Result<Option<(Header, Vec<u32>)>, Trouble> {
+pub(in crate::run) fn look(dir: BorrowedFd<'_>, command: &Fingerprint) -> Result<Option<(Header, Vec<u32>)>, Trouble> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(dir, name(command), flags, Mode::empty()) {
         Ok(opened) => File::from(opened),
