@@ -1,4 +1,8 @@
-//! What all targets are made of.
+//! The libFuzzer targets of haul: one program in `fuzz_targets/` for each parser of untrusted bytes.
+//!
+//! It **knows** how libFuzzer calls a target and where seeds are. It **must not know** formats: what is done with a
+//! disk image, and what must hold then, is in haul-forge; the targets `journal` and `manifest` ask haul-copy. It is a
+//! workspace of its own, since it needs a nightly toolchain: `cargo xtask fuzz` builds and runs it.
 #![forbid(unsafe_code)]
 
 pub use haul_forge::Target;

@@ -1,4 +1,9 @@
-//! Tasks around the code of haul. `cargo xtask help` lists them.
+//! Tasks around the code of haul: tests, layers, virtual machines, benchmarks, fuzzing, packages. `cargo xtask help`
+//! lists them.
+//!
+//! It **knows** the tools of a developer's machine and the rules of the code (`layers`). It **must not know** how haul
+//! copies: it builds and starts programs. Of our crates it imports haul-measure and haul-sys, and haul-testbed in its
+//! tests.
 #![forbid(unsafe_code)]
 
 mod bench;

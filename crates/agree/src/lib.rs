@@ -1,10 +1,13 @@
-//! The judge: plays one command line with two copiers on two equal scenes and compares everything that can be seen.
+//! The judge: runs one command line with two copiers on two equal scenes, and compares everything that can be seen.
 //!
 //! ```text
 //! seed -> Case (scene, argv, environment, user) -> Stage::play(program) x 2 -> Outcome -> compare -> differences
 //!                                                                       failing case -> shrink -> report
 //! ```
-//! Only tests use this crate. It knows nothing of how haul works: it starts programs and looks at files.
+//! * **Knows** the options and the words of GNU cp, and the differences that are intended ([`agreed`]).
+//! * **Must not know** how haul works: it starts programs and looks at files.
+//!
+//! For tests only; never part of the product.
 #![forbid(unsafe_code)]
 
 pub mod agreed;

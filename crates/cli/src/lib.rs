@@ -1,18 +1,20 @@
 //! The command `haul`, which is `cp` or `smartcp` when called by those names: options, messages, progress and the exit
 //! status.
 //!
-//! Everything about copying itself is in haul-copy. This crate is the only one that reads the environment, prints and
-//! exits.
+//! * **Knows** command lines, terminals, signals and the environment. It turns a command line into a
+//!   [`haul_copy::plan::Plan`] and events into messages. haul-mpi uses it as a library.
+//! * **Must not know** how anything is copied: that is haul-copy.
 //!
-//! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its own, so
-//! there is no circle:
+//! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its
+//! own, so there is no circle:
 //!
 //! 1. text and numbers: [`quote`], [`size`], [`words`], [`exit`]
 //! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
 //! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
 //! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
-//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`compare`], [`punch`]
+//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`compare`],
+//!    [`punch`]
 //! 7. the commands: [`smartcp`], [`app`]; and [`generate`], which makes the man pages and completions of both
 #![forbid(unsafe_code)]
 

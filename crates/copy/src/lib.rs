@@ -8,18 +8,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It does not print, does not exit and does not read the environment. Who follows a copy, stops it or slows it down is in the
-//! [`Context`]. A front end that offers everything fills a [`plan::Plan`] and passes it to [`run::run`] with a
-//! [`run::Session`].
+//! * **Knows** filesystems, metadata, engines, plans, trees, threads and the messages between processes. The
+//!   [`Context`] says who follows a copy, stops it or slows it down.
+//! * **Must not know** options, terminals, MPI or its host process: it does not print, exit or read the environment,
+//!   and it changes neither umask, signal dispositions nor the working directory.
 //!
-//! Programs that divide a copy among processes have these steps, each of which can be called alone:
+//! A front end that offers everything fills a [`plan::Plan`] and passes it to [`run::run`] with a [`run::Session`].
+//! ARCHITECTURE.md has the modules and their order.
+//!
+//! # Copies that a program divides by itself
+//!
+//! Each of these steps can be called alone:
 //!
 //! 1. [`run::list`] walks the sources and gives a [`manifest::Manifest`], which can be saved and loaded;
 //! 2. [`manifest::Manifest::split`] says what each part is, by bytes and by entries;
-//! 3. [`run::run`] with such a list and a [`manifest::Shard`] in the plan copies one part: in any order, at the same time,
-//!    again after it was interrupted; the part that comes last finishes the directories;
+//! 3. [`run::run`] with such a list and a [`manifest::Shard`] in the plan copies one part: in any order, at the same
+//!    time, again after it was interrupted; the part that comes last finishes the directories;
 //! 4. summaries add up (`+=`), and their counters with them;
 //! 5. [`compare::compare`] says how the copy differs from the source.
+//!
+//! These are not phases of a tree (make all directories, copy all files, finish all directories). Each phase would wait
+//! for the slowest process, all directories of a tree of 10^9 files would be open to the owner only until the end, and
+//! a list would be needed where there is none. A part makes the directories that it needs, and the last part of a
+//! directory finishes it. `tests/steps.rs` calls the steps as such a program would.
 //!
 //! Where processes can talk to each other, [`run::run_together`] needs none of these lists: it divides while it copies.
 #![forbid(unsafe_code)]

@@ -1,8 +1,11 @@
 //! Damaged and forged disk images, for the tests of haul-guest and for fuzzing.
 //!
-//! [`Pages`] keeps of a large image what a parser reads. [`Fix`] mends checksums, so that damage gets behind them.
-//! [`Seed`] is an image with what is known of it, made from a real one by [`make`]; [`fuzz`] changes it as an input says
-//! and asserts what must hold then.
+//! * [`Pages`] keeps what a parser reads of a large image. [`Fix`] corrects checksums, so that damage gets past them.
+//! * [`Seed`] is an image and what is known of it, made from a real one by [`make`]. [`fuzz`] changes it as an input
+//!   says, and asserts what must hold then.
+//!
+//! It **knows** the formats that haul-guest parses, and **must not know** copying. For tests only; never part of the
+//! product.
 #![forbid(unsafe_code)]
 
 mod edits;

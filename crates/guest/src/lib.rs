@@ -4,11 +4,11 @@
 //! which bytes are provably free. What is not proven free counts as used: a filesystem that is dirty, damaged,
 //! ambiguous or unknown is used as a whole, and the report says why.
 //!
-//! Everything is read from the image alone, by positioned reads: no mount, no loop device, no privilege. Images are
-//! hostile until proven otherwise: arithmetic is checked, every read is counted against a [`Budget`], and a parser
-//! that fails in any way costs no more than its region's savings.
-//!
-//! Nothing here knows of copying.
+//! * **Knows** partition tables, LVM, filesystems and image containers. It reads the image alone, by positioned reads:
+//!   no mount, no loop device, no privilege.
+//! * **Must not know** copying or any other crate of haul.
+//! * Images are hostile until proven otherwise: arithmetic is checked, every read is counted against a [`Budget`], and
+//!   a parser that fails in any way costs no more than its region's savings.
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -1,4 +1,4 @@
-//! The command `haul-lab`.
+//! The command `haul-lab`: calls [`haul_lab::app`], and has nothing else in it.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

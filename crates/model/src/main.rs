@@ -1,4 +1,4 @@
-//! Predicts how long a copy by many machines takes.
+//! The command `haul-model`: predicts how long a copy by many machines takes.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

@@ -1,7 +1,14 @@
 //! The command `haul-mpi`: one copy by all processes of an MPI job, with the options of `haul`.
 //!
-//! The main thread is the one that talks to the other processes; the run has threads of its own. Rank 0 says what there is
-//! to say for all of them, and the exit status is that of the whole job in every process.
+//! The main thread talks to the other processes; the run has threads of its own. Rank 0 prints for all of them, and the
+//! exit status in every process is that of the whole job.
+//!
+//! * **Knows** MPI (`line`, the only file that sends and receives), the agreement of all ranks before anything
+//!   is written (`agree`), how messages and the run meet (`exchange`), and what must end the job (`panics`, `stuck`).
+//! * **Must not know** how a tree is divided or copied: that is `haul_copy::run::run_together`, which it gives a
+//!   `Transport`. Options and messages are those of the library of `haul`.
+//!
+//! It is not a default member of the workspace, since it needs MPI and libclang to build.
 #![forbid(unsafe_code)]
 
 mod agree;

@@ -1,9 +1,12 @@
 //! The raw Linux edge of haul.
 //!
-//! Everything that needs `unsafe`, and every system call that rustix lacks, lives here and nowhere else. The safe
-//! calls of rustix are re-exported, so that the crates above have one way down to the kernel.
-//! Functions take descriptors, never paths of more than one component, and return the count that the kernel
-//! returned: completing a short count is the caller's duty.
+//! * **Knows** system calls: every one that rustix lacks, and everything that needs `unsafe`, lives here and nowhere
+//!   else. The safe calls of rustix are re-exported, so that the crates above have one way down to the kernel.
+//! * **Must not know** policy or any other crate of haul. Functions take descriptors, never paths of more than one
+//!   component, and return the count that the kernel returned: completing a short count is the caller's duty.
+//!
+//! [`kernel::Kernel`] has the calls on open files as a trait, so that tests put a scripted kernel in the place of
+//! Linux.
 
 pub mod child;
 mod clone;

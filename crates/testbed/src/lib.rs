@@ -12,6 +12,14 @@
 //!     assert_same_contents(dir.join("a"), dir.join("b"));
 //! }
 //! ```
+//! * [`process`] starts programs, each with a deadline and default signals.
+//! * [`power`] cuts the power of a mounted filesystem; [`logged`] and [`writes`] log what reaches a device, and rebuild
+//!   what a power cut may leave of it.
+//! * [`misbehaving`] is a FUSE filesystem in memory with a script of faults; [`SlowDisk`] is a disk that takes its
+//!   time, may demand stable pages, and may hold its writers back; [`late`] is one machine's view of a directory that
+//!   several share.
+//!
+//! It **knows** Linux and its filesystems, and **must not know** what haul does with them. For tests only.
 #![forbid(unsafe_code)]
 
 mod bed;

@@ -1,7 +1,10 @@
-//! The first process of a virtual machine: plays haul on what only the guest's kernel has, and says what it found.
+//! The first process of a virtual machine: runs haul on what only the guest's kernel has, and prints what it found.
 //!
 //! `cargo xtask vm` boots it, with the names of the cases on the kernel's command line. Each row goes out on the second
 //! serial line as words between tabs. On an ordinary machine it only lists its cases.
+//!
+//! It **knows** disks and servers of the guest (`lab`) and haul as a command (`haul`); each group of checks is a file
+//! in `cases`. It **must not know** haul's libraries: other programs judge what haul has made. For tests only.
 #![forbid(unsafe_code)]
 
 mod cases;
