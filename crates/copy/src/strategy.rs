@@ -1,4 +1,9 @@
-//! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or globals.
+//! Chooses how the data of one file is moved: a pure function of facts and plan, without input, output, clock or
+//! globals.
+//!
+//! [`choose`] gives [`Steps`]: engines in order, ranges, what becomes of zeros, workers, and the reasons in words,
+//! which `--explain` and the tests read. `large` decides whether a copy goes to the device. `prefer` is the only place
+//! where a profile changes steps.
 
 mod facts;
 mod large;

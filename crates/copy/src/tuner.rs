@@ -1,7 +1,14 @@
 //! The concurrency tuner: finds how many threads are worth while, for a tree and for one file.
 //!
-//! It hears the throughput and says how many to go on with. It knows no clock, no thread and no file, so that a table of
-//! throughputs tests it. Both users have the same search; what their measurements are like makes the [`Rule`].
+//! It hears the throughput and says how many to go on with. It knows no clock, no thread and no file, so that a table
+//! of throughputs tests it. Both users have the same search; what their measurements are like makes the [`Rule`].
+//!
+//! * **The first number** of a tree is that of the processors ([`Tuner::of_tree`]), or one if a disk with moving heads
+//!   is below ([`Tuner::start_low`]); of a file it is what `strategy` says ([`Tuner::of_file`]). `--jobs` and profiles
+//!   fix it.
+//! * **A step** is kept if it pays. After one that did not, the tuner rests, longer each time.
+//! * **Where little CPU time is left** ([`Load::High`]) a tree tries one thread more, and keeps it if it costs
+//!   nothing; where none is left ([`Load::Full`]) it tries none.
 
 use std::time::Duration;
 

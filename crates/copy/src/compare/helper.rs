@@ -3,6 +3,10 @@
 //! It may see less than that process, or see it later: its mounts and its caches are its own. So whatever it could not open,
 //! finds on another filesystem than expected, or finds to be different, that process looks at itself, and so it does at
 //! directories. All that a helper says is which files are the same, and which of those may have other names.
+//!
+//! It opens both directories by their paths, and knows them by inode number and birth. The process that walks
+//! translates device numbers: it knows on what filesystems its own directories are. So neither errors nor differences
+//! travel, and what a machine remembers of an older state makes none.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};

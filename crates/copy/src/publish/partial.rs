@@ -1,4 +1,6 @@
 //! The destinations that are being written, so that half copies can be removed from another thread.
+//!
+//! What is locked for the end of the process when memory runs out asks for no memory while it is locked.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -4,6 +4,9 @@
 //! name says so too, or the user. What looks like one under another name is copied byte for byte: what its bytes mean as
 //! a raw disk is just as doubtful. So is one file of a VMDK in several: it is no disk, and what a guest keeps in a file
 //! of its own may begin where it begins.
+//!
+//! In a run the descriptor `disk.vmdk` beside a file like `disk-f001.vmdk` is looked for. If it names this very file,
+//! the map is of the whole disk.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

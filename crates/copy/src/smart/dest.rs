@@ -1,4 +1,9 @@
 //! The destination of a smart copy: opened without harm, emptied late, and removed if it is ours and not whole.
+//!
+//! It is emptied after the map is there and everything that can refuse has been asked. It is one byte short until it is
+//! whole, so that a copy that was killed does not look complete. On a block device skipped ranges are punched, or zeros
+//! are written; it is synced before it is closed, since the close tells nothing. A device that has bytes in common with
+//! the image (its disk or partition, a loop device of it) is refused.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

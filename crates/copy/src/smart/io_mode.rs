@@ -1,4 +1,8 @@
 //! How the bytes of an image go from one side to the other: through the page cache or past it, by how many threads.
+//!
+//! What is large goes to the device, by the rule that `strategy` has for all files. Runs of 256 KiB and more are
+//! written with O_DIRECT, and read so where less than half is in the page cache, by up to four workers with buffers of
+//! 8 MiB, or one where heads move. Shorter runs, and zeros that are written, go through the page cache.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

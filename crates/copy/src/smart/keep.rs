@@ -1,5 +1,10 @@
 //! Containers that are copied as what they are: every file of them byte for byte, but for what holds nothing else than
 //! free bytes of the disk.
+//!
+//! `Container::host_ranges` names these: stored clusters that hold free bytes of the disk and nothing else, counted
+//! once, away from every table. They become holes, so no table changes and these clusters read as zeros. At the end the
+//! guest's maps, the container's tables and the counts are read again, and all files are looked at; of several files
+//! those that were copied first are copied again if need be. The descriptor comes last.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -6,15 +6,28 @@
 //!                                   '------------------------ pool of buffers <--------------------'
 //! ```
 //!
-//! Three threads, and the caller's, which reports to an observer every second how far they are. Both queues and the pool are
-//! bounded. What is skipped goes through the queues too, as a range without a buffer, so everything happens in the
-//! order of the image, as MD5 wants it. Where the order does not matter, and nobody asked for direct I/O on both sides, threads
-//! that read, scan and write parts of their own take the place of the queues: that is faster. They write to the device
-//! directly what is large.
+//! It stands beside the engines and is none: its source may be a virtual disk in a container, which has no descriptor,
+//! it hashes, and what it skips has its place in the order of the image.
 //!
-//! A map of free bytes is good only as long as what it was read from stays the same: that is read again at the end. If
-//! it has changed, or somebody wrote to the image at all, or uses it by then, the free ranges are copied after all. An
-//! image that somebody uses at the beginning is not mapped, unless the caller says that it is a frozen snapshot.
+//! * **Queues** (`pipeline`): three threads, and the caller's, which reports to an observer every second how far they
+//!   are. Both queues and the pool are bounded. What is skipped goes through the queues too, as a range without a
+//!   buffer, so everything happens in the order of the image, as MD5 wants it. Queues serve where the bytes are hashed
+//!   in order, where one side is measured, and for direct I/O on demand.
+//! * **Parallel workers** (`workers`) serve everywhere else, since they are faster: up to four threads that read, scan
+//!   and write parts of their own. What is done to the bytes is the same code (`steps`). What is large goes to the
+//!   device (`io_mode`).
+//! * **A map of free bytes** (`found`) is good only as long as what it was read from stays the same: that is read again
+//!   at the end. If it has changed, or somebody wrote to the image at all (`changes`), or uses it by then (`in_use`),
+//!   the free ranges are copied after all. An image that somebody uses at the beginning (QEMU's locks, any other lock,
+//!   open for writing, a loop device, a mount, VMware's lock directories) is not mapped, unless the caller says that it
+//!   is a frozen snapshot.
+//! * **The pieces** are the source's own extents without what haul-guest proves free, both trimmed inwards to 4 KiB.
+//! * **The destination is emptied last** (`dest`), and a container that is kept is copied file by file (`keep`).
+//! * **`copied + write_skipped = total`** at the end ([`Stats`]); `read_skipped` is a part of `write_skipped` if zeros
+//!   are skipped.
+//!
+//! `image` is one copy from first to last; `punch` frees space in place. `in_use` asks `layers`, `processes` and
+//! `suspended`, which read what `system` names. In a run (`crate::run`) all this is only the data step of a file.
 
 mod beside;
 mod changes;

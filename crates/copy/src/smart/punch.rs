@@ -1,4 +1,7 @@
 //! Gives back the free space of an image in place: holes take the place of what is proven free.
+//!
+//! Only under a lease for writing: nobody else has the image open, and whoever opens it waits and is noticed between
+//! two requests.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

@@ -9,6 +9,9 @@
 //! cache. A share is then all that is done to one window of the file, and no page of the cache has bytes of two
 //! windows: a page that somebody else reads in meanwhile cannot be dirtied by one worker, with old bytes of what another
 //! worker is just writing past it. Buffers are as large as a share then.
+//!
+//! Each worker asks for its next share before it copies this one, for exactly its data (of what is to be read directly,
+//! only the short pieces). The last block of the image is written when all workers have ended.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,7 @@
 //! Files so small that reading and writing them is quicker than sharing their extents.
+//!
+//! On XFS that is so up to 8 KiB, if the source is in the page cache. Not where the copy must be durable: shared
+//! extents leave no data to write back.
 
 use crate::facts::Filesystem;
 use crate::plan::{Durable, Plan};

@@ -1,4 +1,8 @@
 //! Keeps the source being read some way ahead of the engine, so that the device works while bytes are written.
+//!
+//! A cold file is left to the kernel's own read-ahead, which takes large folios, as long as a thread gets 0.8 GB/s of
+//! it. Below that a [`Trial`] asks for a window, in turns with not asking, and keeps to it if it gains a quarter.
+//! `--readahead` always asks.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,6 +4,8 @@
 //! FUSE filesystem that passes requests through, a directory that this machine exports and mounts). Who empties one of
 //! the two empties the other. There is no call that tells, but two files of one moment that differ in size or in a byte
 //! are not one file.
+//!
+//! Where one of two files is on such a filesystem, nothing is truncated or removed before the two are proven to differ.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{PoisonError, RwLock};
