@@ -1,4 +1,5 @@
 //! Where haul differs from the system's cp on purpose, each with its reason. Everything else is a failure.
+//! docs/compatibility.md has the differences from cp 9.10 for users.
 //!
 //! haul does what cp 9.10 does; these tests have the cp of Debian 12, which is 9.1. What changed in between is agreed
 //! here, too: who declines a question gets exit status 1 (9.2), a backup makes way for a directory (9.6), and a few words.
