@@ -6,7 +6,6 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use haul_guest::Refusal;
@@ -171,35 +170,6 @@ fn a_filesystem_is_mapped_at_any_moment_and_wherever_its_log_has_come_to() {
 }
 
 #[test]
-fn a_mounted_ext4_with_fast_commits_is_refused() {
-    if !tools::tools() {
-        return;
-    }
-    let Some(bed) = Bed::new() else { return };
-    let dir = temp_dir();
-    let (image, copy) = (dir.path().join("image"), dir.path().join("live"));
-    make(&image, 64, &["-t", "ext4", "-O", "fast_commit"]);
-    let mounted = bed.mount_image("ext4", &image, &["noatime"]);
-    let mut noise = Noise::new(3);
-    let path = mounted.path().join("file");
-    write_noise(&path, 1, &mut noise);
-    haul_testbed::guest::flush(mounted.path());
-    for len in [10_000, 200_000, 3_000_000] {
-        // An inode that gets more blocks is what a fast commit says in a few bytes.
-        let mut file = File::options().append(true).open(&path).unwrap();
-        io::Write::write_all(&mut file, &noise.bytes(len)).unwrap();
-        file.sync_all().unwrap();
-        fs::copy(&image, &copy).unwrap();
-        let refusal = free(&Ext, &open(&copy)).unwrap_err();
-        assert!(matches!(&refusal, Refusal::Dirty(why) if why.contains("fast commits")), "{refusal}");
-    }
-    mounted.unmount();
-    // Afterwards nothing of them is left.
-    let found = free(&Ext, &open(&image)).unwrap();
-    assert_eq!(found.free, free_by_dumpe2fs(&image));
-}
-
-#[test]
 fn a_mounted_ext4_whose_fast_commits_are_replaced_by_full_ones_loses_nothing() {
     if !tools::tools() {
         return;
@@ -208,6 +178,7 @@ fn a_mounted_ext4_whose_fast_commits_are_replaced_by_full_ones_loses_nothing() {
     let live = live(&bed, &["-t", "ext4", "-O", "fast_commit"], &[], 96);
     match free(&Ext, &open(&live.image)) {
         Ok(_) => drop(assert_copied(&bed, &live, "fast commits")),
+        // A log that goes round is not followed where fast commits are behind it, nor one that is just being written.
         Err(refusal) => assert!(matches!(refusal, Refusal::Dirty(_) | Refusal::Unsupported(_)), "{refusal}"),
     }
 }

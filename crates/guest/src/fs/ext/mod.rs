@@ -9,7 +9,8 @@
 //! A filesystem that was not unmounted has a journal to replay. Its bitmaps are on their way, and those on the disk are
 //! stale. Then a block is free only if it is free before *and* after the replay. The log is read as the kernel would do it, and
 //! everything after it is checked as in a clean filesystem, except the superblock's free count: while mounted it is not
-//! kept up to date, and the kernel counts anew when it mounts.
+//! kept up to date, and the kernel counts anew when it mounts. Fast commits behind the log say what files got since then;
+//! no bitmap shows it, so everything that they name is kept too: see `replayed_files`.
 //!
 //! Only filesystems with `metadata_csum` have checksums of their bitmaps and inodes. In all others the blocks of the inodes
 //! are the only proof, and what moves no block (a name, a time, a count of links) is not looked at.
@@ -25,6 +26,7 @@ mod directory;
 mod groups;
 mod inode;
 mod jbd2;
+mod replayed_files;
 mod sums;
 mod superblock;
 mod tally;
@@ -118,8 +120,8 @@ fn clean(superblock: &Superblock, disk: &Blocks<'_>, journal: Option<&Journal>) 
 /// One with a journal to replay.
 fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Result<Findings, Refusal> {
     let layout = &superblock.layout;
-    let (replayed, transactions) = replay(journal, disk, layout)?;
-    let after = disk.after(&replayed);
+    let replay = replay(journal, disk, layout)?;
+    let after = disk.after(&replay.blocks);
     let renewed = Superblock::parse(&after.superblock(layout)?, disk.region.size())?;
     renewed.check_state()?;
     if renewed.layout != *layout {
@@ -131,16 +133,21 @@ fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Resul
         return Err(Refusal::dirty("its journal moves bitmaps or inode tables"));
     }
     let metadata = Metadata::of(&groups, layout, &journal.taken())?;
-    if journal.writes_into_itself(&replayed) {
+    if journal.writes_into_itself(&replay.blocks) {
         return Err(Refusal::corrupt("its journal writes into itself"));
     }
     let before = State { blocks: disk, groups: &groups_before };
     let state = State { blocks: &after, groups: &groups };
     let found = bitmaps::free(&state, Some(&before), layout, &metadata)?;
+    // The bitmaps are those of the last transaction. They are checked as such, and know nothing of fast commits.
     walk::check(&state, &renewed, &found, &metadata)?;
-    let how = format!("mapped as after the replay of {transactions} transactions");
+    let free = found.bytes.without(&replayed_files::used(&replay.fast, &state, &renewed)?);
+    let mut how = format!("mapped as after the replay of {} transactions", replay.transactions);
+    if replay.fast.commits > 0 {
+        how += &format!(" and {} fast commits", replay.fast.commits);
+    }
     let evidence = evidence(superblock, how, "free counts of the groups agree");
-    Ok(Findings { free: found.bytes, dropped: 0, evidence })
+    Ok(Findings { free, dropped: 0, evidence })
 }
 
 fn evidence(superblock: &Superblock, how: String, counts: &str) -> Vec<String> {

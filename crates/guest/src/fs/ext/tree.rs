@@ -13,6 +13,7 @@ pub(super) const ROOT: usize = 60;
 /// The flag of an inode whose map is a tree of extents.
 pub(super) const EXTENTS: u32 = 0x8_0000;
 
+const MAGIC: u16 = 0xf30a;
 const ENTRY: usize = 12;
 const DEEPEST: u16 = 5;
 /// Longer extents are as much shorter, and were never written.
@@ -26,12 +27,17 @@ pub(super) struct Node<'a> {
     pub(super) entries: Vec<&'a [u8]>,
 }
 
+/// Whether it begins as a node does.
+pub(super) fn is_node(from: &[u8]) -> Result<bool, Refusal> {
+    Ok(le16(from, 0)? == MAGIC)
+}
+
 /// Reads a node.
 pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
     let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
     // A block may leave room for two more, by the rule of e2fsck.
     let room = (from.len() / ENTRY).saturating_sub(1);
-    if magic != 0xf30a || count > most || usize::from(most) > room || usize::from(most) + 2 < room {
+    if magic != MAGIC || count > most || usize::from(most) > room || usize::from(most) + 2 < room {
         return Err(Refusal::corrupt("a tree of extents"));
     }
     if depth > DEEPEST || (depth > 0 && count == 0) {

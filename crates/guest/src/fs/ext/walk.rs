@@ -33,26 +33,26 @@ const STEPS_OF_BLOCK: u64 = 8;
 /// The most pieces of one directory, and of shared blocks of attributes, 2 MiB each.
 const MOST_PIECES: usize = 1 << 17;
 
-const INLINE_DATA: u32 = 0x1000_0000;
+pub(super) const INLINE_DATA: u32 = 0x1000_0000;
 const HASHED: u32 = 0x1000;
 const COUNTS_BLOCKS: u32 = 0x4_0000;
 const ENCRYPTED: u32 = 0x800;
 /// A symbolic link shorter than the map of an inode stands in its place.
-const SHORT: u32 = 60;
+pub(super) const SHORT: u32 = 60;
 const ATTRIBUTES: u32 = 0xea02_0000;
 const ORPHANS: u32 = 0x0b10_ca04;
 /// The inode of blocks that are said to be bad, which may be those of the filesystem itself.
 const BAD_BLOCKS: u32 = 1;
 const ROOT_DIRECTORY: u32 = 2;
 
-mod kind {
-    pub(super) const FIFO: u16 = 0x1000;
-    pub(super) const CHARACTERS: u16 = 0x2000;
-    pub(super) const DIRECTORY: u16 = 0x4000;
-    pub(super) const BLOCKS: u16 = 0x6000;
-    pub(super) const FILE: u16 = 0x8000;
-    pub(super) const SYMLINK: u16 = 0xa000;
-    pub(super) const SOCKET: u16 = 0xc000;
+pub(super) mod kind {
+    pub(in super::super) const FIFO: u16 = 0x1000;
+    pub(in super::super) const CHARACTERS: u16 = 0x2000;
+    pub(in super::super) const DIRECTORY: u16 = 0x4000;
+    pub(in super::super) const BLOCKS: u16 = 0x6000;
+    pub(in super::super) const FILE: u16 = 0x8000;
+    pub(in super::super) const SYMLINK: u16 = 0xa000;
+    pub(in super::super) const SOCKET: u16 = 0xc000;
 }
 
 /// Refuses a filesystem of which an inode in use is damaged, uses bytes that are in `free`, or a block that another one

@@ -7,7 +7,7 @@ use super::super::groups;
 use super::super::inode::{self, Mapped};
 use super::super::superblock::Layout;
 use super::form::{Form, MAGIC, incompat};
-use crate::bytes::{be32, le16, le32};
+use crate::bytes::be32;
 use crate::refusal::Refusal;
 
 /// As many blocks that only their first bytes are read of count as a node.
@@ -15,8 +15,6 @@ const HEADS_OF_NODE: u64 = 16;
 
 /// Fast commits take this many blocks where the journal does not say it.
 const FAST_COMMIT_BLOCKS: u64 = 256;
-/// The first entry of a run of fast commits.
-const FAST_COMMIT_HEAD: u16 = 9;
 
 /// An internal journal.
 pub struct Journal {
@@ -102,17 +100,6 @@ impl Journal {
             let head = self.head(blocks, block)?;
             if be32(&head, 0)? == MAGIC && (be32(&head, 8)?.wrapping_sub(end) as i32) >= 0 {
                 return Err(Refusal::dirty("its journal does not say where it ends"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses fast commits that a replay would take, since they allocate blocks that no bitmap shows.
-    pub(super) fn no_fast_commits(&self, blocks: &Blocks<'_>, end: u32) -> Result<(), Refusal> {
-        for block in self.fast.clone() {
-            let head = self.head(blocks, block)?;
-            if le16(&head, 0)? == FAST_COMMIT_HEAD && (le32(&head, 8)?.wrapping_sub(end) as i32) >= 0 {
-                return Err(Refusal::dirty("its journal has fast commits"));
             }
         }
         Ok(())
