@@ -104,6 +104,8 @@ pub struct Flag<D: 'static> {
     pub short: &'static str,
     /// Name after two dashes; empty if it has none.
     pub long: &'static str,
+    /// An old name, which still works and no documentation mentions; empty if there is none.
+    pub former: &'static str,
     /// Whether it takes an argument.
     pub argument: Argument,
     /// What the argument may be.
@@ -150,6 +152,7 @@ impl<D> Flag<D> {
         Flag {
             short: "",
             long: "",
+            former: "",
             argument: Argument::None,
             values: Values::Any,
             words_at: None,
@@ -215,8 +218,7 @@ pub(crate) const fn concat<D, const N: usize>(groups: &[&[Flag<D>]]) -> [Flag<D>
     all
 }
 
-/// The long names of GNU cp 9.1 in the order in which its messages list them. `path` is an old name of `parents` that
-/// is no longer documented.
+/// The long names of GNU cp 9.1 in the order in which its messages list them, `path`, the old name of `parents`, included.
 pub const CP_ORDER: [&str; 29] = [
     "archive",
     "attributes-only",
@@ -249,10 +251,9 @@ pub const CP_ORDER: [&str; 29] = [
     "version",
 ];
 
-/// The option of a name in full, hidden ones included.
+/// The option of a name in full, old ones included.
 pub fn by_long_name<D>(table: &'static [Flag<D>], name: &str) -> Option<&'static Flag<D>> {
-    let name = if name == "path" { "parents" } else { name };
-    table.iter().find(|flag| !flag.long.is_empty() && flag.long == name)
+    table.iter().find(|flag| !name.is_empty() && [flag.long, flag.former].contains(&name))
 }
 
 /// The option of a letter.
@@ -271,7 +272,9 @@ pub(crate) mod tests {
         for flag in table {
             let name = format!("-{} --{}", flag.short, flag.long);
             assert!(!(flag.short.is_empty() && flag.long.is_empty()));
-            assert!(flag.long.is_empty() || seen.insert(format!("--{}", flag.long)), "{name} is taken twice");
+            for long in [flag.long, flag.former] {
+                assert!(long.is_empty() || seen.insert(format!("--{long}")), "--{long} of {name} is taken twice");
+            }
             assert!(flag.short.chars().all(|letter| seen.insert(format!("-{letter}"))), "{name} is taken twice");
             assert!(flag.words_at.is_none_or(|other| table.iter().any(|flag| flag.long == other)), "{name}");
             let fits = match flag.effect {

@@ -88,6 +88,7 @@ const ONE_FILE_SYSTEM: Flag = Flag {
 
 const PARENTS: Flag = Flag {
     long: "parents",
+    former: "path",
     help: "append the whole path of SOURCE to DIRECTORY",
     details: "Directories that are missing on the way are made. The destination must be a directory.",
     effect: Switch(|draft| draft.plan.parents = true),
