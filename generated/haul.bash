@@ -4,9 +4,9 @@
 _haul_value() {
     local option=$1 value=$2 head=
     case $option in
-        --manifest-out)
+        --list-out)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
-        --from-manifest)
+        --list)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --shard)
             COMPREPLY=() ;;
@@ -62,7 +62,7 @@ _haul_value() {
             mapfile -t COMPREPLY < <(compgen -W 'off read device' -- "$value") ;;
         --checksum)
             mapfile -t COMPREPLY < <(compgen -W 'blake3 xxh3 sha256 md5' -- "$value") ;;
-        --manifest)
+        --digests)
             compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$value") ;;
         --if-changed)
             mapfile -t COMPREPLY < <(compgen -W 'retry warn fail ignore' -- "$value") ;;
@@ -77,7 +77,7 @@ _haul_value() {
 _haul_options=(
     -R -r --recursive -P --no-dereference -L
     --dereference -H --copy-contents -x --one-file-system --parents
-    --strip-trailing-slashes --manifest-out= --from-manifest= --shard= --job= -t
+    --strip-trailing-slashes --list-out= --list= --shard= --job= -t
     --target-directory= -T --no-target-directory -f --force -i
     --interactive -n --no-clobber -u --update --update=
     --remove-destination -b --backup --backup= -S --suffix=
@@ -88,7 +88,7 @@ _haul_options=(
     --buffer-size= --cache= --preallocate --preallocate= --jobs= --profile=
     --readahead --readahead= --limit= --yield --control= --priority=
     --durable --durable= --atomic --verify --verify= --checksum=
-    --manifest= --if-changed= --resume -v --verbose --debug
+    --digests= --if-changed= --resume -v --verbose --debug
     --explain --progress --progress= --stats --stats= --compare
     --fail-fast --keep-going --help --version
 )

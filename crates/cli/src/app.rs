@@ -242,7 +242,7 @@ impl Command {
         ExitCode::from(status)
     }
 
-    /// `--manifest-out`.
+    /// `--list-out`.
     fn list(&self, path: &Path) -> ExitCode {
         // A place where no file can be is known at once.
         let list = ListFile::begin(path);

@@ -87,6 +87,8 @@ impl<D> Parser<D> {
             [one] => *one,
             several => return Err(ambiguous(text, several)),
         };
+        // cp names the old one.
+        let full = if flag.origin == Origin::Cp { full } else { flag.long };
         let complain = |what: &str| format!("option '--{full}' {what}").into_bytes();
         let value = match (flag.argument, value) {
             (Argument::None, Some(_)) => return Err(complain("doesn't allow an argument")),
@@ -107,7 +109,7 @@ fn ambiguous<D>(text: &[u8], possibilities: &[(&str, &Flag<D>)]) -> Vec<u8> {
     message
 }
 
-/// The options that a name or an abbreviation may mean: of the oldest generation that knows it.
+/// The options that a name or an abbreviation may mean: of the oldest generation that knows it. Old names come last.
 fn candidates<D>(table: &'static [Flag<D>], name: &[u8]) -> Vec<(&'static str, &'static Flag<D>)> {
     let known = |long: &'static str| {
         flags::by_long_name(table, long).filter(|flag| flag.origin == Origin::Cp).map(|flag| (long, flag))
@@ -115,7 +117,8 @@ fn candidates<D>(table: &'static [Flag<D>], name: &[u8]) -> Vec<(&'static str, &
     let cp = CP_ORDER.into_iter().filter_map(known).collect::<Vec<_>>();
     let of = |origin| table.iter().filter(move |flag| flag.origin == origin && !flag.long.is_empty());
     let named = |origin| of(origin).map(|flag| (flag.long, flag)).collect::<Vec<_>>();
-    let generations = [cp, named(Origin::LaterCp), named(Origin::Haul)];
+    let former = of(Origin::Haul).filter(|flag| !flag.former.is_empty()).map(|flag| (flag.former, flag)).collect();
+    let generations = [cp, named(Origin::LaterCp), named(Origin::Haul), former];
     let exact = generations.iter().flatten().find(|(long, _)| long.as_bytes() == name);
     if let Some(found) = exact {
         return vec![*found];
@@ -181,10 +184,28 @@ mod tests {
             ("--prog", "progress"),
             ("--sta", "stats"),
             ("--ex", "explain"),
+            ("--li", "link"),
+            ("--list=x", "list"),
         ] {
             assert_eq!(parse(&[short], false).0.first().map(|found| found.0), Some(long), "{short}");
         }
         assert_eq!(parse(&["--sp=auto"], false).0, [("sparse", Some("auto".to_owned()))]);
+    }
+
+    #[test]
+    fn old_names_and_their_abbreviations_mean_the_renamed_options() {
+        for (old, long) in [
+            ("--manifest=x", "digests"),
+            ("--manifest-out=x", "list-out"),
+            ("--manifest-o=x", "list-out"),
+            ("--from-manifest=x", "list"),
+            ("--fr=x", "list"),
+        ] {
+            let (found, _, error) = parse(&[old], false);
+            assert_eq!(found, [(long, Some("x".to_owned()))], "{old}: {error:?}");
+        }
+        let message = "option '--list-out' requires an argument";
+        assert_eq!(parse(&["--manifest-out"], false).2.as_deref(), Some(message));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn load(path: &Path, report: &Report) -> Result<manifest::Manifest, Vec<u8>>
             LoadError::Io(error) => words::io_error(error),
             error => error.to_string(),
         };
-        message("cannot read the manifest", path, &why, report)
+        message("cannot read the file list", path, &why, report)
     })
 }
 
@@ -43,7 +43,7 @@ pub fn save(
         list.write(&mut |to| entries.save(to));
         list.finish(durable)
     });
-    saved.map_err(|error| message("cannot write the manifest", path, &words::io_error(&error), report))
+    saved.map_err(|error| message("cannot write the file list", path, &words::io_error(&error), report))
 }
 
 /// Reports what the shards of a job have done, and whether this one is to be run again: on standard error where standard output

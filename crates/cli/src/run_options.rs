@@ -10,11 +10,11 @@ use crate::throttle::Throttling;
 pub struct RunOptions {
     /// `--limit`, `--control`, `--yield` and `--priority`.
     pub throttling: Throttling,
-    /// `--manifest`: where the digests go.
+    /// `--digests`: where the digests go.
     pub digests: Option<PathBuf>,
-    /// `--manifest-out`: where the list of what would be copied goes.
+    /// `--list-out`: where the list of what would be copied goes.
     pub list_out: Option<PathBuf>,
-    /// `--from-manifest`: the list of what is copied.
+    /// `--list`: the list of what is copied.
     pub list: Option<PathBuf>,
     /// `--job`, also with an empty ID.
     pub job_is_given: bool,

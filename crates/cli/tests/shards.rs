@@ -1,4 +1,4 @@
-//! `--shard`, `--manifest-out` and `--from-manifest`: several processes, in any order and at the same time, make the copy that
+//! `--shard`, `--list-out` and `--list`: several processes, in any order and at the same time, make the copy that
 //! one makes; and what does not fit together is refused before anything is written.
 #![forbid(unsafe_code)]
 
@@ -215,11 +215,11 @@ fn shards_in_any_order_and_at_once_make_the_copy_that_one_process_makes() {
             let scene = Scene::new(&dir.join(format!("{seed}")), user, &tree(seed, user));
             scene.room("one");
             scene.must(&[options, "s", "one/new"]);
-            scene.must(&[options, "--manifest-out=list", "s", "x"]);
+            scene.must(&[options, "--list-out=list", "s", "x"]);
             let mut rng = Rng::with_seed(seed);
             for count in [1, 2, 3, 7] {
                 let what = |how: &str| format!("{dir:?} as {user}, seed {seed}, {options}, {count} shards {how}");
-                for (how, more) in [("alone", &[options][..]), ("by a list", &[options, "--from-manifest=list"])] {
+                for (how, more) in [("alone", &[options][..]), ("by a list", &[options, "--list=list"])] {
                     scene.room("several");
                     one_after_the_other(&scene, &mut rng, count, &[more, &["-T", "s", "several/new"]].concat());
                     scene.same("one", "several", &what(how));
@@ -479,9 +479,8 @@ fn impossible_shards_and_options_that_do_not_go_with_them_are_refused() {
     ] {
         scene.refused(&[&["--shard=1/2", "-aT"], options, &["s", "new"]].concat()[..], "--shard does not go with");
     }
-    scene.refused(&["-rL", "--manifest-out=list", "s", "new"], "--manifest-out does not go with");
-    scene
-        .refused(&["-aT", "--manifest-out=list", "--shard=1/2", "s", "new"], "--manifest-out does not go with --shard");
+    scene.refused(&["-rL", "--list-out=list", "s", "new"], "--list-out does not go with");
+    scene.refused(&["-aT", "--list-out=list", "--shard=1/2", "s", "new"], "--list-out does not go with --shard");
     // As diff says that there is trouble.
     let compared = scene.run(&["-aT", "--compare", "--shard=1/2", "s", "t"]);
     assert_eq!(compared.status.code(), Some(2), "{}", said(&compared));
@@ -494,7 +493,7 @@ fn impossible_shards_and_options_that_do_not_go_with_them_are_refused() {
 #[test]
 fn a_list_that_is_damaged_or_of_other_sources_is_refused() {
     let (_dir, scene) = small();
-    scene.must(&["-a", "--manifest-out=list", "s", "new"]);
+    scene.must(&["-a", "--list-out=list", "s", "new"]);
     assert!(!scene.dir.join("new").exists());
     let list = fs::read(scene.dir.join("list")).expect("it was written");
     let with = |name: &str, bytes: &[u8]| fs::write(scene.dir.join(name), bytes).expect("it can be written");
@@ -504,29 +503,29 @@ fn a_list_that_is_damaged_or_of_other_sources_is_refused() {
     let mut other = list.clone();
     other[list.len() / 2] ^= 1;
     with("damaged", &other);
-    scene.refused(&["-a", "--from-manifest=cut", "s", "new"], "cannot read the manifest 'cut': it is cut off at byte");
-    scene.refused(&["-a", "--from-manifest=empty", "s", "new"], "it is");
-    scene.refused(&["-a", "--from-manifest=foreign", "s", "new"], "it is no manifest of haul");
-    scene.refused(&["-a", "--from-manifest=damaged", "s", "new"], "it is damaged");
-    scene.refused(&["-a", "--from-manifest=none", "s", "new"], "No such file or directory");
-    scene.refused(&["-a", "--from-manifest=list", "t", "new"], "the manifest does not fit 't'");
-    scene.refused(&["-a", "--from-manifest=list", "s", "t", "."], "it is of 1 sources, and 2 are given");
-    scene.refused(&["-aT", "--from-manifest=list", "--shard=1/2", "t", "new"], "the manifest does not fit 't'");
+    scene.refused(&["-a", "--list=cut", "s", "new"], "cannot read the file list 'cut': it is cut off at byte");
+    scene.refused(&["-a", "--list=empty", "s", "new"], "it is");
+    scene.refused(&["-a", "--list=foreign", "s", "new"], "it is not a file list of haul");
+    scene.refused(&["-a", "--list=damaged", "s", "new"], "it is damaged");
+    scene.refused(&["-a", "--list=none", "s", "new"], "No such file or directory");
+    scene.refused(&["-a", "--list=list", "t", "new"], "the file list does not fit 't'");
+    scene.refused(&["-a", "--list=list", "s", "t", "."], "it is of 1 sources, and 2 are given");
+    scene.refused(&["-aT", "--list=list", "--shard=1/2", "t", "new"], "the file list does not fit 't'");
     fs::rename(scene.dir.join("s"), scene.dir.join("old")).expect("it can be renamed");
-    scene.refused(&["-a", "--from-manifest=list", "s", "new"], "cannot stat 's'");
+    scene.refused(&["-a", "--list=list", "s", "new"], "cannot stat 's'");
     fs::create_dir(scene.dir.join("s")).expect("a directory");
-    scene.refused(&["-a", "--from-manifest=list", "s", "new"], "it was made of another file or directory");
+    scene.refused(&["-a", "--list=list", "s", "new"], "it was made of another file or directory");
     // The same directory by another name.
-    scene.must(&["-a", "--from-manifest=list", "old", "new"]);
+    scene.must(&["-a", "--list=list", "old", "new"]);
 }
 
 #[test]
 fn a_list_says_what_is_copied_and_what_has_changed_since_is_told() {
     let (_dir, scene) = small();
-    scene.must(&["-a", "--manifest-out=list", "s", "new"]);
+    scene.must(&["-a", "--list-out=list", "s", "new"]);
     fs::write(scene.dir.join("s/late"), "not in the list").expect("it can be written");
     fs::write(scene.dir.join("s/a"), "longer than it was").expect("it can be written");
-    let output = scene.run(&["-a", "--from-manifest=list", "s", "changed"]);
+    let output = scene.run(&["-a", "--list=list", "s", "changed"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(
         said(&output).contains("s/a' has changed since it was listed; it is copied as it is now"),
@@ -538,7 +537,7 @@ fn a_list_says_what_is_copied_and_what_has_changed_since_is_told() {
     fs::remove_file(scene.dir.join("s/b")).expect("it is there");
     fs::remove_dir_all(scene.dir.join("s/d")).expect("it is there");
     fs::write(scene.dir.join("s/d"), "no directory").expect("it can be written");
-    let output = scene.run(&["-a", "--from-manifest=list", "s", "missing"]);
+    let output = scene.run(&["-a", "--list=list", "s", "missing"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("'s/b' was listed, and is not there any more"), "{}", said(&output));
     assert!(said(&output).contains("not copying 's/d': when it was listed it was a directory"), "{}", said(&output));
@@ -548,13 +547,13 @@ fn a_list_says_what_is_copied_and_what_has_changed_since_is_told() {
 #[test]
 fn shards_that_do_not_belong_together_refuse_to_copy() {
     let (_dir, scene) = small();
-    scene.must(&["-a", "--manifest-out=list", "s", "new"]);
+    scene.must(&["-a", "--list-out=list", "s", "new"]);
     scene.must(&["-aT", "--shard=1/2", "s", "new"]);
     scene.refused(&["-aT", "--shard=2/3", "s", "new"], "are 2, not 3; nothing was copied");
     // A list of the same files is divided in the same way; another one is not.
     fs::write(scene.dir.join("s/d/late"), "after the first shard").expect("it can be written");
     scene.refused(&["-aT", "--shard=2/2", "s", "new"], "go by another list, or have found other files");
-    scene.must(&["-aT", "--shard=2/2", "--from-manifest=list", "s", "new"]);
+    scene.must(&["-aT", "--shard=2/2", "--list=list", "s", "new"]);
     let names =
         Command::new("find").args(["new", "."]).current_dir(&scene.dir).output().expect("find can be run").stdout;
     let names = String::from_utf8_lossy(&names).into_owned();
@@ -575,7 +574,7 @@ fn what_cannot_be_listed_is_an_error_and_the_rest_is_listed() {
     nodes.iter_mut().filter(|node| node.mode == 0o300).for_each(|node| node.mode = 0o700);
     let scene = Scene::new(&dir.path().join("scene"), USER, &nodes);
     let words = "cannot access 's/closed/never': Permission denied";
-    let output = scene.run(&["-a", "--manifest-out=list", "s", "x"]);
+    let output = scene.run(&["-a", "--list-out=list", "s", "x"]);
     assert!(output.status.code() == Some(1) && said(&output).contains(words), "{}", said(&output));
     scene.room("one");
     scene.room("several");
@@ -667,7 +666,7 @@ fn a_list_that_has_nothing_of_a_source_does_not_fit() {
     let (_dir, scene) = small();
     scene.room("new");
     fs::rename(scene.dir.join("t"), scene.dir.join("away")).expect("a new name");
-    assert!(!scene.run(&["-a", "--manifest-out=list", "s", "t", "new"]).status.success(), "a source is missing");
+    assert!(!scene.run(&["-a", "--list-out=list", "s", "t", "new"]).status.success(), "a source is missing");
     fs::rename(scene.dir.join("away"), scene.dir.join("t")).expect("a new name");
-    scene.refused(&["-a", "--from-manifest=list", "s", "t", "new"], "it has nothing of it");
+    scene.refused(&["-a", "--list=list", "s", "t", "new"], "it has nothing of it");
 }

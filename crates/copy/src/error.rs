@@ -316,7 +316,7 @@ what! {
     /// With `--resume`; `path` is the journal.
     JournalEnds = "cannot write to the journal {path}: what is done from here on, another run will do again",
     /// With a list of what there is to copy; `path` is an operand, `detail` says what is wrong.
-    OtherSources = "the manifest does not fit {path}: {detail}; nothing was copied",
+    OtherSources = "the file list does not fit {path}: {detail}; nothing was copied",
     /// With a list; the source was named in it.
     ListedMissing = "{path} was listed, and is not there any more",
     /// With a list; `detail` is the kind that it has there.
@@ -327,7 +327,7 @@ what! {
     ChangedBetweenShards =
         "not copying {path}: it has changed since the shards were made; begin anew with another --job, and another list if any",
     /// With a list or in shards; `detail` is an option, `path` is of no interest.
-    NotByList = "manifests and shards do not go with {detail}",
+    NotByList = "file lists and shards do not go with {detail}",
     /// In shards; `path` is the file, or its directory.
     NoShardState = "cannot keep the state of the shards in {path}; nothing was copied",
     /// In shards.

@@ -162,7 +162,7 @@ fn help_text() -> String {
         \n\
         --jobs=N is the number of threads of each process; by default the processes on\n\
         a machine share its processors. --limit is the rate of all together.\n\
-        --interactive, --control, --yield, --punch, --manifest, --manifest-out and\n\
-        --shard are refused.\n";
+        --interactive, --control, --yield, --punch, --digests, --list-out and --shard\n\
+        are refused.\n";
     help::help(NAME.as_ref()) + own
 }

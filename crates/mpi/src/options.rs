@@ -68,8 +68,8 @@ pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
             options.throttling.control.is_some(),
             "'--control' is not possible: the processes of a job do not read one file at one time",
         ),
-        (digests, "'--manifest' is not possible: use --checksum alone and redirect the output of the job"),
-        (list, "'--manifest-out' is for one process: use haul"),
+        (digests, "'--digests' is not possible: use --checksum alone and redirect the output of the job"),
+        (list, "'--list-out' is for one process: use haul"),
         (shard, "'--shard' is not possible: the processes of a job divide the work as they go"),
         (options.throttling.yields, "'--yield' is not possible: each process would make way for the others"),
     ]

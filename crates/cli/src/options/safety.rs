@@ -11,7 +11,7 @@ use crate::quote::Quoter;
 use crate::values::{Choice, Values, own};
 
 /// In the order of the documentation.
-pub const FLAGS: &[Flag] = &[DURABLE, ATOMIC, VERIFY, CHECKSUM, MANIFEST, IF_CHANGED, RESUME];
+pub const FLAGS: &[Flag] = &[DURABLE, ATOMIC, VERIFY, CHECKSUM, DIGESTS, IF_CHANGED, RESUME];
 
 /// The arguments of `--durable`.
 const DURABILITIES: &[Choice] = &[
@@ -86,7 +86,7 @@ const VERIFY: Flag = Flag {
     ..Flag::own(Safety)
 };
 
-/// Also of `--checksum`, and so of `--manifest`.
+/// Also of `--checksum`, and so of `--digests`.
 fn settle_verification(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
     let plan = &mut draft.plan;
     if draft.run.digests.is_some() {
@@ -112,7 +112,7 @@ const CHECKSUM: Flag = Flag {
     values: Values::One(CHECKSUMS),
     help: "print the digest of each file that is copied",
     details: "The digest is that of the source's bytes, read a second time right behind the copy. It is printed on \
-              standard output, or goes to the list of --manifest, when the copy has its name. What is a hard link to a \
+              standard output, or goes to the list of --digests, when the copy has its name. What is a hard link to a \
               file that was copied before has no line. It does not go with --smart.",
     effect: Word("blake3", |draft, word| {
         draft.plan.checksum = Some(match word {
@@ -125,8 +125,9 @@ const CHECKSUM: Flag = Flag {
     ..Flag::own(Safety)
 };
 
-const MANIFEST: Flag = Flag {
-    long: "manifest",
+const DIGESTS: Flag = Flag {
+    long: "digests",
+    former: "manifest",
     argument: Required("FILE"),
     values: Values::File,
     help: "write the digests to FILE, for b3sum -c and the like",

@@ -15,10 +15,11 @@ use crate::quote::Quoter;
 use crate::values::Values;
 
 /// In the order of the documentation.
-pub const FLAGS: &[Flag] = &[MANIFEST_OUT, FROM_MANIFEST, SHARD, JOB];
+pub const FLAGS: &[Flag] = &[LIST_OUT, LIST, SHARD, JOB];
 
-const MANIFEST_OUT: Flag = Flag {
-    long: "manifest-out",
+const LIST_OUT: Flag = Flag {
+    long: "list-out",
+    former: "manifest-out",
     argument: Required("FILE"),
     values: Values::File,
     help: "list what would be copied in FILE; copy nothing",
@@ -40,20 +41,21 @@ fn settle_list_out(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
         return Ok(());
     }
     if draft.run.list.is_some() {
-        return Err(misuse("--manifest-out does not go with --from-manifest"));
+        return Err(misuse("--list-out does not go with --list"));
     }
     if draft.plan.shard.is_some() {
-        return Err(misuse("--manifest-out does not go with --shard: a list is of everything"));
+        return Err(misuse("--list-out does not go with --shard: a list is of everything"));
     }
-    goes_with_list("--manifest-out", &draft.plan)
+    goes_with_list("--list-out", &draft.plan)
 }
 
-const FROM_MANIFEST: Flag = Flag {
-    long: "from-manifest",
+const LIST: Flag = Flag {
+    long: "list",
+    former: "from-manifest",
     argument: Required("FILE"),
     values: Values::File,
     help: "copy what the list in FILE names, nothing else",
-    details: "FILE was written by --manifest-out for the same SOURCEs; nothing is written if it is of others, cut or damaged. \
+    details: "FILE was written by --list-out for the same SOURCEs; nothing is written if it is of others, cut or damaged. \
               Directories are not read, so what came later is not copied. What is missing, or is another kind of file now, \
               is an error; a file whose size or time has changed is told, and copied as it is now. It does not go with -L \
               and --parents.",
@@ -68,7 +70,7 @@ const FROM_MANIFEST: Flag = Flag {
 fn settle_list(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
     // What a shard does not go with is more, and named after that.
     let is_all = draft.plan.shard.is_none();
-    if draft.run.list.is_some() && is_all { goes_with_list("--from-manifest", &draft.plan) } else { Ok(()) }
+    if draft.run.list.is_some() && is_all { goes_with_list("--list", &draft.plan) } else { Ok(()) }
 }
 
 const SHARD: Flag = Flag {
@@ -79,7 +81,7 @@ const SHARD: Flag = Flag {
     details: "The parts are about equal in bytes and in files. All names of one file are in one part, so hard links are kept. \
               Run the same command with --shard=1/N to --shard=N/N, in any order, at the same time or not, on any machines \
               that have both filesystems; together they make the same copy as one haul. Which part a file is in follows from \
-              its name and size and from N alone. Without --from-manifest each process walks through the sources itself: \
+              its name and size and from N alone. Without --list each process walks through the sources itself: \
               nothing may change there meanwhile, and one that finds something else than the first did refuses to copy. \
               Each says at its end how many are done and which are missing; --shard=status says it at any time, and exits with 1 while any is \
               missing. A part that has failed or was killed is run again by the same command, also with --resume; one that is \

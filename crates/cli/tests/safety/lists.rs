@@ -1,4 +1,4 @@
-//! Lists that haul writes into a source while it copies that: `--manifest`, `--manifest-out`.
+//! Lists that haul writes into a source while it copies that: `--digests`, `--list-out`.
 
 use std::fs;
 use std::path::Path;
@@ -34,8 +34,8 @@ fn a_list_of_digests_in_the_source_is_not_copied() {
         for list in ["s/LIST", "s/inner/LIST", "s/inner/../LIST"] {
             let dir = source();
             let before = names(&dir.path().join("s"));
-            let manifest = format!("--manifest={list}");
-            succeeds(dir.path(), &[&["-a"], options, &[&manifest, "-T", "s", "d"]].concat());
+            let digests = format!("--digests={list}");
+            succeeds(dir.path(), &[&["-a"], options, &[&digests, "-T", "s", "d"]].concat());
             assert_eq!(names(&dir.path().join("d")), before, "{options:?} {list}");
             let listed = fs::read_to_string(dir.path().join(list)).unwrap();
             assert_eq!(listed.lines().count(), 90, "{options:?} {list}");
@@ -49,8 +49,8 @@ fn a_list_of_the_source_in_the_source_does_not_list_itself() {
     for list in ["s/LIST", "s/inner/deeper/LIST"] {
         let dir = source();
         let before = names(&dir.path().join("s"));
-        succeeds(dir.path(), &["-a", &format!("--manifest-out={list}"), "-T", "s", "d"]);
-        succeeds(dir.path(), &["-a", &format!("--from-manifest={list}"), "-T", "s", "d"]);
+        succeeds(dir.path(), &["-a", &format!("--list-out={list}"), "-T", "s", "d"]);
+        succeeds(dir.path(), &["-a", &format!("--list={list}"), "-T", "s", "d"]);
         assert_eq!(names(&dir.path().join("d")), before, "{list}");
     }
 }
@@ -66,7 +66,7 @@ fn a_list_never_replaces_a_file_of_the_source() {
         (&["-a", "s/inner", "s/f1", "d"], "s/f1"),
         (&["-a", "way/", "d"], "s/inner/f1"),
     ] {
-        for option in ["--manifest", "--manifest-out"] {
+        for option in ["--digests", "--list-out"] {
             let dir = source();
             std::os::unix::fs::symlink("s", dir.path().join("way")).unwrap();
             std::os::unix::fs::symlink("s/f1", dir.path().join("link-to-f1")).unwrap();
@@ -86,8 +86,8 @@ fn a_list_never_replaces_a_file_of_the_source() {
 fn a_list_beside_the_source_replaces_the_old_one() {
     let dir = source();
     for _ in 0..2 {
-        succeeds(dir.path(), &["-a", "--manifest=LIST", "-T", "s", "d"]);
-        succeeds(dir.path(), &["s/f1", "--manifest=s/LIST", "copy"]);
+        succeeds(dir.path(), &["-a", "--digests=LIST", "-T", "s", "d"]);
+        succeeds(dir.path(), &["s/f1", "--digests=s/LIST", "copy"]);
     }
     assert_eq!(fs::read_to_string(dir.path().join("s/LIST")).unwrap().lines().count(), 1);
 }
@@ -95,8 +95,32 @@ fn a_list_beside_the_source_replaces_the_old_one() {
 #[test]
 fn a_shard_refuses_a_list_in_its_source() {
     let dir = source();
-    let output = haul(dir.path(), &["-a", "--manifest=s/LIST", "--shard=1/2", "-T", "s", "d"]);
+    let output = haul(dir.path(), &["-a", "--digests=s/LIST", "--shard=1/2", "-T", "s", "d"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("with --shard"), "{}", said(&output));
     assert!(!dir.path().join("d").exists() && !dir.path().join("s/LIST").exists());
+}
+
+#[test]
+fn old_names_of_the_list_options_do_the_same() {
+    let dir = source();
+    let at = |name: &str| dir.path().join(name);
+    for (old, new) in [("--manifest=old", "--digests=new"), ("--manifest-out=old", "--list-out=new")] {
+        for option in [old, new] {
+            succeeds(dir.path(), &["-a", option, "-T", "s", "d"]);
+            fs::remove_dir_all(at("d")).ok();
+        }
+        assert_eq!(fs::read(at("old")).unwrap(), fs::read(at("new")).unwrap(), "{old}");
+    }
+    fs::write(at("s/late"), "is not in the list").unwrap();
+    for (option, dest) in [("--from-manifest=new", "by-old"), ("--list=new", "by-new")] {
+        succeeds(dir.path(), &["-a", option, "-T", "s", dest]);
+    }
+    assert_eq!(names(&at("by-old")), names(&at("by-new")));
+    for name in names(&at("by-old")).iter().filter(|name| at("by-old").join(name).is_file()) {
+        assert_eq!(fs::read(at("by-old").join(name)).unwrap(), fs::read(at("s").join(name)).unwrap(), "{name}");
+    }
+    assert!(at("by-old/f1").is_file() && !at("by-old/late").exists());
+    let output = haul(dir.path(), &["--manifest-out=x", "--from-manifest=new", "s", "d"]);
+    assert!(said(&output).contains("--list-out does not go with --list\n"), "{}", said(&output));
 }

@@ -181,7 +181,7 @@ fn digests_of_finished_files_are_told_again() {
     let dir = temp_dir();
     make_tree(&dir.path().join("tree"));
     for algorithm in ["blake3", "md5"] {
-        let options = ["-a", &format!("--checksum={algorithm}"), "--manifest=list"];
+        let options = ["-a", &format!("--checksum={algorithm}"), "--digests=list"];
         interrupted(dir.path(), &options);
         let output = resumed(dir.path(), &options);
         assert_eq!(counted(&output, "resumed"), 55, "{}", said(&output));

@@ -1,4 +1,4 @@
-//! `--verify`, `--checksum` and `--manifest`.
+//! `--verify`, `--checksum` and `--digests`.
 
 use std::fs;
 use std::process::Stdio;
@@ -153,7 +153,7 @@ fn the_lists_are_those_that_the_checking_programs_read() {
         for options in [["--jobs=1", "--durable=none"], ["--jobs=4", "--verify=read"], ["--jobs=4", "--durable=file"]] {
             let copy = dir.path().join("copy");
             let checksum = format!("--checksum={algorithm}");
-            let arguments = ["-a", "-T", "--manifest=list", &checksum, options[0], options[1], "tree", "copy"];
+            let arguments = ["-a", "-T", "--digests=list", &checksum, options[0], options[1], "tree", "copy"];
             succeeds(dir.path(), &arguments);
             let list = fs::read(dir.path().join("list")).unwrap();
             // One for each file that is no further name of another.
@@ -181,7 +181,7 @@ fn without_a_list_digests_are_printed_and_are_those_of_the_source() {
 fn a_list_that_cannot_be_written_stops_the_copy_before_it_begins() {
     let dir = temp_dir();
     fs::write(dir.path().join("source"), "text").unwrap();
-    let output = haul(dir.path(), &["--manifest=nowhere/list", "source", "dest"]);
+    let output = haul(dir.path(), &["--digests=nowhere/list", "source", "dest"]);
     assert_eq!(output.status.code(), Some(1));
     let expected = "haul: cannot write the list of digests 'nowhere/list': No such file or directory\n";
     assert_eq!(said(&output), expected);
@@ -195,12 +195,12 @@ fn a_list_goes_to_where_a_link_leads_and_into_what_is_no_file() {
     fs::write(at("source"), "text").unwrap();
     fs::write(at("real"), "old").unwrap();
     std::os::unix::fs::symlink("real", at("link")).unwrap();
-    succeeds(dir.path(), &["--manifest=link", "source", "dest"]);
+    succeeds(dir.path(), &["--digests=link", "source", "dest"]);
     assert!(at("link").is_symlink());
     let list = fs::read(at("real")).unwrap();
     super::run("mkfifo", &[at("fifo").to_str().unwrap()]);
     let reader = Command::new("cat").arg("fifo").current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
-    succeeds(dir.path(), &["--manifest=fifo", "source", "dest"]);
+    succeeds(dir.path(), &["--digests=fifo", "source", "dest"]);
     assert_eq!(reader.wait_with_output().unwrap().stdout, list);
     assert!(!at("fifo").is_file());
     assert_tidy(dir.path());

@@ -52,10 +52,9 @@ fn a_source_changed_at_equal_size_stops_the_other_shards() {
 #[test]
 fn a_source_that_changed_since_the_list_fails_its_shard() {
     let scene = Scene::new();
-    scene.must(&["-aT", "--manifest-out=list", "s", "d"]);
+    scene.must(&["-aT", "--list-out=list", "s", "d"]);
     scene.change("f1", "ONE");
-    let outputs =
-        ["--shard=1/2", "--shard=2/2"].map(|shard| scene.run(&["-aT", "--from-manifest=list", shard, "s", "d"]));
+    let outputs = ["--shard=1/2", "--shard=2/2"].map(|shard| scene.run(&["-aT", "--list=list", shard, "s", "d"]));
     let failed: Vec<_> = outputs.iter().filter(|output| !output.status.success()).collect();
     assert_eq!(failed.len(), 1, "the shard that has the file");
     assert!(said(failed[0]).contains("not copying 's/f1': it has changed"), "{}", said(failed[0]));

@@ -233,8 +233,8 @@ fn assert_memory_for_levels(options: &[&str], levels: usize) {
     let [small, large] = ["small", "large"].map(|name| room.path().join(name));
     make_long_chain(&small, 1);
     make_long_chain(&large, levels);
-    let list = format!("--manifest-out={}", room.path().join("list").display());
-    let options: Vec<&str> = options.iter().map(|word| if *word == "--manifest-out" { &list } else { *word }).collect();
+    let list = format!("--list-out={}", room.path().join("list").display());
+    let options: Vec<&str> = options.iter().map(|word| if *word == "--list-out" { &list } else { *word }).collect();
     let compares = options.contains(&"--compare");
     let peaks = [&small, &large].map(|source| {
         let dest = source.with_extension("copy");
@@ -242,7 +242,7 @@ fn assert_memory_for_levels(options: &[&str], levels: usize) {
             peak_with(&program, &["-a"], source, &dest);
         }
         let most = peak_with(&program, &options, source, &dest);
-        if !options.iter().any(|word| word.starts_with("--manifest-out")) {
+        if !options.iter().any(|word| word.starts_with("--list-out")) {
             assert_long_chain(&dest, if source == &small { 1 } else { levels });
         }
         // The standard library gives up at PATH_MAX.
@@ -265,7 +265,7 @@ fn every_walk_through_many_levels_takes_little_memory() {
         &["-a", "--durable=file"],
         &["-aT", "--resume"],
         &["-aT", "--shard=1/1"],
-        &["-r", "--manifest-out"],
+        &["-r", "--list-out"],
         &["-aT", "--compare"],
     ] {
         assert_memory_for_levels(options, 1000);

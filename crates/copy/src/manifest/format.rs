@@ -66,7 +66,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Io(error) => error.fmt(f),
-            LoadError::Foreign => f.write_str("it is no manifest of haul"),
+            LoadError::Foreign => f.write_str("it is not a file list of haul"),
             LoadError::Version => f.write_str("another version of haul has written it"),
             LoadError::Cut(at) => write!(f, "it is cut off at byte {at}"),
             LoadError::Damaged(at, why) => write!(f, "it is damaged at byte {at}: {why}"),
@@ -402,7 +402,7 @@ impl Reader<'_> {
         }
         let at = self.position();
         match self.next()? {
-            Some(_) => Err(LoadError::Damaged(at, "more than a manifest")),
+            Some(_) => Err(LoadError::Damaged(at, "more than a file list")),
             None => Ok(()),
         }
     }

@@ -315,12 +315,12 @@ fn the_error_says_what_is_wrong_with_a_file_and_where() {
     manifest.add_root(&entry(Kind::Regular)).expect("it is the first");
     let bytes = saved(&manifest);
     let error = |bytes: &[u8]| Manifest::load(&mut &*bytes).expect_err("it is damaged").to_string();
-    assert_eq!(error(b"#!/bin/sh"), "it is no manifest of haul");
+    assert_eq!(error(b"#!/bin/sh"), "it is not a file list of haul");
     assert_eq!(error(b"haul\0mf1"), "another version of haul has written it");
     assert_eq!(error(&bytes[..bytes.len() - 1]), format!("it is cut off at byte {}", bytes.len() - 1));
     assert_eq!(
         error(&[&bytes[..], b"x"].concat()),
-        format!("it is damaged at byte {}: more than a manifest", bytes.len())
+        format!("it is damaged at byte {}: more than a file list", bytes.len())
     );
     let mut other = bytes.clone();
     other[12] = b'x';

@@ -149,7 +149,7 @@ fn options_that_several_ranks_cannot_keep_are_refused() {
             ("-i", "interactive"),
             ("--control=control", "control"),
             ("--shard=1/2", "shard"),
-            ("--manifest=digests", "manifest"),
+            ("--digests=list", "'--digests' is not possible"),
         ] {
             let job = Job::new(mpi, 2, &dir, &["-a", option, "source", "result/"]);
             is_refused(&job, &dir.join("result"), &[word]);
@@ -192,10 +192,10 @@ fn a_list_that_is_of_another_tree_is_refused_and_told_once() {
         fs::create_dir(dir.join(name)).expect("a directory");
     }
     fs::write(dir.join("other/file"), "x").expect("a file");
-    haul_copies(&dir, &["-a", "--manifest-out=list", "other", "result"]);
+    haul_copies(&dir, &["-a", "--list-out=list", "other", "result"]);
     for mpi in Mpi::all() {
         let before = look(&dir.join("result"));
-        let done = Job::new(mpi, 3, &dir, &["-a", "--from-manifest=list", "source", "result"]).run().failed_with(1);
+        let done = Job::new(mpi, 3, &dir, &["-a", "--list=list", "source", "result"]).run().failed_with(1);
         assert_eq!(done.stderr.matches("another file or directory").count(), 1, "{mpi:?}: {done}");
         assert_eq!(differences(&before, &look(&dir.join("result"))), [""; 0], "{mpi:?}");
     }

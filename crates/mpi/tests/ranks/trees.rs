@@ -34,14 +34,14 @@ fn ranks_copy_by_a_list_what_one_process_copies_by_it() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     grow(&mut chance(16), &dir, MIXED);
-    haul_copies(&dir, &["-a", "--manifest-out=list", "source", "result"]);
+    haul_copies(&dir, &["-a", "--list-out=list", "source", "result"]);
     std::fs::write(dir.join("source/later"), "not in the list").expect("a file");
     for name in ["reference", "result"] {
         std::fs::create_dir(dir.join(name)).expect("a directory");
     }
-    haul_copies(&dir, &["-a", "--from-manifest=list", "source", "reference"]);
+    haul_copies(&dir, &["-a", "--list=list", "source", "reference"]);
     for mpi in Mpi::all() {
-        let words = ["-a", "--from-manifest=list", "--chunk=64K", "source", "result"];
+        let words = ["-a", "--list=list", "--chunk=64K", "source", "result"];
         Job::new(mpi, 3, &dir, &words).run().succeeded();
         assert!(!dir.join("result/source/later").exists(), "{mpi:?}");
         assert_equal(&dir.join("reference"), &dir.join("result"), &format!("{mpi:?}"));
