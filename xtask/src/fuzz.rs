@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every parser of haul-guest, and the readers of journals and manifests, under libFuzzer, one
+//! `cargo xtask fuzz`: every parser of haul-guest, and the readers of journals and file lists, under libFuzzer, one
 //! after the other.
 //!
 //! The programs are in `fuzz/`, a workspace of its own. They are built by plain cargo with the flags that cargo-fuzz would give it;
@@ -18,7 +18,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1";
 
 /// What is not read from images begins with nothing.
-const WITHOUT_SEEDS: [&str; 2] = ["journal", "manifest"];
+const WITHOUT_SEEDS: [&str; 2] = ["journal", "list"];
 
 /// Limits of a run: memory at all and at once in MiB, seconds of one input, bytes of one input, and how soon they grow.
 const LIMITS: [&str; 5] =

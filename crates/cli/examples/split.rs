@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::time::Instant;
 
 use haul_copy::facts::{Kind, Time};
-use haul_copy::manifest::{Entry, Manifest};
+use haul_copy::list::{Entry, FileList};
 
 /// Files in a directory.
 const IN_DIRECTORY: u32 = 100;
@@ -17,16 +17,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let entries: u32 = arguments.next().map_or(Ok(1_000_000), |word| word.parse())?;
     let shards: NonZero<u32> = arguments.next().map_or(Ok(NonZero::<u32>::MIN), |word| word.parse())?;
     let started = Instant::now();
-    let manifest = make(entries)?;
-    println!("made: {} entries in {:?}, {}", manifest.len(), started.elapsed(), memory());
+    let list = make(entries)?;
+    println!("made: {} entries in {:?}, {}", list.len(), started.elapsed(), memory());
     let started = Instant::now();
     let mut bytes = Vec::new();
-    manifest.save(&mut bytes)?;
+    list.save(&mut bytes)?;
     println!("saved: {} bytes in {:?}", bytes.len(), started.elapsed());
     let started = Instant::now();
-    let loaded = Manifest::load(&mut &bytes[..])?;
+    let loaded = FileList::load(&mut &bytes[..])?;
     println!("loaded in {:?}", started.elapsed());
-    drop((manifest, bytes));
+    drop((list, bytes));
     println!("before the split: {}", memory());
     let started = Instant::now();
     let split = loaded.split(shards);
@@ -42,26 +42,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn make(entries: u32) -> Result<Manifest, Box<dyn Error>> {
-    let mut manifest = Manifest::default();
-    manifest.add_operand("tree".as_ref(), None);
+fn make(entries: u32) -> Result<FileList, Box<dyn Error>> {
+    let mut list = FileList::default();
+    list.add_operand("tree".as_ref(), None);
     let time = |number: u32| Time { seconds: 1_600_000_000 + i64::from(number), nanoseconds: number };
     let entry = |kind, size, number| Entry { kind, size, modified: time(number), changed: time(number), id: None };
-    let root = manifest.add_root(&entry(Kind::Directory, 0, 0))?;
+    let root = list.add_root(&entry(Kind::Directory, 0, 0))?;
     let mut random = 1u64;
     let mut directory = root;
     for number in 1..entries {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let name = OsString::from(format!("{:08x}-{number}", random >> 32));
         if number % IN_DIRECTORY == 1 {
-            directory = manifest.add(root, &name, &entry(Kind::Directory, 0, number))?;
+            directory = list.add(root, &name, &entry(Kind::Directory, 0, number))?;
         } else {
             // Most are small, and some are very large.
             let size = 1u64 << (random >> 59) << (random >> 54 & 3);
-            manifest.add(directory, &name, &entry(Kind::Regular, size, number))?;
+            list.add(directory, &name, &entry(Kind::Regular, size, number))?;
         }
     }
-    Ok(manifest)
+    Ok(list)
 }
 
 /// What this process has in memory, and had at most, as the kernel says it.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_copy::manifest::{self, LoadError};
+use haul_copy::list::{FileList, LoadError};
 use haul_copy::plan::{Job, Plan};
 use haul_copy::run::{self, ShardReport};
 
@@ -17,8 +17,8 @@ use crate::words;
 ///
 /// # Errors
 /// The message, without the program's name.
-pub fn load(path: &Path, report: &Report) -> Result<manifest::Manifest, Vec<u8>> {
-    let loaded = File::open(path).map_err(LoadError::Io).and_then(|mut file| manifest::Manifest::load(&mut file));
+pub fn load(path: &Path, report: &Report) -> Result<FileList, Vec<u8>> {
+    let loaded = File::open(path).map_err(LoadError::Io).and_then(|mut file| FileList::load(&mut file));
     loaded.map_err(|error| {
         let why = match &error {
             LoadError::Io(error) => words::io_error(error),
@@ -35,7 +35,7 @@ pub fn load(path: &Path, report: &Report) -> Result<manifest::Manifest, Vec<u8>>
 pub fn save(
     list: io::Result<ListFile>,
     path: &Path,
-    entries: &manifest::Manifest,
+    entries: &FileList,
     durable: bool,
     report: &Report,
 ) -> Result<(), Vec<u8>> {

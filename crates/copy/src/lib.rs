@@ -20,10 +20,10 @@
 //!
 //! Each of these steps can be called alone:
 //!
-//! 1. [`run::list`] walks the sources and gives a [`manifest::Manifest`], which can be saved and loaded;
-//! 2. [`manifest::Manifest::split`] says what each part is, by bytes and by entries;
-//! 3. [`run::run`] with such a list and a [`manifest::Shard`] in the plan copies one part: in any order, at the same
-//!    time, again after it was interrupted; the part that comes last finishes the directories;
+//! 1. [`run::list`] walks the sources and gives a [`list::FileList`], which can be saved and loaded;
+//! 2. [`list::FileList::split`] says what each part is, by bytes and by entries;
+//! 3. [`run::run`] with such a list and a [`list::Shard`] in the plan copies one part: in any order, at the same time,
+//!    again after it was interrupted; the part that comes last finishes the directories;
 //! 4. summaries add up (`+=`), and their counters with them;
 //! 5. [`compare::compare`] says how the copy differs from the source.
 //!
@@ -46,7 +46,8 @@ mod front;
 pub mod images;
 pub mod journal;
 mod links;
-pub mod manifest;
+pub mod list;
+mod manifest;
 pub mod meta;
 pub mod moved;
 pub mod pace;

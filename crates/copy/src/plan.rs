@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub use self::engine::EngineChoice;
 use self::profile::Profile;
 pub use crate::engine::EngineName;
-use crate::manifest::{Manifest, Shard};
+use crate::list::{FileList, Shard};
 
 /// One copy as the user asked for it.
 ///
@@ -94,7 +94,7 @@ pub struct Plan {
     /// device before it gets its name, as with [`Durable::File`].
     pub resume: bool,
     /// Only what this list names is copied; it is of these sources.
-    pub manifest: Option<Arc<Manifest>>,
+    pub manifest: Option<Arc<FileList>>,
     /// Only this part is copied, of the list or of what a walk finds; other processes copy the others.
     pub shard: Option<Shard>,
     /// Which copy a shard is a part of, among several by the same command.

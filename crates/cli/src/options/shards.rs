@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use haul_copy::manifest::{MOST_SHARDS, Shard};
+use haul_copy::list::{MOST_SHARDS, Shard};
 use haul_copy::plan::{Job, Plan};
 
 use super::draft::{Draft, Flag};

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 
-use super::list::{Index, Manifest};
+use super::file_list::{FileList, Index};
 use crate::facts::{FileId, Kind};
 
 /// The most entries of a unit, but for files with more names than that.
@@ -108,7 +108,7 @@ struct Pieces {
     others: HashMap<Index, Vec<Index>>,
 }
 
-impl Manifest {
+impl FileList {
     /// Divides the list among so many shards. The result depends on the names, kinds and sizes in the list, on which names are
     /// those of one file, and on the number; on nothing else. Its digest also depends on the times in the list.
     pub fn split(&self, count: NonZero<u32>) -> Assignment {

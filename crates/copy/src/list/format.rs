@@ -21,7 +21,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use super::list::{Entry, Index, MOST_NAME, Manifest, Misplaced, Root};
+use super::file_list::{Entry, FileList, Index, MOST_NAME, Misplaced, Root};
 use crate::facts::{DeviceNumber, FileId, Kind, Time};
 
 const MAGIC: &[u8; 8] = b"haul\0mf2";
@@ -77,7 +77,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-impl Manifest {
+impl FileList {
     /// Writes the list.
     ///
     /// # Errors
@@ -142,11 +142,11 @@ impl Manifest {
     ///
     /// # Errors
     /// Why it is none; never a panic, and no more memory than a few times what was read.
-    pub fn load(from: &mut dyn Read) -> Result<Manifest, LoadError> {
+    pub fn load(from: &mut dyn Read) -> Result<FileList, LoadError> {
         let mut reader =
             Reader { from, hasher: blake3::Hasher::new(), buffer: vec![0; BUFFER], at: 0, filled: 0, before: 0 };
         reader.magic()?;
-        let mut manifest = Manifest::default();
+        let mut list = FileList::default();
         let mut last = None;
         loop {
             let start = reader.position();
@@ -160,25 +160,25 @@ impl Manifest {
                         true => Some(Root { inode: reader.number()?, born: reader.time()? }),
                         false => None,
                     };
-                    manifest.add_operand(OsStr::from_bytes(&path), root);
+                    list.add_operand(OsStr::from_bytes(&path), root);
                     last = None;
                 }
                 END => break,
                 letter => {
                     let kind = KINDS.iter().find(|(known, _)| *known == letter).map(|(_, kind)| *kind);
                     let kind = kind.ok_or(LoadError::Damaged(start, "an unknown kind of record"))?;
-                    last = Some(reader.entry(&mut manifest, kind, last, start)?);
+                    last = Some(reader.entry(&mut list, kind, last, start)?);
                 }
             }
         }
         let at = reader.position();
-        if reader.number()? != manifest.len() as u64 {
+        if reader.number()? != list.len() as u64 {
             return Err(LoadError::Damaged(at, "another number of entries"));
         }
         reader.end()?;
-        manifest.names.shrink_to_fit();
-        manifest.entries.shrink_to_fit();
-        Ok(manifest)
+        list.names.shrink_to_fit();
+        list.entries.shrink_to_fit();
+        Ok(list)
     }
 
     /// The checksum as words: the same for two lists only if they are the same.
@@ -191,9 +191,9 @@ impl Manifest {
 }
 
 /// Says which list it is, not what is in it.
-impl fmt::Debug for Manifest {
+impl fmt::Debug for FileList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Manifest({} entries, {})", self.len(), self.digest_text())
+        write!(f, "FileList({} entries, {})", self.len(), self.digest_text())
     }
 }
 
@@ -342,13 +342,7 @@ impl Reader<'_> {
         Ok(Time { seconds, nanoseconds: self.small(999_999_999, "more nanoseconds than a second has")? })
     }
 
-    fn entry(
-        &mut self,
-        manifest: &mut Manifest,
-        kind: Kind,
-        last: Option<Index>,
-        start: u64,
-    ) -> Result<Index, LoadError> {
+    fn entry(&mut self, list: &mut FileList, kind: Kind, last: Option<Index>, start: u64) -> Result<Index, LoadError> {
         let misplaced = |why: Misplaced| {
             LoadError::Damaged(
                 start,
@@ -364,7 +358,7 @@ impl Reader<'_> {
             Some(last) => {
                 let mut above = last;
                 for _ in 0..self.number()? {
-                    above = manifest.parent(above).ok_or(misplaced(Misplaced::Parent))?;
+                    above = list.parent(above).ok_or(misplaced(Misplaced::Parent))?;
                 }
                 Some((above, self.text()?))
             }
@@ -382,8 +376,8 @@ impl Reader<'_> {
         };
         let entry = Entry { kind, size, modified, changed, id };
         match position {
-            Some((parent, name)) => manifest.add(parent, OsStr::from_bytes(&name), &entry),
-            None => manifest.add_root(&entry),
+            Some((parent, name)) => list.add(parent, OsStr::from_bytes(&name), &entry),
+            None => list.add_root(&entry),
         }
         .map_err(misplaced)
     }

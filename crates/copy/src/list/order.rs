@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use super::list::{Index, Manifest, Node, Operand};
+use super::file_list::{FileList, Index, Node, Operand};
 use crate::facts::Kind;
 
 /// The entries in each directory, without one list for each.
@@ -13,10 +13,10 @@ struct Children {
 }
 
 impl Children {
-    fn of(manifest: &Manifest) -> Children {
-        let mut starts = vec![0; manifest.len() + 1];
-        for at in 0..manifest.next_index() {
-            if let Some(parent) = manifest.parent(at) {
+    fn of(list: &FileList) -> Children {
+        let mut starts = vec![0; list.len() + 1];
+        for at in 0..list.next_index() {
+            if let Some(parent) = list.parent(at) {
                 starts[parent as usize + 1] += 1;
             }
         }
@@ -25,8 +25,8 @@ impl Children {
         }
         let mut all = vec![0; starts.last().map_or(0, |count| *count as usize)];
         let mut next = starts.clone();
-        for at in 0..manifest.next_index() {
-            if let Some(parent) = manifest.parent(at) {
+        for at in 0..list.next_index() {
+            if let Some(parent) = list.parent(at) {
                 let position = &mut next[parent as usize];
                 all[*position as usize] = at;
                 *position += 1;
@@ -40,7 +40,7 @@ impl Children {
     }
 }
 
-impl Manifest {
+impl FileList {
     /// Puts the entries of each directory in the order of their names, byte by byte, what is no directory before directories.
     /// Two lists of one tree are the same then, in whichever order it was walked.
     pub fn sort(&mut self) {
@@ -49,7 +49,7 @@ impl Manifest {
         for (new, old) in (0..).zip(&order) {
             position[*old as usize] = new;
         }
-        let mut sorted = Manifest::default();
+        let mut sorted = FileList::default();
         for old in &order {
             let node = self.entries[*old as usize];
             sorted.names.extend_from_slice(self.name(*old).as_bytes());

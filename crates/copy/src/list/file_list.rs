@@ -38,7 +38,7 @@ pub struct Root {
 
 /// A list of entries. Its operands are in the order of the command.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Manifest {
+pub struct FileList {
     pub(super) operands: Vec<Operand>,
     pub(super) entries: Vec<Node>,
     /// The names of all entries, one after the other, in the order of the entries.
@@ -95,7 +95,7 @@ impl fmt::Display for Misplaced {
 
 impl std::error::Error for Misplaced {}
 
-impl Manifest {
+impl FileList {
     /// Adds an operand as it is written on the command line; its entries come next.
     pub fn add_operand(&mut self, path: &OsStr, root: Option<Root>) {
         let at = self.next_index();

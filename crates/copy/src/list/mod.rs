@@ -3,13 +3,13 @@
 //!
 //! Plain data: nothing in here looks at a filesystem.
 
+mod file_list;
 mod format;
-mod list;
 mod order;
 mod split;
 
+pub use file_list::{Entry, FileList, Index, MOST_NAME, Misplaced, Root};
 pub use format::{LoadError, mend};
-pub use list::{Entry, Index, MOST_NAME, Manifest, Misplaced, Root};
 pub use split::{Assignment, MOST_SHARDS, Shard, Work};
 
 #[cfg(test)]
