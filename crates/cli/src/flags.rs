@@ -59,7 +59,7 @@ impl Category {
             Category::Destination => "Where to, and what happens to existing files",
             Category::Attributes => "What the copies keep",
             Category::Data => "How bytes are moved",
-            Category::Safety => "What is certain of the copy",
+            Category::Safety => "Integrity and durability",
             Category::Output => "What is shown",
         }
     }

@@ -161,7 +161,7 @@ fn help_text() -> String {
         \x20                          several processes (64M)\n\
         \n\
         --jobs=N is the number of threads of each process; by default the processes on\n\
-        a machine share its processors. --limit is the rate of all together.\n\
+        a machine share its processors. --limit is the rate of all of them together.\n\
         --interactive, --control, --yield, --punch, --digests, --list-out and --shard\n\
         are refused.\n";
     help::help(NAME.as_ref()) + own

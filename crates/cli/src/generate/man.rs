@@ -4,7 +4,7 @@ use super::program::{NOTE, Program};
 use crate::flags::{Argument, Category, Flag};
 
 /// The day of the last change that readers of the page should know of.
-const DATE: &str = "2026-11-21";
+const DATE: &str = "2026-11-24";
 
 /// The page.
 pub(super) fn page<D>(program: &Program<D>) -> String {
@@ -58,10 +58,11 @@ it replaces that command.
 For each file it picks the fastest way that both filesystems allow: extents shared between source and copy, a copy
 inside the kernel or the file server, or reading and writing.
 .B \-\-explain
-tells which way was taken, and why.
+says which way it has taken, and why.
 .PP
-A new file that could not be copied whole is removed again.
-A file that was being overwritten when the copy failed is named, since it is neither the old nor the new one.
+.B haul
+removes a new file that it could not copy whole.
+It names a file that it was overwriting when the copy failed: that is neither the old nor the new one.
 .SH OPTIONS
 Arguments that a long option requires are required by its letter, too.
 An optional argument can be given to the long form only.

@@ -20,7 +20,7 @@ const ARCHIVE: Flag = Flag {
     short: "a",
     long: "archive",
     help: "same as -dR --preserve=all",
-    details: "Extended attributes that the destination cannot hold are left out without a word.",
+    details: "haul skips extended attributes that the destination cannot hold, without a warning.",
     effect: Switch(archive),
     modes: &[Mode::Compare],
     ..Flag::cp(Attributes)
@@ -66,7 +66,8 @@ const PRESERVE: Flag = Flag {
     argument: Optional("LIST"),
     values: Values::List(ATTRIBUTES),
     help: "keep these attributes; mode,ownership,timestamps by default",
-    details: "What cannot be kept although it was asked for by name makes the command fail, after the copy was made.",
+    details: "The command fails if it cannot keep an attribute that was asked for by name. The copy is made all the \
+              same.",
     effect: Value(|draft, given| {
         match given.value {
             None => keep_mode_owner_and_times(draft),
@@ -143,7 +144,7 @@ const CONTEXT: Flag = Flag {
     long: "context",
     argument: Optional("CTX"),
     help: "set the security context to the default, or to CTX",
-    details: "The default is that of the destination's place. Ignored without SELinux or SMACK.",
+    details: "The default is that of the directory where the copy is. Ignored without SELinux or SMACK.",
     effect: Value(set_context),
     settle: settle_labels,
     ..Flag::cp(Attributes)

@@ -39,7 +39,7 @@ const ENGINE: Flag = Flag {
     argument: Required("NAME"),
     values: Values::One(ENGINES),
     help: "move bytes this way wherever it is possible",
-    details: "What the engine refuses (a clone on a filesystem that cannot, a pipe by offsets) goes on with read-write \
+    details: "Where the engine refuses (a clone on a filesystem that cannot, a pipe by offsets), read-write goes on \
               from the byte where it stopped; --explain says so. To share extents or fail, use --reflink=always.",
     effect: Word("auto", |draft, word| draft.plan.engine = word.parse().unwrap_or(EngineChoice::Auto)),
     ..Flag::own(Data)
@@ -49,10 +49,10 @@ const BUFFER_SIZE: Flag = Flag {
     long: "buffer-size",
     argument: Required("SIZE"),
     help: "size of a read or write buffer in bytes",
-    details: "K, M and G (or KiB, MiB, GiB) after the number multiply it by powers of 1024; KB, MB and GB by \
-              powers of 1000. At most 1G. The size is used as it is; direct I/O and mappings round it up to pages, a \
-              pipe (splice) holds no more than /proc/sys/fs/pipe-max-size without privilege, and --limit, --verify and \
-              --resume move smaller pieces. Several threads at one file have a buffer each.",
+    details: "K, M and G (or KiB, MiB, GiB) after the number multiply it by powers of 1024; KB, MB and GB by powers of \
+              1000. At most 1G. haul uses the size as it is, with three exceptions: direct I/O and mappings round it \
+              up to pages, a pipe (splice) holds no more than /proc/sys/fs/pipe-max-size without privilege, and \
+              --limit, --verify and --resume move smaller pieces. Several threads at one file have a buffer each.",
     effect: Value(|draft, given| {
         draft.plan.buffer_size = Some(given.number(LARGEST)?);
         Ok(())
@@ -72,16 +72,16 @@ const CACHE: Flag = Flag {
     argument: Required("WHEN"),
     values: Values::One(CACHES),
     help: "whether copies stay in the page cache; auto by default",
-    details: "A copy that stays in memory is quick to read next, is written to the device later by the kernel, and \
-              pushes other files out of memory. A copy that goes to the device (by direct I/O, where the filesystem has \
-              it) is there when haul ends, costs little processor time and leaves the memory to others; reading it \
-              next means reading the device. With auto, a file goes to the device if it has at least 2 GiB without \
-              holes, or more than an eighth of the memory that is available (a control group's limit counts), or if \
-              the copies of this run fill half of that memory; never one below 32 MiB. On disks with heads it is a \
-              quarter of the memory and no fixed size, and a fifth for files in memory that go to XFS, or from another \
-              filesystem to ext4. What such a \
-              copy reads that was not in memory does not stay there; what was, stays. With drop, files below 4 MiB \
-              are left in memory all the same, and of disk images (--smart) runs of less than 256 KiB. None of this makes a copy durable: that takes a sync.",
+    details: "A copy that stays in memory is quick to read next, but the kernel writes it to the device later, and it \
+              pushes other files out of memory. A copy that goes to the device (by direct I/O, where the filesystem \
+              has it) is there when haul ends, costs little CPU time and leaves the memory to others, but reading it \
+              next means reading the device. With auto, a file goes to the device in three cases: it has at least 2 \
+              GiB without holes, it has more than an eighth of the memory that is available (a control group's limit \
+              counts), or the copies of this run fill half of that memory. A file below 32 MiB never does. On disks \
+              with heads the limit is a quarter of the memory and no fixed size; it is a fifth for files in memory \
+              that go to XFS, or from another filesystem to ext4. What such a copy reads stays in memory only if it \
+              was there before. With drop, files below 4 MiB stay in memory all the same, and of disk images (--smart) \
+              runs of less than 256 KiB. No WHEN makes a copy durable: that takes a sync.",
     effect: Word("auto", |draft, word| {
         draft.plan.cache = match word {
             "keep" => CacheUse::Keep,
@@ -104,11 +104,12 @@ const PREALLOCATE: Flag = Flag {
     argument: Optional("WHEN"),
     values: Values::One(PREALLOCATIONS),
     help: "when to allocate a file's space before writing it",
-    details: "Without this option auto is meant, without WHEN, always. With auto the space is allocated where several \
-              write to the device at the same time, and on ext4 for new files of 1 MiB and more that stay in memory, \
-              which are written in two thirds to half of the time then; io-uring, linux-aio and posix-aio allocate what they \
-              write to the device. With never nothing is allocated before it is written. Where the filesystem cannot, or has too little \
-              space, the file is copied without. Until it is whole such a file is one byte shorter than its source.",
+    details: "Without this option auto is meant, without WHEN, always. With auto haul allocates the space where \
+              several workers write to the device at the same time. It also does so on ext4 for new files of 1 MiB and \
+              more that stay in memory, which takes two thirds to half of the time. io-uring, linux-aio and posix-aio \
+              allocate what they write to the device. With never haul allocates nothing before it writes. Where the \
+              filesystem cannot allocate, or has too little space, haul copies the file without. Until such a file is \
+              whole it is one byte shorter than its source.",
     effect: Word("always", |draft, word| {
         draft.plan.preallocate = match word {
             "always" => Preallocate::Always,
@@ -123,9 +124,9 @@ const JOBS: Flag = Flag {
     long: "jobs",
     argument: Required("N"),
     help: "copy at most N files at the same time",
-    details: "Without this option the number is found while copying: it starts with the number of processors and \
-              rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. \
-              What stands at the destination already, and trees copied with -L, are dealt with by one thread.",
+    details: "Without this option haul finds the number while copying: it starts with the number of processors and \
+              rises as long as that makes the copy faster. Messages come in the order of one thread whatever N is. One \
+              thread copies over what is at the destination already, and trees with -L.",
     effect: Value(|draft, given| {
         draft.plan.jobs = Some(given.number(65536)?);
         Ok(())
@@ -138,17 +139,17 @@ const PROFILE: Flag = Flag {
     long: "profile",
     argument: Required("FILE"),
     values: Values::File,
-    help: "take measured settings from FILE; none takes them from nowhere",
-    details: "A profile says which engine, buffer, depth and numbers of workers and files at a time were measured to be \
-              faster for files of some size on some storage; haul-lab tune makes one. It counts only for copies within a storage \
-              that it names (the filesystem and the disk below it must be the same), and changes only how bytes are \
-              moved: not what is kept, shared, verified, durable or left in memory, and an engine that refuses is followed by \
-              others. --engine, --buffer-size and --jobs come first. Without this option haul reads \
-              $XDG_CONFIG_HOME/haul/profile (~/.config/haul/profile if that is not set) and then /etc/haul/profile; called as \
-              cp it reads neither. Those that are damaged, or of another version, are ignored with a warning; so are those that \
-              others could have written: the file must be root's or the user's own, and neither it nor its directory may be \
-              writable by the group or by others (but for directories with the sticky bit). With FILE all that is an error, the last \
-              for root only. ./none is a file of that name.",
+    help: "use measured settings from FILE; none disables profiles",
+    details: "A profile says which engine, buffer, depth and numbers of workers and files at a time were measured to \
+              be faster for files of some size on some storage. haul-lab tune makes one. It counts only for copies \
+              within a storage that it names (the filesystem and the disk below it must be the same). It changes only \
+              how bytes are moved: not what is kept, shared, verified, durable or left in memory. Other engines follow \
+              one that refuses. --engine, --buffer-size and --jobs come first. Without this option haul reads \
+              $XDG_CONFIG_HOME/haul/profile (~/.config/haul/profile if that is not set) and then /etc/haul/profile; \
+              called as cp it reads neither. haul ignores a profile with a warning if it is damaged, is of another \
+              version, or could have been written by others. The file must be root's or the user's own, and neither it \
+              nor its directory may be writable by the group or by others (but for directories with the sticky bit). \
+              With FILE all that is an error, the last for root only. ./none is a file of that name.",
     effect: Value(|draft, given| {
         draft.run.profiles = Profiles::of_argument(given.text());
         Ok(())
@@ -160,9 +161,9 @@ const READAHEAD: Flag = Flag {
     long: "readahead",
     argument: Optional("SIZE"),
     help: "have the source read this far ahead of the copy",
-    details: "Without SIZE, 8M; at most 1G. For disks that need more than one request at a time while bytes are being \
-              written. Without the option haul finds out whether 8M are worth it for cold files. It does nothing \
-              for shared extents, direct I/O, FIFOs and the like.",
+    details: "Without SIZE, 8M; at most 1G. Use it for disks that need more than one request at a time during writes. \
+              Without the option haul finds out whether 8M are worth it for cold files. It does nothing for shared \
+              extents, direct I/O, FIFOs and the like.",
     effect: Value(|draft, given| {
         let size = if given.value.is_some() { given.number(LARGEST)? as u64 } else { USUAL_READAHEAD };
         draft.plan.readahead = Some(size);

@@ -47,7 +47,7 @@ const FORCE: Flag = Flag {
     short: "f",
     long: "force",
     help: "remove a destination that cannot be opened, and try again",
-    details: "Has no effect with -n. With -l and -s an existing destination is replaced.",
+    details: "Has no effect with -n. With -l and -s haul replaces an existing destination.",
     effect: Switch(|draft| draft.plan.force = true),
     ..Flag::cp(Category::Destination)
 };

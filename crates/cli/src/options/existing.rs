@@ -22,7 +22,8 @@ const INTERACTIVE: Flag = Flag {
     short: "i",
     long: "interactive",
     help: "ask before a file is replaced; overrides an earlier -n",
-    details: "A file that is not to be replaced makes the exit status 1. What --update=none protects is not asked about.",
+    details: "A file that is not to be replaced makes the exit status 1. haul does not ask about what --update=none \
+              protects.",
     effect: Switch(|draft| draft.existing.clobber = Some(Clobber::Ask)),
     ..Flag::cp(Destination)
 };
@@ -93,8 +94,8 @@ const BACKUP: Flag = Flag {
     argument: Optional("CONTROL"),
     values: Values::One(BACKUPS),
     help: "keep each replaced file under another name",
-    details: "Without CONTROL the environment variable VERSION_CONTROL decides, and without that, existing. \
-              With -f, and with SOURCE and DEST the same name of a regular file, a backup of it is made.",
+    details: "Without CONTROL the environment variable VERSION_CONTROL decides, and without that, existing. With -f, \
+              and with SOURCE and DEST the same name of a regular file, haul makes a backup of it.",
     // The word is looked up when all options are read, as cp does.
     effect: Value(|draft, given| {
         draft.backups = true;
@@ -137,7 +138,7 @@ const SUFFIX: Flag = Flag {
     long: "suffix",
     argument: Required("SUFFIX"),
     help: "end of the name of simple backups; implies --backup",
-    details: "Without it SIMPLE_BACKUP_SUFFIX, and without that a tilde. A suffix with a directory in it is ignored.",
+    details: "Without it SIMPLE_BACKUP_SUFFIX, and without that a tilde. haul ignores a suffix with a directory in it.",
     effect: Value(|draft, given| {
         draft.backups = true;
         draft.backup_suffix = given.owned();
@@ -156,7 +157,7 @@ const KEEP_DIRECTORY_SYMLINK: Flag = Flag {
     long: "keep-directory-symlink",
     origin: Origin::LaterCp,
     help: "copy into directories that existing symbolic links lead to",
-    details: "Without it a symbolic link is never replaced by a directory, nor followed, when recursive.",
+    details: "Without it haul neither replaces a symbolic link by a directory nor follows it, when recursive.",
     effect: Switch(|draft| draft.plan.keep_directory_symlink = true),
     ..Flag::cp(Destination)
 };

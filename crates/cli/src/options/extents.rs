@@ -25,8 +25,8 @@ const REFLINK: Flag = Flag {
     argument: Optional("WHEN"),
     values: Values::One(REFLINKS),
     help: "when to share extents with the source; auto by default",
-    details: "Without WHEN, always is meant. Shared extents are copied when either file is changed. Two files that \
-              share extents are lost together if the medium fails there.",
+    details: "Without WHEN, always is meant. The filesystem copies shared extents when either file changes. Two files \
+              that share extents are lost together if the medium fails there.",
     effect: Word("always", |draft, word| {
         draft.plan.reflink = match word {
             "always" => Reflink::Always,

@@ -77,14 +77,14 @@ const STATS: Flag = Flag {
 
 const COMPARE: Flag = Flag {
     long: "compare",
-    help: "write nothing; tell how DEST differs from SOURCE",
-    details: "The operands and options are those of the copy: what -a or --preserve would keep is compared, with -r alone \
-              names, kinds, contents and the targets of links. Each difference is a line on standard output, in an \
-              order that does not depend on the number of threads; what only DEST has is one, too. Times of access are not \
-              compared, nor are inode flags and project IDs. A copy that is the source itself, by a hard \
-              or a symbolic link, is no copy; with -l it must be a hard link. The exit status is 1 if anything differs, and 2 \
-              if anything cannot be looked at. Goes with -a, -d, -l, -p, -r, -t, -v, -x, -H, -L, -P, -T, --preserve, --no-preserve, --attributes-only and \
-              --jobs.",
+    help: "write nothing; report how DEST differs from SOURCE",
+    details: "The operands and options are those of the copy: haul compares what -a or --preserve would keep, with -r \
+              alone names, kinds, contents and the targets of links. Each difference is a line on standard output, in \
+              an order that does not depend on the number of threads. An entry that only DEST has is a difference, \
+              too. haul does not compare times of access, inode flags and project IDs. A copy that is the source \
+              itself, by a hard or a symbolic link, is a difference; with -l it must be a hard link. The exit status \
+              is 1 if anything differs, and 2 if haul cannot look at something. Goes with -a, -d, -l, -p, -r, -t, -v, \
+              -x, -H, -L, -P, -T, --preserve, --no-preserve, --attributes-only and --jobs.",
     effect: Switch(|draft| draft.modes.push(Mode::Compare)),
     modes: &[Mode::Compare],
     ..Flag::own(Output)
@@ -93,8 +93,8 @@ const COMPARE: Flag = Flag {
 const FAIL_FAST: Flag = Flag {
     long: "fail-fast",
     help: "stop at the first error",
-    details: "What was copied before stays, and no half file does. Without it, or with --keep-going after it, the other files \
-              are still copied.",
+    details: "What was copied before stays, and no half file does. Without it, or with --keep-going after it, haul \
+              copies the other files.",
     effect: Switch(|draft| draft.plan.fail_fast = true),
     ..Flag::own(Output)
 };
@@ -102,8 +102,8 @@ const FAIL_FAST: Flag = Flag {
 const KEEP_GOING: Flag = Flag {
     long: "keep-going",
     help: "copy the other files after an error; this is the default",
-    details: "Called as haul, of one cause the first 20 errors are printed, or all with -v, and after more than 20 errors a \
-              table of the causes. Called as cp, all are printed and nothing else.",
+    details: "Called as haul, it prints the first 20 errors of one cause, or all with -v, and after more than 20 \
+              errors a table of the causes. Called as cp, it prints all errors and nothing else.",
     effect: Switch(|draft| draft.plan.fail_fast = false),
     ..Flag::own(Output)
 };

@@ -71,7 +71,7 @@ const DEREFERENCE_OPERANDS: Flag = Flag {
 const COPY_CONTENTS: Flag = Flag {
     long: "copy-contents",
     help: "read FIFOs and devices when recursive, do not make nodes",
-    details: "A FIFO that nobody writes to blocks the copy, and some devices never end.",
+    details: "A FIFO that nobody writes to blocks the copy. Some devices never end.",
     effect: Switch(|draft| draft.plan.copy_contents = true),
     ..Flag::cp(Source)
 };
@@ -80,7 +80,7 @@ const ONE_FILE_SYSTEM: Flag = Flag {
     short: "x",
     long: "one-file-system",
     help: "do not enter directories on other filesystems",
-    details: "The directory that is the mount point is made, but stays empty.",
+    details: "A mount point becomes an empty directory of the copy.",
     effect: Switch(|draft| draft.plan.one_file_system = true),
     modes: &[Mode::Compare],
     ..Flag::cp(Source)
@@ -90,7 +90,7 @@ const PARENTS: Flag = Flag {
     long: "parents",
     former: "path",
     help: "append the whole path of SOURCE to DIRECTORY",
-    details: "Directories that are missing on the way are made. The destination must be a directory.",
+    details: "haul makes the directories that are missing on the way. The destination must be a directory.",
     effect: Switch(|draft| draft.plan.parents = true),
     ..Flag::cp(Source)
 };
@@ -98,7 +98,7 @@ const PARENTS: Flag = Flag {
 const STRIP_TRAILING_SLASHES: Flag = Flag {
     long: "strip-trailing-slashes",
     help: "remove slashes from the end of each SOURCE",
-    details: "So a symbolic link to a directory is a link even if a slash was typed after its name.",
+    details: "A symbolic link to a directory then counts as a link even with a slash after its name.",
     effect: Switch(|draft| draft.plan.strip_trailing_slashes = true),
     ..Flag::cp(Source)
 };

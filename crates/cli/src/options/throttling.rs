@@ -15,8 +15,9 @@ const LIMIT: Flag = Flag {
     argument: Required("RATE[,IOPS]"),
     help: "move at most RATE bytes, in at most IOPS operations, a second",
     details: "RATE is a size as for --buffer-size, or a fraction like 1.5G; 0 or none is no limit. All threads share \
-              both. An operation is a request for data to the kernel (a read, a write, a copy inside it), or a file, \
-              directory or link that is made. Shared extents count as one operation and no bytes, holes as no bytes.",
+              both limits. An operation is a request for data to the kernel (a read, a write, a copy inside it), or a \
+              file, directory or link that is made. Shared extents count as one operation and no bytes, holes as no \
+              bytes.",
     effect: Value(|draft, given| {
         draft.run.throttling.limit = given.parsed(parse_limit)?;
         Ok(())
@@ -27,10 +28,11 @@ const LIMIT: Flag = Flag {
 const YIELD: Flag = Flag {
     long: "yield",
     help: "go slower while other programs have to wait",
-    details: "Twice a second the copy pauses for a twentieth of a second. If others wait for input or output then, or \
-              waited for a processor before, in more than 10% of the time, the rate is halved, down to 1 MiB and 10 \
-              operations a second; below 5% it rises by a tenth each time. It takes the kernel's pressure-stall \
-              figures; where there are none, the copy runs at idle priority instead, unless --priority is given.",
+    details: "Twice a second the copy pauses for a twentieth of a second. haul halves the rate, down to 1 MiB and 10 \
+              operations a second, if other programs wait for input or output during the pause, or waited for a \
+              processor before it, in more than 10% of the time. Below 5% it raises the rate by a tenth each time. \
+              haul reads the kernel's pressure-stall figures; where there are none, the copy runs at idle priority \
+              instead, unless --priority is given.",
     effect: Switch(|draft| draft.run.throttling.yields = true),
     ..Flag::own(Data)
 };
@@ -41,9 +43,9 @@ const CONTROL: Flag = Flag {
     values: Values::File,
     help: "change --limit and --yield while copying by writing to FILE",
     details: "The words limit=RATE[,IOPS], yield=on and yield=off in FILE take effect when the copy begins, within a \
-              second after FILE has changed, and at once on SIGUSR2. What it does not name stays as it was; so does \
-              everything, with a warning, if it has any other word in it, but for comments from # to the end of a line. \
-              FILE need not exist. Without this option haul ignores SIGUSR2, unless it was called as cp.",
+              second after FILE has changed, and at once on SIGUSR2. What FILE does not name stays as it was. Comments \
+              go from # to the end of a line. If FILE has any other word in it, haul warns and changes nothing. FILE \
+              need not exist. Without this option haul ignores SIGUSR2, unless it was called as cp.",
     effect: Value(|draft, given| {
         draft.run.throttling.control = given.path();
         Ok(())
@@ -56,8 +58,9 @@ const PRIORITY: Flag = Flag {
     argument: Required("N"),
     help: "nice value of the copy, from -20 (first) to 19, or idle",
     details: "The I/O priority goes with it: level (N + 20) / 5 of the best-effort class. With idle the copy gets what \
-              nobody else wants, of processors (nice value 19) and of devices (idle class). I/O priorities need a \
-              scheduler that heeds them, bfq or mq-deadline. If N takes privileges that are missing, nothing is copied.",
+              no other program wants, of processors (nice value 19) and of devices (idle class). I/O priorities need a \
+              scheduler that heeds them, bfq or mq-deadline. If N takes privileges that are missing, haul copies \
+              nothing.",
     effect: Value(|draft, given| {
         let priority = given.parsed(|text| std::str::from_utf8(text).ok().and_then(Priority::parse))?;
         draft.run.throttling.priority = Some(priority);

@@ -80,12 +80,13 @@ const FORMAT: Flag = Flag {
     argument: Required("WORD"),
     values: Values::One(FORMATS),
     help: "what the sources are taken for; auto by default",
-    details: "Containers are qcow2, VMDK, VHDX, VDI and VHD. A guest can write anything to its raw disk, what a container \
-              begins with as well: so with auto a file that looks like a container and has another name is copied byte \
-              for byte, and so is a container that depends on another disk, is damaged or not closed (with a \
-              warning). Of a VMDK in several files name the descriptor, which is a small text file; the files that \
-              it names must be beside it, and their names plain ones without a directory. Symbolic links there are \
-              followed, with a warning. One of those files by itself (disk-f001.vmdk) is copied byte for byte.",
+    details: "Containers are qcow2, VMDK, VHDX, VDI and VHD. A guest can write anything to its raw disk, also what a \
+              container begins with. So with auto smartcp copies byte for byte a file that looks like a container and \
+              has another name. It also copies byte for byte, with a warning, a container that depends on another \
+              disk, is damaged or not closed. Of a VMDK in several files name the descriptor, which is a small text \
+              file. The files that it names must be beside it, and their names plain ones without a directory. smartcp \
+              follows symbolic links there, with a warning. It copies one of those files by itself (disk-f001.vmdk) \
+              byte for byte.",
     effect: Word("auto", |draft, word| {
         draft.request.format = match word {
             "raw" => Format::Raw,
@@ -106,12 +107,12 @@ const CONTAINER: Flag = Flag {
     argument: Required("WORD"),
     values: Values::One(CONTAINERS),
     help: "copy a container's disk, or keep the container; raw by default",
-    details: "With raw, the copy is a raw image; in a directory it is named like the container with .raw at the end. What \
-              the container does not hold is not read. With keep, the copy is the same container, with the same tables at \
-              the same places; what holds nothing but free bytes of the disk is not read, is a hole in the copy, and \
-              reads as zeros. What is compressed stays as it is, and a container with internal snapshots or \
-              bitmaps is kept whole. A disk in several files can be kept only in a directory, where they get their \
-              own names, the descriptor last; those names must end in .vmdk.",
+    details: "With raw, the copy is a raw image; in a directory it is named like the container with .raw at the end. \
+              smartcp does not read what the container does not hold. With keep, the copy is the same container, with \
+              the same tables at the same offsets. What holds nothing but free bytes of the disk is not read, and is a \
+              hole in the copy that reads as zeros. Compressed data stays as it is, and a container with internal \
+              snapshots or bitmaps is kept whole. A disk in several files can be kept only in a directory, where they \
+              get their own names, the descriptor last; those names must end in .vmdk.",
     effect: Word("raw", |draft, word| draft.request.keep = word == "keep"),
     ..Flag::own(Data)
 };
@@ -124,10 +125,10 @@ const PAGE_FILE: Flag = Flag {
     argument: Required("WORD"),
     values: Values::One(PAGE_FILES),
     help: "keep or drop what is in Windows' page files; keep by default",
-    details: "With drop, what is in pagefile.sys and swapfile.sys in the root directory of an NTFS is not read and reads as zeros \
-              in the copy; the files keep their sizes and places. Windows writes them anew when it starts. Nothing else \
-              is lost by it but what memory left behind in them, which may be evidence. Like free space, it is dropped \
-              only of a filesystem that was closed, and never while Windows is hibernated.",
+    details: "With drop, smartcp does not read pagefile.sys and swapfile.sys in the root directory of an NTFS, and \
+              they read as zeros in the copy. The files keep their sizes and extents, and Windows writes them anew \
+              when it starts. Nothing is lost but what memory left behind in them, which may be evidence. As with free \
+              space, smartcp drops it only from a filesystem that was closed, and never while Windows is hibernated.",
     effect: Word("keep", |draft, word| draft.request.guests.drop_page_files = word == "drop"),
     settle: settle_page_files,
     ..Flag::own(Data)
@@ -142,16 +143,16 @@ fn settle_page_files(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
 
 const SNAPSHOT: Flag = Flag {
     long: "snapshot",
-    help: "the image is a frozen snapshot, whoever has it open",
-    details: "Without this option an image that is in use is copied whole: one that QEMU, VMware or a loop device has as a \
-              disk, that is mounted, locked, or open for writing.",
+    help: "the image is a frozen snapshot, even if in use",
+    details: "Without this option smartcp copies an image whole that is in use: one that QEMU, VMware or a loop device \
+              has as a disk, or that is mounted, locked, or open for writing.",
     effect: Switch(|draft| draft.snapshot = true),
     ..Flag::own(Data)
 };
 
 const CHANGES: &[Choice] = &[
     own("retry", "copy it again, up to three times; then the copy fails"),
-    own("warn", "say so, keep the copy, and end with 3"),
+    own("warn", "warn, keep the copy, and exit with 3"),
     own("fail", "the copy fails"),
 ];
 
@@ -159,9 +160,10 @@ const IF_CHANGED: Flag = Flag {
     long: "if-changed",
     argument: Required("WHAT"),
     values: Values::One(CHANGES),
-    help: "what to do if an image is written to meanwhile; warn by default",
-    details: "What is copied then may be of no single moment. With warn the copy stays, and the exit status is 3. A copy that \
-              fails is removed, or named if it was written over an old file. Containers are not copied again: with retry their copies fail.",
+    help: "what to do if an image changes during the copy; warn by default",
+    details: "A copy of an image that changes may be of no single moment. With warn the copy stays, and the exit \
+              status is 3. smartcp removes a copy that fails, or names it if it was written over an old file. It does \
+              not copy containers again: with retry their copies fail.",
     effect: Word("warn", |draft, word| {
         draft.request.options.fail_if_written = word != "warn";
         draft.request.retries = if word == "retry" { RETRIES } else { 0 };
@@ -179,8 +181,8 @@ const SPARSE: Flag = Flag {
     long: "sparse",
     argument: Required("WHEN"),
     values: Values::One(SPARSENESS),
-    help: "whether zeros are left out; always by default",
-    details: "On a block device whose driver cannot make zeros without writing, they are written in any case.",
+    help: "whether to skip zeros; always by default",
+    details: "On a block device whose driver cannot make zeros without writing, smartcp writes them in any case.",
     effect: Word("always", |draft, word| draft.request.options.sparse = word == "always"),
     ..Flag::own(Data)
 };
@@ -198,8 +200,8 @@ const ZERO_SCAN: Flag = Flag {
 const MD5: Flag = Flag {
     long: "md5",
     help: "print the MD5 of what the copy holds, as md5sum does",
-    details: "Free space counts as zeros, so it is the sum of DESTINATION and not of SOURCE. It is computed while \
-              copying, by a processor of its own if there is one, and may be slower than the disks.",
+    details: "Free space counts as zeros, so it is the sum of DESTINATION and not of SOURCE. smartcp computes it while \
+              copying, on a processor of its own if there is one. That may be slower than the disks.",
     effect: Switch(|draft| draft.request.options.md5 = true),
     ..Flag::own(Data)
 };
@@ -274,8 +276,8 @@ fn settle_sides(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
 const WRITE_ONLY: Flag = Flag {
     long: "write-only",
     help: "only write, to measure that",
-    details: "Nothing of SOURCE is read but the allocation maps. Test data without zeros is written wherever a copy would \
-              read. DESTINATION must not exist, and is no copy; remove it afterwards.",
+    details: "smartcp reads nothing of SOURCE but the allocation maps, and writes test data without zeros wherever a \
+              copy would read. DESTINATION must not exist, and is no copy; remove it afterwards.",
     effect: Switch(|draft| draft.write_only = true),
     settle: settle_write_only,
     ..Flag::own(Data)

@@ -20,25 +20,29 @@ are free, and neither reads nor writes those.
 It needs no mount, no loop device and no privilege.
 An existing destination file is overwritten.
 .PP
-Only what is proven free is left out.
-A filesystem that is dirty, damaged, ambiguous or unknown is copied whole, and so is an image that is in use, or beside
+It skips only what is proven free.
+It copies whole a filesystem that is dirty, damaged, ambiguous or unknown, an image that is in use, and an image beside
 which the memory of a suspended machine lies.
-What the maps were read from is read again at the end.
-If it has changed, if somebody wrote to the image meanwhile, or if it is in use by then, what was left out is copied after
-all, with a warning.
-Nothing is copied to a device or file that is the image itself, a part of it, or made of it, or that somebody has as a disk.
+At the end it reads the maps again.
+If they have changed, if another program wrote to the image meanwhile, or if the image is in use by then,
+.B smartcp
+warns and copies what it has skipped.
+It refuses to copy to a device or file that is the image itself, a part of it, or made of it, or that is in use as a disk.
 .PP
 The copy is not identical with the image: its free space reads as zeros.
 What was deleted in a guest cannot be recovered from it.
 Where that matters, use
 .BR \-\-use\-smartread=no .
 .PP
-Of a container (qcow2, VMDK, VHDX, VDI, VHD) the disk that it holds is copied, as a raw image, or with
+Of a container (qcow2, VMDK, VHDX, VDI, VHD)
+.B smartcp
+copies the disk that it holds, as a raw image, or with
 .B \-\-container=keep
 the container itself.
 .PP
-A new file that could not be copied whole is removed again.
-A file that was being overwritten when the copy failed is named, since it is neither the old nor the new one.
+.B smartcp
+removes a new file that it could not copy whole.
+It names a file that it was overwriting when the copy failed: that is neither the old nor the new one.
 .SH OPTIONS
 Arguments that a long option requires are required by its letter, too.
 Long options can be abbreviated as long as they are unambiguous.
@@ -56,7 +60,7 @@ there is one line every second, and one at the end, for each image, or for each 
 .TP
 .B file
 The image, or the file of one, by the name that was given.
-What in it is no UTF\-8 is replaced.
+Bytes that are not UTF\-8 are replaced.
 .TP
 .B t
 Seconds since the copy of this image began.
@@ -79,7 +83,7 @@ With
 .B \-\-sparse=always
 they are a part of write_skipped.
 .PP
-Should the map not hold until the end, read_skipped and write_skipped become less while what they counted is copied.
+If the map changes during the copy, read_skipped and write_skipped become less while what they counted is copied.
 With
 .B \-\-md5
 it is followed by
@@ -106,7 +110,7 @@ Something was not, the options are wrong, or standard output could not be writte
 Other images were copied all the same.
 .TP
 .B 3
-Everything was copied, but an image was written to meanwhile: its copy may be of no single moment.
+Everything was copied, but an image changed while it was being copied: its copy may be of no single moment.
 Not with
 .B \-\-if\-changed=retry
 or
