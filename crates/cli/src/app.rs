@@ -225,7 +225,7 @@ impl Command {
         }
         self.report.sum_up();
         if let Some(journal) = &summary.journal {
-            self.report.complain(&goes_on(&self.report, journal));
+            self.report.complain(&resume_hint(&self.report, journal));
         }
         if let Some(shards) = &summary.shards {
             // Lists of digests are for other programs to read.
@@ -355,10 +355,10 @@ pub fn digest_list_failed(report: &Report, path: &Path, error: &std::io::Error) 
     .concat()
 }
 
-/// Says where what is done is written down.
-pub fn goes_on(report: &Report, journal: &Path) -> Vec<u8> {
+/// Says how to go on, and where what is done is written down.
+pub fn resume_hint(report: &Report, journal: &Path) -> Vec<u8> {
     let journal = report.quoter().always(journal.as_os_str().as_bytes());
-    [b"the same command goes on from here; what is done is in ", &journal[..]].concat()
+    [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
 }
 
 /// Says that a file is neither the old nor the new one.

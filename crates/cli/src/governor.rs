@@ -115,7 +115,7 @@ impl Governor {
         if let Some(yields) = settings.yields
             && let Err(error) = self.set_yielding(yields)
         {
-            self.report.complain(format!("warning: cannot make way for others: {error}").as_bytes());
+            self.report.complain(format!("warning: cannot yield to other programs: {error}").as_bytes());
         }
     }
 

@@ -69,7 +69,7 @@ pub fn status(plan: &Plan, report: &Report) -> ExitCode {
             match &other {
                 Some(id) => {
                     let of = if shards.job.is_empty() { "one without an ID".to_owned() } else { shards.job.clone() };
-                    report.complain(format!("nothing is known of job {id}; the last one is {of}").as_bytes());
+                    report.complain(format!("job {id} is unknown; the last one is {of}").as_bytes());
                 }
                 None => report.screen().print((summary(&shards) + "\n").as_bytes()),
             }
@@ -118,8 +118,7 @@ fn ranges(numbers: &[u32]) -> String {
 fn not_done(state: &Path, report: &Report) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let state = report.quoter().always(state.as_os_str().as_bytes());
-    let before = b"this shard is not done, and the same command does it again; what all of them have done is in ";
-    [&before[..], &state].concat()
+    [b"this shard is not done; run the same command again to repeat it (record: ", &state[..], b")"].concat()
 }
 
 fn message(what: &str, path: &Path, why: &str, report: &Report) -> Vec<u8> {

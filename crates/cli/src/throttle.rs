@@ -108,9 +108,9 @@ pub fn pace_words(pace: &Pace) -> Option<String> {
     let limit = limit_words(pace.limit());
     match (limit, pace.is_yielding()) {
         (None, false) => None,
-        (None, true) => Some("none; makes way for others".to_owned()),
+        (None, true) => Some("none; yields to other programs".to_owned()),
         (Some(limit), false) => Some(limit),
-        (Some(limit), true) => Some(format!("{limit}; makes way for others")),
+        (Some(limit), true) => Some(format!("{limit}; yields to other programs")),
     }
 }
 
@@ -191,6 +191,6 @@ mod tests {
         assert_eq!(pace_words(&pace).as_deref(), Some("50.0 MiB/s, 100 operations/s"));
         pace.set_limit(Limit::NONE);
         pace.set_yielded(Some(Limit::NONE));
-        assert_eq!(pace_words(&pace).as_deref(), Some("none; makes way for others"));
+        assert_eq!(pace_words(&pace).as_deref(), Some("none; yields to other programs"));
     }
 }

@@ -181,7 +181,7 @@ impl Job {
         accounts.push(own);
         accounts.sort_by_key(|account| account.rank);
         if let Some(journal) = &summary.journal {
-            report.complain(&app::goes_on(report, journal));
+            report.complain(&app::resume_hint(report, journal));
         }
         let listed = report.finish_digest_list(self.plan.durable != Durable::None);
         if let Err(error) = &listed {

@@ -71,7 +71,7 @@ pub fn refusal(plan: &Plan, options: &RunOptions) -> Option<&'static str> {
         (digests, "'--digests' is not possible: use --checksum alone and redirect the output of the job"),
         (list, "'--list-out' is for one process: use haul"),
         (shard, "'--shard' is not possible: the processes of a job divide the work as they go"),
-        (options.throttling.yields, "'--yield' is not possible: each process would make way for the others"),
+        (options.throttling.yields, "'--yield' is not possible: each process would yield to the others"),
     ]
     .into_iter()
     .find_map(|(asked, why)| asked.then_some(why))

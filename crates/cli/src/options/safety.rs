@@ -95,7 +95,7 @@ fn settle_verification(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
         plan.checksum.get_or_insert(Checksum::Blake3);
     }
     if plan.reads_again() && plan.smart != SmartCopy::Off {
-        return Err(misuse("--verify and --checksum do not go with --smart, which leaves out bytes"));
+        return Err(misuse("--verify and --checksum do not go with --smart, which skips bytes"));
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ pub fn interrupted(dir: &Path, options: &[&str]) {
     let arguments = [&["--resume"], options, &["tree", "dest/"]].concat();
     let output = haul(dir, &arguments);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("the same command goes on from here"), "{}", said(&output));
+    assert!(said(&output).contains("incomplete; run the same command again to resume"), "{}", said(&output));
     assert_eq!(journals(&dir.join("dest")).len(), 1);
     fs::remove_dir(dir.join("dest/tree/small")).unwrap();
 }
