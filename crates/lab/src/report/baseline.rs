@@ -89,7 +89,7 @@ fn table(old: &Section, new: &Section, tally: &mut Tally) -> Option<Table> {
     let rows: Vec<Vec<Cell>> = pairs.iter().map(|(old, new)| row(old, new, &unit, tally)).collect();
     let columns = vec![
         Column::words("group"),
-        Column::words("who"),
+        Column::words("tool"),
         Column::figures(format!("baseline, {}", unit.name)),
         Column::figures(format!("now, {}", unit.name)),
         Column::figures("now against it"),

@@ -88,7 +88,7 @@ fn figures(run: &Run) -> Vec<(String, f64)> {
     figures.extend(run.device_read.map(|bytes| ("device read, B", bytes as f64)));
     figures.extend(run.device_written.map(|bytes| ("device written, B", bytes as f64)));
     let mut figures: Vec<(String, f64)> = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    figures.extend(run.told.iter().map(|(name, value)| (format!("told: {name}"), *value)));
+    figures.extend(run.told.iter().map(|(name, value)| (format!("reported: {name}"), *value)));
     figures
 }
 
@@ -132,11 +132,11 @@ mod tests {
             "s",
             &Table {
                 title: "t".to_owned(),
-                columns: vec![Column::words("group"), Column::words("who"), Column::figures("x, s")],
+                columns: vec![Column::words("group"), Column::words("tool"), Column::figures("x, s")],
                 rows: vec![vec![Cell::text("g"), Cell::text("cp"), Cell::figure(1.5, "1.50")]],
                 note: None,
             },
         );
-        assert_eq!(text, "s,t,1,\"g, cp\",who,,cp\r\ns,t,1,\"g, cp\",\"x, s\",1.5,1.50\r\n");
+        assert_eq!(text, "s,t,1,\"g, cp\",tool,,cp\r\ns,t,1,\"g, cp\",\"x, s\",1.5,1.50\r\n");
     }
 }

@@ -52,7 +52,7 @@ mod tests {
 
     fn table(rows: &[[&str; 5]]) -> Table {
         let cell = |text: &&str| Cell::text(*text).marked(if *text == "-" { Mark::Faint } else { Mark::None });
-        let names = ["group", "who", "a", "b", "to know"];
+        let names = ["group", "tool", "a", "b", "notes"];
         Table {
             columns: names.map(|name| Column { name: name.to_owned(), figures: name.len() == 1 }).to_vec(),
             rows: rows.iter().map(|row| row.iter().map(cell).collect()).collect(),

@@ -144,7 +144,7 @@ pub fn environment(environment: &Environment) -> Vec<Table> {
         Some(name) => row("virtual machine", format!("{name}: its memory and its disks may be shared with others")),
         None => row("virtual machine", "no".to_owned()),
     });
-    rows.extend(environment.manners.iter().map(|manner| row("manner", manner.clone())));
+    rows.extend(environment.manners.iter().map(|manner| row("method", manner.clone())));
     let columns = || vec![Column::words(""), Column::words("")];
     let mut tables = vec![Table { title: "The machine".to_owned(), columns: columns(), rows, note: None }];
     for (name, place) in &environment.places {
@@ -153,7 +153,7 @@ pub fn environment(environment: &Environment) -> Vec<Table> {
     }
     if !environment.competitors.is_empty() {
         let rows = environment.competitors.iter().map(|(name, version)| row(name, version.clone())).collect();
-        tables.push(Table { title: "Who was measured".to_owned(), columns: columns(), rows, note: None });
+        tables.push(Table { title: "Tools".to_owned(), columns: columns(), rows, note: None });
     }
     tables
 }
@@ -166,7 +166,7 @@ fn place_rows(place: &Place) -> Vec<(&'static str, String)> {
         ("room", words::bytes(place.free)),
     ];
     let Some(device) = &place.device else {
-        rows.push(("device", "none that the kernel tells of".to_owned()));
+        rows.push(("device", "none that the kernel reports".to_owned()));
         return rows;
     };
     let model = device.model.as_ref().map(|model| format!(", {}", model.trim())).unwrap_or_default();

@@ -284,15 +284,18 @@ mod tests {
         let mut text = String::new();
         let wide = Table {
             title: "t".to_owned(),
-            columns: vec![Column::words("who"), Column::figures("first figure"), Column::figures("second figure")],
+            columns: vec![Column::words("tool"), Column::figures("first figure"), Column::figures("second figure")],
             rows: vec![vec![Cell::text("cp"), Cell::text("1"), Cell::text("2").marked(Mark::Best)]],
             note: None,
         };
         table(&mut text, &wide, 26);
-        assert_eq!(text, "\nt\n  who  first figure\n  cp              1\n  who  second figure\n  cp              *2\n");
+        assert_eq!(
+            text,
+            "\nt\n  tool  first figure\n  cp               1\n  tool  second figure\n  cp               *2\n"
+        );
         text.clear();
         table(&mut text, &wide, 80);
-        assert_eq!(text, "\nt\n  who  first figure  second figure\n  cp              1             *2\n");
+        assert_eq!(text, "\nt\n  tool  first figure  second figure\n  cp               1             *2\n");
     }
 
     #[test]

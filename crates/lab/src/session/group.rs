@@ -433,7 +433,7 @@ impl Session {
         (mut run, said, state): (Run, String, Cache),
     ) -> Result<(), Halt> {
         if let How::Own(_) = competitor.how {
-            run.told = serde_json::from_str(&said).map_err(|error| format!("a copy told no figures: {error}"))?;
+            run.told = serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
         }
         let dest = folder.join("copy");
         let verdict = match group.judge {

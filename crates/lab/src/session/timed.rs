@@ -59,7 +59,8 @@ impl Session {
             Ended::Stopped => return Err(Halt::Stopped),
             Ended::TooLong(why) | Ended::Badly(_, why) => Timed::Failed(why),
             Ended::Well(mut run, said) => {
-                run.told = serde_json::from_str(&said).map_err(|error| format!("a copy told no figures: {error}"))?;
+                run.told =
+                    serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
                 let verdict = verify(source, &dest, false, &self.stop);
                 self.halt_if_stopped()?;
                 verdict.wrong.map_or(Timed::Right(run, cached.into()), Timed::Wrong)

@@ -33,7 +33,7 @@ macro_rules! common {
         "
       --runs=N          timed runs of each competitor (default: 3)
       --timeout=TIME    end a competitor that takes longer (default: 10m)
-      --time=TIME       begin no run after so long; the rest is left out
+      --time=TIME       begin no run after so long; the rest is skipped
       --output=FOLDER   for results and report (default: a new folder in the
                         current directory); the same command with a folder that
                         was interrupted goes on with it
@@ -77,8 +77,8 @@ const MAPPED_WRITE: &str = "\
 Usage: haul-lab mapped-write [OPTION]... DIR
 Does writing through mmap stall here? Syncs small mapped files page by page,
 writes and reads mapped files of many sizes, stores to pages that are being
-written back, and lets many mapped files grow until somebody has to wait; says
-who waited for what, and what that means.
+written back, and lets many mapped files grow until a store has to wait.
+Reports what stores waited for, and what that means.
 
       --rounds=N        rounds of page by page (default: 100)
       --files=N         files that grow side by side (default: 50)
@@ -196,7 +196,7 @@ What to show:
       --width=N         columns of a strip (default: the terminal's, or 80)
 
 How to look:
-      --scan            read all that is used, and tell zeros apart
+      --scan            read all that is used, and find the zeros
       --snapshot        the image is a frozen snapshot; do not warn that it is
                         in use
 

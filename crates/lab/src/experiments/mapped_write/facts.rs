@@ -100,7 +100,7 @@ impl Facts {
         match &stable {
             Some((true, from)) => facts.row("stable pages", "demanded", from),
             Some((false, from)) => facts.row("stable pages", "not demanded", from),
-            None => facts.row("stable pages", "not known", "there is no device that could demand them"),
+            None => facts.row("stable pages", "unknown", "there is no device that could demand them"),
         }
         facts.backing(&number);
         facts.memory();

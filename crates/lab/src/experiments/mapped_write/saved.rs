@@ -60,7 +60,7 @@ impl Measured {
             details.push(detail("stall-facts", Body::Facts { rows: rows(stall) }));
         }
         if !self.left_out.is_empty() {
-            let row = |(part, why): &(String, String)| (part.clone(), "left out".to_owned(), why.clone());
+            let row = |(part, why): &(String, String)| (part.clone(), "skipped".to_owned(), why.clone());
             details.push(detail("left-out", Body::Facts { rows: self.left_out.iter().map(row).collect() }));
         }
         details.push(detail("verdict", self.verdict().body()));
@@ -84,8 +84,8 @@ fn rows(stall: &stall::Measured) -> Vec<(String, String, String)> {
         ("dirty", both(pending.dirty_mean, pending.dirty_most), "Dirty in /proc/meminfo"),
         ("made dirty", words::bytes(counters.dirtied), of_all),
         ("written back", words::bytes(counters.written), of_all),
-        ("page faults", counters.minor_faults.to_string(), "of who filled, without reading"),
-        ("page faults that read", counters.major_faults.to_string(), "of who filled"),
+        ("page faults", counters.minor_faults.to_string(), "of the fills, without reading"),
+        ("page faults that read", counters.major_faults.to_string(), "of the fills"),
         ("pressure, some", seconds(counters.pressure_some), "in which somebody on this machine waited for storage"),
         ("pressure, full", seconds(counters.pressure_full), "in which everybody did"),
         ("stolen", words::seconds(counters.stolen), "of all processors, by other virtual machines"),

@@ -170,12 +170,12 @@ fn meaning(name: &str) -> &'static str {
         }
         "not-measured" => "There are no figures, so nothing can be said.",
         "waits-for-stable-pages" => {
-            "Writing through a mapping stalls here: a page under write-back must stay as it is, so who stores to it waits \
+            "Writing through a mapping stalls here: a page under write-back must stay as it is, so a store to it waits \
              until it is written."
         }
         "throttled-writers" => {
-            "Writing through a mapping stalls here: the kernel makes who stores rest, since more is changed than the device \
-             can take."
+            "Writing through a mapping stalls here: the kernel throttles stores, since more is changed than the device can \
+             take."
         }
         "waits-for-memory" => {
             "Writing through a mapping stalls here: stores wait for memory, which has to be freed first."
@@ -202,7 +202,7 @@ fn of_fills(stall: &stall::Measured) -> Vec<String> {
         return Vec::new();
     }
     let mut sentences = vec![format!(
-        "Of {} fills of {} in {} growing files {} took longer than {}; the middle is {}, the longest {}.",
+        "Of {} fills of {} in {} growing files {} took longer than {}; the median (p50) is {}, the longest {}.",
         fills.count,
         words::bytes(stall.step),
         stall.files,
@@ -215,9 +215,9 @@ fn of_fills(stall: &stall::Measured) -> Vec<String> {
         let Some(wait) = Wait::of_name(name) else { continue };
         let longest = times.iter().copied().fold(0.0, f64::max);
         sentences.push(format!(
-            "In {} of them who filled {}: {} together, {} at most.",
+            "{} of them {}: {} together, {} at most.",
             times.len(),
-            wait.says(),
+            wait.says(times.len()),
             words::seconds(times.iter().sum()),
             words::seconds(longest)
         ));
@@ -234,7 +234,7 @@ fn of_fills(stall: &stall::Measured) -> Vec<String> {
     let busy = without_processor(stall);
     if busy >= STALL {
         sentences.push(format!(
-            "The machine is busy: who filled had no processor for up to {}, and so may those that it waited for. Only longer \
+            "The machine is busy: a fill had no processor for up to {}, and so may those that it waited for. Only longer \
              waits for others count.",
             words::seconds(busy)
         ));
@@ -251,21 +251,22 @@ fn of_stores(under: &under::Measured) -> Option<String> {
     let store = under.store()?;
     Some(match under.waited() {
         None => format!(
-            "Whether stores wait for pages under write-back cannot be told: {} times it was over too soon.",
+            "It is unknown whether stores wait for pages under write-back: {} times it was over too soon.",
             under.stores.len()
         ),
         Some(share) if share >= SHARE => format!(
-            "Four stores to pages under write-back took {} in the middle of {}, {:.0} % of what was left of the write-back: \
+            "Four stores to pages under write-back took {} (median of {}), {:.0} % of what was left of the write-back: \
              they wait for it{}.",
             words::seconds(store),
             under.stores.len(),
             share * 100.0,
-            under.reason().filter(|wait| *wait != Wait::StablePage).map_or(String::new(), |wait| {
-                format!(", or so it seems; who did was seen when it {}", wait.says())
-            })
+            under
+                .reason()
+                .filter(|wait| *wait != Wait::StablePage)
+                .map_or(String::new(), |wait| { format!(", or so it seems; a store that did {}", wait.says(1)) })
         ),
         Some(share) => format!(
-            "Four stores to pages under write-back took {} in the middle of {}, {:.1} % of what was left of the write-back: \
+            "Four stores to pages under write-back took {} (median of {}), {:.1} % of what was left of the write-back: \
              they do not wait for it.",
             words::seconds(store),
             under.stores.len(),
@@ -302,12 +303,12 @@ fn of_grid(grid: &grid::Measured) -> Option<String> {
     let mut ratios = grid_ratios(grid);
     ratios.sort_by(f64::total_cmp);
     // One cell is a matter of milliseconds, and chance enough to be the worst.
-    let (middle, low) = (ratios.get(ratios.len() / 2)?, ratios.get(ratios.len() / 10)?);
+    let (median, low) = (ratios.get(ratios.len() / 2)?, ratios.get(ratios.len() / 10)?);
     let writing = Test::ALL.iter().filter(|test| test.writes()).count();
-    let how = if *middle >= 1.0 { "as fast" } else { "as slow" };
-    let shown = if *middle >= 1.0 { *middle } else { 1.0 / middle };
+    let how = if *median >= 1.0 { "as fast" } else { "as slow" };
+    let shown = if *median >= 1.0 { *median } else { 1.0 / median };
     Some(format!(
-        "In the grid mapped writing is {} times {how} as plain writing in the middle of {} cells of {writing} tests; in the \
+        "In the grid mapped writing is {} times {how} as plain writing (median of {} cells of {writing} tests); in the \
          slowest tenth of them it has {:.0} % of its rate at most.",
         words::short(shown),
         ratios.len(),

@@ -54,7 +54,7 @@ fn warnings(results: &Results, figures: Figures<'_>) -> Vec<String> {
     let fact = |name: &str| figures.rows("stall-facts").iter().find(|(have, ..)| have == name);
     if fact("stacks of the kernel").is_some_and(|(_, seen, _)| seen != "seen") {
         warnings.push(
-            "The kernel's stacks could not be seen (that needs root), so waits are told apart roughly.".to_owned(),
+            "The kernel's stacks could not be seen (that needs root), so the kinds of waits are rough.".to_owned(),
         );
     }
     let writing = fact("under write-back").and_then(|(_, share, _)| share.strip_suffix(" %")?.parse::<f64>().ok());
@@ -87,7 +87,7 @@ fn charts(figures: Figures<'_>) -> Vec<Chart> {
             mapped.map(|mapped| heat(&format!("{}, mapped", said(test)), "KiB/s", mapped, mapped.values, None)),
         );
         charts.extend(mapped.zip(written).map(|(mapped, written)| {
-            let title = format!("{}, mapped: so many times as fast as by write(2)", said(test));
+            let title = format!("{}, mapped: speed-up over write(2)", said(test));
             heat(&title, "times", mapped, &mapped.over(written), Some(1.0))
         }));
     }
@@ -219,14 +219,14 @@ fn latency_table(figures: Figures<'_>) -> Option<Table> {
 
 fn waits_table(figures: Figures<'_>) -> Option<Table> {
     let row = |(name, times): (&str, &[f64])| {
-        let says = Wait::of_name(name).map_or("", Wait::says);
+        let says = Wait::of_name(name).map_or_else(String::new, |wait| wait.says(1));
         let longest = times.iter().copied().fold(0.0, f64::max);
         vec![Cell::text(name), count(times.len() as u64), time(times.iter().sum()), time(longest), Cell::text(says)]
     };
     let rows: Vec<_> = figures.series("stall-waits").map(row).collect();
     let mut columns = vec![Column::words("reason")];
     columns.extend(["fills", "together", "longest"].map(Column::figures));
-    columns.push(Column::words("the one who filled"));
+    columns.push(Column::words("the fill"));
     let title = "Why fills took longer than the threshold".to_owned();
     let note = Some("Seen by a second thread that looks at the first one every quarter of a millisecond.".to_owned());
     (!rows.is_empty()).then_some(Table { title, columns, rows, note })

@@ -56,17 +56,18 @@ impl Wait {
         Wait::ALL.into_iter().find(|wait| wait.name() == name)
     }
 
-    /// For people, after "waited" or "was".
-    pub fn says(self) -> &'static str {
+    /// What so many fills did, for people.
+    pub fn says(self, fills: usize) -> String {
+        let be = if fills == 1 { "was" } else { "were" };
         match self {
-            Wait::StablePage => "waited until a page was written back",
-            Wait::Throttled => "was made to rest, since too much was not yet written back",
-            Wait::Memory => "waited for memory",
-            Wait::Filesystem => "waited for the filesystem",
-            Wait::Page => "waited for a page that was locked or being read",
-            Wait::NotOnProcessor => "was ready to run, and something else had the processor (or the hypervisor)",
-            Wait::OnProcessor => "kept the processor busy all the time",
-            Wait::Unknown => "waited, and nobody saw for what",
+            Wait::StablePage => "waited until a page was written back".to_owned(),
+            Wait::Throttled => format!("{be} throttled, since too much was not yet written back"),
+            Wait::Memory => "waited for memory".to_owned(),
+            Wait::Filesystem => "waited for the filesystem".to_owned(),
+            Wait::Page => "waited for a page that was locked or being read".to_owned(),
+            Wait::NotOnProcessor => format!("{be} preempted (or the hypervisor had the processor)"),
+            Wait::OnProcessor => "kept the processor busy all the time".to_owned(),
+            Wait::Unknown => "waited for an unknown reason".to_owned(),
         }
     }
 

@@ -19,7 +19,7 @@ fn yes(value: Option<bool>) -> &'static str {
     match value {
         Some(true) => "yes",
         Some(false) => "no",
-        None => "not known",
+        None => "unknown",
     }
 }
 
@@ -34,14 +34,14 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
     let own = own.map_err(|errno| failed(errno.into()))?;
     fs::remove_file(&path).map_err(failed)?;
     let mount = probe::mount(file.as_fd());
-    let told = |of: fn(&probe::Mount) -> String| mount.as_ref().map_or_else(|| "not known".to_owned(), of);
+    let told = |of: fn(&probe::Mount) -> String| mount.as_ref().map_or_else(|| "unknown".to_owned(), of);
     let share = |blocks: u64| words::bytes(blocks.saturating_mul(whole.f_frsize));
     let place = probe::place(file.as_fd());
-    let id = place.as_ref().map_or("cannot be told from others", |place| &place.id);
+    let id = place.as_ref().map_or("is not unique", |place| &place.id);
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // its type depends on the architecture
     let magic = own.f_type as u32;
     let alignment = match inode.direct {
-        (0, 0) => "not told".to_owned(),
+        (0, 0) => "unknown".to_owned(),
         (memory, offset) => format!("memory {memory}, offset {offset} bytes"),
     };
     Ok(vec![
@@ -75,7 +75,7 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
         return Ok(vec![row("device", "none", "the filesystem is in memory, on the network, or is a program")]);
     };
     let below = &device.folder;
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not told".to_owned());
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let read = |name: &str| {
         let own = fs::read_to_string(below.join(name));
         let value = own.or_else(|_| fs::read_to_string(below.join("..").join(name))).ok()?;
@@ -92,25 +92,25 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
     Ok(vec![
         row("name", &device.name, disk),
         row("model", text(&device.model), "/sys"),
-        row("size", sectors.map_or("not told".to_owned(), |count| words::bytes(count.saturating_mul(512))), "/sys"),
+        row("size", sectors.map_or("unknown".to_owned(), |count| words::bytes(count.saturating_mul(512))), "/sys"),
         row("rotational", yes(device.rotational), "what the kernel says; virtual disks say it of any store"),
         row("moving heads", yes(heads), "what haul believes of that"),
         row("scheduler", text(&device.scheduler), "queue/scheduler"),
         row("write cache", text(&device.write_cache), "queue/write_cache"),
-        row("stable pages", yes(device.stable_pages), "who writes to a page under write-back waits for it"),
+        row("stable pages", yes(device.stable_pages), "a write to a page under write-back waits for it"),
         row(
             "largest request",
-            read("queue/max_sectors_kb").map_or("not told".to_owned(), |kib| format!("{kib} KiB")),
+            read("queue/max_sectors_kb").map_or("unknown".to_owned(), |kib| format!("{kib} KiB")),
             "queue/max_sectors_kb",
         ),
         row(
             "requests in flight",
-            read("queue/nr_requests").unwrap_or_else(|| "not told".to_owned()),
+            read("queue/nr_requests").unwrap_or_else(|| "unknown".to_owned()),
             "queue/nr_requests",
         ),
         row(
             "readahead",
-            read("queue/read_ahead_kb").map_or("not told".to_owned(), |kib| format!("{kib} KiB")),
+            read("queue/read_ahead_kb").map_or("unknown".to_owned(), |kib| format!("{kib} KiB")),
             "queue/read_ahead_kb",
         ),
     ])
@@ -118,7 +118,7 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
 
 pub fn machine() -> Vec<Row> {
     let machine = Environment::from(Machine::here());
-    let memory = probe::memory().map_or("not told".to_owned(), words::bytes);
+    let memory = probe::memory().map_or("unknown".to_owned(), words::bytes);
     let limit = cgroup_limit().map_or_else(|| "none".to_owned(), words::bytes);
     vec![
         row(

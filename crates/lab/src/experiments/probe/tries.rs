@@ -101,7 +101,7 @@ fn engine(name: EngineName, from: &Path, to: &Path, data: &[u8]) -> std::io::Res
     };
     let direct = matches!(name.caps().needs, Needs::Direct | Needs::DirectDest);
     let how = match (direct, source_direct && dest_direct) {
-        (true, false) => "; the kernel does not tell its alignment",
+        (true, false) => "; the kernel does not report its alignment",
         _ => "",
     };
     Ok(match judged(&outcome, data.len() as u64) {
@@ -201,7 +201,7 @@ fn attributes(folder: &Path) -> std::io::Result<Vec<Row>> {
         row("birth time", if born { "yes" } else { "no" }, "statx(STATX_BTIME)"),
         match grain {
             Ok(grain) => row("granularity of times", grain, "a time that was set, as it is read"),
-            Err(errno) => row("granularity of times", "not known", said(errno)),
+            Err(errno) => row("granularity of times", "unknown", said(errno)),
         },
     ])
 }

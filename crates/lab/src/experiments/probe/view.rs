@@ -58,7 +58,7 @@ fn table(section: &Section, name: &str, title: &str) -> Option<Table> {
     let rows = facts(section, name);
     let row = |(name, value, meaning): &(String, String, String)| {
         let mark = match value.as_str() {
-            "no" | "not told" | "not known" => Mark::Faint,
+            "no" | "unknown" => Mark::Faint,
             _ if meaning.contains("WRONG") => Mark::Bad,
             _ => Mark::None,
         };

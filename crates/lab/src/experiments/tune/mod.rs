@@ -128,7 +128,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 fn place_of(session: &Session) -> Result<Place, String> {
     let failed = |error: std::io::Error| format!("cannot open {}: {}", quoted(session.workspace()), words::of(&error));
     let place = probe::place_of(session.workspace()).map_err(failed)?;
-    place.ok_or_else(|| "this storage cannot be told from others, so a profile could not name it".to_owned())
+    place.ok_or_else(|| "this storage has no unique identity, so a profile could not name it".to_owned())
 }
 
 /// Writes the profile, or says why not.

@@ -55,7 +55,7 @@ fn megabytes(size: u64) -> String {
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
-        "When does a copier with many requests in flight beat cp on a tree, what helps it, and can a copier tell beforehand?",
+        "When does a copier with many requests in flight beat cp on a tree, what helps it, and can a copier predict it?",
     );
     let trees = trees(section);
     view.summary.extend(engines_in_short(&trees));
@@ -96,7 +96,7 @@ fn engines_in_short(trees: &[Tree]) -> Vec<String> {
         let least = ratios.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value));
         let best = least.map(|(name, ratio)| format!("; at its best it takes {}, at {name}", short_ratio(ratio)));
         words.push(format!(
-            "{engine}: of {}, quicker than cp in {quicker}, slower in {slower}, not told apart for certain in {}{}.",
+            "{engine}: of {}, quicker than cp in {quicker}, slower in {slower}, no significant difference in {}{}.",
             text::count(ratios.len(), "tree"),
             count(None),
             best.unwrap_or_default()

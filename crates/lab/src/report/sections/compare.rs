@@ -8,7 +8,7 @@ use crate::view::View;
 
 /// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
-    let mut view = begun(section, "Who copies this source how fast, and at what cost?");
+    let mut view = begun(section, "How fast does each tool copy this source, and at what cost?");
     for (name, cases) in copies::groups(section) {
         view.summary.extend(copies::quickest(name, &cases));
         if let Some(base) = copies::base(&cases) {
@@ -21,7 +21,7 @@ pub fn view(results: &Results, section: &Section) -> View {
     view
 }
 
-/// Who is quicker, slower, or neither for certain, than the base.
+/// Which tools are quicker than the base, slower, or not significantly different.
 fn against(base: &crate::results::Case, cases: &[&crate::results::Case]) -> Option<String> {
     let others = || cases.iter().copied().filter(|case| case.is_ranked() && !std::ptr::eq(*case, base));
     let side =
@@ -32,10 +32,14 @@ fn against(base: &crate::results::Case, cases: &[&crate::results::Case]) -> Opti
     let (slower, quicker, open) =
         (names(Some(std::cmp::Ordering::Greater)), names(Some(std::cmp::Ordering::Less)), names(None));
     let mut parts = Vec::new();
-    for (names, words) in [(slower, "slower"), (quicker, "quicker"), (open, "not told apart for certain")] {
+    for (names, word) in [(slower, "slower"), (quicker, "quicker")] {
         if !names.is_empty() {
-            parts.push(format!("{}: {}", words, words::list(&names)));
+            let be = if names.len() == 1 { "is" } else { "are" };
+            parts.push(format!("{} {be} {word} than {}", words::list(&names), base.competitor));
         }
     }
-    (!parts.is_empty()).then(|| format!("Against {} are {}.", base.competitor, parts.join("; ")))
+    if !open.is_empty() {
+        parts.push(format!("{}: no significant difference to {}", words::list(&open), base.competitor));
+    }
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }

@@ -109,13 +109,13 @@ fn times(name: &str, cases: &[&Case]) -> Table {
     let quickest = best(cases, returned);
     let soonest = best(cases, |run| run.durable);
     let mut columns = vec![
-        Column::words("who"),
+        Column::words("tool"),
         Column::figures(format!("returned, {}", unit.name)),
         Column::figures("against base"),
         Column::figures(format!("durable, {}", unit.name)),
         Column::figures("MB/s"),
         Column::figures("runs"),
-        Column::words("to know"),
+        Column::words("notes"),
     ];
     // Where everybody was run as often, one line says it.
     let mut counts: Vec<usize> = ranked().map(|case| case.runs.len()).collect();
@@ -220,7 +220,7 @@ pub fn costs(section: &Section) -> Option<Table> {
     );
     let several = groups.len() > 1;
     let mut columns = vec![
-        Column::words("who"),
+        Column::words("tool"),
         Column::figures(format!("user, {}", unit.name)),
         Column::figures(format!("kernel, {}", unit.name)),
         Column::figures("CPU %"),
@@ -387,7 +387,7 @@ pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
         [] => return None,
         [only] => format!("{name}: {only} was the quickest, in {}.", words::seconds(time)),
         _ => format!(
-            "{name}: none of {} is the quickest for certain; they took about {}.",
+            "{name}: no significant difference among {}, which are the quickest; they took about {}.",
             words::list(&names),
             words::seconds(time)
         ),

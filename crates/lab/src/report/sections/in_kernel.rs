@@ -54,12 +54,12 @@ fn answer(time: Option<&Ratio>, processor: Option<&Ratio>) -> String {
     let verdict = match time.side(1.0) {
         Some(std::cmp::Ordering::Less) => "is quicker than cp",
         Some(_) => "is slower than cp",
-        None => "cannot be told apart from cp by its time",
+        None => "shows no significant difference to cp",
     };
     format!(
         "copy_file_range {verdict}: over all sizes it takes {}, and {}.",
         times_as(time, "as long"),
-        times_as(processor, "as much processor time")
+        times_as(processor, "as much CPU time")
     )
 }
 
@@ -104,7 +104,7 @@ fn published(section: &Section, time: Option<&Ratio>, kernel: Option<&Ratio>) ->
     let range = "copy-range takes";
     Published {
         by: "Patches for copy_file_range, Linux 2015; files of random data, averages; the filesystem was not said. A \
-             reviewer expected half the processor time, since there is one copy and not two."
+             reviewer expected half the CPU time, since there is one copy and not two."
             .to_owned(),
         table: table(section),
         claims: vec![
@@ -158,7 +158,7 @@ fn table(section: &Section) -> Table {
             ]);
         }
     }
-    let mut columns = vec![Column::words("size"), Column::words("who")];
+    let mut columns = vec![Column::words("size"), Column::words("tool")];
     let heads = ["kernel, s", "here", "CPU %", "here", "total, s", "here"];
     columns.extend(heads.map(Column::figures));
     Table { title: "2015, and here".to_owned(), columns, rows, note: None }

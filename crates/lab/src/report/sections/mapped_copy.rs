@@ -68,7 +68,7 @@ fn against_buffers(name: &str, cases: &[&Case]) -> Option<String> {
     let verdict = match ratio.side(1.0) {
         Some(std::cmp::Ordering::Less) => "is quicker than",
         Some(_) => "is slower than",
-        None => "cannot be told apart from",
+        None => "shows no significant difference to",
     };
     Some(format!(
         "{name}: {} {verdict} {}; it takes {}.",
@@ -118,7 +118,7 @@ fn open_question(name: &str, cases: &[&Case]) -> Option<String> {
             "{begun} here the mapped copy needs less kernel time through the page cache than past it, {found}. {faults}."
         ),
         None => format!(
-            "{begun} kernel time through the page cache and past it cannot be told apart here, {found}. {faults}."
+            "{begun} there is no significant difference here between kernel time through the page cache and past it, {found}. {faults}."
         ),
     })
 }
@@ -147,7 +147,7 @@ fn processor_time(groups: &[(&str, Vec<&Case>)]) -> Option<Chart> {
         Some((case.competitor.clone(), amounts))
     };
     let rows: Vec<(String, Vec<f64>)> = cases.iter().filter_map(row).collect();
-    copies::parts(format!("Processor time, {name}"), &["in the program", "in the kernel"], rows)
+    copies::parts(format!("CPU time, {name}"), &["in the program", "in the kernel"], rows)
 }
 
 /// Kernel time with the counts that may explain it.
@@ -184,7 +184,7 @@ fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
         "of them reading".to_owned(),
         "device written, MiB per MiB".to_owned(),
     ];
-    let mut columns = vec![Column::words("who")];
+    let mut columns = vec![Column::words("tool")];
     columns.extend(heads.map(Column::figures));
     Some(Table {
         title: format!("Kernel time and what goes with it, {name}"),
@@ -268,7 +268,7 @@ fn table(mapped: Option<&Case>, buffers: Option<&Case>, past: Option<&Case>) -> 
             ours(here, copies::system),
         ]
     };
-    let mut columns = vec![Column::words("who")];
+    let mut columns = vec![Column::words("tool")];
     columns.extend(["real, s", "here", "user, s", "here", "kernel, s", "here"].map(Column::figures));
     let size = mapped.or(buffers).or(past).map(|case| format!("Here: {}, {}.", case.group, words::bytes(case.bytes)));
     Table {

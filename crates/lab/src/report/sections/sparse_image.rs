@@ -158,7 +158,7 @@ fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
         Some(row)
     };
     let rows: Vec<Vec<Cell>> = cases.iter().filter_map(row).collect();
-    let mut columns = vec![Column::words("who")];
+    let mut columns = vec![Column::words("tool")];
     columns.extend(figures.map(|(_, name)| Column::figures(name)));
     let title = format!("Bytes, {name}");
     (!rows.is_empty()).then(|| Table { title, columns, rows, note: Some("In brackets: of the image.".to_owned()) })
