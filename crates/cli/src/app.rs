@@ -163,7 +163,7 @@ fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(
         plan.job = launcher::job(|name| env::var_os(name));
     }
     if let Some(path) = &options.list {
-        plan.manifest = Some(Arc::new(lists::load(path, report)?));
+        plan.list = Some(Arc::new(lists::load(path, report)?));
     }
     Ok(())
 }
@@ -257,7 +257,7 @@ impl Command {
                 (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
                 if !summary.cancelled {
                     let durable = self.plan.durable != Durable::None;
-                    saved = lists::save(Ok(list), path, &survey.manifest, durable, &self.report);
+                    saved = lists::save(Ok(list), path, &survey.list, durable, &self.report);
                 }
             }
             Err(error) => saved = lists::save(Err(error), path, &Default::default(), false, &self.report),

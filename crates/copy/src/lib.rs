@@ -47,7 +47,6 @@ pub mod images;
 pub mod journal;
 mod links;
 pub mod list;
-mod manifest;
 pub mod meta;
 pub mod moved;
 pub mod pace;

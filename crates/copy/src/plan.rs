@@ -94,7 +94,7 @@ pub struct Plan {
     /// device before it gets its name, as with [`Durable::File`].
     pub resume: bool,
     /// Only what this list names is copied; it is of these sources.
-    pub manifest: Option<Arc<FileList>>,
+    pub list: Option<Arc<FileList>>,
     /// Only this part is copied, of the list or of what a walk finds; other processes copy the others.
     pub shard: Option<Shard>,
     /// Which copy a shard is a part of, among several by the same command.
@@ -200,7 +200,7 @@ impl Default for Plan {
             verify: Verify::Off,
             checksum: None,
             resume: false,
-            manifest: None,
+            list: None,
             shard: None,
             job: Job::Recorded,
             profile: None,

@@ -135,7 +135,7 @@ fn parts_of_a_list_that_are_copied_in_any_order_make_the_whole_copy() {
     let survey = run::list(&whole, &session(&heard));
     assert!(!survey.failed, "{:?}", heard.everything());
     let mut stored = Vec::new();
-    survey.manifest.save(&mut stored).unwrap();
+    survey.list.save(&mut stored).unwrap();
     let list = Arc::new(FileList::load(&mut Cursor::new(stored)).unwrap());
     let work = list.split(NonZero::new(PARTS).unwrap()).work().to_vec();
     assert_eq!(work.iter().map(|work| work.entries).sum::<u64>(), list.len() as u64);
@@ -144,7 +144,7 @@ fn parts_of_a_list_that_are_copied_in_any_order_make_the_whole_copy() {
     let mut together = Summary::default();
     for number in (1..=PARTS).rev() {
         let shard = Shard::new(number, PARTS);
-        let part = Plan { manifest: Some(Arc::clone(&list)), shard, ..whole.clone() };
+        let part = Plan { list: Some(Arc::clone(&list)), shard, ..whole.clone() };
         together += run::run(&part, &session(&heard));
     }
     assert!(!together.failed, "{:?}", heard.everything());

@@ -109,7 +109,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
     let mut plan = plan;
     if let Some(path) = &run_options.list {
         match lists::load(path, &report) {
-            Ok(manifest) => plan.manifest = Some(Arc::new(manifest)),
+            Ok(list) => plan.list = Some(Arc::new(list)),
             Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
         }
     }

@@ -10,7 +10,7 @@ const LEVELS: &[&[&str]] = &[
     &["moved", "tuner"],
     // What moves bytes between two open files knows no plan. `plan` and what is counted name engines by its table.
     &["engine"],
-    &["plan", "list", "manifest", "facts", "images", "stats", "events", "error", "wire"],
+    &["plan", "list", "facts", "images", "stats", "events", "error", "wire"],
     // `pace` knows nothing of what it paces: the run asks it before each step.
     &["walk", "meta", "ranges", "journal", "pace", "probe"],
     &["strategy", "decide", "control"],

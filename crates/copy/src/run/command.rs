@@ -71,7 +71,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         verify,
         checksum,
         resume,
-        manifest,
+        list,
         shard,
         job: _, // What is stored of it knows its job.
         profile: _,
@@ -104,7 +104,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.line("verify", name_of_verify(*verify));
     lines.line("checksum", checksum.map_or("none", name_of_checksum));
     lines.line("resume", resume);
-    lines.line("list", manifest.as_ref().map_or_else(|| "none".to_owned(), |list| list.digest_text()));
+    lines.line("list", list.as_ref().map_or_else(|| "none".to_owned(), |list| list.digest_text()));
     lines
         .line("shard", shard.map_or_else(|| "none".to_owned(), |shard| format!("{}/{}", shard.index(), shard.count())));
     lines.0
@@ -260,7 +260,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::manifest::{Manifest, Shard};
+    use crate::list::{FileList, Shard};
     use crate::plan::{CacheUse, Destination, IfChanged, Preallocate};
 
     /// Of a plan with the defaults and two sources, one of which has bytes that a line cannot have.
@@ -393,7 +393,7 @@ shard: none
             with(|plan| plan.checksum = Some(Checksum::Sha256)),
             with(|plan| plan.checksum = Some(Checksum::Md5)),
             with(|plan| plan.resume = true),
-            with(|plan| plan.manifest = Some(Arc::new(Manifest::default()))),
+            with(|plan| plan.list = Some(Arc::new(FileList::default()))),
             with(|plan| plan.shard = Shard::new(1, 2)),
             with(|plan| plan.shard = Shard::new(2, 2)),
             with(|plan| plan.shard = Shard::new(1, 3)),

@@ -11,7 +11,7 @@ use haul_sys::rustix::fs::{Mode, OFlags, openat};
 use super::attributes::Keep;
 use crate::facts::Inode;
 use crate::links::DestDir;
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::meta::{NewEntries, Object};
 use crate::publish::Sides;
 use crate::walk::PathNode;

@@ -19,7 +19,7 @@ use super::{dir_attributes, naming, resume, shard, written};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId, Inode, Kind};
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::meta::{self, NewEntries, Object};
 use crate::publish::Sides;
 use crate::walk::{Listing, PathNode, Spot, last_component};

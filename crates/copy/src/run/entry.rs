@@ -19,7 +19,7 @@ use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Kind};
 use crate::links::Made;
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::transfer::Remote;
 use crate::walk::{Spot, last_component, renamed};
@@ -278,7 +278,7 @@ fn leave_unmade(
 /// shard they are an error, too: other shards may have copied other files, or other names, as they were.
 fn is_as_listed(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>, listed: Option<Index>) -> bool {
     let (Some(selection), Some(listed)) = (&cx.services.selection, listed) else { return true };
-    let entry = selection.manifest.entry(listed);
+    let entry = selection.list.entry(listed);
     let path = subject.source.path;
     if entry.kind != subject.inode.kind {
         return report.problem(Error::new(What::ListedOtherwise, path).detail(words_for(entry.kind)));

@@ -11,7 +11,7 @@ use super::ordered::Segment;
 use super::pool::Parking;
 use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::links::DestDir;
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::publish::Sides;
 use crate::walk::{Listed, Listing};

@@ -6,7 +6,7 @@ use super::subject::{Level, Top};
 use super::walker::Walker;
 use super::{naming, tree, written};
 use crate::links::DestDir;
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::walk::{Operand, Spot};
 use std::sync::Arc;
 

@@ -16,14 +16,14 @@ use super::within::{operand_inode, ways_up};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::Kind;
-use crate::manifest::{Assignment, Index, Manifest, Shard};
+use crate::list::{Assignment, FileList, Index, Shard};
 use crate::plan::{Destination, Plan};
 use crate::stats::Stats;
 use crate::walk::{Listed, Operand};
 
 /// What is to be copied.
 pub(super) struct Selection {
-    pub manifest: Arc<Manifest>,
+    pub list: Arc<FileList>,
     /// How it is divided, if it is.
     pub shards: Option<(Shard, Assignment)>,
     /// The entries of the operands, if there is anything to do in them.
@@ -35,10 +35,10 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    fn new(manifest: Arc<Manifest>, shards: Option<(Shard, Assignment)>) -> Selection {
-        let mut first = vec![0; manifest.len()];
-        let mut next = vec![0; manifest.len()];
-        let all = Index::try_from(manifest.len()).unwrap_or(Index::MAX);
+    fn new(list: Arc<FileList>, shards: Option<(Shard, Assignment)>) -> Selection {
+        let mut first = vec![0; list.len()];
+        let mut next = vec![0; list.len()];
+        let all = Index::try_from(list.len()).unwrap_or(Index::MAX);
         let mut wanted_roots = HashSet::new();
         // What is in a directory comes behind it, so it is known here when the directory is met.
         for at in (0..all).rev() {
@@ -46,19 +46,19 @@ impl Selection {
             if !own && first[at as usize] == 0 {
                 continue;
             }
-            match manifest.parent(at) {
+            match list.parent(at) {
                 Some(parent) => next[at as usize] = std::mem::replace(&mut first[parent as usize], at),
                 None => {
                     wanted_roots.insert(at);
                 }
             }
         }
-        let roots = manifest.operands().map(|(_, _, root)| root.filter(|root| wanted_roots.contains(root))).collect();
-        Selection { manifest, shards, roots, first, next }
+        let roots = list.operands().map(|(_, _, root)| root.filter(|root| wanted_roots.contains(root))).collect();
+        Selection { list, shards, roots, first, next }
     }
 
-    pub(super) fn manifest(&self) -> &Manifest {
-        &self.manifest
+    pub(super) fn list(&self) -> &FileList {
+        &self.list
     }
 
     pub(super) fn shards(&self) -> Option<&(Shard, Assignment)> {
@@ -70,12 +70,12 @@ impl Selection {
         let mut found = Vec::new();
         let mut at = start;
         while at != 0 && found.len() < most {
-            let kind = match self.manifest.kind(at) {
+            let kind = match self.list.kind(at) {
                 Kind::Regular => Some(FileType::RegularFile),
                 Kind::Directory => Some(FileType::Directory),
                 _ => None,
             };
-            found.push(Listed { name: self.manifest.name(at).to_owned(), kind, entry: Some(at), made: None });
+            found.push(Listed { name: self.list.name(at).to_owned(), kind, entry: Some(at), made: None });
             at = self.next[at as usize];
         }
         (found, Some(at).filter(|at| *at != 0))
@@ -85,7 +85,7 @@ impl Selection {
 /// What the plan wants of a list; `None` if it wants everything. Nothing is written before that is known. The `first` of several
 /// processes looks whether the list fits, and tells; the others have the same list.
 pub(super) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result<Option<Selection>, Box<Stats>> {
-    if plan.manifest.is_none() && plan.shard.is_none() {
+    if plan.list.is_none() && plan.shard.is_none() {
         return Ok(None);
     }
     let mut stats = Box::<Stats>::default();
@@ -100,8 +100,8 @@ pub(super) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result
         tell(Error::new(What::NotByList, "").detail(what));
         return Err(stats);
     }
-    let objections = match &plan.manifest {
-        Some(manifest) if first => misfits(plan, manifest),
+    let objections = match &plan.list {
+        Some(list) if first => misfits(plan, list),
         _ => Vec::new(),
     };
     if !objections.is_empty() {
@@ -114,8 +114,8 @@ pub(super) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result
         tell(error);
         return Err(stats);
     }
-    let manifest = match &plan.manifest {
-        Some(manifest) => Arc::clone(manifest),
+    let list = match &plan.list {
+        Some(list) => Arc::clone(list),
         None => {
             // A directory that cannot be read is told by the shard that it belongs to.
             let survey = survey::walk(plan, session, false);
@@ -123,23 +123,23 @@ pub(super) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result
                 stats.errors += survey.errors;
                 return Err(stats);
             }
-            Arc::new(survey.manifest)
+            Arc::new(survey.list)
         }
     };
-    let shards = plan.shard.map(|shard| (shard, manifest.split(shard.count())));
-    Ok(Some(Selection::new(manifest, shards)))
+    let shards = plan.shard.map(|shard| (shard, list.split(shard.count())));
+    Ok(Some(Selection::new(list, shards)))
 }
 
 /// Why a list is not one of these sources.
-fn misfits(plan: &Plan, manifest: &Manifest) -> Vec<Error> {
+fn misfits(plan: &Plan, list: &FileList) -> Vec<Error> {
     let error = |path: &std::ffi::OsStr, detail: String| Error::new(What::OtherSources, path).detail(detail);
-    if manifest.operands().len() != plan.sources.len() {
+    if list.operands().len() != plan.sources.len() {
         let first = plan.sources.first().cloned().unwrap_or_default();
-        let (listed, given) = (manifest.operands().len(), plan.sources.len());
+        let (listed, given) = (list.operands().len(), plan.sources.len());
         return vec![error(&first, format!("it is of {listed} sources, and {given} are given"))];
     }
     let mut found = Vec::new();
-    for (source, (path, root, entry)) in plan.sources.iter().zip(manifest.operands()) {
+    for (source, (path, root, entry)) in plan.sources.iter().zip(list.operands()) {
         let operand = Operand::open(source);
         let now = match operand_inode(operand.spot(), plan) {
             Ok(inode) => inode,
@@ -163,8 +163,8 @@ fn misfits(plan: &Plan, manifest: &Manifest) -> Vec<Error> {
                 let why = "it has nothing of it, since it could not be looked at when the list was made";
                 found.push(error(source, why.to_owned()));
             }
-            Some(entry) if manifest.kind(entry) != now.kind => {
-                found.push(error(source, format!("there it is {}", words_for(manifest.kind(entry)))));
+            Some(entry) if list.kind(entry) != now.kind => {
+                found.push(error(source, format!("there it is {}", words_for(list.kind(entry)))));
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::journal::Fingerprint;
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::meta::{NewEntries, Object};
 use crate::plan::{Durable, ModeRule};
 use crate::publish::temporary::TemporaryNames;
@@ -39,11 +39,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Opens a directory of the source again by its number in the list.
 fn open_listed(cx: RunContext<'_>, directory: Index) -> Result<OwnedFd, Errno> {
     let selection = cx.services.selection.as_ref().ok_or(Errno::STALE)?;
-    let source = cx.plan.sources.get(selection.manifest.operand_of(directory)).ok_or(Errno::STALE)?;
+    let source = cx.plan.sources.get(selection.list.operand_of(directory)).ok_or(Errno::STALE)?;
     let operand = Operand::open(source);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = operand.spot().open(flags, 0)?;
-    for name in selection.manifest.names_to(directory) {
+    for name in selection.list.names_to(directory) {
         at = openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Ok(at)
@@ -294,11 +294,11 @@ fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet
         return needed;
     };
     let Some((_, split)) = selection.shards() else { return needed };
-    let manifest = selection.manifest();
+    let list = selection.list();
     // The innermost of these directories that each entry is in, as its number plus one; 0 if it is in none.
-    let mut inside: Vec<Index> = vec![0; manifest.len()];
-    for at in 0..Index::try_from(manifest.len()).unwrap_or(Index::MAX) {
-        let above = manifest.parent(at).map_or(0, |parent| inside[parent as usize]);
+    let mut inside: Vec<Index> = vec![0; list.len()];
+    for at in 0..Index::try_from(list.len()).unwrap_or(Index::MAX) {
+        let above = list.parent(at).map_or(0, |parent| inside[parent as usize]);
         inside[at as usize] = if needed.contains_key(&at) { at + 1 } else { above };
         if let Some(shards) = inside[at as usize].checked_sub(1).and_then(|directory| needed.get_mut(&directory)) {
             shards.insert(split.shard_of(at));
@@ -306,7 +306,7 @@ fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet
     }
     // From the innermost on, as `waiting` is sorted.
     for directory in waiting {
-        let above = manifest.parent(directory.directory).and_then(|parent| inside[parent as usize].checked_sub(1));
+        let above = list.parent(directory.directory).and_then(|parent| inside[parent as usize].checked_sub(1));
         let own = needed.get(&directory.directory).cloned().unwrap_or_default();
         if let Some(above) = above.and_then(|above| needed.get_mut(&above)) {
             above.extend(own);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::frame::Frame;
 use crate::facts::{DeviceNumber, Inode};
 use crate::links::DestDir;
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::plan::Dereference;
 use crate::publish::Sides;

@@ -14,7 +14,7 @@ use super::within::operand_inode;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Inode, Kind};
-use crate::manifest::{Entry, Index, Manifest, Misplaced, Root};
+use crate::list::{Entry, FileList, Index, Misplaced, Root};
 use crate::plan::{Dereference, Plan};
 use crate::walk::{Listing, Operand, PathCursor, PathNode, Spot};
 
@@ -22,7 +22,7 @@ use crate::walk::{Listing, Operand, PathCursor, PathNode, Spot};
 #[derive(Debug, Default)]
 pub struct Survey {
     /// The list. It is of everything that could be looked at.
-    pub manifest: Manifest,
+    pub list: FileList,
     /// Something could not be looked at, which was told.
     pub failed: bool,
     /// How often that was.
@@ -91,18 +91,18 @@ impl Walk<'_> {
         let inode = match operand_inode(spot, self.plan) {
             Ok(inode) => inode,
             Err(errno) => {
-                self.survey.manifest.add_operand(source, None);
+                self.survey.list.add_operand(source, None);
                 return self.problem(&Error::new(What::CannotStat, source).errno(errno));
             }
         };
-        self.survey.manifest.add_operand(source, root_of(&inode));
+        self.survey.list.add_operand(source, root_of(&inode));
         if inode.kind == Kind::Directory && !self.plan.recursive {
             return self.problem(&Error::new(What::OmittingDirectory, source));
         }
         let follow = self.plan.dereference != Dereference::Never;
         // Two links may lead to one file.
         let entry = entry_of(&inode, follow);
-        match self.survey.manifest.add_root(&entry) {
+        match self.survey.list.add_root(&entry) {
             Ok(root) if inode.kind == Kind::Directory => self.tree(spot, follow, inode, root),
             Ok(_) => {}
             Err(why) => self.cannot_add(spot, why),
@@ -163,7 +163,7 @@ impl Walk<'_> {
         if self.session.leave_out.contains(&inode.id) {
             return None;
         }
-        let at = match self.survey.manifest.add(parent.entry, spot.name, &entry_of(&inode, false)) {
+        let at = match self.survey.list.add(parent.entry, spot.name, &entry_of(&inode, false)) {
             Ok(at) => at,
             Err(why) => {
                 self.cannot_add(spot, why);

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use haul_sys::rustix::fs::FileType;
 
 use crate::links::pages::{KEY, Key};
-use crate::manifest::Index;
+use crate::list::Index;
 use crate::walk::Listed;
 use crate::wire::{Reader, Writer};
 

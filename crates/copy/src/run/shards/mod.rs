@@ -22,7 +22,7 @@ use crate::error::{Error, What};
 use crate::facts::Inode;
 use crate::journal::Fingerprint;
 use crate::links::DestDir;
-use crate::manifest::{Index, Shard};
+use crate::list::{Index, Shard};
 use crate::plan::{Backup, Destination, Durable, IfChanged, Job, Plan, Verify};
 use crate::publish::temporary::TemporaryNames;
 use crate::walk::{Operand, PathNode, last_component, without_trailing_slashes};
@@ -108,7 +108,7 @@ pub(in crate::run) fn job(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerpr
         shard: Shard::new(1, 1),
         job: Job::Recorded,
         // What is divided, and how, is in the file.
-        manifest: None,
+        list: None,
         resume: false,
         durable: Durable::None,
         atomic: false,

@@ -27,7 +27,7 @@ use haul_sys::rustix::process::geteuid;
 use super::record::{HEADER, Header, Meaning, NAME, fingerprint, meaning};
 use crate::facts::{Inode, Kind, Time};
 use crate::journal::Fingerprint;
-use crate::manifest::Shard;
+use crate::list::Shard;
 use crate::plan::Job;
 
 /// How state files are opened: never through a link, never waiting.
