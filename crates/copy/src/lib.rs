@@ -35,33 +35,46 @@
 //! Where processes can talk to each other, [`run::run_together`] needs none of these lists: it divides while it copies.
 #![forbid(unsafe_code)]
 
+mod attributes;
 pub mod compare;
+mod context;
 mod control;
 mod decide;
 pub mod engine;
 pub mod error;
 pub mod events;
 pub mod facts;
+mod file;
+mod finish;
 mod front;
 pub mod images;
 pub mod journal;
 mod links;
 pub mod list;
+mod messages;
 pub mod meta;
 pub mod moved;
 pub mod pace;
+mod peers;
 pub mod plan;
 pub mod probe;
+mod progress;
 mod publish;
 pub mod ranges;
+mod report;
 pub mod run;
+mod schedule;
+mod shards;
 pub mod smart;
+mod sources;
 pub mod stats;
 pub mod strategy;
 mod transfer;
+mod tree;
 pub mod tuner;
 pub mod verify;
 pub mod walk;
 mod wire;
+mod work;
 
 pub use front::{Conflict, Context, Copy, Failed, Prepared};

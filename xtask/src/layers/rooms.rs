@@ -21,6 +21,18 @@ const LEVELS: &[&[&str]] = &[
     // From a whole file to its name; then what was made, to be found again.
     &["publish"],
     &["links"],
+    // What a run says, and the threads that it has; neither knows a tree.
+    &["report", "schedule"],
+    &["attributes", "messages", "progress"],
+    // What is copied, as values.
+    &["work"],
+    &["peers", "sources"],
+    &["shards"],
+    // What every stage may use, and then the stages: a name, a file, a tree.
+    &["context"],
+    &["finish"],
+    &["file"],
+    &["tree"],
     &["run"],
     // The front door.
     &["front"],

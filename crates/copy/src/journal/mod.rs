@@ -3,6 +3,7 @@
 //! A journal promises only what is on the device. Whoever believes a promise compares first: each names files by
 //! fingerprints of what stat tells of them, and holds only for files that still look the same.
 
+pub(crate) mod command;
 mod record;
 
 use std::ffi::OsStr;

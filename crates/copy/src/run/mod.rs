@@ -1,77 +1,25 @@
 //! A whole run: the only module that knows all the others.
 
-mod attributes;
-mod changes;
-mod check;
-mod claims;
-mod command;
-mod context;
-mod dest_state;
-mod destination;
-mod dir_attributes;
-mod directory;
-mod enter;
-mod entry;
-mod existing;
-mod fill;
-mod frame;
-mod free_space;
-mod images;
-mod limits;
-mod name_queue;
-mod names;
-mod naming;
-mod open;
-mod operand;
-mod operand_set;
-mod operands;
-mod ordered;
-mod parents;
-mod peers;
-mod pool;
-mod precreate;
-mod progress;
-mod regular;
-mod reporter;
-mod resume;
-mod selection;
-mod services;
-mod session;
-mod shard;
-mod shards;
-mod share;
-mod special;
-mod subject;
 mod summary;
-mod survey;
-mod task;
-mod tasks;
-mod temporary_file;
 mod threads;
-mod tree;
-mod undo;
-mod unfinished;
-mod walker;
-mod within;
-mod worker;
-mod written;
 
 use crate::events::Event;
 use crate::meta;
 use crate::plan::{Durable, Plan};
+use crate::sources::selection;
 use crate::stats::Stats;
 
 pub use crate::control::Cancel;
+pub use crate::peers::{Part, Transport};
 pub use crate::publish::Partials;
+pub use crate::report::Session;
+pub use crate::schedule::pool::SpareCapacity;
+pub use crate::shards::{ShardReport, shard_status};
+pub use crate::sources::destination::settle_destination;
+pub use crate::sources::survey::{Survey, list};
+pub use crate::sources::within::source_of;
 pub use crate::transfer::facts_of;
-pub use destination::settle_destination;
-pub use peers::{Part, Transport};
-pub use pool::SpareCapacity;
-pub use session::Session;
-pub use shards::{ShardReport, shard_status};
 pub use summary::Summary;
-pub use survey::{Survey, list};
-pub use within::source_of;
 
 /// Copies what the plan says.
 ///

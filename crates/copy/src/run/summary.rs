@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 use std::path::PathBuf;
 
-use super::shards::ShardReport;
+use crate::shards::ShardReport;
 use crate::stats::Stats;
 
 /// How a run ended. The exit status is a function of this.

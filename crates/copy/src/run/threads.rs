@@ -7,34 +7,35 @@ use std::thread::{self, Scope};
 
 use haul_sys::{Errno, memory};
 
-use super::attributes::DeferredFlags;
-use super::context::RunContext;
-use super::limits::{affordable_threads, open_levels};
-use super::ordered::{EventSink, OrderedEvents};
-use super::peers::{Part, PeerGroup, ToDo};
-use super::pool::{Offer, Pool};
-use super::selection::Selection;
-use super::services::Services;
-use super::session::Session;
-use super::shards::ShardReport;
-use super::task::Task;
-use super::walker::Walker;
-use super::worker::Worker;
-use super::{naming, operands, resume, shard, tasks};
+use crate::attributes::DeferredFlags;
+use crate::context::RunContext;
+use crate::context::Services;
+use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts;
+use crate::finish::{naming, resume, shard};
 use crate::meta::Caller;
+use crate::peers::{Part, PeerGroup, ToDo};
 use crate::plan::{Dereference, Destination, Plan};
+use crate::report::Session;
+use crate::schedule::limits::{affordable_threads, open_levels};
+use crate::schedule::ordered::{EventSink, OrderedEvents};
+use crate::schedule::pool::{Offer, Pool};
+use crate::shards::ShardReport;
+use crate::sources::selection::Selection;
 use crate::stats::Stats;
+use crate::tree::walker::Walker;
+use crate::tree::{operands, tasks};
 use crate::tuner::Tuner;
+use crate::work::task::Task;
 
 /// The stack of a thread in bytes, unless somebody has set RUST_MIN_STACK.
 const STACK: u64 = 2 << 20;
 
 /// What the threads did together.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     pub stats: Stats,
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
@@ -57,7 +58,7 @@ struct Team<'a> {
 }
 
 /// Copies what the plan says, with as many threads as are useful and allowed.
-pub(super) fn run(
+pub(crate) fn run(
     plan: &Plan,
     session: &Session<'_>,
     (selection, caller): (Option<Selection>, Caller),

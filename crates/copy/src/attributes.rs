@@ -1,0 +1,296 @@
+//! The attributes of a finished entry.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::IFlags;
+use haul_sys::rustix::io::fcntl_dupfd_cloexec;
+
+use crate::error::{Error, What};
+use crate::facts::Inode;
+use crate::meta::{self, Caller, NewEntries, Object, PairMemory, Request, Side, XattrRules};
+use crate::plan::{ModeRule, Plan, Preserve, Wish};
+use crate::report::Reporter;
+
+/// An entry whose data or contents are in place.
+pub(crate) struct Keep<'a> {
+    pub source: Object<'a>,
+    pub source_inode: &'a Inode,
+    pub source_path: &'a Path,
+    pub dest: Object<'a>,
+    /// The destination just after it was made, or as it was found.
+    pub dest_inode: &'a Inode,
+    pub dest_path: &'a Path,
+    pub created: bool,
+    /// What is known of the directory that it was made in, or of itself if it is a directory.
+    pub entries: NewEntries,
+}
+
+/// An old file whose owner, mode and attributes the new one gets, since writing into it would have left them alone.
+#[derive(Debug)]
+pub(crate) struct ReplacedFile {
+    /// Opened as a path.
+    pub fd: OwnedFd,
+    pub inode: Inode,
+}
+
+/// Set-user-ID and set-group-ID.
+pub(crate) const SPECIAL_RIGHTS: u32 = 0o6000;
+
+/// Sets the attributes that a plan asks for. The same for all threads.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes<'a> {
+    plan: &'a Plan,
+    rules: &'a XattrRules,
+    memory: &'a PairMemory,
+    caller: Caller,
+}
+
+/// What became of the attributes of a file.
+pub(crate) struct Set {
+    /// It has all that it must have.
+    pub kept: bool,
+    /// Flags of it wait for the end of the run.
+    pub deferred: Option<DeferredFlags>,
+}
+
+impl<'a> Attributes<'a> {
+    /// `memory` knows what was said already of two filesystems.
+    pub(crate) fn new(plan: &'a Plan, rules: &'a XattrRules, memory: &'a PairMemory, caller: Caller) -> Attributes<'a> {
+        Attributes { plan, rules, memory, caller }
+    }
+
+    /// Gives the copy its attributes. False if one could not be set that had to be kept.
+    pub(crate) fn set(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) -> bool {
+        let mut problems: Vec<Error> = Vec::new();
+        let kept = meta::finish(&self.request(keep), &mut |error| problems.push(error));
+        report.attributes(problems, kept);
+        kept
+    }
+
+    /// The same for a file that may get more hard links, or another name if it is `staged`: the kernel gives none to an
+    /// immutable or append-only file, so those two flags wait until the end of the run.
+    pub(crate) fn set_of_file(&self, keep: &Keep<'_>, staged: bool, report: &mut Reporter<'_>) -> Set {
+        let preserve = &self.plan.preserve;
+        let may_be_linked = preserve.links && keep.source_inode.links > 1;
+        if !preserve.flags || !(may_be_linked || staged) {
+            return Set { kept: self.set(keep, report), deferred: None };
+        }
+        let mut problems: Vec<Error> = Vec::new();
+        let request = Request { seal_later: true, ..self.request(keep) };
+        let kept = meta::finish(&request, &mut |error| problems.push(error));
+        report.attributes(problems, kept);
+        let deferred = DeferredFlags::hold(keep).unwrap_or_else(|errno| {
+            report.problem(Error::new(What::PreservingFlags, keep.dest_path).errno(errno));
+            None
+        });
+        Set { kept, deferred }
+    }
+
+    /// Sets the flags that waited for the last hard link.
+    pub(crate) fn seal(&self, deferred: Vec<DeferredFlags>, report: &mut Reporter<'_>) {
+        for deferred in deferred {
+            let mut problems: Vec<Error> = Vec::new();
+            let sealed = meta::seal(&self.request(&deferred.keep()), &mut |error| problems.push(error));
+            report.attributes(problems, sealed);
+        }
+    }
+
+    /// Sets what only works on an empty file or an empty directory.
+    pub(crate) fn prepare(&self, keep: &Keep<'_>, report: &mut Reporter<'_>) {
+        let mut problems: Vec<Error> = Vec::new();
+        let kept = meta::before_data(&self.request(keep), &mut |error| problems.push(error));
+        report.attributes(problems, kept);
+    }
+
+    /// Gives a new file the attributes of the one that it replaces. False if something would be lost that need not be.
+    pub(crate) fn of_replaced(&self, keep: &Keep<'_>, replaced: &ReplacedFile, report: &mut Reporter<'_>) -> bool {
+        // Others than root may not write all attributes that they can see.
+        let xattr = if self.caller.privileged() { Wish::Require } else { Wish::Try };
+        let mut inode = replaced.inode;
+        if !self.caller.privileged() {
+            // The kernel takes these away when such a file is written to by somebody else than root.
+            inode.permissions &= !SPECIAL_RIGHTS;
+        }
+        // It is not to be used under the old mode if that is not the one that it gets.
+        let narrow = meta::while_written(&inode, keep.source_inode, &self.plan.preserve);
+        let preserve = Preserve {
+            mode: if narrow.is_some() { ModeRule::Default } else { ModeRule::Keep },
+            ownership: true,
+            context: Wish::Try,
+            xattr,
+            quiet: xattr == Wish::Try,
+            ..Preserve::default()
+        };
+        if let Some(mode) = narrow {
+            inode.permissions = mode;
+        }
+        let source = meta::Side {
+            object: Object { fd: replaced.fd.as_fd(), path_only: true },
+            inode: &inode,
+            path: keep.dest_path,
+        };
+        let rules = XattrRules::for_other_contents();
+        let request = meta::Request { preserve: &preserve, source, created: true, rules: &rules, ..self.request(keep) };
+        let mut problems = Vec::new();
+        let mut kept = meta::finish(&request, &mut |error| problems.push(error));
+        // A change of owner has taken away what may stay.
+        if let Some(Err(errno)) = narrow.map(|mode| keep.dest.set_mode(mode)) {
+            problems.push(Error::new(What::PreservingPermissions, keep.dest_path).errno(errno));
+            kept = false;
+        }
+        report.attributes(problems, kept);
+        kept
+    }
+
+    pub(crate) fn request<'k>(&'k self, keep: &Keep<'k>) -> Request<'k> {
+        Request {
+            preserve: &self.plan.preserve,
+            context: &self.plan.context,
+            source: Side { object: keep.source, inode: keep.source_inode, path: keep.source_path },
+            dest: Side { object: keep.dest, inode: keep.dest_inode, path: keep.dest_path },
+            created: keep.created,
+            entries: keep.entries,
+            no_data: self.plan.attributes_only,
+            seal_later: false,
+            caller: self.caller,
+            rules: self.rules,
+            memory: self.memory,
+        }
+    }
+}
+
+/// A finished file whose source is immutable or append-only and has several names. There are few of these.
+pub(crate) struct DeferredFlags {
+    source: OwnedFd,
+    source_inode: Inode,
+    source_path: PathBuf,
+    dest: OwnedFd,
+    dest_inode: Inode,
+    dest_path: PathBuf,
+    entries: NewEntries,
+}
+
+impl DeferredFlags {
+    fn hold(keep: &Keep<'_>) -> Result<Option<DeferredFlags>, Errno> {
+        let flags = IFlags::from_bits_retain(keep.source.inode_flags().unwrap_or(0));
+        if !flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) {
+            return Ok(None);
+        }
+        let held = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 0);
+        Ok(Some(DeferredFlags {
+            source: held(keep.source.fd)?,
+            source_inode: *keep.source_inode,
+            source_path: keep.source_path.to_owned(),
+            dest: held(keep.dest.fd)?,
+            dest_inode: *keep.dest_inode,
+            dest_path: keep.dest_path.to_owned(),
+            entries: keep.entries,
+        }))
+    }
+
+    fn keep(&self) -> Keep<'_> {
+        Keep {
+            source: Object { fd: self.source.as_fd(), path_only: false },
+            source_inode: &self.source_inode,
+            source_path: &self.source_path,
+            dest: Object { fd: self.dest.as_fd(), path_only: false },
+            dest_inode: &self.dest_inode,
+            dest_path: &self.dest_path,
+            created: true,
+            entries: self.entries,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, SystemTime};
+
+    use haul_testbed::temp_dir;
+
+    use super::*;
+    use crate::report::reporter::report_of;
+
+    /// Two files, of which the second is to be a copy of the first.
+    struct Two {
+        dir: haul_testbed::TempDir,
+        files: [File; 2],
+        inodes: [Inode; 2],
+    }
+
+    impl Two {
+        fn new(modes: [u32; 2]) -> Two {
+            let dir = temp_dir();
+            let files = [("from", modes[0]), ("to", modes[1])].map(|(name, mode)| {
+                let path = dir.path().join(name);
+                let file = File::create(&path).unwrap();
+                fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+                file
+            });
+            files[0].set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
+            let inodes = [0, 1].map(|index| Inode::of(files[index].as_fd()).unwrap());
+            Two { dir, files, inodes }
+        }
+
+        fn keep(&self) -> Keep<'_> {
+            Keep {
+                source: Object { fd: self.files[0].as_fd(), path_only: false },
+                source_inode: &self.inodes[0],
+                source_path: Path::new("from"),
+                dest: Object { fd: self.files[1].as_fd(), path_only: false },
+                dest_inode: &self.inodes[1],
+                dest_path: Path::new("to"),
+                created: true,
+                entries: NewEntries::UNKNOWN,
+            }
+        }
+
+        /// The copy's mode, and the seconds of its last modification.
+        fn of_copy(&self) -> (u32, i64) {
+            let copy = Inode::of(self.files[1].as_fd()).unwrap();
+            (copy.permissions, copy.modified.seconds)
+        }
+    }
+
+    fn with<T>(plan: &Plan, work: impl FnOnce(Attributes<'_>, &mut Reporter<'_>) -> T) -> T {
+        let (rules, memory) = (XattrRules::default(), PairMemory::new());
+        let attributes = Attributes::new(plan, &rules, &memory, Caller::this_thread().unwrap());
+        let mut result = None;
+        let counted = report_of(false, |report| result = Some(work(attributes, report)));
+        assert_eq!((counted.errors, counted.warnings), (0, 0), "{:?}", counted.heard);
+        result.unwrap()
+    }
+
+    #[test]
+    fn a_copy_gets_what_the_plan_keeps_and_nothing_else() {
+        let two = Two::new([0o640, 0o600]);
+        let times = Plan { preserve: Preserve { timestamps: true, ..Preserve::default() }, ..Plan::default() };
+        assert!(with(&times, |attributes, report| attributes.set(&two.keep(), report)));
+        assert_eq!(two.of_copy(), (0o600, 1000));
+        let mode = Plan { preserve: Preserve { mode: ModeRule::Keep, ..Preserve::default() }, ..Plan::default() };
+        assert!(with(&mode, |attributes, report| attributes.set(&two.keep(), report)));
+        assert_eq!(two.of_copy().0, 0o640);
+    }
+
+    #[test]
+    fn no_flag_waits_for_the_end_of_the_run_unless_flags_are_kept() {
+        let two = Two::new([0o600, 0o600]);
+        let set = with(&Plan::default(), |attributes, report| attributes.set_of_file(&two.keep(), true, report));
+        assert!(set.kept && set.deferred.is_none());
+    }
+
+    #[test]
+    fn a_file_that_replaces_another_gets_the_mode_of_that() {
+        let two = Two::new([0o644, 0o600]);
+        let path = two.dir.path().join("old");
+        let old = File::create(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o751)).unwrap();
+        let replaced = ReplacedFile { inode: Inode::of(old.as_fd()).unwrap(), fd: old.into() };
+        assert!(with(&Plan::default(), |attributes, report| attributes.of_replaced(&two.keep(), &replaced, report)));
+        assert_eq!(two.of_copy().0, 0o751);
+    }
+}

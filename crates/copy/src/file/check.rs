@@ -1,0 +1,168 @@
+//! Reading again what was copied (`--verify`, `--checksum`), and what follows from it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::thread;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::OFlags;
+use haul_sys::rustix::io::retry_on_intr;
+
+use crate::context::RunContext;
+use crate::context::Worker;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::plan::Verify;
+use crate::report::Reporter;
+use crate::strategy::WORTH_ASKING;
+use crate::transfer::{Broken, Over, Transfer};
+use crate::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
+
+/// What reading again has found of a file whose data was moved.
+pub(crate) type ReadAgain = Result<Checked, Trouble>;
+
+/// Moves the data once more, of a source that looks like this now.
+pub(crate) fn move_again(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    job: &Transfer<'_>,
+    source_inode: &Inode,
+) -> Result<ReadAgain, Broken> {
+    // What was noted is of the source as it was.
+    move_and_check(cx, worker, &Transfer { source_inode, start: 0, checkpoints: None, ..job.clone() })
+}
+
+/// Moves the data; another thread notes how far that is on the device, where the next run may have to go on.
+pub(crate) fn move_and_check(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    job: &Transfer<'_>,
+) -> Result<ReadAgain, Broken> {
+    let Some(checkpoints) = job.checkpoints else { return move_and_read_again(cx, worker, job) };
+    let (moved, noted) = thread::scope(|scope| {
+        let noting = thread::Builder::new().spawn_scoped(scope, || checkpoints.keep_up());
+        if noting.is_err() {
+            // No thread is to be had: then the next run begins anew.
+            checkpoints.end(Over::Done);
+        }
+        let moved = move_and_read_again(cx, worker, job);
+        // After an error of the destination nobody knows what became of the data since the last checkpoint.
+        let stopped =
+            matches!(&moved, Err(Broken { error }) if error.as_ref().is_none_or(|error| error.what == What::Reading));
+        checkpoints.end(if stopped { Over::Stopped } else { Over::Done });
+        (moved, noting.ok().and_then(|noting| noting.join().ok()))
+    });
+    match noted {
+        Some(Ok(Some(complaint))) => worker.report.warning(&complaint),
+        Some(Err(errno)) if moved.is_ok() => {
+            return Err(Broken { error: Some(Error::new(What::Syncing, job.dest_path).errno(errno)) });
+        }
+        _ => {}
+    }
+    moved
+}
+
+/// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
+/// thread.
+fn move_and_read_again(cx: RunContext<'_>, worker: &mut Worker<'_>, job: &Transfer<'_>) -> Result<ReadAgain, Broken> {
+    let plan = cx.plan;
+    if !plan.reads_again() {
+        return worker
+            .mover
+            .move_data(job, plan, cx.session.control(), &mut worker.report.stats)
+            .map(|()| Ok(Checked::default()));
+    }
+    let reader = reader(cx, job).map_err(|error| Broken { error: Some(error) })?;
+    let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.dest.as_fd(), AsFd::as_fd));
+    let size = job.source_inode.size;
+    let holes = size.saturating_sub(job.source_inode.allocated) >> 40;
+    if holes > 0 {
+        worker.report.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
+    }
+    let blocks = (plan.verify == Verify::Device).then_some(size);
+    let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
+    let cancel = &cx.session.cancel;
+    let source = job.source.as_fd();
+    let follow = |follower: &Follower| follower.follow(&Linux, source, dest, wishes, &|| cancel.is_cancelled());
+    let by_another_thread = size >= WORTH_ASKING;
+    let follower = if by_another_thread { Follower::default() } else { Follower::afterwards() };
+    let job = Transfer { follower: Some(&follower), ..job.clone() };
+    let (moved, checked) = thread::scope(|scope| {
+        let other = by_another_thread.then(|| thread::Builder::new().spawn_scoped(scope, || follow(&follower)));
+        let other = other.and_then(Result::ok);
+        if other.is_none() {
+            // No thread is to be had: then afterwards.
+            follower.do_not_wait();
+        }
+        let moved = worker.mover.move_data(&job, plan, cx.session.control(), &mut worker.report.stats);
+        if moved.is_err() {
+            follower.abandon();
+        }
+        let checked = match other {
+            // It panicked: the hash's own threads could not be had, for all that is known.
+            Some(other) => other.join().unwrap_or(Err(Trouble::Source(Errno::AGAIN))),
+            None => follow(&follower),
+        };
+        (moved, checked)
+    });
+    moved.map(|()| checked)
+}
+
+/// An open file to read the copy back from, where the one that it is written through does not do.
+fn reader(cx: RunContext<'_>, job: &Transfer<'_>) -> Result<Option<OwnedFd>, Error> {
+    let kept = |kind| matches!(kind, Kind::Regular | Kind::BlockDevice);
+    if !kept(job.source_inode.kind) {
+        return Err(Error::new(What::CannotReadAgain, job.source_path));
+    }
+    if cx.plan.verify == Verify::Off {
+        return Ok(None);
+    }
+    if !kept(job.dest_inode.kind) {
+        return Err(Error::new(What::CannotReadAgain, job.dest_path));
+    }
+    if cx.plan.verify == Verify::Device || is_readable(job.dest.as_fd()) {
+        return Ok(None);
+    }
+    let reader = Linux.reopen_to_read(job.dest.as_fd(), false);
+    reader.map(Some).map_err(|errno| Error::new(What::ReadingBack, job.dest_path).errno(errno))
+}
+
+/// What was found, if what was copied could be read again. If not, the copy is as good as none.
+pub(crate) fn settle_check(job: &Transfer<'_>, read: ReadAgain) -> Result<Checked, Broken> {
+    let error = match read {
+        Ok(checked) => return Ok(checked),
+        Err(Trouble::Abandoned) => return Err(Broken { error: None }),
+        Err(Trouble::Source(errno)) => Error::new(What::ReadingAgain, job.source_path).errno(errno),
+        Err(Trouble::Dest(errno)) => Error::new(What::ReadingBack, job.dest_path).errno(errno),
+        Err(Trouble::SourceEnded(_)) => Error::new(What::ChangedWhileCopied, job.source_path),
+    };
+    Err(Broken { error: Some(error) })
+}
+
+/// What was found of a copy that has its name from the beginning. False if it is not like its source.
+pub(crate) fn judge_in_place(
+    report: &mut Reporter<'_>,
+    dest: BorrowedFd<'_>,
+    inode: &Inode,
+    path: &Path,
+    checked: &Checked,
+) -> bool {
+    let differs = |mismatch: Mismatch| Error::new(What::MismatchInPlace, path).detail(mismatch.describe());
+    if let Some(mismatch) = checked.mismatch {
+        return report.problem(differs(mismatch));
+    }
+    let Some(blocks) = &checked.blocks else { return true };
+    let finding = retry_on_intr(|| Linux.sync(dest))
+        .and_then(|()| compare_with_device(&Linux, dest, blocks, inode.kind == Kind::Regular));
+    match finding {
+        Ok(Finding::Same) => true,
+        Ok(Finding::Differs(mismatch)) => report.problem(differs(mismatch)),
+        Ok(Finding::NoMedium) => report.problem(Error::new(What::NoMedium, path)),
+        Err(errno) => report.problem(Error::new(What::ReadingBack, path).errno(errno)),
+    }
+}
+
+fn is_readable(file: BorrowedFd<'_>) -> bool {
+    haul_sys::rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR)
+}

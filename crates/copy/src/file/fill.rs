@@ -1,0 +1,198 @@
+//! Moves the data of an open file, and looks whether it came through whole.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, ftruncate};
+use haul_sys::rustix::io::retry_on_intr;
+
+use crate::context::Worker;
+use crate::context::{RunContext, free_space};
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::file::changes;
+use crate::file::check::{self, ReadAgain};
+use crate::file::image::{self, Looked};
+use crate::finish::{resume, undo};
+use crate::meta::{self, Object};
+use crate::plan::Reflink;
+use crate::report::Reporter;
+use crate::transfer::{Broken, Checkpoints, Transfer};
+use crate::verify::Checked;
+use crate::work::subject::Subject;
+use crate::work::unfinished::Unfinished;
+
+/// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied, and what reading
+/// it again has found.
+pub(crate) fn fill(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    (source, source_inode): (&Arc<OwnedFd>, &Inode),
+    (dest, dest_inode, created): (&Arc<OwnedFd>, &Inode, bool),
+    unfinished: &mut Unfinished,
+) -> Option<(Inode, Checked)> {
+    let mut copied = *source_inode;
+    let peers = subject.remote.map(|remote| remote.with_copy(subject.dest.name));
+    let mut job = Transfer {
+        source: Arc::clone(source),
+        dest: Arc::clone(dest),
+        source_inode,
+        dest_inode,
+        source_path: subject.source.path,
+        dest_path: subject.dest.path,
+        source_dir: subject.source.dir().ok(),
+        image: None,
+        follower: None,
+        start: 0,
+        checkpoints: None,
+        peers: peers.as_deref(),
+    };
+    let shared = cx.services;
+    let checkpoints = resume::checkpoints(cx, &job, unfinished);
+    job.start = unfinished.start;
+    job.checkpoints = checkpoints.as_ref();
+    let regular = dest_inode.kind == Kind::Regular;
+    if regular && created && checkpoints.is_none() {
+        // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
+        cx.session.partials.begin(subject.dest, subject.sides, dest, created);
+    } else {
+        cx.session.partials.done(); // With checkpoints it stays for the next run.
+    }
+    let mut looked = match image::look_for_free(cx, &job, created, &shared.images) {
+        Ok(looked) => looked,
+        Err(error) => {
+            undo::refuse(cx, &mut worker.report, subject.dest, (dest, dest_inode), (created, unfinished), error);
+            return None;
+        }
+    };
+    if regular && !created && !empty(cx, &mut worker.report, subject, (source, source_inode), (dest, dest_inode)) {
+        return None;
+    }
+    if regular && !created {
+        // Of a device or a FIFO there is nothing to remove.
+        cx.session.partials.begin(subject.dest, subject.sides, dest, created);
+    }
+    let whole_image = looked.take_if(|looked| looked.found.is_none());
+    job.image = whole_image.as_ref().map(|looked| &looked.report);
+    let before = worker.report.stats.moved;
+    let (result, room) = move_with_room(cx, worker, &mut job, looked.as_deref_mut());
+    let result = match looked.is_some() {
+        // The copy of an image looks for itself.
+        true => result,
+        false => result.and_then(|read| changes::settle_changes(cx, worker, &job, &mut copied, before, read)),
+    };
+    let whole = match result.and_then(|read| check::settle_check(&job, read)) {
+        Ok(checked) => {
+            unfinished.left = false;
+            if let Some(looked) = looked.or(whole_image) {
+                worker.report.stats.count_image(&looked.report);
+            }
+            Some((copied, checked))
+        }
+        Err(broken) => {
+            unfinished.left = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.noted() > 0);
+            let inode = Inode::of(dest.as_fd()).unwrap_or(*dest_inode);
+            undo::give_up(cx, &mut worker.report, subject.dest, &inode, (created, unfinished), broken);
+            None
+        }
+    };
+    cx.session.partials.done();
+    // Not before a file that does not fit was removed.
+    drop(room);
+    whole
+}
+
+/// Moves the data; once more if there was no room for it while others were at work. What is held of the room is to be
+/// dropped when the file is whole or gone.
+fn move_with_room<'a>(
+    cx: RunContext<'a>,
+    worker: &mut Worker<'_>,
+    job: &mut Transfer<'_>,
+    mut looked: Option<&mut Looked<'_>>,
+) -> (Result<ReadAgain, Broken>, free_space::Held<'a>) {
+    let room: &'a free_space::FreeSpaceGate = &cx.services.space_gate;
+    let together = room.together();
+    let result = move_data(cx, worker, job, looked.as_deref_mut());
+    if job.dest_inode.kind != Kind::Regular || !free_space::ran_out(&result) || !cx.services.space_gate.has_company() {
+        return (result, free_space::Held::Together(together));
+    }
+    job.start = job.checkpoints.map_or(0, Checkpoints::noted);
+    if let Some(checkpoints) = job.checkpoints {
+        checkpoints.begin_again();
+    }
+    // If that fails, there is only less room for the next attempt.
+    retry_on_intr(|| ftruncate(&job.dest, job.start)).ok();
+    drop(together);
+    let alone = free_space::Held::Alone(room.alone());
+    if !free_space::would_fit(&job.dest, job.source_inode) {
+        return (result, alone);
+    }
+    (move_data(cx, worker, job, looked), alone)
+}
+
+/// Leaves a file as it is that has the contents of the source already, and may be the source: it looks as if it had been
+/// written to.
+pub(crate) fn touch(report: &mut Reporter<'_>, subject: &Subject<'_>, dest: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
+    match (Object { fd: dest.as_fd(), path_only: false }).set_times(&times) {
+        Ok(()) => true,
+        Err(errno) => report.problem(Error::new(What::PreservingTimes, subject.dest.path).errno(errno)),
+    }
+}
+
+/// Makes an existing file empty, unless that is known to be in vain.
+pub(crate) fn empty(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    (source, source_inode): (&OwnedFd, &Inode),
+    (dest, dest_inode): (&OwnedFd, &Inode),
+) -> bool {
+    // A refusal must leave the old contents alone, so it is provoked before they go.
+    if cx.plan.reflink == Reflink::Always
+        && let Err(errno) = can_share(source, dest)
+    {
+        let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
+        return report.problem(error.errno(errno));
+    }
+    if let Err(errno) = retry_on_intr(|| ftruncate(dest, 0)) {
+        report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+        // It may have been done all the same (FUSE, network filesystems).
+        if !Inode::of(dest.as_fd()).is_ok_and(|inode| inode.size > 0) {
+            report.damage(subject.dest.path);
+        }
+        return false;
+    }
+    if let Some(mode) = meta::while_written(dest_inode, source_inode, &cx.plan.preserve)
+        && mode != dest_inode.permissions
+    {
+        // Where this is not possible, neither is what follows the data, and that is told then.
+        Object { fd: dest.as_fd(), path_only: false }.set_mode(mode).ok();
+    }
+    true
+}
+
+pub(crate) fn move_data(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    job: &Transfer<'_>,
+    looked: Option<&mut Looked<'_>>,
+) -> Result<ReadAgain, Broken> {
+    match looked {
+        Some(looked) => image::move_image(cx, &mut worker.report, job, looked).map(|()| Ok(Checked::default())),
+        None => check::move_and_check(cx, worker, job),
+    }
+}
+
+/// Whether two files can share extents at all. Asks for a range that no filesystem grants, since it begins within a block:
+/// one that can share says EINVAL, and nothing has changed.
+fn can_share(source: &OwnedFd, dest: &OwnedFd) -> Result<(), Errno> {
+    match Linux.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}

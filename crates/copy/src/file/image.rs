@@ -1,0 +1,333 @@
+//! Disk images in a run (`Plan::smart`): which files are copied without what their guests do not use. Everything around
+//! the data, from the destination's name to its times, is that of any other file.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use haul_guest::report::{Map, Verdict};
+use haul_sys::kernel::{Kernel, Linux};
+
+use crate::context::RunContext;
+use crate::error::{Error, What};
+use crate::events::{DataReport, Event, HoleSearch};
+use crate::facts::Kind;
+use crate::images::{ImageReport, RegionReport};
+use crate::moved::Moved;
+use crate::plan::{CacheUse, Plan, SmartCopy, Sparse};
+use crate::report::Reporter;
+use crate::report::Session;
+use crate::smart::{
+    self, Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, OwnedImage, Smart, Source, System, Task,
+};
+use crate::strategy::WORTH_ASKING;
+use crate::transfer::{Broken, Transfer};
+
+/// Smaller files are not looked at with [`SmartCopy::Auto`]: no filesystem worth it is that small.
+const SMALLEST: u64 = 1 << 20;
+
+/// Reads as `whole` of a report.
+const NOTHING_FREE: &str = "nothing of it is provably free";
+
+/// Words for `--explain`.
+const NOT_READ: &str = "what the guests of an image do not use is not read";
+
+const TO_DEVICE: &str = "large for the free memory: long runs go to the device and not into the page cache";
+
+const AS_TOLD: &str = "--cache=drop: long runs go to the device and not into the page cache";
+
+/// A file that was looked at.
+pub(crate) struct Looked<'a> {
+    pub(crate) report: ImageReport,
+    /// What it can do without.
+    pub(crate) found: Option<Found>,
+    source: Source,
+    /// The source before that.
+    first: Look,
+    /// One image at a time: each takes a pool of buffers and a map. Given back when it is copied.
+    _turn: Option<MutexGuard<'a, ()>>,
+}
+
+/// What a file turned out to be.
+struct Seen {
+    /// The format of the container that it is.
+    container: Option<&'static str>,
+    /// What can be left out; or else what is known, and why nothing can.
+    free: Result<Found, (Map, String)>,
+}
+
+/// Tells the run's observer how far an image is.
+struct Told<'a> {
+    session: &'a Session<'a>,
+    counted: Mutex<Moved>,
+}
+
+impl Told<'_> {
+    fn count(&self, stats: &smart::Stats) {
+        let now = moved(stats);
+        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = Moved {
+            written: now.written.saturating_sub(before.written),
+            holes: now.holes.saturating_sub(before.holes),
+            ..Moved::default()
+        };
+        *before = now;
+        if more.total() > 0 {
+            self.session.observer.event(&Event::Progress(more));
+        }
+    }
+}
+
+impl Observer for Told<'_> {
+    fn event(&self, event: &smart::Event<'_>) {
+        if let smart::Event::Second(stats) = event {
+            self.count(stats);
+        }
+    }
+}
+
+/// Looks whether a file is an image of which something is free, before anything happens to the destination. Nothing if
+/// nobody wants to know.
+pub(crate) fn look_for_free<'a>(
+    cx: RunContext<'_>,
+    job: &Transfer<'_>,
+    created: bool,
+    turns: &'a Mutex<()>,
+) -> Result<Option<Box<Looked<'a>>>, Error> {
+    let plan = cx.plan;
+    let required = plan.smart == SmartCopy::Require;
+    let kinds = [job.source_inode.kind, job.dest_inode.kind];
+    if plan.smart == SmartCopy::Off {
+        return Ok(None);
+    }
+    let refused = |why: &str| Error::new(What::NotSmart, job.source_path).detail(why);
+    if kinds.iter().any(|kind| !matches!(kind, Kind::Regular | Kind::BlockDevice)) {
+        return if required { Err(refused("it is no disk image")) } else { Ok(None) };
+    }
+    let system = System::default();
+    // A new file is nobody's disk.
+    let may_overwrite = || match created {
+        true => Ok(()),
+        false => smart::may_overwrite(
+            (job.dest.as_fd(), job.dest_inode, job.dest_path),
+            (job.source_inode, job.source_path),
+            &system,
+        ),
+    };
+    if kinds.contains(&Kind::BlockDevice) {
+        may_overwrite()?;
+    }
+    let said = |errno| Error::new(What::CannotFstat, job.source_path).errno(errno);
+    let size = Linux.size(job.source.as_fd()).map_err(said)?;
+    if size < SMALLEST && !required {
+        return Ok(None);
+    }
+    // A panic while it was held has left nothing behind.
+    let turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = Look::of(job.source_inode, &system);
+    let source = Source::given(Arc::clone(&job.source), *job.source_inode, job.source_path, size);
+    let seen = look(&source, job.source_dir, plan);
+    match &seen.free {
+        Err((_, why)) if required && why != NOTHING_FREE => return Err(refused(why)),
+        // A file like any other: nobody wants to hear of it.
+        Err((map, _)) if is_ordinary(map) => return Ok(None),
+        _ => {}
+    }
+    if job.dest_inode.kind == Kind::Regular && job.source_inode.kind == Kind::Regular {
+        may_overwrite()?;
+    }
+    let report = report_of(job, &seen);
+    let found = seen.free.ok();
+    let turn = found.is_some().then_some(turn);
+    Ok(Some(Box::new(Looked { report, found, source, first, _turn: turn })))
+}
+
+/// Copies the data of an image without what is free in it, tells the observer, and counts.
+pub(crate) fn move_image(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    job: &Transfer<'_>,
+    looked: &mut Looked<'_>,
+) -> Result<(), Broken> {
+    let Some(found) = &looked.found else { return Ok(()) };
+    let started = Instant::now();
+    let session = cx.session;
+    let source = &looked.source;
+    session.observer.event(&Event::DataStarted { source: job.source_path, size: source.file_size() });
+    let told = Told { session, counted: Mutex::default() };
+    let probe = &cx.services.transfers.probe;
+    probe.begin();
+    let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
+    let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
+    let task = Task {
+        source,
+        dest: job.dest_path,
+        options: options(cx.plan),
+        mapper: &|_| Map::default(),
+        kernel: Arc::new(Linux),
+        system: System::default(),
+        stop: &|| session.cancel.is_cancelled(),
+        unfinished: smart::Unfinished::default(),
+        given: Some(Given { dest: Arc::clone(&job.dest), dest_inode: job.dest_inode, first: looked.first, around }),
+        found: Some(found),
+        pace: Some(&session.pace),
+        observer: &told,
+    };
+    let done = smart::copy(&task);
+    let written = done.as_ref().map_or(0, |done| done.stats.copied);
+    probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
+    let done = done.map_err(|failure| Broken { error: failure.error })?;
+    told.count(&done.stats);
+    let image = &mut looked.report;
+    image.source_written = done.source_written;
+    image.copied_after_all = done.doubt.as_ref().map(ToString::to_string);
+    image.skipped = done.stats.free;
+    if done.doubt.is_some() {
+        image.regions.iter_mut().for_each(|region| region.skipped = 0);
+    }
+    if let Some(doubt) = &image.copied_after_all {
+        report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
+    } else if done.source_written {
+        report.warning(&Error::new(What::SourceWritten, job.source_path));
+    }
+    let moved = moved(&done.stats);
+    report.stats.moved += moved;
+    session.observer.event(&Event::DataDone(&DataReport {
+        source: job.source_path,
+        dest: job.dest_path,
+        reasons: match cx.plan.cache {
+            _ if !done.to_device => &[NOT_READ],
+            CacheUse::Drop => &[NOT_READ, AS_TOLD],
+            _ => &[NOT_READ, TO_DEVICE],
+        },
+        profile: None,
+        tried: &[],
+        holes: if cx.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
+        moved,
+        workers: 1,
+        time: started.elapsed(),
+        image: Some(&looked.report),
+    }));
+    Ok(())
+}
+
+/// Looks at a file as a disk, or at the disk that it holds as a container, or a part of one.
+fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
+    let kernel: Arc<dyn Kernel> = Arc::new(Linux);
+    let (options, system) = (haul_guest::fs::Options::default(), System::default());
+    let judged = |map: Map, user: &dyn Fn() -> Option<InUse>| {
+        // Nobody has to be asked about a file that is no image. Who used it while the map was read has changed the image
+        // since the first look, if anything.
+        let user = if plan.snapshot || is_ordinary(&map) { None } else { user() };
+        match why_whole(&map, user.as_ref(), plan.smart == SmartCopy::Require) {
+            Some(why) => Err((map, why)),
+            None => Ok(map),
+        }
+    };
+    let (kept, file) = match part_of(&kernel, source, dir) {
+        Some(whole) => whole,
+        None => match smart::contents(&kernel, source, Format::Auto) {
+            Contents::Container(container) => (container.keep(source), 0),
+            Contents::Bytes(why) => {
+                let map = Map { size: source.file_size(), ..Map::default() };
+                return Seen { container: None, free: Err((map, why)) };
+            }
+            Contents::Raw => {
+                let map = haul_guest::map::map(&OwnedImage::of(&kernel, source), &options);
+                return Seen { container: None, free: judged(map, &|| source.in_use(&system)).map(Found::of_disk) };
+            }
+        },
+    };
+    let map = judged(haul_guest::map::map(kept.disk(), &options), &|| kept.in_use(&system));
+    let found = map.and_then(|map| kept.found(map).map_err(|(map, why)| (map, why.to_owned())));
+    let free = found.and_then(|mut found| {
+        found.turn_to(file);
+        // Free it may be, but nowhere in the file.
+        if found.free().is_empty() { Err((found.map, NOTHING_FREE.to_owned())) } else { Ok(found) }
+    });
+    Seen { container: Some(kept.disk().format()), free }
+}
+
+/// The disk in several files of which this is one, and which.
+fn part_of(kernel: &Arc<dyn Kernel>, source: &Source, dir: Option<BorrowedFd<'_>>) -> Option<(Kept, usize)> {
+    let dir = dir.filter(|_| smart::is_one_of_several(source.path()))?;
+    smart::whole_of(kernel, &source.bare().found_in(dir).ok()?)
+}
+
+/// Whether a file is one like any other, without anything of a disk in it.
+fn is_ordinary(map: &Map) -> bool {
+    let is_nothing = |verdict: &Verdict| matches!(verdict, Verdict::Unknown | Verdict::Framework);
+    !map.regions.is_empty() && map.regions.iter().all(|region| is_nothing(&region.verdict))
+}
+
+/// Why an image is copied whole, if it is.
+fn why_whole(map: &Map, user: Option<&InUse>, required: bool) -> Option<String> {
+    if let Some(user) = user {
+        return Some(format!("it is in use: {user}"));
+    }
+    let refused = map.regions.iter().find(|region| matches!(region.verdict, Verdict::Refused(_)));
+    if let (true, Some(region)) = (required, refused) {
+        return Some(format!("{}: {}", region.place, region.verdict.reason().unwrap_or_default()));
+    }
+    if !map.regions.iter().any(|region| matches!(region.verdict, Verdict::Mapped { .. })) {
+        return Some("no part of it could be mapped".to_owned());
+    }
+    map.free.is_empty().then(|| NOTHING_FREE.to_owned())
+}
+
+fn report_of(job: &Transfer<'_>, seen: &Seen) -> ImageReport {
+    let (map, left_out, whole) = match &seen.free {
+        Ok(found) => (&found.map, Some(found.free_of_disk()), None),
+        Err((map, why)) => (map, None, Some(why.clone())),
+    };
+    let skipped = |region: &haul_guest::Region| match (left_out, seen.container) {
+        (None, _) => 0,
+        (Some(_), None) => region.free,
+        // What of it the container does not store need not be skipped.
+        (Some(bytes), Some(_)) => {
+            let parts = region.extents.iter().flat_map(|extent| bytes.between(extent.start..extent.end()));
+            parts.map(|part| part.len).sum()
+        }
+    };
+    let region = |region: &haul_guest::Region| RegionReport {
+        place: region.place.clone(),
+        filesystem: region.kind,
+        verdict: region.verdict.word(),
+        reason: region.verdict.reason(),
+        used: region.used(),
+        free: region.free,
+        skipped: skipped(region),
+    };
+    let free = map.free.bytes();
+    ImageReport {
+        source: job.source_path.to_owned(),
+        whole,
+        container: seen.container,
+        size: map.size,
+        used: map.size.saturating_sub(free),
+        free,
+        skipped: 0,
+        copied_after_all: None,
+        source_written: false,
+        regions: map.regions.iter().map(region).collect(),
+    }
+}
+
+fn options(plan: &Plan) -> Options {
+    Options {
+        sparse: plan.sparse != Sparse::Never,
+        smart: if plan.snapshot { Smart::Snapshot } else { Smart::Auto },
+        md5: false,
+        buffer_size: plan.buffer_size.unwrap_or(smart::BUFFER).min(smart::LARGEST_BUFFER),
+        direct: false,
+        cache: plan.cache,
+        zero_scan: plan.sparse == Sparse::Always,
+        mode: smart::Mode::Copy,
+        // The run looks itself, and knows what the user wants then.
+        fail_if_written: false,
+    }
+}
+
+fn moved(stats: &smart::Stats) -> Moved {
+    Moved { written: stats.copied, holes: stats.write_skipped, ..Moved::default() }
+}

@@ -1,0 +1,334 @@
+//! Opening the two sides of a regular file.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
+use haul_sys::rustix::io::retry_on_intr;
+
+use crate::attributes::SPECIAL_RIGHTS;
+use crate::context::RunContext;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::finish::undo;
+use crate::journal::{Fingerprint, Record};
+use crate::meta::{self, NewEntries, Object};
+use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
+use crate::report::{Reported, Reporter};
+use crate::strategy::SMALL;
+use crate::walk::Spot;
+use crate::work::dest_state::{self, Clear};
+use crate::work::subject::Subject;
+use crate::work::unfinished::{Adopted, Unfinished};
+
+/// An open destination.
+pub(crate) struct Opened {
+    pub fd: OwnedFd,
+    pub inode: Inode,
+    /// The inode was asked for; otherwise it is [`Inode::just_made`].
+    pub known: bool,
+    pub created: bool,
+    /// An old one was removed just now, since it could not be opened.
+    pub replaced: bool,
+    /// What was known of the directory when it was made.
+    pub entries: NewEntries,
+}
+
+pub(crate) fn destination_of(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+    source_inode: &Inode,
+    unfinished: &mut Unfinished,
+) -> Result<Opened, Reported> {
+    let opened = open_regular_destination(cx, report, subject, clear, source_inode, unfinished);
+    if opened.is_none() {
+        cx.session.partials.done();
+    }
+    opened.ok_or(Reported)
+}
+
+pub(crate) fn open_regular_source(
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+) -> Result<(OwnedFd, Inode), Reported> {
+    let path = subject.source.path;
+    let mut flags = OFlags::RDONLY;
+    if !subject.follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let opened = match subject.inode.kind {
+        Kind::Regular => open_without_waiting(subject.source, flags),
+        _ => subject.source.open(flags, 0),
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(errno) => return Err(report.fail(Error::new(What::CannotOpen, path).errno(errno))),
+    };
+    match Inode::of(opened.as_fd()) {
+        Ok(inode) if inode.is_same_file_as(&subject.inode) => Ok((opened, inode)),
+        Ok(_) => Err(report.fail(Error::new(What::ReplacedWhileCopied, path))),
+        Err(errno) => Err(report.fail(Error::new(What::CannotFstat, path).errno(errno))),
+    }
+}
+
+fn open_regular_destination(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+    source_inode: &Inode,
+    unfinished: &mut Unfinished,
+) -> Option<Opened> {
+    let dest = subject.dest;
+    if let Some(adopted) = unfinished.adopted.take() {
+        return go_on_with(cx, report, adopted, subject, clear, source_inode, unfinished);
+    }
+    let mut replaced = false;
+    let opened = if clear.new {
+        create(cx, subject, clear, source_inode)
+    } else {
+        match open_existing(cx, subject, clear) {
+            Err(Errno::NOENT) => create(cx, subject, clear, source_inode),
+            Err(_) if cx.plan.force => {
+                if !dest_state::remove(report, dest) {
+                    return None;
+                }
+                replaced = true;
+                create(cx, subject, clear, source_inode)
+            }
+            opened => opened.map_err(|errno| Some(Error::new(What::CannotCreateRegular, dest.path).errno(errno))),
+        }
+    };
+    let (fd, created, entries) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            report.failed = true;
+            if let Some(error) = error {
+                report.problem(error);
+            }
+            if replaced {
+                report.warning(&Error::new(What::Lost, dest.path));
+            }
+            return None;
+        }
+    };
+    if let Some(inode) = created.then(|| need_not_look(cx, subject, clear, source_inode)).flatten() {
+        return Some(Opened { fd, inode, known: false, created, replaced, entries });
+    }
+    let inode = match Inode::of(fd.as_fd()) {
+        Ok(inode) => inode,
+        Err(errno) => {
+            let error = Error::new(What::CannotFstat, dest.path).errno(errno);
+            undo::give_up_unseen(cx, report, dest, &fd, (created, unfinished), error);
+            if replaced {
+                report.warning(&Error::new(What::Lost, dest.path));
+            }
+            return None;
+        }
+    };
+    if inode.id == source_inode.id && inode.kind == Kind::Regular {
+        // The names were checked before; this is what they lead to now. Nothing has been written yet.
+        report.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
+        return None;
+    }
+    if let Some(existing) = clear.existing.filter(|_| !created)
+        && existing.target.kind == Kind::Regular
+        && !(inode.is_same_file_as(&existing.target) || inode.kind == Kind::Regular && renumbers(fd.as_fd()))
+    {
+        report.problem(Error::new(What::ReplacedWhileCopied, dest.path));
+        return None;
+    }
+    Some(Opened { fd, inode, known: true, created, replaced, entries })
+}
+
+/// What may be taken for granted of a destination that was just made, where nothing else will be asked of it: a small
+/// file of a tree, on a filesystem with a device of its own, whose attributes stay as the kernel made them. Spares each of
+/// them a system call.
+fn need_not_look(cx: RunContext<'_>, subject: &Subject<'_>, clear: &Clear, source_inode: &Inode) -> Option<Inode> {
+    let plan = cx.plan;
+    let plain = plan.preserve == Preserve::default()
+        && plan.context == ContextRule::Default
+        && plan.engine == EngineChoice::Auto
+        && plan.sparse == Sparse::Auto
+        && !plan.is_staged()
+        && !clear.staged;
+    let device = subject.dest_device.filter(|device| device.major != 0)?;
+    (plain && source_inode.size < SMALL).then(|| Inode::just_made(device))
+}
+
+/// Opens what stands there, without truncating it: first it must be known that it is not the source.
+fn open_existing(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+) -> Result<(OwnedFd, bool, NewEntries), Errno> {
+    let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
+    let flags = if was_link { OFlags::WRONLY } else { OFlags::WRONLY | OFlags::NOFOLLOW };
+    // Only who names a FIFO, to write to that, means to wait for somebody who reads it.
+    let means_it = !cx.plan.recursive && !cx.plan.is_staged();
+    let opened = match clear.existing.map(|existing| existing.target.kind) {
+        Some(Kind::Regular) => open_without_waiting(subject.dest, flags)?,
+        Some(Kind::Fifo) if !means_it => open_without_waiting(subject.dest, flags)?,
+        _ => subject.dest.open(flags, 0)?,
+    };
+    Ok((opened, false, NewEntries::UNKNOWN))
+}
+
+/// Makes it. No error if it must not be made any more.
+pub(crate) fn create(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+    source_inode: &Inode,
+) -> Result<(OwnedFd, bool, NewEntries), Option<Error>> {
+    let dest = subject.dest;
+    if !cx.session.partials.intend(dest, subject.sides) {
+        return Err(None);
+    }
+    let mode = |entries: &NewEntries| creation_mode(cx, clear, source_inode, entries);
+    let access = if cx.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
+    let flags = access | OFlags::CREATE | OFlags::EXCL;
+    let errno = match cx.services.space_gate.with_space(|| dest.open(flags, mode(&clear.entries))) {
+        Ok(opened) => return Ok((opened, true, clear.entries)),
+        Err(errno) => errno,
+    };
+    cx.session.partials.done();
+    let error = Error::new(What::CannotCreateRegular, dest.path);
+    if errno == Errno::EXIST && dest.read_link().is_ok() {
+        if !cx.plan.write_through_dangling_link {
+            return Err(Some(Error::new(What::DanglingLink, dest.path)));
+        }
+        // It is made in another directory.
+        let entries = NewEntries::UNKNOWN;
+        return match dest.open(OFlags::WRONLY | OFlags::CREATE, mode(&entries)) {
+            // Somebody may have made it meanwhile: then it is an existing one, and is truncated.
+            Ok(opened) => {
+                let empty = Inode::of(opened.as_fd()).is_ok_and(|inode| inode.size == 0);
+                Ok((opened, empty, entries))
+            }
+            Err(errno) => Err(Some(error.errno(errno))),
+        };
+    }
+    // A name that ends in a slash cannot be a file's; EISDIR would sound as if there were a directory.
+    let slash = dest.name.as_encoded_bytes().last() == Some(&b'/');
+    Err(Some(error.errno(if errno == Errno::ISDIR && slash { Errno::NOTDIR } else { errno })))
+}
+
+/// The mode that a new file is made with.
+pub(crate) fn creation_mode(cx: RunContext<'_>, clear: &Clear, source_inode: &Inode, entries: &NewEntries) -> u32 {
+    match clear.replaced {
+        // It gets that of the old one, which may be narrower than the source's.
+        Some(_) => 0o600,
+        None => {
+            let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
+            meta::creation_mode(Kind::Regular, source_inode, entries, preserve, caller).mode
+        }
+    }
+}
+
+/// Goes on with a file that an earlier run has begun, as if it had just been made.
+fn go_on_with(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    adopted: Adopted,
+    subject: &Subject<'_>,
+    clear: &Clear,
+    source_inode: &Inode,
+    unfinished: &mut Unfinished,
+) -> Option<Opened> {
+    let Adopted { fd, inode, prefix, source } = adopted;
+    // What has changed since the look is another source.
+    let start = if unfinished.print == Some(source) { prefix } else { 0 };
+    if start < prefix && !take_back_beginning(cx, report, source, &inode, unfinished) {
+        return None;
+    }
+    let entries = NewEntries::UNKNOWN;
+    let preserve = &cx.plan.preserve;
+    let as_made = clear.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
+    let mode = match as_made {
+        true => inode.permissions & !SPECIAL_RIGHTS,
+        false => creation_mode(cx, clear, source_inode, &entries) & !cx.services.caller.umask,
+    };
+    let prepared = Object { fd: fd.as_fd(), path_only: false }
+        .set_mode(mode)
+        .and_then(|()| retry_on_intr(|| ftruncate(&fd, start)))
+        .and_then(|()| Inode::of(fd.as_fd()));
+    match prepared {
+        Ok(inode) => {
+            unfinished.start = start;
+            report.stats.resumed_bytes += start;
+            Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
+        }
+        Err(errno) => {
+            report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+            None
+        }
+    }
+}
+
+/// Writes down that nothing is on the device of a beginning that is about to be cut. False if that was not possible.
+fn take_back_beginning(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    source: Fingerprint,
+    file: &Inode,
+    unfinished: &mut Unfinished,
+) -> bool {
+    let (Some(progress), Some(home), Some(number)) = (cx.services.progress.get(), unfinished.home, unfinished.number)
+    else {
+        return false;
+    };
+    let source = Fingerprint::of_beginning(source, home);
+    let record = Record::Partial { source, file: Fingerprint::of_file(file), number, prefix: 0 };
+    match progress.journal.append(&[record]).and_then(|()| progress.journal.sync()) {
+        Ok(()) => {
+            unfinished.left = false;
+            true
+        }
+        Err(errno) => report.problem(Error::new(What::JournalEnds, &progress.path).errno(errno)),
+    }
+}
+
+/// Opens a regular file of which nothing but its type in the directory is known. Whatever goes wrong, or turns out to be
+/// something else, is an error without a meaning: look at it in the ordinary way.
+pub(crate) fn open_regular(source: Spot<'_>, engine: EngineChoice) -> Result<(OwnedFd, Inode), Errno> {
+    let opened = open_at_once(source, OFlags::RDONLY | OFlags::NOFOLLOW)?;
+    let inode = Inode::of(opened.as_fd())?;
+    if inode.kind != Kind::Regular {
+        return Err(Errno::STALE);
+    }
+    if engine != EngineChoice::Auto || !ignores_nonblock(&inode) {
+        fcntl_setfl(&opened, OFlags::empty())?;
+    }
+    Ok((opened, inode))
+}
+
+/// Whether reading behaves as if O_NONBLOCK were not set: a small file of a filesystem with a device of its own, which is
+/// read and not sent through io_uring. Spares each of them a system call.
+fn ignores_nonblock(inode: &Inode) -> bool {
+    inode.id.device().major != 0 && inode.size < SMALL
+}
+
+/// Whether a file may get another number when it is opened for writing: an overlay copies it up then.
+fn renumbers(file: BorrowedFd<'_>) -> bool {
+    const OVERLAY: u64 = 0x794c_7630;
+    fstatfs(file).is_ok_and(|filesystem| u64::try_from(filesystem.f_type) == Ok(OVERLAY))
+}
+
+/// If it is a FIFO, or was replaced by one meanwhile, opening must not wait for the other end: ENXIO where nobody reads what
+/// would be written.
+pub(crate) fn open_without_waiting(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let opened = open_at_once(spot, flags)?;
+    fcntl_setfl(&opened, OFlags::empty())?;
+    Ok(opened)
+}
+
+fn open_at_once(spot: Spot<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match spot.open(flags | OFlags::NONBLOCK, 0) {
+        // Somebody holds a lease and is asked to give it up: wait for that, as an ordinary open does.
+        Err(Errno::AGAIN) => spot.open(flags, 0),
+        opened => opened,
+    }
+}

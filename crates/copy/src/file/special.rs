@@ -1,0 +1,186 @@
+//! Everything that is neither a directory nor has data: symbolic links, FIFOs, sockets and device nodes.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{AtFlags, CWD, FileType, OFlags};
+
+use crate::attributes::Keep;
+use crate::context::RunContext;
+use crate::error::{Error, What};
+use crate::facts::{FileId, Inode, Kind};
+use crate::meta::{self, NewEntries, Object};
+use crate::plan::LinkMode;
+use crate::publish::replace;
+use crate::report::{Reported, Reporter};
+use crate::walk::Spot;
+use crate::work::dest_state::Clear;
+use crate::work::subject::Subject;
+
+/// Makes a symbolic link that leads to the source (`-s`).
+pub(crate) fn make_symbolic_link_to_source(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+) -> Result<Option<FileId>, Reported> {
+    let (source, dest) = (subject.source, subject.dest);
+    let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
+    if !absolute && !in_current_directory(dest) {
+        return Err(report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
+    }
+    match replace::symbolic_link(source.path.as_os_str(), dest, cx.names_if(cx.plan.force || clear.replaces)) {
+        Ok(_) => {
+            report.stats.symbolic_links += 1;
+            finish_special(cx, report, subject, true, NewEntries::UNKNOWN)
+        }
+        Err(errno) => Err(report.fail(Error::new(What::CannotCreateLinkTo, dest.path).and(source.path).errno(errno))),
+    }
+}
+
+/// Makes the node that the source is.
+pub(crate) fn make_special(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+) -> Result<Option<FileId>, Reported> {
+    let (source, dest) = (subject.source, subject.dest);
+    let kind = match subject.inode.kind {
+        Kind::SymbolicLink => return copy_symbolic_link(cx, report, subject, clear),
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharacterDevice => FileType::CharacterDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::Regular | Kind::Directory | Kind::Unknown => {
+            return Err(report.fail(Error::new(What::UnknownType, source.path)));
+        }
+    };
+    let preserve = &cx.plan.preserve;
+    let creation =
+        meta::creation_mode(subject.inode.kind, &subject.inode, &clear.entries, preserve, cx.services.caller);
+    match cx.services.space_gate.with_space(|| dest.make_node(kind, creation.mode, subject.inode.node)) {
+        Ok(()) => {
+            report.stats.special += 1;
+            finish_special(cx, report, subject, clear.new, clear.entries)
+        }
+        Err(errno) => {
+            let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
+            Err(report.fail(Error::new(what, dest.path).errno(errno)))
+        }
+    }
+}
+
+fn copy_symbolic_link(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+) -> Result<Option<FileId>, Reported> {
+    let (source, dest) = (subject.source, subject.dest);
+    let text = match source.read_link() {
+        Ok(text) => text,
+        Err(errno) => {
+            return Err(report.fail(Error::new(What::CannotReadLink, source.path).errno(errno)));
+        }
+    };
+    match cx.services.space_gate.with_space(|| replace::symbolic_link(&text, dest, cx.names_if(cx.plan.force))) {
+        Ok(_) => {}
+        // With -u a link that leads to the same place already is as new as can be.
+        Err(Errno::EXIST) if cx.plan.only_newer && !clear.new && dest.read_link().is_ok_and(|old| old == text) => {}
+        Err(errno) => {
+            return Err(report.fail(Error::new(What::CannotCreateLink, dest.path).errno(errno)));
+        }
+    }
+    report.stats.symbolic_links += 1;
+    finish_special(cx, report, subject, clear.new, clear.entries)
+}
+
+/// Attributes of a node or link that was just made, and which one it is.
+fn finish_special(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    created: bool,
+    entries: NewEntries,
+) -> Result<Option<FileId>, Reported> {
+    let dest = match held(subject.dest.open_path()) {
+        Ok(dest) => dest,
+        Err(errno) => {
+            return Err(report.fail(Error::new(What::CannotStat, subject.dest.path).errno(errno)));
+        }
+    };
+    // What was just made has one name; anything else was put there by somebody, and is not ours to change.
+    if created && (dest.0.links != 1 || matches!(dest.0.kind, Kind::Regular | Kind::Directory)) {
+        return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.dest.path)));
+    }
+    // A link that the next name would be looked at through is no file of its own.
+    let id = (!(subject.follow && dest.0.kind == Kind::SymbolicLink)).then_some(dest.0.id);
+    let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let source = match held(subject.source.open(OFlags::PATH | no_follow, 0)) {
+        Ok((inode, source)) if inode.is_same_file_as(&subject.inode) => source,
+        Ok(_) => return Err(report.fail(Error::new(What::ReplacedWhileCopied, subject.source.path))),
+        // `-sf` has just replaced a link by one to itself, as cp does: nothing is left to keep attributes of.
+        Err(Errno::LOOP) if cx.plan.link == LinkMode::Symbolic => return Ok(id),
+        Err(errno) => {
+            return Err(report.fail(Error::new(What::CannotStat, subject.source.path).errno(errno)));
+        }
+    };
+    let kept = cx.attributes().set(
+        &Keep {
+            source: Object { fd: source.as_fd(), path_only: true },
+            source_inode: &subject.inode,
+            source_path: subject.source.path,
+            dest: Object { fd: dest.1.as_fd(), path_only: true },
+            dest_inode: &dest.0,
+            dest_path: subject.dest.path,
+            created,
+            entries,
+        },
+        report,
+    );
+    if kept { Ok(id) } else { Err(Reported) }
+}
+
+pub(crate) fn make_hard_link_to_source(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+) -> Result<Option<FileId>, Reported> {
+    let plan = cx.plan;
+    let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+    let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
+    match replace::hard_link(subject.source, subject.dest, flags, cx.names_if(may_replace)) {
+        Ok(_) => {
+            report.stats.hard_links += 1;
+            Ok(None)
+        }
+        Err(errno) => {
+            let error = Error::new(What::CannotHardLink, subject.dest.path).and(subject.source.path);
+            Err(report.fail(error.errno(errno)))
+        }
+    }
+}
+
+fn held(opened: Result<OwnedFd, Errno>) -> Result<(Inode, OwnedFd), Errno> {
+    let fd = opened?;
+    Ok((Inode::of(fd.as_fd())?, fd))
+}
+
+/// Whether the destination's directory is the current one: only there a relative link leads where the source path does.
+fn in_current_directory(dest: Spot<'_>) -> bool {
+    let path = dest.path.as_os_str().as_bytes();
+    !path.contains(&b'/') || same_as_current(dest)
+}
+
+/// True also where it cannot be told: making the link will say why.
+fn same_as_current(dest: Spot<'_>) -> bool {
+    let current = Inode::at(CWD, OsStr::new("."));
+    match (crate::walk::directory_id(dest), current) {
+        (Some(dir), Ok(current)) => dir == current.id,
+        _ => true,
+    }
+}

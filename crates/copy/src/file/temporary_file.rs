@@ -1,0 +1,320 @@
+//! Files that are made under another name and get theirs when they are whole (`--atomic`, `--durable=file`).
+//!
+//! The other name is in the directory of the final one, so that a rename puts one in the place of the other in one step.
+//! Everything in between is done by the code that makes any other file, which sees a new file in that directory.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{Mode, OFlags, openat, readlinkat};
+use haul_sys::rustix::io::fcntl_dupfd_cloexec;
+
+use crate::attributes::{ReplacedFile, SPECIAL_RIGHTS};
+use crate::context::RunContext;
+use crate::context::Worker;
+use crate::decide::{Existing, copied_as_regular};
+use crate::error::{Error, What};
+use crate::facts::{FileId, Inode, Kind};
+use crate::file::open::open_without_waiting;
+use crate::file::regular::{self, FileOutcome};
+use crate::file::special;
+use crate::finish::{naming, resume, shard, undo};
+use crate::journal::Fingerprint;
+use crate::meta::{NewEntries, Object};
+use crate::plan::{LinkMode, Reflink, SmartCopy, Verify};
+use crate::progress::{Partial, has_settled};
+use crate::publish::ready::{ParentDirectory, Ready};
+use crate::publish::temporary::TemporaryNames;
+use crate::report::Reported;
+use crate::walk::{Identity, Spot};
+use crate::work::dest_state::{Clear, may_write};
+use crate::work::subject::Subject;
+use crate::work::unfinished::{Adopted, Unfinished};
+
+/// Both for the owner.
+const READ_AND_WRITE: u32 = 0o600;
+
+/// As many as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// Where a file is made, and where it goes.
+struct TemporaryFile {
+    /// The directory of both, where that is not the one of the destination: behind a symbolic link.
+    dir: Option<OwnedFd>,
+    /// The name in the meantime.
+    name: OsString,
+    /// The name that it gets.
+    last: OsString,
+    /// Something stands there.
+    replaces: bool,
+}
+
+impl TemporaryFile {
+    fn spot<'s>(&'s self, dest: Spot<'s>, name: &'s OsStr) -> Spot<'s> {
+        match &self.dir {
+            Some(dir) => Spot::new(dir.as_fd(), name, dest.path),
+            None => dest.beside(name, dest.path),
+        }
+    }
+}
+
+/// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
+pub(crate) fn make_file(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    clear: &Clear,
+) -> Result<Option<FileId>, Reported> {
+    let mut unfinished = Unfinished::default();
+    if !is_staged(cx, subject, clear) {
+        let outcome = make_at_once(cx, worker, subject, clear, &mut unfinished)?;
+        naming::tell_digest(&worker.report, subject.dest.path, &outcome.checked);
+        return Ok(outcome.id);
+    }
+    let mut stage = match stage(subject.dest, clear, cx.plan.write_through_dangling_link, cx.temporary_names()) {
+        Ok(stage) => stage,
+        Err(errno) => {
+            return Err(worker.report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
+        }
+    };
+    let last = stage.spot(subject.dest, &stage.last);
+    let old = clear.existing.map(|existing| existing.target);
+    let replaced = match old.map(|old| hold_replaced(cx, last, old)).transpose() {
+        Ok(replaced) => replaced,
+        Err(error) => return Err(worker.report.fail(error)),
+    };
+    // Behind a link it is made in a directory of which nothing is known.
+    let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
+    if let Some(dir) = &stage.dir {
+        resume::tidy_behind_link(cx, dir.as_fd());
+    }
+    name_for_resuming(cx, subject, &mut stage, &mut unfinished);
+    let new = Clear { new: true, staged: true, entries, replaced, ..Clear::default() };
+    let spot = stage.spot(subject.dest, &stage.name);
+    let sides = subject.sides.filter(|_| stage.dir.is_none());
+    let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
+    if let Ok(outcome) = make_at_once(cx, worker, &mut staged, &new, &mut unfinished) {
+        let id = outcome.id;
+        shard::note_for_other_names(cx, &mut worker.report, subject, spot);
+        // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
+        // backup.
+        let backed_up = outcome.unsynced.is_some() && clear.backup.is_some();
+        let may_have_other_names = outcome.attributes_kept || backed_up;
+        let published = publish_or_wait(cx, worker, &stage, spot, subject, outcome);
+        cx.session.partials.done();
+        return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
+    }
+    // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
+    if !unfinished.left {
+        spot.unlink().ok();
+    }
+    cx.session.partials.done();
+    Err(Reported)
+}
+
+/// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
+fn name_for_resuming(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    stage: &mut TemporaryFile,
+    unfinished: &mut Unfinished,
+) {
+    let Some(progress) = cx.services.progress.get() else { return };
+    if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
+        let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
+        unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+    }
+    let source = Fingerprint::of_source(&subject.inode);
+    let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
+    // What shares extents is done at once, and an image is not copied from its beginning to its end.
+    let by_parts = cx.plan.reflink != Reflink::Always && cx.plan.smart == SmartCopy::Off;
+    let partial = beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
+    if let Some(partial) = partial {
+        let name = progress.names().with_number(partial.number);
+        let owner = if cx.plan.preserve.ownership { subject.inode.user } else { cx.services.caller.user };
+        let owners = [cx.services.caller.user, owner];
+        let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, cx.plan.verify);
+        if let Some((fd, inode)) = found {
+            progress.adopt(partial.number);
+            unfinished.number = Some(partial.number);
+            unfinished.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
+            // Whatever comes now, unless it is known to be of no use any more.
+            unfinished.left = true;
+            stage.name = name;
+            return;
+        }
+    }
+    let number = progress.names().number();
+    unfinished.number = Some(number);
+    stage.name = progress.names().with_number(number);
+}
+
+fn make_at_once(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    clear: &Clear,
+    unfinished: &mut Unfinished,
+) -> Result<FileOutcome, Reported> {
+    if copied_as_regular(subject.inode.kind, cx.plan) {
+        return regular::copy_regular(cx, worker, subject, clear, unfinished);
+    }
+    let id = special::make_special(cx, &mut worker.report, subject, clear)?;
+    Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
+}
+
+/// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
+/// source. Not where an existing file is no regular one, which is written into, as
+/// FIFOs and devices are; nor where only attributes are set.
+fn is_staged(cx: RunContext<'_>, subject: &Subject<'_>, clear: &Clear) -> bool {
+    let plan = cx.plan;
+    let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
+    let doubtful = match clear.identity {
+        Identity::Two => false,
+        Identity::Doubtful => true,
+        // What is asked of the bytes that are moved needs some.
+        Identity::DoubtfulAndFixed => clear.existing.is_none() || plan.checksum.is_some(),
+    };
+    (plan.is_staged() || doubtful)
+        && plan.link == LinkMode::Copy
+        && !(plan.attributes_only && clear.existing.is_some())
+        && clear
+            .existing
+            .as_ref()
+            .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, cx.plan))
+}
+
+/// Takes hold of a file that is going to be replaced, where writing into it would have been allowed.
+fn hold_replaced(cx: RunContext<'_>, spot: Spot<'_>, old: Inode) -> Result<ReplacedFile, Error> {
+    let error = Error::new(What::CannotCreateRegular, spot.path);
+    if !cx.plan.force && !cx.services.caller.privileged() && !may_write(spot) {
+        return Err(error.errno(Errno::ACCESS));
+    }
+    let held = spot.open_path().and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+    match held {
+        Ok((inode, fd)) if inode.is_same_file_as(&old) => Ok(ReplacedFile { fd, inode }),
+        Ok(_) => Err(Error::new(What::ReplacedWhileCopied, spot.path)),
+        Err(errno) => Err(error.errno(errno)),
+    }
+}
+
+/// The file is whole: gives it its name, or leaves that until it is on the device.
+fn publish_or_wait(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    stage: &TemporaryFile,
+    spot: Spot<'_>,
+    subject: &Subject<'_>,
+    outcome: FileOutcome,
+) -> bool {
+    let FileOutcome { checked, unsynced, source, .. } = outcome;
+    if let Some(mismatch) = checked.mismatch {
+        return undo::set_aside(&mut worker.report, spot, &stage.last, mismatch);
+    }
+    let Some((file, id)) = unsynced else {
+        let published = naming::publish(&mut worker.report, spot, &stage.last, stage.replaces);
+        if published {
+            naming::tell_digest(&worker.report, spot.path, &checked);
+        }
+        return published;
+    };
+    let parent = match (&stage.dir, subject.sides) {
+        (None, Some(sides)) => Ok(ParentDirectory::Shared(Arc::clone(sides))),
+        _ => spot
+            .dir()
+            .and_then(|dir| fcntl_dupfd_cloexec(dir, 0))
+            .map(|dir| ParentDirectory::Own(dir, spot.path.to_owned())),
+    };
+    let parent = match parent {
+        Ok(parent) => parent,
+        Err(errno) => {
+            let error = Error::new(What::CannotPublish, spot.path).errno(errno);
+            return undo::withdraw(&mut worker.report, spot, error);
+        }
+    };
+    naming::wait_for_device(
+        cx,
+        worker,
+        Ready {
+            file,
+            id,
+            size: subject.inode.size,
+            checked,
+            parent,
+            name: stage.name.clone(),
+            last: stage.last.clone(),
+            replaces: stage.replaces,
+            source,
+        },
+    );
+    true
+}
+
+/// Opens what an earlier run has left of a file, if it is still that.
+fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Verify) -> Option<(OwnedFd, Inode)> {
+    let held = spot.open_path().ok()?;
+    let inode = Inode::of(held.as_fd()).ok()?;
+    // Without a birth the number alone tells little: somebody else may have made a file that got it.
+    let ours = inode.kind == Kind::Regular && inode.links == 1 && owners.contains(&inode.user);
+    if !ours || Fingerprint::of_file(&inode) != partial.file || inode.size < partial.prefix {
+        return None;
+    }
+    let object = Object { fd: held.as_fd(), path_only: true };
+    if inode.permissions & READ_AND_WRITE != READ_AND_WRITE || inode.permissions & SPECIAL_RIGHTS != 0 {
+        // It was whole and had its mode already, by which others than root could not open it, or might run it.
+        object.set_mode(inode.permissions & !SPECIAL_RIGHTS | READ_AND_WRITE).ok()?;
+    }
+    let access = if verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
+    let opened = open_without_waiting(spot, access | OFlags::NOFOLLOW).ok()?;
+    let now = Inode::of(opened.as_fd()).ok()?;
+    now.is_same_file_as(&inode).then_some((opened, inode))
+}
+
+/// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
+fn stage(
+    dest: Spot<'_>,
+    clear: &Clear,
+    through_dangling: bool,
+    names: &TemporaryNames,
+) -> Result<TemporaryFile, Errno> {
+    // As open(2) says of a name that ends in a slash where no directory is to be made.
+    if dest.name.as_bytes().last() == Some(&b'/') {
+        return Err(Errno::NOTDIR);
+    }
+    let through_link = clear.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink);
+    let dangling = through_dangling && clear.existing.is_none() && !clear.replaces && dest.read_link().is_ok();
+    let (dir, last) = match through_link || dangling {
+        true => follow(dest).map(|(dir, last)| (Some(dir), last))?,
+        false => (None, dest.name.to_owned()),
+    };
+    let replaces = clear.existing.is_some() || clear.replaces;
+    Ok(TemporaryFile { dir, name: names.another(), last, replaces })
+}
+
+/// The directory and the name that symbolic links lead to, found as the kernel finds them.
+fn follow(dest: Spot<'_>) -> Result<(OwnedFd, OsString), Errno> {
+    let mut dir = fcntl_dupfd_cloexec(dest.dir()?, 0)?;
+    let mut name = dest.name.to_owned();
+    for _ in 0..MOST_LINKS {
+        let text = match readlinkat(&dir, name.as_os_str(), Vec::new()) {
+            Ok(text) => text.into_bytes(),
+            // What is no link, or is not there.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok((dir, name)),
+            Err(errno) => return Err(errno),
+        };
+        let path = Path::new(OsStr::from_bytes(&text));
+        let last = path.file_name().ok_or(Errno::ISDIR)?;
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        dir = open_directory(dir.as_fd(), above.unwrap_or(Path::new(".")))?;
+        name = last.to_owned();
+    }
+    Err(Errno::LOOP)
+}
+
+fn open_directory(from: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,283 @@
+//! Gives whole files their names: at once, or when they are on their device (`--durable=file`).
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::page_cache::write_back;
+use haul_sys::rustix::fs::{sync, syncfs};
+use haul_sys::rustix::io::retry_on_intr;
+
+use crate::context::RunContext;
+use crate::context::Worker;
+use crate::context::name_queue::{Item, MOST_FILES, lock};
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{DeviceNumber, FileId};
+use crate::finish::{directories, resume, undo};
+use crate::links::{Made, duplicate, link_to};
+use crate::plan::Durable;
+use crate::publish::filesystems::Synced;
+use crate::publish::ready::{ParentDirectory, Ready};
+use crate::publish::replace::{Replaced, rename_to_free};
+use crate::report::Reporter;
+use crate::schedule::limits::descriptors;
+use crate::transfer::STEP;
+use crate::verify::{Checked, Finding, compare_with_device};
+use crate::walk::{Spot, last_component};
+use crate::work::directory::FullDirectory;
+use crate::work::subject::Subject;
+
+/// Finished files that another run would not know of if this one is killed.
+const MOST_UNWRITTEN: usize = 64;
+
+/// From this size in bytes on the device begins with a file as soon as it is whole.
+const LARGE: u64 = 1 << 20;
+
+/// Puts a whole file in its place. If that fails, it goes away again.
+pub(crate) fn publish(report: &mut Reporter<'_>, spot: Spot<'_>, last: &OsStr, replaces: bool) -> bool {
+    let renamed = if replaces { spot.rename_to(last) } else { rename_to_free(spot, last) };
+    match renamed {
+        Ok(()) => true,
+        // The name was free as far as following links told.
+        Err(Errno::EXIST) if spot.beside(last, spot.path).read_link().is_ok() => {
+            undo::withdraw(report, spot, Error::new(What::DanglingLink, spot.path))
+        }
+        Err(errno) => {
+            let what = if errno == Errno::EXIST { What::CannotCreateRegular } else { What::CannotPublish };
+            undo::withdraw(report, spot, Error::new(what, spot.path).errno(errno))
+        }
+    }
+}
+
+/// Lets a whole file wait for its name.
+pub(crate) fn wait_for_device(cx: RunContext<'_>, worker: &mut Worker<'_>, ready: Ready) {
+    let size = ready.size;
+    if size >= LARGE {
+        // An error of the data is met when it is waited for.
+        write_back(ready.file.as_fd(), 0, 0, false).ok();
+    }
+    let ready = Arc::new(ready);
+    if !cx.plan.resume || size < STEP {
+        cx.session.partials.keep(&ready);
+    }
+    enqueue(cx, worker, Item::File(ready), size);
+}
+
+/// Gives everything its name if one of these is that of the entry: an operand that comes now must find it.
+pub(crate) fn give_names_if_one_is(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: Spot<'_>) {
+    let name = last_component(dest.name);
+    let waits = lock(&cx.services.name_queue.waiting).items.iter().any(|item| match item {
+        Item::File(ready) => ready.last == name,
+        Item::Link { last, .. } => last == name,
+        Item::Directory(_) => false,
+    });
+    if waits {
+        give_names(cx, worker);
+    }
+}
+
+/// Makes the entry another name of what was made, when that has its own.
+pub(crate) fn link_later(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    made: &Made,
+    subject: &Subject<'_>,
+) -> Result<(), Errno> {
+    let parent = match subject.sides {
+        Some(sides) => ParentDirectory::Shared(Arc::clone(sides)),
+        None => ParentDirectory::Own(duplicate(subject.dest.dir()?)?, subject.dest.path.to_owned()),
+    };
+    let last = subject.dest.name.to_owned();
+    enqueue(cx, worker, Item::Link { made: made.clone(), parent, last, follow: subject.follow }, 0);
+    Ok(())
+}
+
+/// A directory is full. It gets its attributes when everything in it has its name.
+pub(crate) fn directory_is_full(cx: RunContext<'_>, worker: &mut Worker<'_>, directory: FullDirectory) {
+    if cx.names_wait() {
+        enqueue(cx, worker, Item::Directory(directory), 0);
+    } else {
+        directories::finish_directory(cx, worker, &directory);
+    }
+}
+
+fn enqueue(cx: RunContext<'_>, worker: &mut Worker<'_>, item: Item, bytes: u64) {
+    // Each has a descriptor of its own, and maybe two of a directory.
+    let most = (descriptors() / 16).clamp(1, MOST_FILES);
+    if cx.services.name_queue.push(item, bytes, most) {
+        give_names(cx, worker);
+    }
+}
+
+/// Gives everything that waits its name, once it is on the device.
+pub(crate) fn give_names(cx: RunContext<'_>, worker: &mut Worker<'_>) {
+    if !cx.names_wait() {
+        return;
+    }
+    let shared = cx.services;
+    let (items, turn) = shared.name_queue.take();
+    let started = Instant::now();
+    let synced = sync_filesystems(cx, &items);
+    worker.report.stats.sync_time += started.elapsed();
+    for item in items {
+        match item {
+            Item::File(ready) => {
+                give_name(cx, worker, &ready, &synced);
+                cx.session.partials.release(&ready);
+                close(&mut worker.report, ready);
+            }
+            Item::Link { made, parent, last, follow } => {
+                let path = parent.path(&last);
+                if let Err(errno) =
+                    link_now(cx, &mut worker.report, &made, Spot::new(parent.as_fd(), &last, &path), None, follow)
+                {
+                    worker.report.problem(Error::new(What::CannotHardLink, &path).and(made.path()).errno(errno));
+                }
+            }
+            Item::Directory(directory) => directories::finish_directory(cx, worker, &directory),
+        }
+        if worker.finished.len() >= MOST_UNWRITTEN {
+            resume::promise_all_finished(cx, worker);
+        }
+    }
+    resume::promise_all_finished(cx, worker);
+    drop(turn);
+}
+
+/// Brings the filesystems of the files to their devices, and says how that went. A filesystem that is not named was not
+/// synced as a whole: its files are, one by one.
+fn sync_filesystems(cx: RunContext<'_>, items: &[Item]) -> Synced {
+    let mut files: Vec<(DeviceNumber, usize)> = Vec::new();
+    for item in items {
+        let Item::File(ready) = item else { continue };
+        let device = ready.id.device();
+        match files.iter_mut().find(|(known, _)| *known == device) {
+            Some((_, count)) => *count += 1,
+            None => files.push((device, 1)),
+        }
+    }
+    // For one or two, syncs of their own are no more, and wait for nobody else's data.
+    files.retain(|(_, count)| *count > 2);
+    let devices: Vec<DeviceNumber> = files.into_iter().map(|(device, _)| device).collect();
+    cx.services.filesystems.sync(&devices, &|fd| retry_on_intr(|| syncfs(fd)))
+}
+
+fn give_name(
+    _cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    ready: &Ready,
+    synced: &[(DeviceNumber, Result<(), Errno>)],
+) {
+    let device = ready.id.device();
+    let synced = match synced.iter().find(|(known, _)| *known == device) {
+        // Everything is there, unless an error says which file is not. It costs no flush of the device, as fsync does.
+        Some((_, Ok(()))) => match retry_on_intr(|| write_back(ready.file.as_fd(), 0, 0, true)) {
+            // Only that it cannot be asked in this way: a sandbox, a kernel without the call.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => retry_on_intr(|| Linux.sync(ready.file.as_fd())),
+            written => written,
+        },
+        // Which file it was nobody can tell: that of a sync of the filesystem is told once.
+        Some((_, Err(errno))) => Err(*errno),
+        None => retry_on_intr(|| Linux.sync(ready.file.as_fd())),
+    };
+    match synced {
+        Ok(()) => give_synced_name(worker, ready),
+        // Never asked twice: the second answer would be that all is well, though the data is lost.
+        Err(errno) => {
+            let path = ready.path();
+            undo::withdraw(&mut worker.report, ready.spot(&path), Error::new(What::Syncing, &path).errno(errno));
+        }
+    }
+}
+
+pub(crate) fn close(report: &mut Reporter<'_>, ready: Arc<Ready>) {
+    let Some(Ready { file, parent, last, .. }) = Arc::into_inner(ready) else { return };
+    if let Err(errno) = haul_sys::close(file) {
+        report.problem(Error::new(What::Closing, parent.path(&last)).errno(errno));
+    }
+}
+
+/// It is on the device. What has to be read from there is read now.
+fn give_synced_name(worker: &mut Worker<'_>, ready: &Ready) {
+    let path = ready.path();
+    let spot = ready.spot(&path);
+    let blocks = ready.checked.blocks.as_ref();
+    match blocks.map(|blocks| compare_with_device(&Linux, ready.file.as_fd(), blocks, true)).transpose() {
+        Ok(None | Some(Finding::Same)) => {}
+        Ok(Some(Finding::Differs(mismatch))) => {
+            undo::set_aside(&mut worker.report, spot, &ready.last, mismatch);
+            return;
+        }
+        // As far as anybody can tell it is good.
+        Ok(Some(Finding::NoMedium)) => {
+            worker.report.problem(Error::new(What::NoMedium, &path));
+        }
+        Err(errno) => {
+            undo::withdraw(&mut worker.report, spot, Error::new(What::ReadingBack, &path).errno(errno));
+            return;
+        }
+    }
+    if publish(&mut worker.report, spot, &ready.last, ready.replaces) {
+        if let Some(source) = ready.source {
+            resume::promise_finished(worker, source, ready.file.as_fd(), &ready.checked);
+        }
+        tell_digest(&worker.report, &path, &ready.checked);
+    }
+}
+
+/// Makes the entry another name of what was made. `here` is its directory, if that is known.
+pub(crate) fn link_now(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    made: &Made,
+    dest: Spot<'_>,
+    here: Option<FileId>,
+    follow: bool,
+) -> Result<(), Errno> {
+    if link_to(made, dest, here, follow, cx.temporary_names())? == Replaced::Something {
+        report.tell(&Event::Removed(dest.path));
+    }
+    report.stats.hard_links += 1;
+    Ok(())
+}
+
+/// The last thing of a run: what was written is on its device afterwards, or that is told.
+pub(crate) fn sync_everything(cx: RunContext<'_>, worker: &mut Worker<'_>) {
+    give_names(cx, worker);
+    // Who was told to stop by a signal has nothing to promise, and does not wait for a sync that is under way.
+    if cx.plan.durable == Durable::None || (cx.cancelled() && !cx.plan.fail_fast) {
+        return;
+    }
+    let started = Instant::now();
+    let failed_early = cx.services.background.end();
+    for filesystem in cx.services.filesystems.take() {
+        let synced = match &filesystem.fd {
+            Some(fd) if filesystem.syncs_whole => retry_on_intr(|| syncfs(fd)),
+            // What was made below has been synced; this is what the operands were made in.
+            Some(fd) => retry_on_intr(|| syncfs(fd)).and_then(|()| retry_on_intr(|| Linux.sync(fd.as_fd()))),
+            None => {
+                sync();
+                Ok(())
+            }
+        };
+        // That one is told once, and this sync has not heard of it.
+        let early = failed_early.iter().find(|(device, _)| *device == filesystem.device);
+        let synced = early.map_or(synced, |(_, errno)| Err(*errno));
+        if let Err(errno) = synced {
+            worker.report.problem(Error::new(What::NotDurable, &filesystem.path).errno(errno));
+        }
+    }
+    worker.report.stats.sync_time += started.elapsed();
+}
+
+/// Tells the digest of a file whose copy has its name.
+pub(crate) fn tell_digest(report: &Reporter<'_>, dest: &Path, checked: &Checked) {
+    if let Some(digest) = &checked.digest {
+        report.tell(&Event::Digest { dest, digest });
+    }
+}

@@ -1,0 +1,362 @@
+//! What a run does for the job that it is a shard of.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
+
+use crate::attributes::Keep;
+use crate::context::RunContext;
+use crate::decide::Existing;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::journal::Fingerprint;
+use crate::list::Index;
+use crate::meta::{NewEntries, Object};
+use crate::plan::{Durable, ModeRule};
+use crate::publish::temporary::TemporaryNames;
+use crate::report::Reporter;
+use crate::shards::state::{self, Claim, Earlier, Ended, State, Trouble};
+use crate::shards::{ShardReport, Shards, TEMPORARY, Waiting, job, objection, roots};
+use crate::walk::{Operand, Spot, last_component};
+use crate::work::directory::{FullDirectory, sync_directory};
+use crate::work::subject::Subject;
+
+/// Permissions of the owner, and the three special bits.
+pub(crate) const OWNER: u32 = 0o700;
+
+const SPECIAL: u32 = 0o7000;
+
+/// Between two looks whether another process still copies the same shard.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Opens a directory of the source again by its number in the list.
+fn open_listed(cx: RunContext<'_>, directory: Index) -> Result<OwnedFd, Errno> {
+    let selection = cx.services.selection.as_ref().ok_or(Errno::STALE)?;
+    let source = cx.plan.sources.get(selection.list.operand_of(directory)).ok_or(Errno::STALE)?;
+    let operand = Operand::open(source);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = operand.spot().open(flags, 0)?;
+    for name in selection.list.names_to(directory) {
+        at = openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(at)
+}
+
+/// Notes in this directory that the shard begins, for copies that get the name `last` there, or any if that is empty. False
+/// if that is not possible, which was reported.
+pub(crate) fn begin_shard(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    dir: BorrowedFd<'_>,
+    last: &OsStr,
+    shown: &OsStr,
+) -> bool {
+    let Some((shard, split)) = cx.services.selection.as_ref().and_then(|selection| selection.shards()) else {
+        return true;
+    };
+    let here = if shown.is_empty() { OsStr::new(".") } else { shown };
+    let holder = match Inode::of(dir) {
+        Ok(holder) => holder,
+        Err(errno) => return report.problem(Error::new(What::NoShardState, here).errno(errno)),
+    };
+    let command = job(cx.plan, last, &holder);
+    let path = crate::walk::joined(shown, &state::name(&command));
+    let roots = roots(cx.plan, last);
+    let claim = Claim { command: &command, shard: *shard, split: split.digest(), job: &cx.plan.job, roots: &roots };
+    let (state, earlier) = match open_state(cx, report, dir, &claim, &path) {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return false,
+        Err(trouble) => {
+            let error = objection(trouble, &path, *shard);
+            return report.problem(error);
+        }
+    };
+    let done = earlier == Earlier::Done;
+    if done {
+        // What was copied since is not touched.
+        report.warning(&Error::new(What::ShardIsDone, &path));
+    }
+    let tag = format!("{TEMPORARY}{:010x}", command.half() >> 24);
+    let own = format!("{:04x}{:05x}", state.epoch() & 0xffff, shard.index());
+    let names = TemporaryNames::new(format!("{tag}{own}"));
+    let shards = Shards { state, shard: *shard, earlier, path, waiting: Mutex::default(), tag, names };
+    if cx.services.shards.set(shards).is_err() || done {
+        return false;
+    }
+    tidy_after_shards(cx, dir);
+    true
+}
+
+/// Waits until no other process copies this shard. `None` if the run was cancelled before.
+fn open_state(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    dir: BorrowedFd<'_>,
+    claim: &Claim<'_>,
+    path: &Path,
+) -> Result<Option<(State, Earlier)>, Trouble> {
+    let mut told = false;
+    while !cx.cancelled() {
+        if let Some(opened) = State::open(dir, claim)? {
+            return Ok(Some(opened));
+        }
+        if !told {
+            report.warning(&Error::new(What::ShardIsBusy, path));
+            told = true;
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(None)
+}
+
+/// Removes what earlier runs of this shard have left in a directory under temporary names, and what shards of a job have
+/// left in whose place this one came. What cannot be removed stays: it is in nobody's way.
+pub(crate) fn tidy_after_shards(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
+    let Some(shards) = cx.services.shards.get().filter(|shards| shards.is_repeated()) else { return };
+    // The journal knows what is of use in those of this shard.
+    let keeps_own = cx.services.progress.get().is_some();
+    // A handle cannot be read.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
+    for entry in entries.map_while(Result::ok) {
+        if shards.is_left_over(entry.file_name().to_bytes(), keeps_own) {
+            unlinkat(dir, entry.file_name(), AtFlags::empty()).ok();
+        }
+    }
+}
+
+/// Notes a file that gets its name now, where another run of this shard would leave alone what it finds there: other names
+/// of the source become names of this file, and not of a copy of their own.
+pub(crate) fn note_for_other_names(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    made: Spot<'_>,
+) {
+    let Some(shards) = cx.services.shards.get() else { return };
+    if subject.inode.links < 2 || !cx.keeps_links() || !cx.plan.keeps_existing() {
+        return;
+    }
+    let noted = made.inode().and_then(|made| shards.state.note(Fingerprint::of_file(&made)));
+    if let Err(errno) = noted {
+        report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+    }
+}
+
+/// Whether an earlier run of this shard has made what stands there.
+pub(crate) fn is_noted_by_shard(cx: RunContext<'_>, subject: &Subject<'_>, found: &Existing) -> bool {
+    let several = subject.inode.links > 1 && cx.keeps_links() && cx.plan.keeps_existing();
+    let Some(shards) = cx.services.shards.get().filter(|shards| several && shards.is_repeated()) else {
+        return false;
+    };
+    found.entry.id == found.target.id && shards.state.is_noted(Fingerprint::of_file(&found.target))
+}
+
+/// Whether nothing that only this shard makes can be there already, in a directory that shards have made.
+pub(crate) fn is_first_attempt(cx: RunContext<'_>) -> bool {
+    cx.services.shards.get().is_some_and(|shards| !shards.is_repeated())
+}
+
+/// A directory is about to be made.
+pub(crate) fn note_directory(cx: RunContext<'_>, report: &mut Reporter<'_>, dest: Spot<'_>) {
+    let Some(shards) = cx.services.shards.get() else { return };
+    // If this fails it will be taken for one that was there before.
+    if !shards.state.notes_directories() {
+        return;
+    }
+    let name = dest.dir().and_then(Inode::of).map(|above| Fingerprint::of_name(&above, last_component(dest.name)));
+    let noted = name.and_then(|name| shards.state.note(name));
+    if let Err(errno) = noted {
+        report.warning(&Error::new(What::NoShardState, &shards.path).errno(errno));
+    }
+}
+
+/// Whether a shard of this job has made a directory, and nothing in this run has met it.
+pub(crate) fn was_made_by_shard(cx: RunContext<'_>, dest: Spot<'_>, found: &Inode) -> bool {
+    let Some(shards) = cx.services.shards.get() else { return false };
+    let made = shards.state.is_of_job(found).unwrap_or_else(|| {
+        let above = dest.dir().and_then(Inode::of);
+        above.is_ok_and(|above| shards.state.is_noted(Fingerprint::of_name(&above, last_component(dest.name))))
+    });
+    made && matches!(cx.services.links.get(found.into()), Ok(None))
+}
+
+/// Whether what stands at a destination was put there by this very shard, when it was run before. `in_made`: it stands in a
+/// directory that this job has made.
+pub(crate) fn is_of_earlier_attempt(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    in_made: bool,
+    found: &Existing,
+) -> bool {
+    let Some(shards) = cx.services.shards.get().filter(|shards| shards.is_repeated()) else { return false };
+    // What is to stay as it is, is whole, and may be somebody else's.
+    if cx.plan.keeps_existing() {
+        return false;
+    }
+    if subject.inode.kind == Kind::Directory || found.entry.kind == Kind::Directory {
+        return false;
+    }
+    // The source by another way, or a link to it, is nothing that a shard has made.
+    if [found.entry.id, found.target.id].contains(&subject.inode.id) {
+        return false;
+    }
+    in_made || shards.state.is_of_job(&found.entry).unwrap_or(false)
+}
+
+/// Whether the attributes of a directory are left to the last shard that needs it.
+pub(crate) fn leave_to_last_shard(cx: RunContext<'_>, full: &FullDirectory, keep: &Keep<'_>) -> bool {
+    let (Some(shards), Some(directory)) = (cx.services.shards.get(), full.place.listed) else { return false };
+    if shards.shard.count().get() == 1 || !is_in_the_way(cx, keep) {
+        return false;
+    }
+    let waiting = Waiting {
+        directory,
+        dest: Arc::clone(&full.place.dir),
+        dest_inode: *keep.dest_inode,
+        dest_path: Arc::clone(&full.place.dest_path),
+        source_inode: *keep.source_inode,
+        source_path: Arc::clone(&full.place.source_path),
+        created: keep.created,
+    };
+    shards.lock().push(waiting);
+    true
+}
+
+/// Whether the last attributes of a directory keep its owner from making entries, or change what entries get.
+fn is_in_the_way(cx: RunContext<'_>, keep: &Keep<'_>) -> bool {
+    let umask = cx.services.caller.umask;
+    match cx.plan.preserve.mode {
+        ModeRule::Keep => {
+            let source = keep.source_inode.permissions;
+            source & OWNER != OWNER || source & SPECIAL != 0 || hands_on_acl(keep.source)
+        }
+        ModeRule::Default | ModeRule::Discard => {
+            keep.created && (keep.dest_inode.permissions & OWNER != OWNER || umask & OWNER != 0)
+        }
+    }
+}
+
+/// The end of a shard: sets the attributes that nobody needs to wait for any more, and notes that it is done.
+pub(crate) fn end_shard(cx: RunContext<'_>, report: &mut Reporter<'_>, failed: bool) -> Option<ShardReport> {
+    let shared = cx.services;
+    let shards = shared.shards.get()?;
+    let over = shards.earlier == Earlier::Done;
+    if over || cx.cancelled() {
+        let missing = shards.state.missing();
+        return report_of_shards(report, shards, missing, over);
+    }
+    let mut waiting = std::mem::take(&mut *shards.lock());
+    // From the innermost on: what is in a directory cannot be reached any more when that is closed.
+    waiting.sort_by_key(|directory| std::cmp::Reverse(directory.directory));
+    let needed = needed_by(cx, &waiting);
+    let ended = shards.state.end(shards.shard, &mut |done: &dyn Fn(u32) -> bool| {
+        for directory in &waiting {
+            let others = needed.get(&directory.directory).into_iter().flatten();
+            if others.into_iter().all(|other| *other == shards.shard.index() || done(*other)) {
+                finish_waiting(cx, report, directory);
+            }
+        }
+        if failed || report.failed { Ended::Badly } else { Ended::Well }
+    });
+    let is_done = matches!(ended, Ok((Ended::Well, _)));
+    report_of_shards(report, shards, ended.map(|(_, missing)| missing), is_done)
+}
+
+fn report_of_shards(
+    report: &mut Reporter<'_>,
+    shards: &Shards,
+    missing: Result<Vec<u32>, Errno>,
+    own_is_done: bool,
+) -> Option<ShardReport> {
+    let (record, job, count) = (shards.path.clone(), shards.state.shown_id(), shards.shard.count().get());
+    match missing {
+        Ok(missing) => Some(ShardReport { record, job, count, missing, own_is_done }),
+        Err(errno) => {
+            report.problem(Error::new(What::NoShardState, &shards.path).errno(errno));
+            None
+        }
+    }
+}
+
+/// Which shards have anything to do in these directories.
+fn needed_by(cx: RunContext<'_>, waiting: &[Waiting]) -> HashMap<Index, BTreeSet<u32>> {
+    let mut needed: HashMap<Index, BTreeSet<u32>> =
+        waiting.iter().map(|directory| (directory.directory, BTreeSet::new())).collect();
+    let Some(selection) = cx.services.selection.as_ref().filter(|_| !waiting.is_empty()) else {
+        return needed;
+    };
+    let Some((_, split)) = selection.shards() else { return needed };
+    let list = selection.list();
+    // The innermost of these directories that each entry is in, as its number plus one; 0 if it is in none.
+    let mut inside: Vec<Index> = vec![0; list.len()];
+    for at in 0..Index::try_from(list.len()).unwrap_or(Index::MAX) {
+        let above = list.parent(at).map_or(0, |parent| inside[parent as usize]);
+        inside[at as usize] = if needed.contains_key(&at) { at + 1 } else { above };
+        if let Some(shards) = inside[at as usize].checked_sub(1).and_then(|directory| needed.get_mut(&directory)) {
+            shards.insert(split.shard_of(at));
+        }
+    }
+    // From the innermost on, as `waiting` is sorted.
+    for directory in waiting {
+        let above = list.parent(directory.directory).and_then(|parent| inside[parent as usize].checked_sub(1));
+        let own = needed.get(&directory.directory).cloned().unwrap_or_default();
+        if let Some(above) = above.and_then(|above| needed.get_mut(&above)) {
+            above.extend(own);
+        }
+    }
+    needed
+}
+
+fn finish_waiting(cx: RunContext<'_>, report: &mut Reporter<'_>, directory: &Waiting) {
+    let failed = |path: &PathBuf, errno| Error::new(What::CannotAccess, path).errno(errno);
+    let (source_path, dest_path) = (directory.source_path.path(), directory.dest_path.path());
+    let source = match open_listed(cx, directory.directory) {
+        Ok(source) => source,
+        Err(errno) => {
+            report.problem(failed(&source_path, errno));
+            return;
+        }
+    };
+    if !Inode::of(source.as_fd()).is_ok_and(|now| now.is_same_file_as(&directory.source_inode)) {
+        report.problem(Error::new(What::ReplacedWhileCopied, &source_path));
+        return;
+    }
+    let dest = match directory.dest.open() {
+        Ok(dest) => dest,
+        Err(errno) => {
+            report.problem(failed(&dest_path, errno));
+            return;
+        }
+    };
+    let keep = Keep {
+        source: Object { fd: source.as_fd(), path_only: true },
+        source_inode: &directory.source_inode,
+        source_path: &source_path,
+        dest: Object { fd: dest.as_fd(), path_only: true },
+        dest_inode: &directory.dest_inode,
+        dest_path: &dest_path,
+        created: directory.created,
+        entries: NewEntries::UNKNOWN,
+    };
+    cx.attributes().set(&keep, report);
+    if cx.plan.durable != Durable::None
+        && let Err(errno) = sync_directory(dest.as_fd())
+        // Nobody may read it any more; its filesystem was synced before.
+        && errno != Errno::ACCESS
+    {
+        report.problem(Error::new(What::Syncing, &dest_path).errno(errno));
+    }
+}
+
+/// Whether a directory of the source has an ACL for new entries.
+fn hands_on_acl(source: Object<'_>) -> bool {
+    source.get_xattr(c"system.posix_acl_default", &mut Vec::new()).is_ok()
+}

@@ -1,0 +1,190 @@
+//! What one thread of a run reports: errors, warnings and events for the observer, and what it counts.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::events::Event;
+use crate::report::Session;
+use crate::stats::Stats;
+
+/// Something failed, which the observer has heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reported;
+
+/// Reports to the observer, and counts.
+pub(crate) struct Reporter<'a> {
+    session: &'a Session<'a>,
+    /// The first error ends the run.
+    fail_fast: bool,
+    /// The counters of this thread.
+    pub stats: Stats,
+    /// Something that was asked for was not done.
+    pub failed: bool,
+    /// Overwritten files that are neither the old nor the new ones.
+    pub damaged: Vec<PathBuf>,
+}
+
+impl<'a> Reporter<'a> {
+    /// Nothing is counted yet.
+    pub(crate) fn new(session: &'a Session<'a>, fail_fast: bool) -> Reporter<'a> {
+        Reporter { session, fail_fast, stats: Stats::default(), failed: false, damaged: Vec::new() }
+    }
+
+    /// Reports an error: the run will have failed. Always `false`, for use as a result.
+    pub(crate) fn problem(&mut self, error: Error) -> bool {
+        self.failed = true;
+        // What comes to an end because of it is no further error.
+        if self.fail_fast {
+            self.session.cancel.cancel();
+        }
+        self.stats.errors += 1;
+        self.session.observer.event(&Event::Problem(&error));
+        false
+    }
+
+    /// The same, for use as an error.
+    pub(crate) fn fail(&mut self, error: Error) -> Reported {
+        self.problem(error);
+        Reported
+    }
+
+    /// Reports something that is no failure.
+    pub(crate) fn warning(&mut self, error: &Error) {
+        self.stats.warnings += 1;
+        self.session.observer.event(&Event::Warning(error));
+    }
+
+    /// Reports anything else.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.session.observer.event(event);
+    }
+
+    /// Reports attributes that could not be set, which fail the run only if they had to be kept.
+    pub(crate) fn attributes(&mut self, problems: Vec<Error>, kept: bool) {
+        for error in problems {
+            if kept {
+                self.warning(&error);
+            } else {
+                self.problem(error);
+            }
+        }
+        self.failed |= !kept;
+    }
+
+    /// An overwritten file is neither the old nor the new one.
+    pub(crate) fn damage(&mut self, path: &Path) {
+        self.damaged.push(path.to_owned());
+    }
+
+    /// Adds what another thread, or another part of this run, has reported.
+    pub(crate) fn add(&mut self, other: Reporter<'_>) {
+        self.stats += &other.stats;
+        self.failed |= other.failed;
+        self.damaged.extend(other.damaged);
+    }
+}
+
+/// What was counted and heard.
+#[cfg(test)]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub errors: u64,
+    pub warnings: u64,
+    pub failed: bool,
+    pub cancelled: bool,
+    pub heard: Vec<String>,
+}
+
+/// Lets a reporter report, and gives what came of it.
+#[cfg(test)]
+pub(crate) fn report_of(fail_fast: bool, work: impl FnOnce(&mut Reporter<'_>)) -> Counted {
+    use std::sync::Mutex;
+
+    use crate::control::Cancel;
+    use crate::events::{Confirm, Observer, Question};
+    use crate::meta::XattrRules;
+    use crate::pace::Pace;
+    use crate::publish::Partials;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Observer for Heard {
+        fn event(&self, event: &Event<'_>) {
+            let text = match event {
+                Event::Problem(error) => format!("error: {error}"),
+                Event::Warning(error) => format!("warning: {error}"),
+                _ => "event".into(),
+            };
+            self.0.lock().unwrap().push(text);
+        }
+    }
+
+    struct Nobody;
+
+    impl Confirm for Nobody {
+        fn overwrite(&self, _: &Question<'_>) -> bool {
+            panic!("nothing is asked")
+        }
+    }
+
+    let heard = Heard::default();
+    let session = Session {
+        observer: &heard,
+        confirm: &Nobody,
+        cancel: Cancel::default(),
+        pace: Pace::default(),
+        partials: Partials::default(),
+        xattr_rules: XattrRules::default(),
+        leave_out: Vec::new(),
+    };
+    let mut reporter = Reporter::new(&session, fail_fast);
+    work(&mut reporter);
+    let Reporter { stats, failed, .. } = reporter;
+    let (errors, warnings, cancelled) = (stats.errors, stats.warnings, session.cancel.is_cancelled());
+    Counted { errors, warnings, failed, cancelled, heard: heard.0.into_inner().unwrap() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::What;
+
+    fn error() -> Error {
+        Error::new(What::CannotOpen, "/a")
+    }
+
+    const SAID: &str = r#"cannot open "/a" for reading"#;
+
+    fn counted(errors: u64, warnings: u64, failed: bool, cancelled: bool) -> Counted {
+        let heard = (0..errors).map(|_| format!("error: {SAID}"));
+        let heard = heard.chain((0..warnings).map(|_| format!("warning: {SAID}"))).collect();
+        Counted { errors, warnings, failed, cancelled, heard }
+    }
+
+    #[test]
+    fn an_error_is_heard_and_counted_and_fails_the_run() {
+        let problem = |reporter: &mut Reporter<'_>| assert!(!reporter.problem(error()));
+        assert_eq!(report_of(false, problem), counted(1, 0, true, false));
+    }
+
+    #[test]
+    fn the_first_error_cancels_a_run_that_is_to_fail_fast() {
+        let fail = |reporter: &mut Reporter<'_>| assert_eq!(reporter.fail(error()), Reported);
+        assert_eq!(report_of(true, fail), counted(1, 0, true, true));
+    }
+
+    #[test]
+    fn a_warning_is_heard_and_counted_and_no_failure() {
+        assert_eq!(report_of(true, |reporter| reporter.warning(&error())), counted(0, 1, false, false));
+    }
+
+    #[test]
+    fn attributes_that_could_not_be_set_are_errors_only_where_they_had_to_be() {
+        let optional = |reporter: &mut Reporter<'_>| reporter.attributes(vec![error()], true);
+        assert_eq!(report_of(false, optional), counted(0, 1, false, false));
+        let required = |reporter: &mut Reporter<'_>| reporter.attributes(vec![error(), error()], false);
+        assert_eq!(report_of(false, required), counted(2, 0, true, false));
+        assert!(report_of(false, |reporter| reporter.attributes(Vec::new(), false)).failed, "a quiet loss is one, too");
+    }
+}

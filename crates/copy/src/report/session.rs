@@ -1,0 +1,33 @@
+//! What a run needs besides the plan.
+
+use crate::control::{Cancel, Control};
+use crate::events::{Confirm, Observer};
+use crate::facts::FileId;
+use crate::meta;
+use crate::pace::Pace;
+use crate::publish::Partials;
+
+/// What a run needs besides the plan.
+pub struct Session<'a> {
+    /// Hears everything.
+    pub observer: &'a dyn Observer,
+    /// Is asked before a file is overwritten (`-i`).
+    pub confirm: &'a dyn Confirm,
+    /// Stops the run. Whoever cancels a run that may be waiting for its [`Pace`] wakes that, too.
+    pub cancel: Cancel,
+    /// How fast it may go.
+    pub pace: Pace,
+    /// Destinations that are being written, for a front end that must exit while the run is stuck in the kernel.
+    pub partials: Partials,
+    /// Which extended attributes are not copied: `/etc/xattr.conf`, or the built-in rules.
+    pub xattr_rules: meta::XattrRules,
+    /// Files in the sources that are not copied: those that the caller writes there itself.
+    pub leave_out: Vec<FileId>,
+}
+
+impl Session<'_> {
+    /// What moves bytes obeys and reports to.
+    pub(crate) fn control(&self) -> Control<'_> {
+        Control { observer: self.observer, cancel: &self.cancel, pace: &self.pace }
+    }
+}

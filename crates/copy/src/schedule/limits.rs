@@ -1,0 +1,27 @@
+//! How many threads and open directories the limits of the process allow.
+
+use haul_sys::memory;
+use haul_sys::rustix::process;
+
+/// What a thread may take, in bytes, where memory is limited: its stack, buffers, names of directories.
+const MEMORY_OF_A_THREAD: u64 = 16 << 20;
+
+/// How many levels of a tree each of so many threads keeps open: each takes a descriptor on either side, and half of them
+/// must be left for the rest.
+pub(crate) fn open_levels(threads: usize) -> usize {
+    (descriptors() / 4 / threads).clamp(1, 4096)
+}
+
+/// How many threads there are descriptors and memory for. Beside the levels that it keeps open a thread needs a directory that
+/// it just enters, the two files, a pipe, and the level that is closed next. The first thread needs as much memory as any other.
+pub(crate) fn affordable_threads() -> usize {
+    let for_memory =
+        memory::left().map_or(usize::MAX, |left| usize::try_from(left / MEMORY_OF_A_THREAD).unwrap_or(usize::MAX));
+    (descriptors() / 16).min(for_memory).max(1)
+}
+
+/// How many descriptors may be open, but for a few that have nothing to do with trees.
+pub(crate) fn descriptors() -> usize {
+    let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit.saturating_sub(16)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,240 @@
+//! Listing what there is to copy, by the same rules as the copy itself, and by descriptors as everywhere.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{Mode, OFlags, openat};
+
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{FileId, Inode, Kind};
+use crate::list::{Entry, FileList, Index, Misplaced, Root};
+use crate::plan::{Dereference, Plan};
+use crate::report::Session;
+use crate::schedule::limits::open_levels;
+use crate::sources::within::operand_inode;
+use crate::walk::{Listing, Operand, PathCursor, PathNode, Spot};
+
+/// What a walk over the sources has found.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The list. It is of everything that could be looked at.
+    pub list: FileList,
+    /// Something could not be looked at, which was told.
+    pub failed: bool,
+    /// How often that was.
+    pub errors: u64,
+}
+
+/// Lists the sources of a plan as a copy by it would meet them. Nothing is written.
+///
+/// Errors are told to the observer, one by one, and the walk goes on.
+pub fn list(plan: &Plan, session: &Session<'_>) -> Survey {
+    match plan.against_lists() {
+        None => walk(plan, session, true),
+        Some(what) => {
+            session.observer.event(&Event::Problem(&Error::new(What::NotByList, "").detail(what)));
+            Survey { failed: true, errors: 1, ..Survey::default() }
+        }
+    }
+}
+
+/// The same; with `unreadable` directories that cannot be opened are told, too.
+pub(crate) fn walk(plan: &Plan, session: &Session<'_>, unreadable: bool) -> Survey {
+    let mut walk = Walk { plan, session, unreadable, open: open_levels(1), survey: Survey::default() };
+    for source in &plan.sources {
+        if session.cancel.is_cancelled() {
+            walk.survey.failed = true;
+            break;
+        }
+        walk.operand(source);
+    }
+    walk.survey
+}
+
+/// Which file an operand is, if that can be told.
+pub(crate) fn root_of(inode: &Inode) -> Option<Root> {
+    inode.born.map(|born| Root { inode: inode.id.inode(), born })
+}
+
+struct Walk<'a> {
+    plan: &'a Plan,
+    session: &'a Session<'a>,
+    unreadable: bool,
+    /// Directories that may be held open.
+    open: usize,
+    survey: Survey,
+}
+
+/// A directory that is being listed.
+struct Level {
+    fd: Option<OwnedFd>,
+    inode: Inode,
+    listing: Listing,
+    entry: Index,
+    path: Arc<PathNode>,
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, error: &Error) {
+        self.survey.failed = true;
+        self.survey.errors += 1;
+        self.session.observer.event(&Event::Problem(error));
+    }
+
+    fn operand(&mut self, source: &OsStr) {
+        let operand = Operand::open(source);
+        let spot = operand.spot();
+        let inode = match operand_inode(spot, self.plan) {
+            Ok(inode) => inode,
+            Err(errno) => {
+                self.survey.list.add_operand(source, None);
+                return self.problem(&Error::new(What::CannotStat, source).errno(errno));
+            }
+        };
+        self.survey.list.add_operand(source, root_of(&inode));
+        if inode.kind == Kind::Directory && !self.plan.recursive {
+            return self.problem(&Error::new(What::OmittingDirectory, source));
+        }
+        let follow = self.plan.dereference != Dereference::Never;
+        // Two links may lead to one file.
+        let entry = entry_of(&inode, follow);
+        match self.survey.list.add_root(&entry) {
+            Ok(root) if inode.kind == Kind::Directory => self.tree(spot, follow, inode, root),
+            Ok(_) => {}
+            Err(why) => self.cannot_add(spot, why),
+        }
+    }
+
+    fn cannot_add(&mut self, spot: Spot<'_>, why: Misplaced) {
+        let errno = if why == Misplaced::Full { Errno::OVERFLOW } else { Errno::ILSEQ };
+        self.problem(&Error::new(What::CannotAccess, spot.path).errno(errno));
+    }
+
+    fn tree(&mut self, spot: Spot<'_>, follow: bool, inode: Inode, root: Index) {
+        let mut cursor = PathCursor::default();
+        let mut on_the_way = HashSet::new();
+        let mut stack: Vec<Level> = Vec::new();
+        stack.extend(self.enter(spot, follow, inode, root, None, &mut on_the_way));
+        while let Some(level) = stack.last_mut() {
+            if self.session.cancel.is_cancelled() {
+                self.survey.failed = true;
+                return;
+            }
+            let Some(fd) = &level.fd else { return };
+            let listed = match level.listing.next(fd.as_fd()) {
+                Ok(listed) => listed,
+                Err(errno) => {
+                    self.problem(&Error::new(What::CannotAccess, level.path.path()).errno(errno));
+                    None
+                }
+            };
+            let Some(listed) = listed else {
+                let Some(done) = stack.pop() else { return };
+                on_the_way.remove(&done.inode.id);
+                if let Some(parent) = stack.last_mut()
+                    && let Err(errno) = reopen(parent, &done)
+                {
+                    // Without its parent the rest of the tree cannot be found.
+                    return self.problem(&Error::new(What::DirectoryMoved, done.path.path()).errno(errno));
+                }
+                continue;
+            };
+            let child = Spot::new(fd.as_fd(), &listed.name, cursor.entry(&level.path, &listed.name));
+            if let Some(next) = self.child(child, level, &mut on_the_way) {
+                stack.push(next);
+                close_far(&mut stack, self.open);
+            }
+        }
+    }
+
+    /// Lists what stands in a directory; gives the next level if it is a directory whose contents are wanted.
+    fn child(&mut self, spot: Spot<'_>, parent: &Level, on_the_way: &mut HashSet<FileId>) -> Option<Level> {
+        let inode = match spot.inode() {
+            Ok(inode) => inode,
+            Err(errno) => {
+                self.problem(&Error::new(What::CannotStat, spot.path).errno(errno));
+                return None;
+            }
+        };
+        if self.session.leave_out.contains(&inode.id) {
+            return None;
+        }
+        let at = match self.survey.list.add(parent.entry, spot.name, &entry_of(&inode, false)) {
+            Ok(at) => at,
+            Err(why) => {
+                self.cannot_add(spot, why);
+                return None;
+            }
+        };
+        let foreign = self.plan.one_file_system && inode.id.device() != parent.inode.id.device();
+        if inode.kind != Kind::Directory || foreign {
+            return None;
+        }
+        self.enter(spot, false, inode, at, Some(&parent.path), on_the_way)
+    }
+
+    fn enter(
+        &mut self,
+        spot: Spot<'_>,
+        follow: bool,
+        inode: Inode,
+        entry: Index,
+        above: Option<&Arc<PathNode>>,
+        on_the_way: &mut HashSet<FileId>,
+    ) -> Option<Level> {
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let opened = spot.open(OFlags::RDONLY | OFlags::DIRECTORY | no_follow, 0);
+        let found = opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&inode), fd)));
+        match found {
+            // Mounted in itself: the copy says so.
+            Ok(_) if !on_the_way.insert(inode.id) => None,
+            Ok((true, fd)) => {
+                let path = above.map_or_else(|| PathNode::root(spot.path), |above| above.below(spot.name));
+                Some(Level { fd: Some(fd), inode, listing: Listing::default(), entry, path })
+            }
+            Ok((false, _)) => {
+                self.problem(&Error::new(What::ReplacedWhileCopied, spot.path));
+                None
+            }
+            Err(Errno::ACCESS | Errno::PERM) if !self.unreadable => None,
+            Err(errno) => {
+                self.problem(&Error::new(What::CannotAccess, spot.path).errno(errno));
+                None
+            }
+        }
+    }
+}
+
+fn entry_of(inode: &Inode, may_be_met_again: bool) -> Entry {
+    let several = inode.kind != Kind::Directory && (inode.links > 1 || may_be_met_again);
+    let size = if matches!(inode.kind, Kind::Regular | Kind::SymbolicLink) { inode.size } else { 0 };
+    let (kind, modified, changed) = (inode.kind, inode.modified, inode.changed);
+    Entry { kind, size, modified, changed, id: several.then_some(inode.id) }
+}
+
+/// Closes what is far up, so that any depth does with few descriptors.
+fn close_far(stack: &mut [Level], open: usize) {
+    if let Some(far) = stack.len().checked_sub(open + 1) {
+        stack[far].fd = None;
+        stack[far].listing.reopened();
+    }
+}
+
+/// Opens a directory again from the one in it, and makes sure that it is the same.
+fn reopen(parent: &mut Level, child: &Level) -> Result<(), Errno> {
+    if parent.fd.is_some() {
+        return Ok(());
+    }
+    let up =
+        |dir: BorrowedFd<'_>| openat(dir, "..", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let fd = up(child.fd.as_ref().ok_or(Errno::STALE)?.as_fd())?;
+    if !Inode::of(fd.as_fd())?.is_same_file_as(&parent.inode) {
+        return Err(Errno::STALE);
+    }
+    parent.fd = Some(fd);
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Makes or finds the copy of a directory, and opens both.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::OFlags;
+
+use crate::context::RunContext;
+use crate::context::Worker;
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::finish::{directories, naming, resume, shard, written};
+use crate::list::Index;
+use crate::meta::{self, NewEntries, Object};
+use crate::publish::Sides;
+use crate::report::Reporter;
+use crate::tree::claims::{self, made_at};
+use crate::walk::{Listing, PathNode, Spot, last_component};
+use crate::work::dest_state::Clear;
+use crate::work::directory::Place;
+use crate::work::frame::Frame;
+use crate::work::subject::{Level, Subject};
+
+/// Permissions of the owner, and of all others.
+pub(crate) const OWNER: u32 = 0o700;
+
+const OTHERS: u32 = 0o077;
+
+/// The directory of the destination, open.
+struct Home {
+    pub fd: OwnedFd,
+    pub inode: Inode,
+    pub created: bool,
+    pub fresh: bool,
+}
+
+/// Makes or enters the destination directory and opens the source. `None` if that failed, and was reported.
+pub(crate) fn enter_directory(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+    level: &Level<'_>,
+) -> Option<Box<Frame>> {
+    let (source, dest) = (subject.source, subject.dest);
+    if level.dir.is_some_and(|dir| dir.is_within_copy_of(subject.inode.id)) {
+        worker.report.problem(Error::new(What::CyclicLink, source.path));
+        return None;
+    }
+    let Home { fd: dest_fd, inode: dest_inode, created, fresh } =
+        make_or_find_directory(cx, worker, subject, clear, level.made)?;
+    let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
+    // Below a directory that we made, everything is ours already.
+    if created && !level.ancestors.last().is_some_and(|above| above.place.fresh) {
+        remember_made_directory(cx, &mut worker.report, &dest_inode, dest, level);
+    }
+    if fresh {
+        worker.report.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
+    }
+    worker.report.stats.directories += 1;
+    let entries = match created && !fresh || cx.plan.shard.is_some() {
+        // It may have got ACLs and another owner since, or get them from another shard.
+        true => NewEntries::UNKNOWN,
+        false => directories::new_entries(cx, &dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
+    };
+    let (opened, contents) = open_source(cx, &mut worker.report, subject, level)?;
+    let [source_path, dest_path] = nodes_of(subject, level);
+    let place = Place {
+        source_inode: subject.inode,
+        dest_inode,
+        entries,
+        // Also where only the contents are not wanted: as a handle it serves in either case.
+        source_path_only: !contents,
+        dir,
+        created,
+        // Nor has this shard been there before, and only it makes what it will make there; but what somebody else has
+        // put there meanwhile may have to stay.
+        fresh: fresh || created && shard::is_first_attempt(cx) && !cx.plan.keeps_existing(),
+        source_path,
+        dest_path,
+        listed: level.listed,
+        stays: AtomicBool::new(false),
+    };
+    let sides = Sides::new(opened, dest_fd, &place.dest_path);
+    let frame = Box::new(Frame {
+        place: Arc::new(place),
+        sides: Some(Arc::new(sides)),
+        listing: listing_of(cx, level.listed),
+        through_link: through_link(subject, clear),
+        finished: !contents,
+        is_part: false,
+        tally: None,
+        resume: None,
+        reply: None,
+    });
+    if let Some(peers) = cx.peers {
+        peers.name_of(subject.inode.id.device(), Some(source.path));
+    }
+    if fresh {
+        cx.attributes().prepare(&frame.directory().keep([source.path, dest.path])?, &mut worker.report);
+    }
+    Some(frame)
+}
+
+/// Makes the directory of the destination, or opens the one that is there.
+fn make_or_find_directory(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    clear: &Clear,
+    made: Option<u32>,
+) -> Option<Home> {
+    let dest = subject.dest;
+    let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
+    let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
+    let mode = meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, caller).mode;
+    let stands = made == Some(mode);
+    if made.is_some() && !stands {
+        // The source has got another mode since: what was made may let others in.
+        dest.remove_dir().ok();
+    }
+    if fresh && !stands {
+        shard::note_directory(cx, &mut worker.report, dest);
+        match cx.services.space_gate.with_space(|| dest.make_dir(mode)) {
+            Ok(()) => {}
+            // Another shard has come first.
+            Err(Errno::EXIST) if cx.plan.shard.is_some() => fresh = false,
+            Err(errno) => {
+                worker.report.problem(Error::new(What::CannotCreateDirectory, dest.path).errno(errno));
+                return None;
+            }
+        }
+    }
+    let opened = match open_destination(subject, clear) {
+        // Somebody removes what is empty.
+        Err(Errno::NOENT) if stands => {
+            cx.services.space_gate.with_space(|| dest.make_dir(mode)).and_then(|()| open_destination(subject, clear))
+        }
+        opened => opened,
+    };
+    let (fd, mut inode) = match opened {
+        Ok(opened) => opened,
+        Err(errno) => {
+            worker.report.problem(Error::new(What::CannotStat, dest.path).errno(errno));
+            return None;
+        }
+    };
+    let created = fresh || resume::was_made_earlier(cx, &inode) || shard::was_made_by_shard(cx, dest, &inode);
+    if fresh {
+        resume::promise_directory(cx, &mut worker.report, &inode);
+        if cx.plan.shard.is_some() {
+            // Another one may have opened it up before it was looked at.
+            inode = directories::as_it_was_made(cx, inode, &subject.inode, &clear.entries);
+        }
+    } else if created {
+        inode = directories::as_it_was_made(cx, inode, &subject.inode, &clear.entries);
+        if cx.plan.preserve.ownership {
+            // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
+            // attributes either, and is told then.
+            let object = Object { fd: fd.as_fd(), path_only: true };
+            inode.permissions &= !OTHERS;
+            object.set_mode(inode.permissions | OWNER).ok();
+        }
+    }
+    if created && !directories::make_usable(&mut worker.report, &fd, &inode, dest.path) {
+        return None;
+    }
+    written::will_write_to(cx, worker, inode.id.device(), dest.path, fd.as_fd());
+    if !fresh {
+        // What is in it may be met again.
+        naming::give_names(cx, worker);
+        resume::tidy(cx, fd.as_fd(), true);
+    }
+    Some(Home { fd, inode, created, fresh })
+}
+
+fn open_destination(subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, Inode), Errno> {
+    let no_follow = if is_link_to_directory(clear) { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let fd = subject.dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0)?;
+    let inode = Inode::of(fd.as_fd())?;
+    let found = clear.existing.map_or(inode.id, |existing| existing.target.id);
+    if inode.id == found { Ok((fd, inode)) } else { Err(Errno::STALE) }
+}
+
+fn remember_made_directory(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    inode: &Inode,
+    dest: Spot<'_>,
+    level: &Level<'_>,
+) {
+    let Some(dir) = level.dir else { return };
+    // Remembering what was remembered already is no error: the same directory may be entered for two operands.
+    let remembered = cx.services.links.remember(inode.into(), || made_at(dir, dest));
+    claims::table(report, remembered, dest);
+}
+
+/// Opens the source directory. The flag says whether its contents are to be copied: not those of a directory on
+/// another filesystem with `-x`, nor those that cannot be read, which is reported.
+fn open_source(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
+    level: &Level<'_>,
+) -> Option<(OwnedFd, bool)> {
+    let device = |id: FileId| -> DeviceNumber { id.device() };
+    let foreign = cx.plan.one_file_system
+        && level.ancestors.last().is_some_and(|above| device(above.source_id()) != device(subject.inode.id));
+    let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::DIRECTORY | no_follow;
+    let mut contents = !foreign;
+    let mut said = false;
+    let mut opened = subject.source.open(flags | if foreign { OFlags::PATH } else { OFlags::RDONLY }, 0);
+    if let Err(errno) = opened {
+        report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+        (said, contents) = (true, false);
+        opened = subject.source.open(flags | OFlags::PATH, 0);
+    }
+    match opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&subject.inode), fd))) {
+        Ok((true, fd)) => Some((fd, contents)),
+        Ok((false, _)) => {
+            report.problem(Error::new(What::ReplacedWhileCopied, subject.source.path));
+            None
+        }
+        Err(errno) => {
+            if !said {
+                report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
+            }
+            None
+        }
+    }
+}
+
+/// The names in a directory, out of the list if there is one.
+fn listing_of(cx: RunContext<'_>, directory: Option<Index>) -> Listing {
+    match (&cx.services.selection, directory) {
+        (Some(selection), Some(directory)) => {
+            Listing::out_of_list(Some(selection.first[directory as usize]).filter(|first| *first != 0))
+        }
+        _ => Listing::default(),
+    }
+}
+
+/// The paths of an entry, for those of entries below it.
+fn nodes_of(subject: &Subject<'_>, level: &Level<'_>) -> [Arc<PathNode>; 2] {
+    let (source, dest) = (subject.source, subject.dest);
+    match level.ancestors.last() {
+        Some(above) => [above.place.source_path.below(source.name), above.place.dest_path.below(dest.name)],
+        None => [PathNode::root(source.path), PathNode::root(dest.path)],
+    }
+}
+
+pub(crate) fn through_link(subject: &Subject<'_>, clear: &Clear) -> bool {
+    let source = subject.follow && subject.source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
+    source || is_link_to_directory(clear)
+}
+
+fn is_link_to_directory(clear: &Clear) -> bool {
+    clear.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink)
+}

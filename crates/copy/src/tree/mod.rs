@@ -1,0 +1,17 @@
+//! From the operands through the tree: what stands at the destination, directories of any depth, and parts for other threads
+//! and processes. `entry` is one entry from the first look to the end.
+
+pub(crate) mod claims;
+pub(crate) mod enter;
+pub(crate) mod entry;
+pub(crate) mod existing;
+pub(crate) mod names;
+pub(crate) mod operand;
+pub(crate) mod operand_set;
+pub(crate) mod operands;
+pub(crate) mod parents;
+pub(crate) mod precreate;
+pub(crate) mod share;
+pub(crate) mod tasks;
+pub(crate) mod walk;
+pub(crate) mod walker;

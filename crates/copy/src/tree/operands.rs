@@ -1,0 +1,204 @@
+//! From the operands of the command to single copies.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::context::RunContext;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::finish::{naming, resume};
+use crate::links::DestDir;
+use crate::plan::{Backup, Destination, Plan};
+use crate::publish::backup;
+use crate::report::{Reported, Reporter};
+use crate::sources::destination::open_directory;
+use crate::sources::within::{operand_inode, reaches, ways_up};
+use crate::tree::walker::Walker;
+use crate::tree::{operand, parents};
+use crate::walk::{Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
+
+/// Copies all operands.
+pub(crate) fn copy_operands(walker: &mut Walker<'_>) {
+    let plan = walker.cx.plan;
+    if let Some(path) = plan.ambiguous_destination() {
+        walker.worker.report.problem(Error::new(What::AmbiguousDestination, path));
+        return;
+    }
+    match &plan.destination {
+        Destination::Directory(path) => match open_directory(path) {
+            Ok(dir) => copy_into(walker, path, dir),
+            Err(errno) => {
+                walker.worker.report.problem(Error::new(What::TargetDirectory, path).errno(errno));
+            }
+        },
+        Destination::Exactly(path) => copy_to(walker, path),
+        Destination::Guess(path) => match open_directory(path) {
+            Ok(dir) => copy_into(walker, path, dir),
+            Err(errno) if plan.sources.len() > 1 => {
+                walker.worker.report.problem(Error::new(What::Target, path).errno(errno));
+            }
+            Err(_) => copy_to(walker, path),
+        },
+    }
+}
+
+/// One source, one name.
+fn copy_to(walker: &mut Walker<'_>, path: &OsStr) {
+    let plan = walker.cx.plan;
+    let [source] = plan.sources.as_slice() else { return };
+    if plan.parents {
+        walker.worker.report.problem(Error::new(What::ParentsNeedDirectory, path));
+        return;
+    }
+    let same_name = source == path;
+    let source = Operand::open(source);
+    let dest = Operand::open(path);
+    if plan.force && plan.backup != Backup::None && same_name {
+        // cp --force --backup NAME NAME makes a backup of NAME.
+        if dest.spot().inode_following().is_ok_and(|inode| inode.kind == Kind::Regular) {
+            copy_to_backup(walker, source, &dest);
+            return;
+        }
+    }
+    let above = dest.spot().dir().and_then(ways_up).unwrap_or_default();
+    if would_be_in_itself(walker.cx, source.spot(), &above) {
+        walker.worker.report.problem(Error::new(What::IntoItself, source.path()).and(dest.path()));
+        return;
+    }
+    if let Ok(dir) = dest.spot().dir() {
+        let last = last_component(dest.spot().name);
+        let shown = renamed(dest.path(), OsStr::new(""));
+        if !resume::begin_progress(walker.cx, &mut walker.worker.report, dir, last, shown.as_os_str()) {
+            return;
+        }
+    }
+    let Ok(root) = root_of(&mut walker.worker.report, &dest) else { return };
+    operand::copy_operand(walker, source, dest.spot(), false, root.as_ref());
+}
+
+/// The directory that is to hold the copy, if it could be opened.
+fn root_of(report: &mut Reporter<'_>, dest: &Operand) -> Result<Option<Arc<DestDir>>, Reported> {
+    let Some(parent) = dest.parent() else { return Ok(None) };
+    let prefix = renamed(dest.path(), OsStr::new("")).into_os_string();
+    let root = DestDir::root_shown_as(Arc::clone(parent), prefix);
+    root.map(Some).map_err(|errno| report.fail(Error::new(What::CannotAccess, dest.path()).errno(errno)))
+}
+
+fn copy_to_backup(walker: &mut Walker<'_>, source: Operand, dest: &Operand) {
+    match backup::backup_name(dest.spot(), walker.cx.plan) {
+        Ok((name, _)) => {
+            let Ok(root) = root_of(&mut walker.worker.report, dest) else { return };
+            let path = renamed(dest.path(), &name);
+            let plan = Plan { backup: Backup::None, ..walker.cx.plan.clone() };
+            let cx = RunContext { plan: &plan, peers: None, ..walker.cx };
+            let mut inner = Walker::alone(cx, walker.sink, walker.do_task);
+            operand::copy_operand(&mut inner, source, dest.spot().beside(&name, &path), false, root.as_ref());
+            naming::give_names(inner.cx, &mut inner.worker);
+            inner.cx.attributes().seal(std::mem::take(&mut inner.worker.deferred), &mut inner.worker.report);
+            walker.worker.report.add(inner.worker.report);
+        }
+        Err(errno) => {
+            walker.worker.report.problem(Error::new(What::CannotBackup, dest.path()).errno(errno));
+        }
+    }
+}
+
+/// All sources into one directory.
+fn copy_into(walker: &mut Walker<'_>, target: &OsStr, dir: OwnedFd) {
+    let plan = walker.cx.plan;
+    let dir = Arc::new(dir);
+    // Before anything is made, for any of them.
+    let refused: Vec<bool> = would_be_in_themselves(walker.cx, &dir);
+    if !refused.contains(&false) {
+        plan.sources
+            .iter()
+            .for_each(|operand| refuse_into_itself(walker.cx, &mut walker.worker.report, target, operand));
+        return;
+    }
+    if !resume::begin_progress(walker.cx, &mut walker.worker.report, dir.as_fd(), OsStr::new(""), target) {
+        return;
+    }
+    let shown = joined(target, OsStr::new("")).into_os_string();
+    let root = match DestDir::root_shown_as(Arc::clone(&dir), shown) {
+        Ok(root) => root,
+        Err(errno) => {
+            walker.worker.report.problem(Error::new(What::Target, target).errno(errno));
+            return;
+        }
+    };
+    for (number, operand) in plan.sources.iter().enumerate() {
+        if walker.cx.cancelled() {
+            return;
+        }
+        walker.operands.current = number;
+        if refused[number] {
+            refuse_into_itself(walker.cx, &mut walker.worker.report, target, operand);
+            continue;
+        }
+        let operand = strip(walker.cx, operand);
+        if plan.parents {
+            parents::copy_with_parents(walker, target, &dir, operand);
+        } else {
+            copy_below(walker, target, &dir, &root, operand);
+        }
+    }
+}
+
+/// Which operands are directories that are copied into themselves.
+fn would_be_in_themselves(cx: RunContext<'_>, target: &OwnedFd) -> Vec<bool> {
+    let above = if cx.plan.recursive { ways_up(target.as_fd()).unwrap_or_default() } else { Vec::new() };
+    let refused = |operand: &OsString| {
+        let operand = strip(cx, operand);
+        let is_target = !cx.plan.parents && matches!(last_component(operand).as_bytes(), b"." | b".." | b"");
+        let above = if is_target { above.get(1..).unwrap_or_default() } else { &above };
+        would_be_in_itself(cx, Operand::open(operand).spot(), above)
+    };
+    cx.plan.sources.iter().map(refused).collect()
+}
+
+/// Whether a directory would be copied into itself: into the first of these directories, of which each is in the next.
+/// What a list names need not lead there, and behind a link at the destination it may be elsewhere.
+fn would_be_in_itself(cx: RunContext<'_>, source: Spot<'_>, above: &[Inode]) -> bool {
+    let plan = cx.plan;
+    plan.recursive
+        && !plan.keep_directory_symlink
+        && cx.services.selection.is_none()
+        && !above.is_empty()
+        && operand_inode(source, plan).is_ok_and(|inode| inode.kind == Kind::Directory && reaches(&inode, above, plan))
+}
+
+fn refuse_into_itself(cx: RunContext<'_>, report: &mut Reporter<'_>, target: &OsStr, operand: &OsStr) {
+    let operand = strip(cx, operand);
+    let dest = match cx.plan.parents {
+        true => joined(target, without_trailing_slashes(operand)),
+        false => name_in(target, operand).1,
+    };
+    report.problem(Error::new(What::IntoItself, operand).and(dest));
+}
+
+fn copy_below(walker: &mut Walker<'_>, target: &OsStr, dir: &OwnedFd, root: &Arc<DestDir>, operand: &OsStr) {
+    let source = Operand::open(operand);
+    let (name, path) = name_in(target, operand);
+    let dest = Spot::new(dir.as_fd(), name, &path);
+    operand::copy_operand(walker, source, dest, false, Some(root));
+}
+
+/// The operand as it is used: with `--strip-trailing-slashes` without them. cp does this only for copies into a
+/// directory, where the slashes would hide the name.
+fn strip<'o>(cx: RunContext<'_>, operand: &'o OsStr) -> &'o OsStr {
+    if cx.plan.strip_trailing_slashes { without_trailing_slashes(operand) } else { operand }
+}
+
+/// The name of an operand's copy in a directory, and its path.
+fn name_in<'o>(target: &OsStr, operand: &'o OsStr) -> (&'o OsStr, PathBuf) {
+    let base = last_component(operand);
+    // A copy of `x/..` goes into the directory itself, not into its parent.
+    match base.as_bytes() {
+        b".." => (OsStr::new("."), joined(target, OsStr::new("."))),
+        b"" => (OsStr::new("."), joined(target, base)),
+        _ => (base, joined(target, base)),
+    }
+}

@@ -1,0 +1,233 @@
+//! `--parents`: the directories of the source path are made below the destination, and get the attributes of the
+//! source's directories when the copy is done.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::attributes::Keep;
+use crate::context::RunContext;
+use crate::error::{Error, What};
+use crate::events::Event;
+use crate::facts::{Inode, Kind};
+use crate::finish::{directories, naming, resume};
+use crate::links::{DestDir, duplicate};
+use crate::meta::{self, NewEntries, Object};
+use crate::plan::ModeRule;
+use crate::report::Reporter;
+use crate::tree::operand;
+use crate::tree::walker::Walker;
+use crate::walk::{Operand, Spot, joined, last_component, renamed, without_trailing_slashes};
+
+/// Permissions of the owner.
+const OWNER: u32 = 0o700;
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// One directory of the source path and its counterpart.
+struct Parent {
+    source: OwnedFd,
+    source_inode: Inode,
+    source_path: PathBuf,
+    dest: OwnedFd,
+    dest_inode: Inode,
+    dest_path: PathBuf,
+    created: bool,
+    /// By this run: nothing can be in it.
+    fresh: bool,
+}
+
+impl Parent {
+    fn keep(&self) -> Keep<'_> {
+        Keep {
+            source: Object { fd: self.source.as_fd(), path_only: true },
+            source_inode: &self.source_inode,
+            source_path: &self.source_path,
+            dest: Object { fd: self.dest.as_fd(), path_only: true },
+            dest_inode: &self.dest_inode,
+            dest_path: &self.dest_path,
+            created: self.created,
+            entries: NewEntries::UNKNOWN,
+        }
+    }
+}
+
+/// Copies an operand to the same path below `dir`.
+pub(crate) fn copy_with_parents(walker: &mut Walker<'_>, target: &OsStr, dir: &OwnedFd, operand: &OsStr) {
+    let bare = without_trailing_slashes(operand);
+    let dest_path = joined(target, bare);
+    let mut parents = Vec::new();
+    let made = make_parents(walker.cx, &mut walker.worker.report, target, dir, bare, &mut parents);
+    if made {
+        let holder = parents.last().map_or(dir, |parent: &Parent| &parent.dest);
+        let shown = renamed(&dest_path, OsStr::new("")).into_os_string();
+        let root = duplicate(holder.as_fd()).and_then(|dir| DestDir::root_shown_as(Arc::new(dir), shown));
+        // Nothing can stand in a directory that was just made, says cp, also of an operand like `made/.`.
+        let missing = parents.last().is_some_and(|parent| parent.fresh);
+        match root {
+            Ok(root) => {
+                let source = Operand::open(operand);
+                let base = last_component(bare);
+                let name = if base.is_empty() { OsStr::new(".") } else { base };
+                let dest = Spot::new(holder.as_fd(), name, &dest_path);
+                operand::copy_operand(walker, source, dest, missing, Some(&root));
+            }
+            Err(errno) => {
+                walker.worker.report.problem(Error::new(What::Target, target).errno(errno));
+            }
+        }
+    }
+    // GNU cp leaves the directories alone if all were there already, or if the way to the file ends in one that
+    // cannot be made.
+    let finish = made && parents.iter().any(|parent| parent.created);
+    if finish {
+        // A file that gets its name later would change the times, and may not be allowed to any more.
+        naming::give_names(walker.cx, &mut walker.worker);
+    }
+    for parent in parents.iter().rev().filter(|_| finish) {
+        if !finish_parent(walker.cx, &mut walker.worker.report, parent) {
+            break;
+        }
+    }
+}
+
+/// Makes what is missing of the directories of `operand`.
+fn make_parents(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    target: &OsStr,
+    dir: &OwnedFd,
+    operand: &OsStr,
+    parents: &mut Vec<Parent>,
+) -> bool {
+    let components = directories_of(operand);
+    let mut source_path: Vec<u8> = Vec::new();
+    if operand.as_bytes().first() == Some(&b'/') {
+        source_path.push(b'/');
+    }
+    for (index, name) in components.iter().enumerate() {
+        if index > 0 {
+            source_path.push(b'/');
+        }
+        source_path.extend_from_slice(name.as_bytes());
+        let shown = PathBuf::from(OsStr::from_bytes(&source_path));
+        let opened = match parents.last().map(|parent| &parent.source) {
+            Some(above) => open_dir(above, name),
+            None if operand.as_bytes().first() == Some(&b'/') => {
+                openat(CWD, "/", DIRECTORY, Mode::empty()).and_then(|root| open_dir(&root, name))
+            }
+            None => openat(CWD, *name, DIRECTORY, Mode::empty()),
+        };
+        let holder = parents.last().map_or(dir, |parent| &parent.dest);
+        match make_parent(cx, report, opened, &shown, holder, name, &joined(target, OsStr::from_bytes(&source_path))) {
+            Some(parent) => parents.push(parent),
+            None => return false,
+        }
+    }
+    true
+}
+
+fn make_parent(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    source: Result<OwnedFd, Errno>,
+    source_path: &Path,
+    holder: &OwnedFd,
+    name: &OsStr,
+    dest_path: &Path,
+) -> Option<Parent> {
+    let attributes = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+    let (source_inode, source) = match attributes {
+        Ok(attributes) => attributes,
+        Err(errno) => {
+            report.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
+            return None;
+        }
+    };
+    let dest = Spot::new(holder.as_fd(), name, dest_path);
+    let creation = meta::parent_creation_mode(source_inode.permissions, &cx.plan.preserve);
+    let mut found = None;
+    let fresh = match dest.inode_following() {
+        Ok(inode) if inode.kind == Kind::Directory => {
+            found = Some(inode.id);
+            false
+        }
+        Ok(_) => {
+            report.problem(Error::new(What::ParentNotDirectory, dest_path));
+            return None;
+        }
+        Err(_) => {
+            cx.wait_to_make();
+            if let Err(errno) = dest.make_dir(creation.mode) {
+                report.problem(Error::new(What::ParentMake, dest_path).errno(errno));
+                return None;
+            }
+            report.tell(&Event::ParentMade { source: source_path, dest: dest_path });
+            true
+        }
+    };
+    let no_follow = if fresh { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let opened =
+        dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
+    let (mut dest_inode, dest_fd) = match opened {
+        Ok((inode, _)) if found.is_some_and(|found| found != inode.id) => {
+            report.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
+            return None;
+        }
+        Ok(opened) => opened,
+        Err(errno) => {
+            report.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
+            return None;
+        }
+    };
+    let created = fresh || resume::was_made_earlier(cx, &dest_inode);
+    if fresh {
+        resume::promise_directory(cx, report, &dest_inode);
+    } else if created {
+        // Only the owner's bits were added since.
+        dest_inode.permissions &= creation.mode | !OWNER;
+    }
+    if created && !directories::make_usable(report, &dest_fd, &dest_inode, dest_path) {
+        return None;
+    }
+    Some(Parent {
+        source,
+        source_inode,
+        source_path: source_path.to_owned(),
+        dest: dest_fd,
+        dest_inode,
+        dest_path: dest_path.to_owned(),
+        created,
+        fresh,
+    })
+}
+
+/// Owner, mode and times of a parent directory. Extended attributes are not kept for these (nor does GNU cp).
+fn finish_parent(cx: RunContext<'_>, report: &mut Reporter<'_>, parent: &Parent) -> bool {
+    let preserve = &cx.plan.preserve;
+    let asked = preserve.ownership || preserve.timestamps || preserve.mode == ModeRule::Keep;
+    if !parent.created && !asked {
+        return true;
+    }
+    let mut problems = Vec::new();
+    let kept = meta::finish_parent(&cx.attributes().request(&parent.keep()), &mut |error| problems.push(error));
+    report.attributes(problems, kept);
+    kept
+}
+
+fn open_dir(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(above, name, DIRECTORY, Mode::empty())
+}
+
+/// The components of a path but for the last.
+fn directories_of(path: &OsStr) -> Vec<&OsStr> {
+    let mut names: Vec<&OsStr> =
+        path.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes).collect();
+    names.pop();
+    names
+}

@@ -1,0 +1,88 @@
+//! Directories that are made ahead: all that a directory holds, before the first of its files is copied.
+//!
+//! Where files are made in turns with the directories beside them, ext4 without flex_bg puts a directory and all its files
+//! into the same block group, and then the next ones, so that all threads make inodes in one group. They wait there for each
+//! other's blocks of the inode table, and each new inode is looked for among all those that were freed in that group within
+//! the last minutes. Directories that were made first get their files in a group each: on such a filesystem
+//! (Linux 6.18, two threads, 60,000 files where others had just been removed) a copy took 1.8 s instead of 2.8.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use haul_sys::rustix::fs::FileType;
+
+use crate::facts::Kind;
+use crate::meta;
+use crate::tree::walker::Walker;
+use crate::walk::{Listed, Spot};
+use crate::work::frame::Frame;
+
+/// So many in one directory at most: where the process is killed they stay, and meanwhile the other threads may have nothing
+/// to do.
+const MOST: usize = 1000;
+
+/// Makes the directories among the names that were just read in this one. What cannot be made is left to the visit, which
+/// reports it.
+pub(crate) fn precreate(walker: &mut Walker<'_>, frame: &mut Frame) {
+    if !may_make_ahead(walker, frame) {
+        return;
+    }
+    let (plan, caller) = (walker.cx.plan, walker.cx.services.caller);
+    let (place, sides, names) = frame.names();
+    let Some(sides) = sides else { return };
+    let unsaid = Path::new("");
+    let [source_dir, dest_dir] = sides.both();
+    for listed in names.filter(|listed| listed.kind == Some(FileType::Directory)).take(MOST) {
+        if walker.cx.cancelled() {
+            return;
+        }
+        let source = Spot::new(source_dir, &listed.name, unsaid);
+        let Ok(inode) = source.inode() else { continue };
+        if inode.kind == Kind::Directory {
+            let creation = meta::creation_mode(inode.kind, &inode, &place.entries, &plan.preserve, caller);
+            let dest = Spot::new(dest_dir, &listed.name, unsaid);
+            listed.made = dest.make_dir(creation.mode).is_ok().then_some(creation.mode);
+        }
+    }
+}
+
+/// Only in a directory that holds nothing but what we put there, where nobody else has to be told before, and on a
+/// filesystem with a device of its own: over a network it would only take time.
+fn may_make_ahead(walker: &Walker<'_>, frame: &Frame) -> bool {
+    let [_, dest_device] = frame.devices();
+    frame.place().fresh
+        && dest_device.major != 0
+        && frame.listed().is_none()
+        // Without one, the copy may be changing its own source.
+        && walker.pool.is_some()
+        && walker.cx.peers.is_none()
+        && walker.cx.plan.shard.is_none()
+        && walker.cx.services.progress.get().is_none()
+        && !walker.cx.session.pace.is_active()
+}
+
+/// Takes directories away that were made ahead and that nobody will visit.
+pub(crate) fn unmake_rest(frame: &mut Frame) {
+    let dir = Arc::clone(frame.dest_dir());
+    let (_, sides, names) = frame.names();
+    let unsaid = Path::new("");
+    let mut names = names.filter(|listed| listed.made.is_some()).peekable();
+    if names.peek().is_none() {
+        return;
+    }
+    let opened = if sides.is_none() { dir.open().ok() } else { None };
+    let dest_dir = sides.map(|sides| sides.dest()).or_else(|| opened.as_ref().map(AsFd::as_fd));
+    let Some(dest_dir) = dest_dir else { return };
+    for listed in names {
+        unmake(Spot::new(dest_dir, &listed.name, unsaid), listed);
+    }
+}
+
+/// Takes a directory away that was made ahead, if nothing is in it.
+pub(crate) fn unmake(dest: Spot<'_>, listed: &Listed) {
+    if listed.made.is_some() {
+        // Another one that stays behind does no harm.
+        dest.remove_dir().ok();
+    }
+}

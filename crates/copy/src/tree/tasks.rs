@@ -1,0 +1,219 @@
+//! Does what another thread, or another process, has given away.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, openat};
+use haul_sys::rustix::io::retry_on_intr;
+
+use crate::context::RunContext;
+use crate::context::Worker;
+use crate::error::{Error, What};
+use crate::facts::{Inode, Kind};
+use crate::finish::{directories, written};
+use crate::messages::{Chunk, Message, WorkUnit};
+use crate::meta::NewEntries;
+use crate::peers::paths::{self, open_holder};
+use crate::peers::patience::{LITTLE_PATIENCE, PATIENCE, patiently};
+use crate::plan::{Dereference, Destination, Durable};
+use crate::progress::Progress;
+use crate::publish::Sides;
+use crate::report::Reporter;
+use crate::transfer::Transfer;
+use crate::tree::walker::Walker;
+use crate::tree::{share, walk};
+use crate::walk::{Listing, Operand, PathNode, joined, last_component, renamed};
+use crate::work::directory::Place;
+use crate::work::frame::{Frame, ReplyHandle};
+use crate::work::subject::Top;
+use crate::work::task::Task;
+
+/// A file of which a part is to be copied.
+struct OpenFile {
+    pub source: OwnedFd,
+    pub dest: OwnedFd,
+    pub source_inode: Inode,
+    pub dest_inode: Inode,
+}
+
+/// Does what another thread, or another process, has given away.
+pub(crate) fn do_task(walker: &mut Walker<'_>, task: Task) {
+    let (frame, mut top, segment) = match task {
+        Task::Names { frame, top, segment } => (frame, top, segment),
+        Task::WorkUnit(from, parcel) => return do_parcel(walker, from, *parcel),
+        Task::Chunk(from, chunk) => return do_chunk(walker.cx, &mut walker.worker, from, &chunk),
+        Task::PartDone(tally) => return share::part_is_done(walker, Some(tally)),
+    };
+    let tally = frame.tally.clone();
+    let before = walker.sink.enter(segment);
+    walk::walk_tree(walker, frame, &mut top);
+    walker.sink.switch_to(before);
+    share::part_is_done(walker, tally);
+}
+
+/// The same for a process that begins with nothing, when it gets something to do.
+fn begin_progress_elsewhere(cx: RunContext<'_>, report: &mut Reporter<'_>) {
+    let Some(peers) = cx.peers.filter(|peers| cx.plan.resume && !peers.is_first()) else { return };
+    let shared = cx.services;
+    let _turn = peers.take_turn();
+    if shared.progress.get().is_some() {
+        return;
+    }
+    let opened = match &cx.plan.destination {
+        Destination::Directory(path) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir =
+                openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
+            dir.and_then(|dir| Progress::open(cx.plan, dir.as_fd(), OsStr::new(""), path, peers.transport.rank()))
+        }
+        Destination::Exactly(path) | Destination::Guess(path) => {
+            let operand = Operand::open(path);
+            let shown = renamed(operand.path(), OsStr::new(""));
+            let dir = operand.spot().dir().map_err(|errno| Error::new(What::NoJournal, path).errno(errno));
+            let last = last_component(operand.spot().name);
+            dir.and_then(|dir| Progress::open(cx.plan, dir, last, shown.as_os_str(), peers.transport.rank()))
+        }
+    };
+    match opened {
+        // Nobody else sets it.
+        Ok(progress) => _ = shared.progress.set(progress),
+        // The copy is as good without.
+        Err(error) => report.warning(&error),
+    }
+}
+
+/// Copies a part of a file for another process.
+fn do_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &Chunk) {
+    let Some(peers) = cx.peers else { return };
+    let opened =
+        patiently(LITTLE_PATIENCE, || if cx.cancelled() { Err(Errno::CANCELED) } else { open_chunk(cx, chunk) });
+    // Whatever is wrong here, who gave it meets it again and tells.
+    let moved = opened.map_or(0, |open| copy_chunk(cx, worker, from, chunk, open));
+    worker.report.stats.chunks += u64::from(moved > 0);
+    peers.tell(Some((from, Message::ChunkDone { token: chunk.token, moved })));
+}
+
+fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<OpenFile, Errno> {
+    let read = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let write = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let (source, dest) = match &chunk.source_name {
+        Some(name) => {
+            let open = paths::open_pair(cx.plan, &chunk.pair)?;
+            let source = openat(&open.source, name, read, Mode::empty())?;
+            (source, openat(&open.dest, &chunk.dest_name, write, Mode::empty())?)
+        }
+        None => {
+            let follow = cx.plan.dereference != Dereference::Never;
+            let read = if follow { read - OFlags::NOFOLLOW } else { read };
+            let source = Operand::open(&chunk.pair.operand).spot().open(read, 0)?;
+            (source, openat(open_holder(&chunk.pair)?, &chunk.dest_name, write, Mode::empty())?)
+        }
+    };
+    // Only opening must not wait, should there be a FIFO now.
+    fcntl_setfl(&source, OFlags::empty())?;
+    fcntl_setfl(&dest, OFlags::empty())?;
+    let (source_inode, dest_inode) = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
+    let modified = (source_inode.modified.seconds, source_inode.modified.nanoseconds);
+    let meant = [source_inode.id.inode(), dest_inode.id.inode()] == chunk.inodes
+        && source_inode.kind == Kind::Regular
+        && dest_inode.kind == Kind::Regular
+        && (source_inode.size, modified) == (chunk.size, chunk.modified);
+    if meant { Ok(OpenFile { source, dest, source_inode, dest_inode }) } else { Err(Errno::STALE) }
+}
+
+/// How many bytes of the chunk, from its beginning, are certainly in the copy for all to see.
+fn copy_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &Chunk, open: OpenFile) -> u64 {
+    let OpenFile { source, dest, source_inode, dest_inode } = open;
+    let shown = |dir: &OsString, operand: &OsString, name: Option<&OsString>| match name {
+        Some(name) => joined(dir, name),
+        None => PathBuf::from(operand),
+    };
+    let (pair, name) = (&chunk.pair, chunk.source_name.as_ref());
+    let source_path = shown(&pair.shown[0], &pair.operand, name);
+    let dest_path = shown(&pair.shown[1], &pair.operand_dest, name.map(|_| &chunk.dest_name));
+    let (source, dest) = (Arc::new(source), Arc::new(dest));
+    let job = Transfer {
+        source: Arc::clone(&source),
+        dest: Arc::clone(&dest),
+        source_inode: &source_inode,
+        dest_inode: &dest_inode,
+        source_path: &source_path,
+        dest_path: &dest_path,
+        source_dir: None,
+        image: None,
+        follower: None,
+        start: 0,
+        checkpoints: None,
+        peers: None,
+    };
+    written::will_write_to(cx, worker, dest_inode.id.device(), &dest_path, dest.as_fd());
+    let moved = worker.mover.move_part(
+        &job,
+        cx.plan,
+        cx.session.control(),
+        &mut worker.report.stats,
+        (chunk.offset, chunk.len),
+    );
+    drop(job);
+    // The owner is told when it can be seen from there, and before it sets the times of the file: data that arrives at a
+    // server later would change them.
+    let near = cx.peers.is_some_and(|peers| peers.transport.is_near(from));
+    let flushed =
+        if near && cx.plan.durable == Durable::None { Ok(()) } else { retry_on_intr(|| Linux.sync(dest.as_fd())) };
+    let closed = match Arc::try_unwrap(dest) {
+        Ok(dest) => haul_sys::close(dest),
+        Err(_still_shared) => Err(Errno::BUSY),
+    };
+    if flushed.and(closed).is_ok() { moved } else { 0 }
+}
+
+/// Copies what another process has given away.
+fn do_parcel(walker: &mut Walker<'_>, from: usize, parcel: WorkUnit) {
+    let Some(peers) = walker.cx.peers else { return };
+    let WorkUnit { token, pair, names } = parcel;
+    let opened = patiently(PATIENCE, || {
+        if walker.cx.cancelled() { Err(Errno::CANCELED) } else { paths::open_pair(walker.cx.plan, &pair) }
+    });
+    let Ok(open) = opened else {
+        // Who gave it can see it, and tells what goes wrong.
+        peers.tell(Some((from, Message::NamesDone { token, given_back: true })));
+        return;
+    };
+    begin_progress_elsewhere(walker.cx, &mut walker.worker.report);
+    peers.is_called(open.source_inode.id.device(), pair.device);
+    written::will_write_to(
+        walker.cx,
+        &mut walker.worker,
+        open.dest_inode.id.device(),
+        pair.shown[1].as_ref(),
+        open.dest.as_fd(),
+    );
+    let entries = match NewEntries::matter(&walker.cx.plan.preserve) {
+        true => directories::entries_of_found(walker.cx, &open.dest, &open.dest_inode),
+        false => NewEntries::UNKNOWN,
+    };
+    let [source_path, dest_path] = pair.shown.map(|shown| PathNode::root(shown.as_ref()));
+    let sides = Sides::new(open.source, open.dest, &dest_path);
+    let place = Place {
+        source_inode: open.source_inode,
+        dest_inode: open.dest_inode,
+        entries,
+        source_path_only: false,
+        dir: open.dir,
+        created: true,
+        fresh: true,
+        source_path,
+        dest_path,
+        listed: pair.listed,
+        stays: AtomicBool::new(false),
+    };
+    let frame = Frame::received(place, sides, Listing::of(names), ReplyHandle { from, token });
+    let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
+    walker.worker.report.stats.parcels += 1;
+    walk::walk_tree(walker, frame, &mut top);
+}

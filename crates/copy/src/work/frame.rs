@@ -1,0 +1,219 @@
+//! A directory whose contents are being copied, or a part of them.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::rustix::fs::{Mode, OFlags, openat};
+
+use crate::facts::{DeviceNumber, FileId, Inode};
+use crate::links::DestDir;
+use crate::list::Index;
+use crate::meta::NewEntries;
+use crate::publish::Sides;
+use crate::schedule::ordered::Segment;
+use crate::schedule::pool::Parking;
+use crate::walk::{Listed, Listing};
+use crate::work::directory::{FullDirectory, Place};
+
+/// A directory whose contents are being copied, or a part of them.
+pub(crate) struct Frame {
+    pub place: Arc<Place>,
+    pub sides: Option<Arc<Sides>>,
+    pub listing: Listing,
+    /// One side was reached through a symbolic link: its `..` is not the directory that it was found in.
+    pub through_link: bool,
+    /// Its contents are not wanted, or cannot be read.
+    pub finished: bool,
+    /// It is a part of a directory that another thread has entered, and that is not finished here.
+    pub is_part: bool,
+    /// Parts in other hands, and directories in it that wait for such parts.
+    pub tally: Option<Arc<Tally>>,
+    /// Where messages go on after the parts that were given away from this batch of names.
+    pub resume: Option<Segment>,
+    /// Another process has given it to us, and sets its attributes.
+    pub reply: Option<ReplyHandle>,
+}
+
+/// How many parts of a directory are in other hands.
+#[derive(Default)]
+pub(crate) struct Tally(pub Mutex<Parts>);
+
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub open: usize,
+    parked: Option<Box<Parked>>,
+}
+
+/// A directory of which everything is done but the parts in other hands.
+pub(crate) struct Parked {
+    pub frame: Frame,
+    pub segment: Option<Segment>,
+    pub above: Option<Arc<Tally>>,
+    pub _parking: Parking,
+}
+
+/// Whom to tell that a part is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplyHandle {
+    pub from: usize,
+    pub token: u64,
+}
+
+impl Frame {
+    /// Whether it made this directory of the destination.
+    pub(crate) fn is_filling(&self, dest: FileId) -> bool {
+        self.place.created && self.place.dest_inode.id == dest
+    }
+
+    /// It was made by this run, or by another one of the same command.
+    pub(crate) fn is_created(&self) -> bool {
+        self.place.created
+    }
+
+    /// Its number in the list of what is to be copied.
+    pub(crate) fn listed(&self) -> Option<Index> {
+        self.place.listed
+    }
+
+    /// The directory of the destination, to be opened again.
+    pub(crate) fn dest_dir(&self) -> &Arc<DestDir> {
+        &self.place.dir
+    }
+
+    /// The identity of the source.
+    pub(crate) fn source_id(&self) -> FileId {
+        self.place.source_inode.id
+    }
+
+    /// What is known of entries that we make in the destination.
+    pub(crate) fn entries(&self) -> NewEntries {
+        self.place.entries
+    }
+
+    /// The filesystems of both sides.
+    pub(crate) fn devices(&self) -> [DeviceNumber; 2] {
+        [self.place.source_inode.id.device(), self.place.dest_inode.id.device()]
+    }
+
+    /// Both directories, as long as they are held open.
+    pub(crate) fn sides(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        self.sides.as_ref().map(|sides| [sides.source.as_fd(), sides.dest.as_fd()])
+    }
+
+    /// Whether another thread can take a part of it, while this one is `busy` in a directory below it or not.
+    pub(crate) fn has_names_to_share(&self, busy: bool) -> bool {
+        self.place.fresh && !self.finished && self.sides.is_some() && self.listing.can_be_split(busy)
+    }
+
+    /// Half of the names that are left, for another thread.
+    pub(crate) fn split(&mut self) -> Frame {
+        Frame {
+            place: Arc::clone(&self.place),
+            sides: self.sides.clone(),
+            listing: self.listing.split(),
+            through_link: self.through_link,
+            finished: false,
+            is_part: true,
+            tally: Some(Arc::clone(self.tally.get_or_insert_default())),
+            resume: None,
+            reply: None,
+        }
+    }
+
+    /// Names of a directory that another process has made.
+    pub(crate) fn received(place: Place, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
+        Frame {
+            place: Arc::new(place),
+            sides: Some(Arc::new(sides)),
+            listing,
+            through_link: false,
+            finished: false,
+            is_part: false,
+            tally: None,
+            resume: None,
+            reply: Some(reply),
+        }
+    }
+
+    /// What does not change.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The names that were read and not visited, and where they are, if that is open.
+    pub(crate) fn names(&mut self) -> (&Place, Option<&Sides>, impl Iterator<Item = &mut Listed>) {
+        (&self.place, self.sides.as_deref(), self.listing.names())
+    }
+
+    /// Takes the names out that it has.
+    pub(crate) fn take_names(&mut self) -> Vec<Listed> {
+        self.listing.take_names()
+    }
+
+    /// Puts them in.
+    pub(crate) fn set_names(&mut self, names: Vec<Listed>) {
+        self.listing = Listing::of(names);
+    }
+
+    /// Undoes [`Frame::split`].
+    pub(crate) fn take_back(&mut self, part: Frame) {
+        self.listing.join(part.listing);
+    }
+
+    /// It and its copy, to get its attributes.
+    pub(crate) fn directory(&self) -> FullDirectory {
+        FullDirectory { place: Arc::clone(&self.place), sides: self.sides.clone() }
+    }
+}
+
+impl Tally {
+    pub(crate) fn add(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+    }
+
+    /// One part is done. If it was the last one, gives back the directory that waited for it.
+    pub(crate) fn remove(&self) -> Option<Box<Parked>> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.open -= 1;
+        if parts.open == 0 { parts.parked.take() } else { None }
+    }
+
+    /// Leaves the directory to whoever does the last part; gives it back if there is none.
+    pub(crate) fn park(&self, parked: Box<Parked>) -> Option<Box<Parked>> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.open == 0 {
+            return Some(parked);
+        }
+        parts.parked = Some(parked);
+        None
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open == 0
+    }
+}
+
+/// Whether one of the two directories is in the other, as far as the ways up from them tell. Doubt counts as yes.
+pub(crate) fn overlap(sides: &Frame) -> bool {
+    let Some(sides) = &sides.sides else { return true };
+    let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
+        let what = Inode::of(what)?.id;
+        let mut at = openat(from, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut id = Inode::of(at.as_fd())?.id;
+        loop {
+            if id == what {
+                return Ok(true);
+            }
+            at = openat(&at, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let above = Inode::of(at.as_fd())?.id;
+            // The root is its own parent.
+            if above == id {
+                return Ok(false);
+            }
+            id = above;
+        }
+    };
+    let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
+    within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
+}

@@ -1,0 +1,8 @@
+//! What is copied, as values that travel from stage to stage: an entry, a directory, a part of one, a task.
+
+pub(crate) mod dest_state;
+pub(crate) mod directory;
+pub(crate) mod frame;
+pub(crate) mod subject;
+pub(crate) mod task;
+pub(crate) mod unfinished;
