@@ -69,12 +69,12 @@ impl<'a> Attributes<'a> {
         kept
     }
 
-    /// The same for a file that may get more hard links, or another name if it is `staged`: the kernel gives none to an
+    /// The same for a file that may get more hard links, or another name if it is `temporary`: the kernel gives none to an
     /// immutable or append-only file, so those two flags wait until the end of the run.
-    pub(crate) fn set_of_file(&self, keep: &Keep<'_>, staged: bool, report: &mut Reporter<'_>) -> Set {
+    pub(crate) fn set_of_file(&self, keep: &Keep<'_>, temporary: bool, report: &mut Reporter<'_>) -> Set {
         let preserve = &self.plan.preserve;
         let may_be_linked = preserve.links && keep.source_inode.links > 1;
-        if !preserve.flags || !(may_be_linked || staged) {
+        if !preserve.flags || !(may_be_linked || temporary) {
             return Set { kept: self.set(keep, report), deferred: None };
         }
         let mut problems: Vec<Error> = Vec::new();

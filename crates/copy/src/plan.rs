@@ -106,7 +106,7 @@ pub struct Plan {
 
 impl Plan {
     /// Whether files are made under another name and get theirs when they are whole.
-    pub fn is_staged(&self) -> bool {
+    pub fn uses_temporary_file(&self) -> bool {
         // What a shard leaves alone when it is run again must be whole.
         let repeatable = self.shard.is_some() && self.keeps_existing();
         self.atomic || self.names_wait() || self.verify != Verify::Off || repeatable

@@ -23,7 +23,7 @@ use crate::publish::temporary::TemporaryNames;
 use crate::transfer::{Log, STEP};
 use crate::walk::joined;
 
-/// Before the command and the number, in names of the meantime.
+/// Before the command and the number, in temporary names.
 pub(crate) const TEMPORARY: &str = ".haul-r";
 
 /// Hexadecimal digits of the command in names.
@@ -60,7 +60,7 @@ struct Known {
     pub kept: Vec<(OwnedFd, u64)>,
 }
 
-/// The beginning of a source, under a name of the meantime.
+/// The beginning of a source, under a temporary name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Partial {
     /// Which file has it.
@@ -71,7 +71,7 @@ pub(crate) struct Partial {
     pub prefix: u64,
 }
 
-/// What becomes of a file of the meantime that is met.
+/// What becomes of a temporary file that is met.
 enum Fate {
     InUse,
     Useless,
@@ -179,7 +179,7 @@ impl Progress {
         self.lock().adopted.insert(number);
     }
 
-    /// Removes what earlier runs have left in a directory under names of the meantime; with `keep` not what this run may go
+    /// Removes what earlier runs have left in a directory under temporary names; with `keep` not what this run may go
     /// on with. What cannot be removed stays: it is in nobody's way.
     pub(crate) fn tidy(&self, dir: BorrowedFd<'_>, keep: bool) {
         // A handle cannot be read.
@@ -202,7 +202,7 @@ impl Progress {
         }
     }
 
-    /// What to do with a file of the meantime that has this number.
+    /// What to do with a temporary file that has this number.
     fn fate_of(&self, number: u64, keep: bool) -> Fate {
         let known = self.lock();
         let noted = || known.kept.iter().any(|(_, kept)| *kept == number);

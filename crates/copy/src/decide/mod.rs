@@ -173,7 +173,7 @@ fn unsuitable(source: &Source<'_>, existing: &Existing, answers: &Answers, plan:
 /// The destination is to be overwritten: how.
 fn overwrite(source: &Source<'_>, existing: &Existing, answers: &Answers, identity: Identity, plan: &Plan) -> Decision {
     // What may be the source stands there until it is copied.
-    let replaces = plan.is_staged() || identity != Identity::Two;
+    let replaces = plan.uses_temporary_file() || identity != Identity::Two;
     let is_directory = existing.target.kind == Kind::Directory;
     if plan.backup != Backup::None && !existing.is_dot && !is_directory {
         let may_be_source = plan.backup != Backup::Numbered;

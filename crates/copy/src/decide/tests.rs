@@ -344,7 +344,7 @@ fn nobody_is_asked_about_a_file_that_is_up_to_date_or_protected() {
 #[test]
 fn what_may_be_the_source_or_is_replaced_at_once_keeps_its_name_until_then() {
     for_all(|world, plan| {
-        let stays = plan.is_staged() || world.answers.identity == Some(Identity::Doubtful);
+        let stays = plan.uses_temporary_file() || world.answers.identity == Some(Identity::Doubtful);
         if !stays || world.from == From::Directory || plan.attributes_only {
             return;
         }

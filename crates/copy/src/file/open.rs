@@ -17,7 +17,7 @@ use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify}
 use crate::report::{Reported, Reporter};
 use crate::strategy::SMALL;
 use crate::walk::Spot;
-use crate::work::dest_state::{self, Clear};
+use crate::work::dest_state::{self, DestState};
 use crate::work::subject::Subject;
 use crate::work::unfinished::{Adopted, Unfinished};
 
@@ -38,11 +38,11 @@ pub(crate) fn destination_of(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     source_inode: &Inode,
     unfinished: &mut Unfinished,
 ) -> Result<Opened, Reported> {
-    let opened = open_regular_destination(cx, report, subject, clear, source_inode, unfinished);
+    let opened = open_regular_destination(cx, report, subject, state, source_inode, unfinished);
     if opened.is_none() {
         cx.session.partials.done();
     }
@@ -77,26 +77,26 @@ fn open_regular_destination(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     source_inode: &Inode,
     unfinished: &mut Unfinished,
 ) -> Option<Opened> {
     let dest = subject.dest;
     if let Some(adopted) = unfinished.adopted.take() {
-        return go_on_with(cx, report, adopted, subject, clear, source_inode, unfinished);
+        return go_on_with(cx, report, adopted, subject, state, source_inode, unfinished);
     }
     let mut replaced = false;
-    let opened = if clear.new {
-        create(cx, subject, clear, source_inode)
+    let opened = if state.new {
+        create(cx, subject, state, source_inode)
     } else {
-        match open_existing(cx, subject, clear) {
-            Err(Errno::NOENT) => create(cx, subject, clear, source_inode),
+        match open_existing(cx, subject, state) {
+            Err(Errno::NOENT) => create(cx, subject, state, source_inode),
             Err(_) if cx.plan.force => {
                 if !dest_state::remove(report, dest) {
                     return None;
                 }
                 replaced = true;
-                create(cx, subject, clear, source_inode)
+                create(cx, subject, state, source_inode)
             }
             opened => opened.map_err(|errno| Some(Error::new(What::CannotCreateRegular, dest.path).errno(errno))),
         }
@@ -114,7 +114,7 @@ fn open_regular_destination(
             return None;
         }
     };
-    if let Some(inode) = created.then(|| need_not_look(cx, subject, clear, source_inode)).flatten() {
+    if let Some(inode) = created.then(|| need_not_look(cx, subject, state, source_inode)).flatten() {
         return Some(Opened { fd, inode, known: false, created, replaced, entries });
     }
     let inode = match Inode::of(fd.as_fd()) {
@@ -133,7 +133,7 @@ fn open_regular_destination(
         report.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
         return None;
     }
-    if let Some(existing) = clear.existing.filter(|_| !created)
+    if let Some(existing) = state.existing.filter(|_| !created)
         && existing.target.kind == Kind::Regular
         && !(inode.is_same_file_as(&existing.target) || inode.kind == Kind::Regular && renumbers(fd.as_fd()))
     {
@@ -146,14 +146,14 @@ fn open_regular_destination(
 /// What may be taken for granted of a destination that was just made, where nothing else will be asked of it: a small
 /// file of a tree, on a filesystem with a device of its own, whose attributes stay as the kernel made them. Spares each of
 /// them a system call.
-fn need_not_look(cx: RunContext<'_>, subject: &Subject<'_>, clear: &Clear, source_inode: &Inode) -> Option<Inode> {
+fn need_not_look(cx: RunContext<'_>, subject: &Subject<'_>, state: &DestState, source_inode: &Inode) -> Option<Inode> {
     let plan = cx.plan;
     let plain = plan.preserve == Preserve::default()
         && plan.context == ContextRule::Default
         && plan.engine == EngineChoice::Auto
         && plan.sparse == Sparse::Auto
-        && !plan.is_staged()
-        && !clear.staged;
+        && !plan.uses_temporary_file()
+        && !state.temporary;
     let device = subject.dest_device.filter(|device| device.major != 0)?;
     (plain && source_inode.size < SMALL).then(|| Inode::just_made(device))
 }
@@ -162,13 +162,13 @@ fn need_not_look(cx: RunContext<'_>, subject: &Subject<'_>, clear: &Clear, sourc
 fn open_existing(
     cx: RunContext<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<(OwnedFd, bool, NewEntries), Errno> {
-    let was_link = clear.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
+    let was_link = state.existing.is_none_or(|existing| existing.entry.kind == Kind::SymbolicLink);
     let flags = if was_link { OFlags::WRONLY } else { OFlags::WRONLY | OFlags::NOFOLLOW };
     // Only who names a FIFO, to write to that, means to wait for somebody who reads it.
-    let means_it = !cx.plan.recursive && !cx.plan.is_staged();
-    let opened = match clear.existing.map(|existing| existing.target.kind) {
+    let means_it = !cx.plan.recursive && !cx.plan.uses_temporary_file();
+    let opened = match state.existing.map(|existing| existing.target.kind) {
         Some(Kind::Regular) => open_without_waiting(subject.dest, flags)?,
         Some(Kind::Fifo) if !means_it => open_without_waiting(subject.dest, flags)?,
         _ => subject.dest.open(flags, 0)?,
@@ -180,18 +180,18 @@ fn open_existing(
 pub(crate) fn create(
     cx: RunContext<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     source_inode: &Inode,
 ) -> Result<(OwnedFd, bool, NewEntries), Option<Error>> {
     let dest = subject.dest;
     if !cx.session.partials.intend(dest, subject.sides) {
         return Err(None);
     }
-    let mode = |entries: &NewEntries| creation_mode(cx, clear, source_inode, entries);
+    let mode = |entries: &NewEntries| creation_mode(cx, state, source_inode, entries);
     let access = if cx.plan.verify == Verify::Off { OFlags::WRONLY } else { OFlags::RDWR };
     let flags = access | OFlags::CREATE | OFlags::EXCL;
-    let errno = match cx.services.space_gate.with_space(|| dest.open(flags, mode(&clear.entries))) {
-        Ok(opened) => return Ok((opened, true, clear.entries)),
+    let errno = match cx.services.space_gate.with_space(|| dest.open(flags, mode(&state.entries))) {
+        Ok(opened) => return Ok((opened, true, state.entries)),
         Err(errno) => errno,
     };
     cx.session.partials.done();
@@ -217,8 +217,8 @@ pub(crate) fn create(
 }
 
 /// The mode that a new file is made with.
-pub(crate) fn creation_mode(cx: RunContext<'_>, clear: &Clear, source_inode: &Inode, entries: &NewEntries) -> u32 {
-    match clear.replaced {
+pub(crate) fn creation_mode(cx: RunContext<'_>, state: &DestState, source_inode: &Inode, entries: &NewEntries) -> u32 {
+    match state.replaced {
         // It gets that of the old one, which may be narrower than the source's.
         Some(_) => 0o600,
         None => {
@@ -234,7 +234,7 @@ fn go_on_with(
     report: &mut Reporter<'_>,
     adopted: Adopted,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     source_inode: &Inode,
     unfinished: &mut Unfinished,
 ) -> Option<Opened> {
@@ -246,10 +246,10 @@ fn go_on_with(
     }
     let entries = NewEntries::UNKNOWN;
     let preserve = &cx.plan.preserve;
-    let as_made = clear.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
+    let as_made = state.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
     let mode = match as_made {
         true => inode.permissions & !SPECIAL_RIGHTS,
-        false => creation_mode(cx, clear, source_inode, &entries) & !cx.services.caller.umask,
+        false => creation_mode(cx, state, source_inode, &entries) & !cx.services.caller.umask,
     };
     let prepared = Object { fd: fd.as_fd(), path_only: false }
         .set_mode(mode)

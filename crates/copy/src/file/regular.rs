@@ -22,7 +22,7 @@ use crate::report::{Reported, Reporter};
 use crate::transfer::Broken;
 use crate::verify::Checked;
 use crate::walk::{Identity, Spot};
-use crate::work::dest_state::Clear;
+use crate::work::dest_state::DestState;
 use crate::work::subject::Subject;
 use crate::work::unfinished::Unfinished;
 
@@ -46,7 +46,7 @@ pub(crate) fn copy_regular(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     unfinished: &mut Unfinished,
 ) -> Result<FileOutcome, Reported> {
     let started = Instant::now();
@@ -56,7 +56,7 @@ pub(crate) fn copy_regular(
     };
     let subject = &*subject;
     unfinished.print = resume::fingerprint_of(cx, source.as_fd(), &source_inode);
-    let dest = open::destination_of(cx, &mut worker.report, subject, clear, &source_inode, unfinished)?;
+    let dest = open::destination_of(cx, &mut worker.report, subject, state, &source_inode, unfinished)?;
     let source = Arc::new(source);
     let Opened { fd, inode, known, created, replaced, entries } = dest;
     if known {
@@ -76,7 +76,7 @@ pub(crate) fn copy_regular(
     if created && unfinished.start == 0 {
         cx.attributes().prepare(&keep(&source_inode), &mut worker.report);
     }
-    let has_contents = !created && clear.identity == Identity::DoubtfulAndFixed;
+    let has_contents = !created && state.identity == Identity::DoubtfulAndFixed;
     let copied = match cx.plan.attributes_only {
         true => lacks_nothing(cx, source_inode),
         false if has_contents => {
@@ -91,10 +91,10 @@ pub(crate) fn copy_regular(
     }
     let (copied, checked) = copied.ok_or(Reported)?;
     // With `--resume` it stays for the next run.
-    if clear.staged && unfinished.number.is_none() {
+    if state.temporary && unfinished.number.is_none() {
         cx.session.partials.is_nameless(subject.dest, subject.sides, inode.id);
     }
-    if !clear.staged && !check::judge_in_place(&mut worker.report, fd.as_fd(), &inode, subject.dest.path, &checked) {
+    if !state.temporary && !check::judge_in_place(&mut worker.report, fd.as_fd(), &inode, subject.dest.path, &checked) {
         return Err(Reported);
     }
     // A second attempt was of a source that nobody had seen settle.
@@ -103,19 +103,20 @@ pub(crate) fn copy_regular(
     worker.report.stats.regular += 1;
     let found;
     let mut keep = keep(&source_inode);
-    if let Some(replaced) = &clear.replaced {
+    if let Some(replaced) = &state.replaced {
         found = inherit_or_give_up(cx, &mut worker.report, subject.dest, &keep, replaced, unfinished)?;
         // From here on it is a file that was found there.
         keep = Keep { created: false, dest_inode: &found, ..keep };
     }
-    // What could not be kept is told. Under the name of the meantime a whole file is of no use to anybody.
-    let Set { kept: attributes_kept, deferred } = cx.attributes().set_of_file(&keep, clear.staged, &mut worker.report);
+    // What could not be kept is told. Under the temporary name a whole file is of no use to anybody.
+    let Set { kept: attributes_kept, deferred } =
+        cx.attributes().set_of_file(&keep, state.temporary, &mut worker.report);
     worker.report.stats.metadata_time += moved.elapsed();
     let as_seen = attributes_kept && deferred.is_none() && !copied_again;
     worker.deferred.extend(deferred);
     written::sync_early(cx, worker, &inode);
-    let unsynced = let_go(cx, &mut worker.report, subject, clear, (fd, inode, created), unfinished)?;
-    if !attributes_kept && !clear.staged {
+    let unsynced = let_go(cx, &mut worker.report, subject, state, (fd, inode, created), unfinished)?;
+    if !attributes_kept && !state.temporary {
         return Err(Reported);
     }
     let id = known.then_some(inode.id);
@@ -152,14 +153,14 @@ fn let_go(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     dest: (Arc<OwnedFd>, Inode, bool),
     unfinished: &Unfinished,
 ) -> Result<Option<(OwnedFd, FileId)>, Reported> {
     let (fd, inode, created) = dest;
     // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
     let alone = inode.kind == Kind::BlockDevice || written::syncs_alone(cx, inode.id.device());
-    let waits = clear.staged && cx.names_wait();
+    let waits = state.temporary && cx.names_wait();
     let synced = if alone && !waits { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
     // No engine holds a job now, so this is the last reference and the close is a real one.
     let closed = match Arc::try_unwrap(fd) {

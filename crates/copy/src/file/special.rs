@@ -16,7 +16,7 @@ use crate::plan::LinkMode;
 use crate::publish::replace;
 use crate::report::{Reported, Reporter};
 use crate::walk::Spot;
-use crate::work::dest_state::Clear;
+use crate::work::dest_state::DestState;
 use crate::work::subject::Subject;
 
 /// Makes a symbolic link that leads to the source (`-s`).
@@ -24,14 +24,14 @@ pub(crate) fn make_symbolic_link_to_source(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let (source, dest) = (subject.source, subject.dest);
     let absolute = source.path.as_os_str().as_bytes().first() == Some(&b'/');
     if !absolute && !in_current_directory(dest) {
         return Err(report.fail(Error::new(What::RelativeLinkElsewhere, dest.path)));
     }
-    match replace::symbolic_link(source.path.as_os_str(), dest, cx.names_if(cx.plan.force || clear.replaces)) {
+    match replace::symbolic_link(source.path.as_os_str(), dest, cx.names_if(cx.plan.force || state.replaces)) {
         Ok(_) => {
             report.stats.symbolic_links += 1;
             finish_special(cx, report, subject, true, NewEntries::UNKNOWN)
@@ -45,11 +45,11 @@ pub(crate) fn make_special(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let (source, dest) = (subject.source, subject.dest);
     let kind = match subject.inode.kind {
-        Kind::SymbolicLink => return copy_symbolic_link(cx, report, subject, clear),
+        Kind::SymbolicLink => return copy_symbolic_link(cx, report, subject, state),
         Kind::Fifo => FileType::Fifo,
         Kind::Socket => FileType::Socket,
         Kind::CharacterDevice => FileType::CharacterDevice,
@@ -60,11 +60,11 @@ pub(crate) fn make_special(
     };
     let preserve = &cx.plan.preserve;
     let creation =
-        meta::creation_mode(subject.inode.kind, &subject.inode, &clear.entries, preserve, cx.services.caller);
+        meta::creation_mode(subject.inode.kind, &subject.inode, &state.entries, preserve, cx.services.caller);
     match cx.services.space_gate.with_space(|| dest.make_node(kind, creation.mode, subject.inode.node)) {
         Ok(()) => {
             report.stats.special += 1;
-            finish_special(cx, report, subject, clear.new, clear.entries)
+            finish_special(cx, report, subject, state.new, state.entries)
         }
         Err(errno) => {
             let what = if kind == FileType::Fifo { What::CannotCreateFifo } else { What::CannotCreateSpecial };
@@ -77,7 +77,7 @@ fn copy_symbolic_link(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let (source, dest) = (subject.source, subject.dest);
     let text = match source.read_link() {
@@ -89,13 +89,13 @@ fn copy_symbolic_link(
     match cx.services.space_gate.with_space(|| replace::symbolic_link(&text, dest, cx.names_if(cx.plan.force))) {
         Ok(_) => {}
         // With -u a link that leads to the same place already is as new as can be.
-        Err(Errno::EXIST) if cx.plan.only_newer && !clear.new && dest.read_link().is_ok_and(|old| old == text) => {}
+        Err(Errno::EXIST) if cx.plan.only_newer && !state.new && dest.read_link().is_ok_and(|old| old == text) => {}
         Err(errno) => {
             return Err(report.fail(Error::new(What::CannotCreateLink, dest.path).errno(errno)));
         }
     }
     report.stats.symbolic_links += 1;
-    finish_special(cx, report, subject, clear.new, clear.entries)
+    finish_special(cx, report, subject, state.new, state.entries)
 }
 
 /// Attributes of a node or link that was just made, and which one it is.
@@ -148,11 +148,11 @@ pub(crate) fn make_hard_link_to_source(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let plan = cx.plan;
     let flags = if subject.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-    let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || clear.replaces;
+    let may_replace = plan.force || plan.overwrite == crate::plan::Overwrite::Ask || state.replaces;
     match replace::hard_link(subject.source, subject.dest, flags, cx.names_if(may_replace)) {
         Ok(_) => {
             report.stats.hard_links += 1;

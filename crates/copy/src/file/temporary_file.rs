@@ -31,7 +31,7 @@ use crate::publish::ready::{ParentDirectory, Ready};
 use crate::publish::temporary::TemporaryNames;
 use crate::report::Reported;
 use crate::walk::{Identity, Spot};
-use crate::work::dest_state::{Clear, may_write};
+use crate::work::dest_state::{DestState, may_write};
 use crate::work::subject::Subject;
 use crate::work::unfinished::{Adopted, Unfinished};
 
@@ -67,44 +67,45 @@ pub(crate) fn make_file(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     let mut unfinished = Unfinished::default();
-    if !is_staged(cx, subject, clear) {
-        let outcome = make_at_once(cx, worker, subject, clear, &mut unfinished)?;
+    if !uses_temporary_file(cx, subject, state) {
+        let outcome = make_at_once(cx, worker, subject, state, &mut unfinished)?;
         naming::tell_digest(&worker.report, subject.dest.path, &outcome.checked);
         return Ok(outcome.id);
     }
-    let mut stage = match stage(subject.dest, clear, cx.plan.write_through_dangling_link, cx.temporary_names()) {
-        Ok(stage) => stage,
+    let mut temporary = match temporary(subject.dest, state, cx.plan.write_through_dangling_link, cx.temporary_names())
+    {
+        Ok(temporary) => temporary,
         Err(errno) => {
             return Err(worker.report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
         }
     };
-    let last = stage.spot(subject.dest, &stage.last);
-    let old = clear.existing.map(|existing| existing.target);
+    let last = temporary.spot(subject.dest, &temporary.last);
+    let old = state.existing.map(|existing| existing.target);
     let replaced = match old.map(|old| hold_replaced(cx, last, old)).transpose() {
         Ok(replaced) => replaced,
         Err(error) => return Err(worker.report.fail(error)),
     };
     // Behind a link it is made in a directory of which nothing is known.
-    let entries = if stage.dir.is_some() { NewEntries::UNKNOWN } else { clear.entries };
-    if let Some(dir) = &stage.dir {
+    let entries = if temporary.dir.is_some() { NewEntries::UNKNOWN } else { state.entries };
+    if let Some(dir) = &temporary.dir {
         resume::tidy_behind_link(cx, dir.as_fd());
     }
-    name_for_resuming(cx, subject, &mut stage, &mut unfinished);
-    let new = Clear { new: true, staged: true, entries, replaced, ..Clear::default() };
-    let spot = stage.spot(subject.dest, &stage.name);
-    let sides = subject.sides.filter(|_| stage.dir.is_none());
-    let mut staged = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
-    if let Ok(outcome) = make_at_once(cx, worker, &mut staged, &new, &mut unfinished) {
+    name_for_resuming(cx, subject, &mut temporary, &mut unfinished);
+    let new = DestState { new: true, temporary: true, entries, replaced, ..DestState::default() };
+    let spot = temporary.spot(subject.dest, &temporary.name);
+    let sides = subject.sides.filter(|_| temporary.dir.is_none());
+    let mut made = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
+    if let Ok(outcome) = make_at_once(cx, worker, &mut made, &new, &mut unfinished) {
         let id = outcome.id;
         shard::note_for_other_names(cx, &mut worker.report, subject, spot);
         // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
         // backup.
-        let backed_up = outcome.unsynced.is_some() && clear.backup.is_some();
+        let backed_up = outcome.unsynced.is_some() && state.backup.is_some();
         let may_have_other_names = outcome.attributes_kept || backed_up;
-        let published = publish_or_wait(cx, worker, &stage, spot, subject, outcome);
+        let published = publish_or_wait(cx, worker, &temporary, spot, subject, outcome);
         cx.session.partials.done();
         return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
     }
@@ -120,13 +121,13 @@ pub(crate) fn make_file(
 fn name_for_resuming(
     cx: RunContext<'_>,
     subject: &Subject<'_>,
-    stage: &mut TemporaryFile,
+    temporary: &mut TemporaryFile,
     unfinished: &mut Unfinished,
 ) {
     let Some(progress) = cx.services.progress.get() else { return };
     if subject.inode.kind == Kind::Regular && progress.is_worth_checkpoints(&subject.inode) {
-        let home = stage.spot(subject.dest, &stage.last).dir().and_then(Inode::of);
-        unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &stage.last));
+        let home = temporary.spot(subject.dest, &temporary.last).dir().and_then(Inode::of);
+        unfinished.home = home.ok().map(|home| Fingerprint::of_name(&home, &temporary.last));
     }
     let source = Fingerprint::of_source(&subject.inode);
     let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
@@ -137,52 +138,52 @@ fn name_for_resuming(
         let name = progress.names().with_number(partial.number);
         let owner = if cx.plan.preserve.ownership { subject.inode.user } else { cx.services.caller.user };
         let owners = [cx.services.caller.user, owner];
-        let found = open_partial(stage.spot(subject.dest, &name), &partial, owners, cx.plan.verify);
+        let found = open_partial(temporary.spot(subject.dest, &name), &partial, owners, cx.plan.verify);
         if let Some((fd, inode)) = found {
             progress.adopt(partial.number);
             unfinished.number = Some(partial.number);
             unfinished.adopted = Some(Adopted { fd, inode, prefix: partial.prefix, source });
             // Whatever comes now, unless it is known to be of no use any more.
             unfinished.left = true;
-            stage.name = name;
+            temporary.name = name;
             return;
         }
     }
     let number = progress.names().number();
     unfinished.number = Some(number);
-    stage.name = progress.names().with_number(number);
+    temporary.name = progress.names().with_number(number);
 }
 
 fn make_at_once(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     unfinished: &mut Unfinished,
 ) -> Result<FileOutcome, Reported> {
     if copied_as_regular(subject.inode.kind, cx.plan) {
-        return regular::copy_regular(cx, worker, subject, clear, unfinished);
+        return regular::copy_regular(cx, worker, subject, state, unfinished);
     }
-    let id = special::make_special(cx, &mut worker.report, subject, clear)?;
+    let id = special::make_special(cx, &mut worker.report, subject, state)?;
     Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
 }
 
 /// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
 /// source. Not where an existing file is no regular one, which is written into, as
 /// FIFOs and devices are; nor where only attributes are set.
-fn is_staged(cx: RunContext<'_>, subject: &Subject<'_>, clear: &Clear) -> bool {
+fn uses_temporary_file(cx: RunContext<'_>, subject: &Subject<'_>, state: &DestState) -> bool {
     let plan = cx.plan;
     let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
-    let doubtful = match clear.identity {
+    let doubtful = match state.identity {
         Identity::Two => false,
         Identity::Doubtful => true,
         // What is asked of the bytes that are moved needs some.
-        Identity::DoubtfulAndFixed => clear.existing.is_none() || plan.checksum.is_some(),
+        Identity::DoubtfulAndFixed => state.existing.is_none() || plan.checksum.is_some(),
     };
-    (plan.is_staged() || doubtful)
+    (plan.uses_temporary_file() || doubtful)
         && plan.link == LinkMode::Copy
-        && !(plan.attributes_only && clear.existing.is_some())
-        && clear
+        && !(plan.attributes_only && state.existing.is_some())
+        && state
             .existing
             .as_ref()
             .is_none_or(|existing| regular(existing) && copied_as_regular(subject.inode.kind, cx.plan))
@@ -206,23 +207,23 @@ fn hold_replaced(cx: RunContext<'_>, spot: Spot<'_>, old: Inode) -> Result<Repla
 fn publish_or_wait(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
-    stage: &TemporaryFile,
+    temporary: &TemporaryFile,
     spot: Spot<'_>,
     subject: &Subject<'_>,
     outcome: FileOutcome,
 ) -> bool {
     let FileOutcome { checked, unsynced, source, .. } = outcome;
     if let Some(mismatch) = checked.mismatch {
-        return undo::set_aside(&mut worker.report, spot, &stage.last, mismatch);
+        return undo::set_aside(&mut worker.report, spot, &temporary.last, mismatch);
     }
     let Some((file, id)) = unsynced else {
-        let published = naming::publish(&mut worker.report, spot, &stage.last, stage.replaces);
+        let published = naming::publish(&mut worker.report, spot, &temporary.last, temporary.replaces);
         if published {
             naming::tell_digest(&worker.report, spot.path, &checked);
         }
         return published;
     };
-    let parent = match (&stage.dir, subject.sides) {
+    let parent = match (&temporary.dir, subject.sides) {
         (None, Some(sides)) => Ok(ParentDirectory::Shared(Arc::clone(sides))),
         _ => spot
             .dir()
@@ -245,9 +246,9 @@ fn publish_or_wait(
             size: subject.inode.size,
             checked,
             parent,
-            name: stage.name.clone(),
-            last: stage.last.clone(),
-            replaces: stage.replaces,
+            name: temporary.name.clone(),
+            last: temporary.last.clone(),
+            replaces: temporary.replaces,
             source,
         },
     );
@@ -275,9 +276,9 @@ fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Ver
 }
 
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
-fn stage(
+fn temporary(
     dest: Spot<'_>,
-    clear: &Clear,
+    state: &DestState,
     through_dangling: bool,
     names: &TemporaryNames,
 ) -> Result<TemporaryFile, Errno> {
@@ -285,13 +286,13 @@ fn stage(
     if dest.name.as_bytes().last() == Some(&b'/') {
         return Err(Errno::NOTDIR);
     }
-    let through_link = clear.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink);
-    let dangling = through_dangling && clear.existing.is_none() && !clear.replaces && dest.read_link().is_ok();
+    let through_link = state.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink);
+    let dangling = through_dangling && state.existing.is_none() && !state.replaces && dest.read_link().is_ok();
     let (dir, last) = match through_link || dangling {
         true => follow(dest).map(|(dir, last)| (Some(dir), last))?,
         false => (None, dest.name.to_owned()),
     };
-    let replaces = clear.existing.is_some() || clear.replaces;
+    let replaces = state.existing.is_some() || state.replaces;
     Ok(TemporaryFile { dir, name: names.another(), last, replaces })
 }
 

@@ -13,7 +13,7 @@ use crate::report::Reporter;
 use crate::transfer::Broken;
 use crate::verify::Mismatch;
 use crate::walk::{Spot, renamed};
-use crate::work::dest_state::Clear;
+use crate::work::dest_state::DestState;
 use crate::work::unfinished::Unfinished;
 
 /// Names for copies that are not like their sources are tried up to this number.
@@ -105,21 +105,21 @@ pub(crate) fn set_aside(report: &mut Reporter<'_>, spot: Spot<'_>, last: &OsStr,
     let error = Error::new(What::Mismatch, spot.path).detail(mismatch.describe());
     match marked(spot, last) {
         Ok(name) => report.problem(error.and(renamed(spot.path, &name))),
-        // It stays where it is, under the name of the meantime.
+        // It stays where it is, under the temporary name.
         Err(_) => report.problem(error.and(renamed(spot.path, spot.name))),
     }
 }
 
 /// Undoes a backup after a failure. What was removed cannot be put back: the user is told.
-pub(crate) fn put_back(report: &mut Reporter<'_>, clear: &Clear, dest: Spot<'_>) {
-    if clear.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
+pub(crate) fn put_back(report: &mut Reporter<'_>, state: &DestState, dest: Spot<'_>) {
+    if state.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
         report.warning(&Error::new(What::Lost, dest.path));
     }
-    let Some(name) = &clear.backup else { return };
+    let Some(name) = &state.backup else { return };
     let path = renamed(dest.path, name);
     let backup = dest.beside(name, &path);
     let put_back = backup.rename_to(dest.name);
-    if clear.backup_is_link && put_back.is_ok() {
+    if state.backup_is_link && put_back.is_ok() {
         // A rename from one name of a file to another does nothing: the old file has never lost its own.
         backup.unlink().ok();
     }

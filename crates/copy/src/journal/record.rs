@@ -168,14 +168,14 @@ pub enum Record {
         /// The digest of the source, if one was wanted.
         digest: Option<Digest>,
     },
-    /// The beginning of this source is in a file under a name of the meantime, and on the device. The last such record of a
+    /// The beginning of this source is in a file under a temporary name, and on the device. The last such record of a
     /// source counts.
     Partial {
         /// [`Fingerprint::of_beginning`].
         source: Fingerprint,
         /// [`Fingerprint::of_file`] of the copy.
         file: Fingerprint,
-        /// The number in the name of the meantime.
+        /// The number in the temporary name.
         number: u64,
         /// So many bytes of it.
         prefix: u64,

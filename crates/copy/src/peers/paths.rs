@@ -13,7 +13,7 @@ use crate::messages::{Location, Pair, Way};
 use crate::peers::group::PeerGroup;
 use crate::plan::{Dereference, Plan};
 use crate::walk::Operand;
-use crate::work::directory::Place;
+use crate::work::directory::Directory;
 use crate::work::frame::Frame;
 use crate::work::subject::Top;
 
@@ -96,7 +96,7 @@ pub(crate) fn find(place: &Location) -> Result<Made, Errno> {
 }
 
 /// What another process needs to open the two directories of a place.
-pub(crate) fn pair_of_place(place: &Place, top: &Top, peers: &PeerGroup<'_>) -> Pair {
+pub(crate) fn pair_of_place(place: &Directory, top: &Top, peers: &PeerGroup<'_>) -> Pair {
     let device = place.source_inode.id.device();
     Pair {
         operand: top.source.clone().into_os_string(),

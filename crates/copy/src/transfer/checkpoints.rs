@@ -58,7 +58,7 @@ pub(crate) enum Over {
 }
 
 impl<'a> Checkpoints<'a> {
-    /// Of a file, open as `own` before anything is written to it by others, under the name of the meantime with this number,
+    /// Of a file, open as `own` before anything is written to it by others, under the temporary name with this number,
     /// of which `start` bytes are there and noted.
     pub(crate) fn new(
         log: &'a dyn Log,

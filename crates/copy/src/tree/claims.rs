@@ -16,7 +16,7 @@ use crate::peers::patience::{PATIENCE, patiently};
 use crate::plan::{Dereference, LinkMode};
 use crate::report::Reporter;
 use crate::walk::{Spot, last_component};
-use crate::work::dest_state::Clear;
+use crate::work::dest_state::DestState;
 use crate::work::subject::{Level, Subject};
 
 /// What is known about earlier copies of a source.
@@ -82,11 +82,11 @@ pub(crate) fn complete_claim_of(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     made: Option<FileId>,
 ) {
     // It was written through a symbolic link: as with cp, other names become links to that.
-    let link = clear.existing.filter(|existing| !subject.follow && existing.entry.kind == Kind::SymbolicLink);
+    let link = state.existing.filter(|existing| !subject.follow && existing.entry.kind == Kind::SymbolicLink);
     complete_claim(cx, worker, subject, link.map(|existing| existing.entry.id).or(made));
 }
 

@@ -19,8 +19,8 @@ use crate::publish::Sides;
 use crate::report::Reporter;
 use crate::tree::claims::{self, made_at};
 use crate::walk::{Listing, PathNode, Spot, last_component};
-use crate::work::dest_state::Clear;
-use crate::work::directory::Place;
+use crate::work::dest_state::DestState;
+use crate::work::directory::Directory;
 use crate::work::frame::Frame;
 use crate::work::subject::{Level, Subject};
 
@@ -30,7 +30,7 @@ pub(crate) const OWNER: u32 = 0o700;
 const OTHERS: u32 = 0o077;
 
 /// The directory of the destination, open.
-struct Home {
+struct OpenDest {
     pub fd: OwnedFd,
     pub inode: Inode,
     pub created: bool,
@@ -42,7 +42,7 @@ pub(crate) fn enter_directory(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     level: &Level<'_>,
 ) -> Option<Box<Frame>> {
     let (source, dest) = (subject.source, subject.dest);
@@ -50,8 +50,8 @@ pub(crate) fn enter_directory(
         worker.report.problem(Error::new(What::CyclicLink, source.path));
         return None;
     }
-    let Home { fd: dest_fd, inode: dest_inode, created, fresh } =
-        make_or_find_directory(cx, worker, subject, clear, level.made)?;
+    let OpenDest { fd: dest_fd, inode: dest_inode, created, fresh } =
+        make_or_find_directory(cx, worker, subject, state, level.made)?;
     let dir = level.dir?.below(last_component(dest.name), dest_inode.id, subject.inode.id);
     // Below a directory that we made, everything is ours already.
     if created && !level.ancestors.last().is_some_and(|above| above.place.fresh) {
@@ -64,11 +64,11 @@ pub(crate) fn enter_directory(
     let entries = match created && !fresh || cx.plan.shard.is_some() {
         // It may have got ACLs and another owner since, or get them from another shard.
         true => NewEntries::UNKNOWN,
-        false => directories::new_entries(cx, &dest_fd, &dest_inode, fresh.then_some(&clear.entries)),
+        false => directories::new_entries(cx, &dest_fd, &dest_inode, fresh.then_some(&state.entries)),
     };
     let (opened, contents) = open_source(cx, &mut worker.report, subject, level)?;
     let [source_path, dest_path] = nodes_of(subject, level);
-    let place = Place {
+    let place = Directory {
         source_inode: subject.inode,
         dest_inode,
         entries,
@@ -89,7 +89,7 @@ pub(crate) fn enter_directory(
         place: Arc::new(place),
         sides: Some(Arc::new(sides)),
         listing: listing_of(cx, level.listed),
-        through_link: through_link(subject, clear),
+        through_link: through_link(subject, state),
         finished: !contents,
         is_part: false,
         tally: None,
@@ -110,13 +110,13 @@ fn make_or_find_directory(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     made: Option<u32>,
-) -> Option<Home> {
+) -> Option<OpenDest> {
     let dest = subject.dest;
-    let mut fresh = !clear.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
+    let mut fresh = !state.existing.is_some_and(|existing| existing.target.kind == Kind::Directory);
     let (preserve, caller) = (&cx.plan.preserve, cx.services.caller);
-    let mode = meta::creation_mode(Kind::Directory, &subject.inode, &clear.entries, preserve, caller).mode;
+    let mode = meta::creation_mode(Kind::Directory, &subject.inode, &state.entries, preserve, caller).mode;
     let stands = made == Some(mode);
     if made.is_some() && !stands {
         // The source has got another mode since: what was made may let others in.
@@ -134,10 +134,10 @@ fn make_or_find_directory(
             }
         }
     }
-    let opened = match open_destination(subject, clear) {
+    let opened = match open_destination(subject, state) {
         // Somebody removes what is empty.
         Err(Errno::NOENT) if stands => {
-            cx.services.space_gate.with_space(|| dest.make_dir(mode)).and_then(|()| open_destination(subject, clear))
+            cx.services.space_gate.with_space(|| dest.make_dir(mode)).and_then(|()| open_destination(subject, state))
         }
         opened => opened,
     };
@@ -153,10 +153,10 @@ fn make_or_find_directory(
         resume::promise_directory(cx, &mut worker.report, &inode);
         if cx.plan.shard.is_some() {
             // Another one may have opened it up before it was looked at.
-            inode = directories::as_it_was_made(cx, inode, &subject.inode, &clear.entries);
+            inode = directories::as_it_was_made(cx, inode, &subject.inode, &state.entries);
         }
     } else if created {
-        inode = directories::as_it_was_made(cx, inode, &subject.inode, &clear.entries);
+        inode = directories::as_it_was_made(cx, inode, &subject.inode, &state.entries);
         if cx.plan.preserve.ownership {
             // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
             // attributes either, and is told then.
@@ -174,14 +174,14 @@ fn make_or_find_directory(
         naming::give_names(cx, worker);
         resume::tidy(cx, fd.as_fd(), true);
     }
-    Some(Home { fd, inode, created, fresh })
+    Some(OpenDest { fd, inode, created, fresh })
 }
 
-fn open_destination(subject: &Subject<'_>, clear: &Clear) -> Result<(OwnedFd, Inode), Errno> {
-    let no_follow = if is_link_to_directory(clear) { OFlags::empty() } else { OFlags::NOFOLLOW };
+fn open_destination(subject: &Subject<'_>, state: &DestState) -> Result<(OwnedFd, Inode), Errno> {
+    let no_follow = if is_link_to_directory(state) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let fd = subject.dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0)?;
     let inode = Inode::of(fd.as_fd())?;
-    let found = clear.existing.map_or(inode.id, |existing| existing.target.id);
+    let found = state.existing.map_or(inode.id, |existing| existing.target.id);
     if inode.id == found { Ok((fd, inode)) } else { Err(Errno::STALE) }
 }
 
@@ -253,11 +253,11 @@ fn nodes_of(subject: &Subject<'_>, level: &Level<'_>) -> [Arc<PathNode>; 2] {
     }
 }
 
-pub(crate) fn through_link(subject: &Subject<'_>, clear: &Clear) -> bool {
+pub(crate) fn through_link(subject: &Subject<'_>, state: &DestState) -> bool {
     let source = subject.follow && subject.source.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
-    source || is_link_to_directory(clear)
+    source || is_link_to_directory(state)
 }
 
-fn is_link_to_directory(clear: &Clear) -> bool {
-    clear.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink)
+fn is_link_to_directory(state: &DestState) -> bool {
+    state.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink)
 }

@@ -23,7 +23,7 @@ use crate::tree::names::{self, Linked};
 use crate::tree::walker::Walker;
 use crate::tree::{enter, existing};
 use crate::walk::{Spot, last_component, renamed};
-use crate::work::dest_state::{Clear, Way};
+use crate::work::dest_state::{Action, DestState};
 use crate::work::frame::Frame;
 use crate::work::subject::{Level, Subject, Top};
 
@@ -56,11 +56,11 @@ pub(crate) fn visit(
     if !is_as_listed(walker.cx, &mut walker.worker.report, &subject, level.listed) {
         return Step::Done;
     }
-    let clear = match existing::clear_way(walker, &subject, level, missing) {
-        Way::Clear(clear) => Clear { entries: level.entries(), ..clear },
-        Way::Done | Way::Blocked => return Step::Done,
+    let state = match existing::action_for(walker, &subject, level, missing) {
+        Action::Copy(state) => DestState { entries: level.entries(), ..state },
+        Action::Nothing | Action::Failed => return Step::Done,
     };
-    if through_just_made_link(walker, &subject, &clear) {
+    if through_just_made_link(walker, &subject, &state) {
         walker.worker.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
         return Step::Done;
     }
@@ -70,19 +70,19 @@ pub(crate) fn visit(
         dest.remove_dir().ok();
     }
     if !is_directory {
-        announce(&walker.worker.report, &subject, &clear);
+        announce(&walker.worker.report, &subject, &state);
     }
     if is_being_filled(&subject, level) {
         walker.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
         top.into_itself = true;
-        undo::put_back(&mut walker.worker.report, &clear, dest);
+        undo::put_back(&mut walker.worker.report, &state, dest);
         return Step::Done;
     }
     // Before it is claimed: nobody should have to wait for a thread that waits for its turn.
     walker.cx.wait_to_make();
     let earlier = claims::earlier_copy(walker.cx, &mut walker.worker.report, &subject, level);
     if matches!(earlier, Earlier::Unknown) {
-        undo::put_back(&mut walker.worker.report, &clear, dest);
+        undo::put_back(&mut walker.worker.report, &state, dest);
         return Step::Done;
     }
     let remote = peers_that_help(walker).and_then(|peers| RemoteSource::of(peers, &subject, level, top));
@@ -95,29 +95,29 @@ pub(crate) fn visit(
             Instead::Copy { claimed: now } => claimed = now,
             Instead::Ended { well } => {
                 if !well {
-                    undo::put_back(&mut walker.worker.report, &clear, dest);
+                    undo::put_back(&mut walker.worker.report, &state, dest);
                 }
                 return Step::Done;
             }
         }
     }
     let made = match subject.inode.kind {
-        Kind::Directory => match enter::enter_directory(walker.cx, &mut walker.worker, &subject, &clear, level) {
+        Kind::Directory => match enter::enter_directory(walker.cx, &mut walker.worker, &subject, &state, level) {
             Some(frame) => return Step::Enter(frame),
             None => Err(Reported),
         },
-        _ => make(walker.cx, &mut walker.worker, &mut subject, &clear),
+        _ => make(walker.cx, &mut walker.worker, &mut subject, &state),
     };
     if let Ok(made) = made {
         if subject.is_operand {
             walker.operands.remember(dest, made);
         }
         if claimed {
-            claims::complete_claim_of(walker.cx, &mut walker.worker, &subject, &clear, made);
+            claims::complete_claim_of(walker.cx, &mut walker.worker, &subject, &state, made);
         }
     } else {
         let noted = claimed || (!met_before && subject.is_operand);
-        leave_unmade(walker.cx, &mut walker.worker, &subject, &clear, (noted, claimed));
+        leave_unmade(walker.cx, &mut walker.worker, &subject, &state, (noted, claimed));
     }
     Step::Done
 }
@@ -133,12 +133,12 @@ fn make(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &mut Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
 ) -> Result<Option<FileId>, Reported> {
     match cx.plan.link {
-        LinkMode::Symbolic => special::make_symbolic_link_to_source(cx, &mut worker.report, subject, clear),
-        LinkMode::Hard => special::make_hard_link_to_source(cx, &mut worker.report, subject, clear),
-        LinkMode::Copy => temporary_file::make_file(cx, worker, subject, clear),
+        LinkMode::Symbolic => special::make_symbolic_link_to_source(cx, &mut worker.report, subject, state),
+        LinkMode::Hard => special::make_hard_link_to_source(cx, &mut worker.report, subject, state),
+        LinkMode::Copy => temporary_file::make_file(cx, worker, subject, state),
     }
 }
 
@@ -211,19 +211,19 @@ fn look_at_source<'s>(
 }
 
 /// Whether writing would go through a symbolic link that this run made for an earlier operand.
-fn through_just_made_link(walker: &Walker<'_>, subject: &Subject<'_>, clear: &Clear) -> bool {
+fn through_just_made_link(walker: &Walker<'_>, subject: &Subject<'_>, state: &DestState) -> bool {
     if !subject.is_operand || walker.cx.plan.backup != Backup::None || !walker.operands.are_several() {
         return false;
     }
-    let entry = match &clear.existing {
+    let entry = match &state.existing {
         Some(existing) => Ok(existing.entry),
         None => subject.dest.inode(),
     };
     entry.is_ok_and(|entry| entry.kind == Kind::SymbolicLink && walker.operands.have_made(subject.dest, &entry))
 }
 
-fn announce(report: &Reporter<'_>, subject: &Subject<'_>, clear: &Clear) {
-    let backup = clear.backup.as_ref().map(|name| renamed(subject.dest.path, name));
+fn announce(report: &Reporter<'_>, subject: &Subject<'_>, state: &DestState) {
+    let backup = state.backup.as_ref().map(|name| renamed(subject.dest.path, name));
     report.tell(&Event::Copying { source: subject.source.path, dest: subject.dest.path, backup: backup.as_deref() });
 }
 
@@ -270,7 +270,7 @@ fn leave_unmade(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
-    clear: &Clear,
+    state: &DestState,
     (noted, claimed): (bool, bool),
 ) {
     if noted {
@@ -280,7 +280,7 @@ fn leave_unmade(
     if claimed {
         claims::settle_for_all(cx, worker, &subject.inode, false);
     }
-    undo::put_back(&mut worker.report, clear, subject.dest);
+    undo::put_back(&mut worker.report, state, subject.dest);
 }
 
 /// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told. In a

@@ -18,7 +18,7 @@ use crate::tree::names::{self, Linked};
 use crate::tree::walker::Walker;
 use crate::verify::Checked;
 use crate::walk::{Identity, Party, Spot, last_component};
-use crate::work::dest_state::{self, Clear, Way, may_write};
+use crate::work::dest_state::{self, Action, DestState, may_write};
 use crate::work::frame::Frame;
 use crate::work::subject::{Level, Subject};
 
@@ -33,7 +33,7 @@ pub(crate) enum Found {
 }
 
 /// Looks at the destination and makes way for the copy.
-pub(crate) fn clear_way(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Level<'_>, missing: bool) -> Way {
+pub(crate) fn action_for(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Level<'_>, missing: bool) -> Action {
     let found = if missing { Ok(Found::Nothing) } else { look(walker, subject) };
     if let Ok(Found::Something(existing)) = &found
         && order_decides(walker.cx, subject, existing)
@@ -43,13 +43,13 @@ pub(crate) fn clear_way(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &
     match found {
         Err(errno) => {
             walker.worker.report.problem(Error::new(What::CannotStat, subject.dest.path).errno(errno));
-            Way::Blocked
+            Action::Failed
         }
-        Ok(Found::Nothing) => Way::Clear(Clear { new: true, ..Clear::default() }),
-        Ok(Found::Loop) if walker.cx.plan.is_staged() => {
-            Way::Clear(Clear { new: true, replaces: true, ..Clear::default() })
+        Ok(Found::Nothing) => Action::Copy(DestState { new: true, ..DestState::default() }),
+        Ok(Found::Loop) if walker.cx.plan.uses_temporary_file() => {
+            Action::Copy(DestState { new: true, replaces: true, ..DestState::default() })
         }
-        Ok(Found::Loop) => Way::Clear(Clear::default()),
+        Ok(Found::Loop) => Action::Copy(DestState::default()),
         Ok(Found::Something(existing)) => match pass_over_finished(walker, subject, level, &existing) {
             Some(way) => way,
             None if shard::is_of_earlier_attempt(
@@ -62,7 +62,7 @@ pub(crate) fn clear_way(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &
                 make_again(walker.cx, &mut walker.worker.report, subject)
             }
             None if shard::is_noted_by_shard(walker.cx, subject, &existing) => {
-                is_known_by_other_name(walker, subject, level, &existing).unwrap_or(Way::Done)
+                is_known_by_other_name(walker, subject, level, &existing).unwrap_or(Action::Nothing)
             }
             None => decide(walker, subject, level, existing),
         },
@@ -120,19 +120,19 @@ pub(crate) fn look(walker: &mut Walker<'_>, subject: &Subject<'_>) -> Result<Fou
 }
 
 /// Does what is decided about an existing destination.
-pub(crate) fn decide(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Level<'_>, existing: Existing) -> Way {
+pub(crate) fn decide(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Level<'_>, existing: Existing) -> Action {
     let (source_path, dest_path) = (subject.source.path, subject.dest.path);
     let refused = match decision(walker, subject, &existing) {
-        Decision::Ask(_) | Decision::Nothing => return Way::Done,
+        Decision::Ask(_) | Decision::Nothing => return Action::Nothing,
         Decision::Keep(why) => return keep(walker.cx, &mut walker.worker, subject, level, why),
         Decision::WriteInto(identity) => {
-            return Way::Clear(Clear { existing: Some(existing), identity, ..Clear::default() });
+            return Action::Copy(DestState { existing: Some(existing), identity, ..DestState::default() });
         }
         Decision::Replace(identity) => {
-            return Way::Clear(Clear { new: true, replaces: true, identity, ..Clear::default() });
+            return Action::Copy(DestState { new: true, replaces: true, identity, ..DestState::default() });
         }
-        Decision::Remove if !dest_state::remove(&mut walker.worker.report, subject.dest) => return Way::Blocked,
-        Decision::Remove => return Way::Clear(Clear { new: true, removed: true, ..Clear::default() }),
+        Decision::Remove if !dest_state::remove(&mut walker.worker.report, subject.dest) => return Action::Failed,
+        Decision::Remove => return Action::Copy(DestState { new: true, removed: true, ..DestState::default() }),
         Decision::BackUp { link, identity } => {
             return back_up(walker.cx, &mut walker.worker.report, subject, link, identity);
         }
@@ -146,7 +146,7 @@ pub(crate) fn decide(walker: &mut Walker<'_>, subject: &Subject<'_>, level: &Lev
         },
     };
     walker.worker.report.problem(refused);
-    Way::Blocked
+    Action::Failed
 }
 
 /// Asks for the decision, and finds out what it depends on.
@@ -180,13 +180,13 @@ pub(crate) fn keep(
     subject: &Subject<'_>,
     level: &Level<'_>,
     why: Kept,
-) -> Way {
+) -> Action {
     // POSIX: not everything was copied. It is no error that --fail-fast would stop at.
     worker.report.failed |= why == Kept::Declined;
     skip(&mut worker.report, subject.dest);
     match why {
         Kept::NotOlder => link_instead_of_skipping(cx, worker, subject, level),
-        Kept::Protected | Kept::Declined => Way::Done,
+        Kept::Protected | Kept::Declined => Action::Nothing,
     }
 }
 
@@ -208,20 +208,20 @@ fn link_instead_of_skipping(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     level: &Level<'_>,
-) -> Way {
+) -> Action {
     // A file that has no other name, and was not reached through a link, is not met again.
     if subject.inode.links < 2 && !subject.follow && !subject.is_operand {
-        return Way::Done;
+        return Action::Nothing;
     }
     match claims::claim(cx, &mut worker.report, subject, level) {
         Earlier::Made(earlier) => match names::link_to_earlier(cx, worker, earlier, subject, level) {
-            Linked::Done => Way::Done,
-            Linked::Failed => Way::Blocked,
+            Linked::Done => Action::Nothing,
+            Linked::Failed => Action::Failed,
             Linked::Claimed => is_what_was_claimed(cx, worker, subject),
         },
         Earlier::Claimed => is_what_was_claimed(cx, worker, subject),
-        Earlier::Nothing => Way::Done,
-        Earlier::Unknown => Way::Blocked,
+        Earlier::Nothing => Action::Nothing,
+        Earlier::Unknown => Action::Failed,
     }
 }
 
@@ -230,15 +230,15 @@ fn stands_as_claimed(
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
     existing: &Existing,
-) -> Option<Way> {
+) -> Option<Action> {
     claims::complete_claim(cx, worker, subject, Some(existing.target.id));
     None
 }
 
 /// What is left as it is counts as the copy.
-fn is_what_was_claimed(cx: RunContext<'_>, worker: &mut Worker<'_>, subject: &Subject<'_>) -> Way {
+fn is_what_was_claimed(cx: RunContext<'_>, worker: &mut Worker<'_>, subject: &Subject<'_>) -> Action {
     claims::complete_claim(cx, worker, subject, None);
-    Way::Done
+    Action::Nothing
 }
 
 /// Whether the old file may be the source, though its numbers are others.
@@ -256,7 +256,7 @@ fn back_up(
     subject: &Subject<'_>,
     link: bool,
     identity: Identity,
-) -> Way {
+) -> Action {
     let (plan, dest) = (cx.plan, subject.dest);
     if link {
         match backup::link_aside(dest, plan, cx.temporary_names()) {
@@ -264,22 +264,29 @@ fn back_up(
                 let backup = Some(name);
                 let backup_is_link = true;
                 let (new, replaces) = (true, true);
-                return Way::Clear(Clear { new, replaces, backup, backup_is_link, identity, ..Clear::default() });
+                return Action::Copy(DestState {
+                    new,
+                    replaces,
+                    backup,
+                    backup_is_link,
+                    identity,
+                    ..DestState::default()
+                });
             }
             // No links there: for a moment the name stands for nothing.
             Ok(None) => {}
             Err(errno) => {
                 report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
-                return Way::Blocked;
+                return Action::Failed;
             }
         }
     }
     match backup::move_aside(dest, plan) {
-        Ok(name) => Way::Clear(Clear { new: true, backup: Some(name), ..Clear::default() }),
-        Err(Errno::NOENT) => Way::Clear(Clear { new: true, ..Clear::default() }),
+        Ok(name) => Action::Copy(DestState { new: true, backup: Some(name), ..DestState::default() }),
+        Err(Errno::NOENT) => Action::Copy(DestState { new: true, ..DestState::default() }),
         Err(errno) => {
             report.problem(Error::new(What::CannotBackup, dest.path).errno(errno));
-            Way::Blocked
+            Action::Failed
         }
     }
 }
@@ -291,7 +298,7 @@ fn is_known_by_other_name(
     subject: &Subject<'_>,
     level: &Level<'_>,
     existing: &Existing,
-) -> Option<Way> {
+) -> Option<Action> {
     if subject.is_operand {
         walker.operands.remember(subject.dest, None);
     }
@@ -300,15 +307,15 @@ fn is_known_by_other_name(
         return None;
     }
     match claims::claim(walker.cx, &mut walker.worker.report, subject, level) {
-        Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => Some(Way::Done),
+        Earlier::Made(earlier) if earlier.id == Some(existing.target.id) => Some(Action::Nothing),
         Earlier::Made(earlier) => {
             match names::link_to_earlier(walker.cx, &mut walker.worker, earlier, subject, level) {
-                Linked::Done => Some(Way::Done),
-                Linked::Failed => Some(Way::Blocked),
+                Linked::Done => Some(Action::Nothing),
+                Linked::Failed => Some(Action::Failed),
                 Linked::Claimed => stands_as_claimed(walker.cx, &mut walker.worker, subject, existing),
             }
         }
-        Earlier::Unknown => Some(Way::Blocked),
+        Earlier::Unknown => Some(Action::Failed),
         Earlier::Claimed => stands_as_claimed(walker.cx, &mut walker.worker, subject, existing),
         Earlier::Nothing => None,
     }
@@ -320,7 +327,7 @@ fn pass_over_finished(
     subject: &Subject<'_>,
     level: &Level<'_>,
     existing: &Existing,
-) -> Option<Way> {
+) -> Option<Action> {
     let progress = walker.cx.services.progress.get().filter(|progress| progress.earlier)?;
     if subject.inode.kind != Kind::Regular || existing.target.kind != Kind::Regular {
         return None;
@@ -339,17 +346,17 @@ fn pass_over_finished(
         let digest = Some(digest.to_hex());
         naming::tell_digest(&walker.worker.report, subject.dest.path, &Checked { digest, ..Checked::default() });
     }
-    Some(Way::Done)
+    Some(Action::Nothing)
 }
 
 /// Makes way for it once more, whatever options say of files that were there.
-fn make_again(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>) -> Way {
-    if cx.plan.is_staged() {
-        return Way::Clear(Clear { new: true, replaces: true, ..Clear::default() });
+fn make_again(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>) -> Action {
+    if cx.plan.uses_temporary_file() {
+        return Action::Copy(DestState { new: true, replaces: true, ..DestState::default() });
     }
     match dest_state::remove(report, subject.dest) {
-        true => Way::Clear(Clear { new: true, ..Clear::default() }),
-        false => Way::Blocked,
+        true => Action::Copy(DestState { new: true, ..DestState::default() }),
+        false => Action::Failed,
     }
 }
 

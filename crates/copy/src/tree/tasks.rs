@@ -28,7 +28,7 @@ use crate::transfer::Transfer;
 use crate::tree::walker::Walker;
 use crate::tree::{share, walk};
 use crate::walk::{Listing, Operand, PathNode, joined, last_component, renamed};
-use crate::work::directory::Place;
+use crate::work::directory::Directory;
 use crate::work::frame::{Frame, ReplyHandle};
 use crate::work::subject::Top;
 use crate::work::task::Task;
@@ -199,7 +199,7 @@ fn do_parcel(walker: &mut Walker<'_>, from: usize, parcel: WorkUnit) {
     };
     let [source_path, dest_path] = pair.shown.map(|shown| PathNode::root(shown.as_ref()));
     let sides = Sides::new(open.source, open.dest, &dest_path);
-    let place = Place {
+    let place = Directory {
         source_inode: open.source_inode,
         dest_inode: open.dest_inode,
         entries,

@@ -12,20 +12,20 @@ use crate::meta::NewEntries;
 use crate::report::Reporter;
 use crate::walk::{Identity, Spot};
 
-/// Whether and how the copy goes on.
+/// What is done about an entry.
 #[expect(clippy::large_enum_variant, reason = "one of it lives at a time, on the stack")]
-pub(crate) enum Way {
-    /// The entry is dealt with.
-    Done,
-    /// It failed, and was reported.
-    Blocked,
-    /// Go on.
-    Clear(Clear),
+pub(crate) enum Action {
+    /// Nothing is left to do.
+    Nothing,
+    /// It failed, which was reported.
+    Failed,
+    /// The entry is copied.
+    Copy(DestState),
 }
 
 /// The destination when the copy begins.
 #[derive(Debug, Default)]
-pub(crate) struct Clear {
+pub(crate) struct DestState {
     /// It has to be made.
     pub new: bool,
     /// What stands there, if it is to be written into.
@@ -39,7 +39,7 @@ pub(crate) struct Clear {
     /// The backup is another name of the old one, which still has its own.
     pub backup_is_link: bool,
     /// It is made under a name that is not its last.
-    pub staged: bool,
+    pub temporary: bool,
     /// The old file that it replaces, and some of its attributes.
     pub replaced: Option<ReplacedFile>,
     /// Whether what stands there may be the source.

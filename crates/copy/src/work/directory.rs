@@ -17,7 +17,7 @@ use crate::publish::Sides;
 use crate::walk::PathNode;
 
 /// A directory of the source and its copy: what does not change while it is being copied.
-pub(crate) struct Place {
+pub(crate) struct Directory {
     /// The source as it was when it was entered.
     pub source_inode: Inode,
     /// The destination directory just after it was made, or as it was found.
@@ -41,7 +41,7 @@ pub(crate) struct Place {
 
 /// A directory of which everything is copied, but for its attributes.
 pub(crate) struct FullDirectory {
-    pub place: Arc<Place>,
+    pub place: Arc<Directory>,
     /// Both sides, if they are open.
     pub sides: Option<Arc<Sides>>,
 }

@@ -14,11 +14,11 @@ use crate::publish::Sides;
 use crate::schedule::ordered::Segment;
 use crate::schedule::pool::Parking;
 use crate::walk::{Listed, Listing};
-use crate::work::directory::{FullDirectory, Place};
+use crate::work::directory::{Directory, FullDirectory};
 
 /// A directory whose contents are being copied, or a part of them.
 pub(crate) struct Frame {
-    pub place: Arc<Place>,
+    pub place: Arc<Directory>,
     pub sides: Option<Arc<Sides>>,
     pub listing: Listing,
     /// One side was reached through a symbolic link: its `..` is not the directory that it was found in.
@@ -122,7 +122,7 @@ impl Frame {
     }
 
     /// Names of a directory that another process has made.
-    pub(crate) fn received(place: Place, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
+    pub(crate) fn received(place: Directory, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
         Frame {
             place: Arc::new(place),
             sides: Some(Arc::new(sides)),
@@ -137,12 +137,12 @@ impl Frame {
     }
 
     /// What does not change.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Directory {
         &self.place
     }
 
     /// The names that were read and not visited, and where they are, if that is open.
-    pub(crate) fn names(&mut self) -> (&Place, Option<&Sides>, impl Iterator<Item = &mut Listed>) {
+    pub(crate) fn names(&mut self) -> (&Directory, Option<&Sides>, impl Iterator<Item = &mut Listed>) {
         (&self.place, self.sides.as_deref(), self.listing.names())
     }
 
