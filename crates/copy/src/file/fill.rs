@@ -15,25 +15,55 @@ use crate::facts::{Inode, Kind};
 use crate::file::changes;
 use crate::file::check::{self, ReadAgain};
 use crate::file::image::{self, Looked};
+use crate::file::open::OpenFiles;
 use crate::finish::{resume, undo};
 use crate::meta::{self, Object};
 use crate::plan::Reflink;
-use crate::report::Reporter;
+use crate::report::{Reported, Reporter};
 use crate::transfer::{Broken, Checkpoints, Transfer};
 use crate::verify::Checked;
+use crate::walk::Identity;
+use crate::work::dest_state::DestState;
 use crate::work::subject::Subject;
 use crate::work::unfinished::Unfinished;
 
-/// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied, and what reading
-/// it again has found.
-pub(crate) fn fill(
+/// Gives a destination the contents of its source: its data, or none if only attributes are copied, or just another time if
+/// it has them already. Returns the source as it was when its data was copied, and what reading it again has found.
+pub(crate) fn contents(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     subject: &Subject<'_>,
-    (source, source_inode): (&Arc<OwnedFd>, &Inode),
-    (dest, dest_inode, created): (&Arc<OwnedFd>, &Inode, bool),
+    state: &DestState,
+    files: &OpenFiles,
+    unfinished: &mut Unfinished,
+) -> Result<(Inode, Checked), Reported> {
+    let has_them = !files.created && state.identity == Identity::DoubtfulAndFixed;
+    let copied = if cx.plan.attributes_only {
+        // It is whole as it was made.
+        cx.session.partials.done();
+        Some((files.source_inode, Checked::default()))
+    } else if has_them {
+        touch(&mut worker.report, subject, &files.dest).then_some((files.source_inode, Checked::default()))
+    } else {
+        fill(cx, worker, subject, files, unfinished)
+    };
+    if copied.is_none() && files.replaced {
+        worker.report.warning(&Error::new(What::Lost, subject.dest.path));
+    }
+    copied.ok_or(Reported)
+}
+
+/// Moves the data; on failure cleans up and reports. Returns the source as it was when its data was copied, and what reading
+/// it again has found.
+fn fill(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &Subject<'_>,
+    files: &OpenFiles,
     unfinished: &mut Unfinished,
 ) -> Option<(Inode, Checked)> {
+    let OpenFiles { source, source_inode, dest, dest_inode, created, .. } = files;
+    let created = *created;
     let mut copied = *source_inode;
     let peers = subject.remote.map(|remote| remote.with_copy(subject.dest.name));
     let mut job = Transfer {
@@ -135,7 +165,7 @@ fn move_with_room<'a>(
 
 /// Leaves a file as it is that has the contents of the source already, and may be the source: it looks as if it had been
 /// written to.
-pub(crate) fn touch(report: &mut Reporter<'_>, subject: &Subject<'_>, dest: &OwnedFd) -> bool {
+fn touch(report: &mut Reporter<'_>, subject: &Subject<'_>, dest: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: now };
     match (Object { fd: dest.as_fd(), path_only: false }).set_times(&times) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod check;
+pub(crate) mod close;
 pub(crate) mod fill;
 pub(crate) mod image;
 pub(crate) mod open;

@@ -1,16 +1,17 @@
 //! Opening the two sides of a regular file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
-use crate::attributes::SPECIAL_RIGHTS;
-use crate::context::RunContext;
+use crate::attributes::{Keep, SPECIAL_RIGHTS};
+use crate::context::{RunContext, Worker};
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
-use crate::finish::undo;
+use crate::finish::{resume, undo, written};
 use crate::journal::{Fingerprint, Record};
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
@@ -22,7 +23,7 @@ use crate::work::subject::Subject;
 use crate::work::unfinished::{Adopted, Unfinished};
 
 /// An open destination.
-pub(crate) struct Opened {
+struct Opened {
     pub fd: OwnedFd,
     pub inode: Inode,
     /// The inode was asked for; otherwise it is [`Inode::just_made`].
@@ -34,25 +35,63 @@ pub(crate) struct Opened {
     pub entries: NewEntries,
 }
 
-pub(crate) fn destination_of(
-    cx: RunContext<'_>,
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-    state: &DestState,
-    source_inode: &Inode,
-    unfinished: &mut Unfinished,
-) -> Result<Opened, Reported> {
-    let opened = open_regular_destination(cx, report, subject, state, source_inode, unfinished);
-    if opened.is_none() {
-        cx.session.partials.done();
-    }
-    opened.ok_or(Reported)
+/// Both sides of a file, open.
+pub(crate) struct OpenFiles {
+    pub source: Arc<OwnedFd>,
+    pub source_inode: Inode,
+    pub dest: Arc<OwnedFd>,
+    pub dest_inode: Inode,
+    /// The destination was looked at; otherwise it is [`Inode::just_made`].
+    pub known: bool,
+    pub created: bool,
+    /// An old destination was removed just now, since it could not be opened.
+    pub replaced: bool,
+    /// What was known of the directory when the destination was made.
+    entries: NewEntries,
 }
 
-pub(crate) fn open_regular_source(
-    report: &mut Reporter<'_>,
-    subject: &Subject<'_>,
-) -> Result<(OwnedFd, Inode), Reported> {
+impl OpenFiles {
+    /// What setting the attributes of the copy needs; `source_inode` is what it is a copy of.
+    pub(crate) fn keep<'k>(&'k self, subject: &'k Subject<'_>, source_inode: &'k Inode) -> Keep<'k> {
+        Keep {
+            source: Object { fd: self.source.as_fd(), path_only: false },
+            source_inode,
+            source_path: subject.source.path,
+            dest: Object { fd: self.dest.as_fd(), path_only: false },
+            dest_inode: &self.dest_inode,
+            dest_path: subject.dest.path,
+            created: self.created,
+            entries: self.entries,
+        }
+    }
+}
+
+/// Opens the source, and opens or makes the destination, without changing what stands there.
+pub(crate) fn both_sides(
+    cx: RunContext<'_>,
+    worker: &mut Worker<'_>,
+    subject: &mut Subject<'_>,
+    state: &DestState,
+    unfinished: &mut Unfinished,
+) -> Result<OpenFiles, Reported> {
+    let (source, source_inode) = match subject.opened.take() {
+        Some(opened) => (opened, subject.inode),
+        None => open_regular_source(&mut worker.report, subject)?,
+    };
+    unfinished.print = resume::fingerprint_of(cx, source.as_fd(), &source_inode);
+    let opened = open_regular_destination(cx, &mut worker.report, subject, state, &source_inode, unfinished);
+    let Some(Opened { fd, inode, known, created, replaced, entries }) = opened else {
+        cx.session.partials.done();
+        return Err(Reported);
+    };
+    if known {
+        written::will_write_to(cx, worker, inode.id.device(), subject.dest.path, fd.as_fd());
+    }
+    let (source, dest) = (Arc::new(source), Arc::new(fd));
+    Ok(OpenFiles { source, source_inode, dest, dest_inode: inode, known, created, replaced, entries })
+}
+
+fn open_regular_source(report: &mut Reporter<'_>, subject: &Subject<'_>) -> Result<(OwnedFd, Inode), Reported> {
     let path = subject.source.path;
     let mut flags = OFlags::RDONLY;
     if !subject.follow {

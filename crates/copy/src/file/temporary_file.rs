@@ -18,20 +18,19 @@ use crate::context::RunContext;
 use crate::context::Worker;
 use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
+use crate::facts::{Inode, Kind};
 use crate::file::open::open_without_waiting;
-use crate::file::regular::{self, FileOutcome};
-use crate::file::special;
-use crate::finish::{naming, resume, shard, undo};
+use crate::finish::{naming, resume, undo};
 use crate::journal::Fingerprint;
 use crate::meta::{NewEntries, Object};
 use crate::plan::{LinkMode, Reflink, SmartCopy, Verify};
 use crate::progress::{Partial, has_settled};
 use crate::publish::ready::{ParentDirectory, Ready};
 use crate::publish::temporary::TemporaryNames;
-use crate::report::Reported;
+use crate::report::{Reported, Reporter};
 use crate::walk::{Identity, Spot};
 use crate::work::dest_state::{DestState, may_write};
+use crate::work::file_outcome::FileOutcome;
 use crate::work::subject::Subject;
 use crate::work::unfinished::{Adopted, Unfinished};
 
@@ -42,11 +41,11 @@ const READ_AND_WRITE: u32 = 0o600;
 const MOST_LINKS: usize = 40;
 
 /// Where a file is made, and where it goes.
-struct TemporaryFile {
+pub(crate) struct TemporaryFile {
     /// The directory of both, where that is not the one of the destination: behind a symbolic link.
-    dir: Option<OwnedFd>,
+    pub dir: Option<OwnedFd>,
     /// The name in the meantime.
-    name: OsString,
+    pub name: OsString,
     /// The name that it gets.
     last: OsString,
     /// Something stands there.
@@ -54,7 +53,7 @@ struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    fn spot<'s>(&'s self, dest: Spot<'s>, name: &'s OsStr) -> Spot<'s> {
+    pub(crate) fn spot<'s>(&'s self, dest: Spot<'s>, name: &'s OsStr) -> Spot<'s> {
         match &self.dir {
             Some(dir) => Spot::new(dir.as_fd(), name, dest.path),
             None => dest.beside(name, dest.path),
@@ -62,59 +61,28 @@ impl TemporaryFile {
     }
 }
 
-/// Makes what is neither a directory nor a link to the source, under another name first where the plan asks for that.
-pub(crate) fn make_file(
+/// Chooses the name that a file is made under; how its destination is then, and what an earlier run has left of it.
+pub(crate) fn begin(
     cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &mut Subject<'_>,
+    report: &mut Reporter<'_>,
+    subject: &Subject<'_>,
     state: &DestState,
-) -> Result<Option<FileId>, Reported> {
-    let mut unfinished = Unfinished::default();
-    if !uses_temporary_file(cx, subject, state) {
-        let outcome = make_at_once(cx, worker, subject, state, &mut unfinished)?;
-        naming::tell_digest(&worker.report, subject.dest.path, &outcome.checked);
-        return Ok(outcome.id);
-    }
-    let mut temporary = match temporary(subject.dest, state, cx.plan.write_through_dangling_link, cx.temporary_names())
-    {
-        Ok(temporary) => temporary,
-        Err(errno) => {
-            return Err(worker.report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)));
-        }
-    };
+) -> Result<(TemporaryFile, DestState, Unfinished), Reported> {
+    let chosen = choose(subject.dest, state, cx.plan.write_through_dangling_link, cx.temporary_names());
+    let mut temporary =
+        chosen.map_err(|errno| report.fail(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno)))?;
     let last = temporary.spot(subject.dest, &temporary.last);
     let old = state.existing.map(|existing| existing.target);
-    let replaced = match old.map(|old| hold_replaced(cx, last, old)).transpose() {
-        Ok(replaced) => replaced,
-        Err(error) => return Err(worker.report.fail(error)),
-    };
+    let replaced = old.map(|old| hold_replaced(cx, last, old)).transpose().map_err(|error| report.fail(error))?;
     // Behind a link it is made in a directory of which nothing is known.
     let entries = if temporary.dir.is_some() { NewEntries::UNKNOWN } else { state.entries };
     if let Some(dir) = &temporary.dir {
         resume::tidy_behind_link(cx, dir.as_fd());
     }
+    let mut unfinished = Unfinished::default();
     name_for_resuming(cx, subject, &mut temporary, &mut unfinished);
     let new = DestState { new: true, temporary: true, entries, replaced, ..DestState::default() };
-    let spot = temporary.spot(subject.dest, &temporary.name);
-    let sides = subject.sides.filter(|_| temporary.dir.is_none());
-    let mut made = Subject { dest: spot, sides, opened: subject.opened.take(), ..*subject };
-    if let Ok(outcome) = make_at_once(cx, worker, &mut made, &new, &mut unfinished) {
-        let id = outcome.id;
-        shard::note_for_other_names(cx, &mut worker.report, subject, spot);
-        // A copy that is not what it must be gets its name, but no other ones. What waits for its name still needs its
-        // backup.
-        let backed_up = outcome.unsynced.is_some() && state.backup.is_some();
-        let may_have_other_names = outcome.attributes_kept || backed_up;
-        let published = publish_or_wait(cx, worker, &temporary, spot, subject, outcome);
-        cx.session.partials.done();
-        return if published && may_have_other_names { Ok(id) } else { Err(Reported) };
-    }
-    // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
-    if !unfinished.left {
-        spot.unlink().ok();
-    }
-    cx.session.partials.done();
-    Err(Reported)
+    Ok((temporary, new, unfinished))
 }
 
 /// With `--resume`, gives the file a name that the next run will know, or takes up what an earlier one has left.
@@ -154,24 +122,10 @@ fn name_for_resuming(
     temporary.name = progress.names().with_number(number);
 }
 
-fn make_at_once(
-    cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    subject: &mut Subject<'_>,
-    state: &DestState,
-    unfinished: &mut Unfinished,
-) -> Result<FileOutcome, Reported> {
-    if copied_as_regular(subject.inode.kind, cx.plan) {
-        return regular::copy_regular(cx, worker, subject, state, unfinished);
-    }
-    let id = special::make_special(cx, &mut worker.report, subject, state)?;
-    Ok(FileOutcome { id, attributes_kept: true, ..FileOutcome::default() })
-}
-
 /// Whether it is made under another name first: because the plan asks for that, or because what stands there may be the
 /// source. Not where an existing file is no regular one, which is written into, as
 /// FIFOs and devices are; nor where only attributes are set.
-fn uses_temporary_file(cx: RunContext<'_>, subject: &Subject<'_>, state: &DestState) -> bool {
+pub(crate) fn is_needed(cx: RunContext<'_>, subject: &Subject<'_>, state: &DestState) -> bool {
     let plan = cx.plan;
     let regular = |existing: &Existing| existing.target.kind == Kind::Regular;
     let doubtful = match state.identity {
@@ -204,7 +158,7 @@ fn hold_replaced(cx: RunContext<'_>, spot: Spot<'_>, old: Inode) -> Result<Repla
 }
 
 /// The file is whole: gives it its name, or leaves that until it is on the device.
-fn publish_or_wait(
+pub(crate) fn publish_or_wait(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
     temporary: &TemporaryFile,
@@ -276,7 +230,7 @@ fn open_partial(spot: Spot<'_>, partial: &Partial, owners: [u32; 2], verify: Ver
 }
 
 /// Finds the place behind the destination: behind symbolic links, if it is one that is written through.
-fn temporary(
+fn choose(
     dest: Spot<'_>,
     state: &DestState,
     through_dangling: bool,

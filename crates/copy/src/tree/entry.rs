@@ -8,7 +8,7 @@ use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Kind};
 use crate::file::open::open_regular;
-use crate::file::{special, temporary_file};
+use crate::file::{regular, special};
 use crate::finish::undo;
 use crate::links::Made;
 use crate::list::Index;
@@ -138,7 +138,7 @@ fn make(
     match cx.plan.link {
         LinkMode::Symbolic => special::make_symbolic_link_to_source(cx, &mut worker.report, subject, state),
         LinkMode::Hard => special::make_hard_link_to_source(cx, &mut worker.report, subject, state),
-        LinkMode::Copy => temporary_file::make_file(cx, worker, subject, state),
+        LinkMode::Copy => regular::make_file(cx, worker, subject, state),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod dest_state;
 pub(crate) mod directory;
+pub(crate) mod file_outcome;
 pub(crate) mod frame;
 pub(crate) mod subject;
 pub(crate) mod task;
