@@ -59,7 +59,8 @@ pub struct Environment {
     /// First line of what each competitor says of its version.
     pub competitors: BTreeMap<String, String>,
     /// How the memory is kept warm and the cache cold, in words.
-    pub manners: Vec<String>,
+    #[serde(rename = "manners")]
+    pub methods: Vec<String>,
 }
 
 /// Where files were.
@@ -84,7 +85,7 @@ pub struct Place {
 pub struct Device {
     /// Its name below `/sys/class/block`.
     pub name: String,
-    /// Model, where the device tells it.
+    /// Model, where the device reports it.
     pub model: Option<String>,
     /// Moving heads, as the kernel believes.
     pub rotational: Option<bool>,
@@ -110,8 +111,9 @@ pub struct Section {
     /// What is measured in another way: histograms, grids, facts.
     pub details: Vec<Detail>,
     /// Parts of the plan that were not run, and why.
-    pub left_out: Vec<String>,
-    /// All of the plan is there, or in `left_out`.
+    #[serde(rename = "left_out")]
+    pub skipped: Vec<String>,
+    /// All of the plan is there, or in `skipped`.
     pub complete: bool,
 }
 
@@ -195,7 +197,7 @@ pub struct Run {
     pub returned: f64,
     /// And until a sync of the destination's filesystem has ended.
     pub durable: f64,
-    /// Seconds of processor time in user mode, of the program and its children.
+    /// Seconds of CPU time in user mode, of the program and its children.
     pub user: f64,
     /// The same in the kernel on their behalf.
     pub system: f64,
@@ -209,10 +211,11 @@ pub struct Run {
     pub device_read: Option<u64>,
     /// Bytes that the destination's device wrote.
     pub device_written: Option<u64>,
-    /// Seconds of processor time of others in user mode, and of other virtual machines.
+    /// Seconds of CPU time of others in user mode, and of other virtual machines.
     pub other_load: f64,
-    /// Figures that the program told of itself: seconds of phases (`seconds.data`), bytes (`bytes.written`).
-    pub told: BTreeMap<String, f64>,
+    /// Figures that the program reports of itself: seconds of phases (`seconds.data`), bytes (`bytes.written`).
+    #[serde(rename = "told")]
+    pub reported: BTreeMap<String, f64>,
 }
 
 /// Something measured that is no timed copy.
@@ -332,7 +335,7 @@ impl From<State> for Cache {
 }
 
 impl From<&Cost> for Run {
-    /// What the program tells of itself is not in it.
+    /// What the program reports of itself is not in it.
     fn from(cost: &Cost) -> Run {
         Run {
             returned: cost.returned.as_secs_f64(),
@@ -345,7 +348,7 @@ impl From<&Cost> for Run {
             device_read: cost.device_read,
             device_written: cost.device_written,
             other_load: cost.others.as_secs_f64(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
         }
     }
 }
@@ -396,16 +399,16 @@ impl Results {
     /// # Errors
     /// Those of writing.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let meantime = path.with_extension("json.new");
+        let temporary = path.with_extension("json.new");
         let write = || {
-            let mut file = File::create(&meantime)?;
+            let mut file = File::create(&temporary)?;
             file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
             file.write_all(b"\n")?;
             file.sync_data()?;
-            std::fs::rename(&meantime, path)
+            std::fs::rename(&temporary, path)
         };
         write().inspect_err(|_| {
-            std::fs::remove_file(&meantime).ok(); // the error that matters is the first
+            std::fs::remove_file(&temporary).ok(); // the error that matters is the first
         })
     }
 
@@ -424,7 +427,7 @@ impl Section {
             settings: BTreeMap::new(),
             cases: Vec::new(),
             details: Vec::new(),
-            left_out: Vec::new(),
+            skipped: Vec::new(),
             complete: false,
         }
     }

@@ -89,7 +89,7 @@ pub enum Mark {
     Best,
     /// A wrong copy, a failure.
     Bad,
-    /// Doubtful, or left out.
+    /// Doubtful, or skipped.
     Faint,
 }
 

@@ -111,8 +111,8 @@ fn a_disk_that_is_slow_whoever_writes_is_not_blamed_on_mappings() {
     let slow = measured(&request, disk.path());
     assert_eq!(slow.verdict().name, "slow-device", "{slow:?}");
     assert_ne!(quick.verdict().name, "slow-device", "{quick:?}");
-    let left_out: Vec<&str> = slow.left_out.iter().map(|(part, _)| part.as_str()).collect();
-    assert_eq!(left_out, ["grid", "under", "stall"]);
+    let skipped: Vec<&str> = slow.skipped.iter().map(|(part, _)| part.as_str()).collect();
+    assert_eq!(skipped, ["grid", "under", "stall"]);
 }
 
 /// Planted by the kernel's own means: very little of this disk may be dirty.
@@ -185,12 +185,12 @@ fn a_disk_that_fills_up_meanwhile_is_a_clear_error() {
     let Some(dir) = bed.small(Fs::Ext4, 64 << 20) else { return };
     let place = place(&dir);
     let request = Request { grid: no_grid(), ..small() };
-    let mut tell = |progress: haul_lab::experiments::mapped_write::Progress| {
+    let mut report = |progress: haul_lab::experiments::mapped_write::Progress| {
         if progress.part == "under" && progress.done == 0.0 {
             fs::write(dir.join("other"), vec![1; 128 << 20]).unwrap_err();
         }
     };
-    let error = run(&request, &place, &mut tell, &|| false).unwrap_err();
+    let error = run(&request, &place, &mut report, &|| false).unwrap_err();
     assert!(error.contains("no space left below") || error.contains("had no room for the page"), "{error}");
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }
@@ -204,7 +204,7 @@ fn it_stops_when_it_is_told_and_leaves_nothing() {
     request.stall.pause = Duration::from_secs(3600);
     request.stall.time = Duration::from_secs(3600);
     let stop = std::cell::Cell::new(false);
-    let mut tell = |progress: haul_lab::experiments::mapped_write::Progress| stop.set(progress.part == "stall");
-    assert_eq!(run(&request, &place, &mut tell, &|| stop.get()), Err("stopped".to_owned()));
+    let mut report = |progress: haul_lab::experiments::mapped_write::Progress| stop.set(progress.part == "stall");
+    assert_eq!(run(&request, &place, &mut report, &|| stop.get()), Err("stopped".to_owned()));
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }

@@ -96,12 +96,12 @@ fn an_image_copied_in_any_way_is_right_and_what_is_skipped_is_counted() {
     let output = scene.run(&["sparse-image", "--size=96M", "--runs=1", "--output=out", "place"]);
     assert!(output.status.success(), "{}", said(&output));
     let results = Results::load(&scene.at("out/results.json")).unwrap();
-    let told = |competitor: &str, name: &str| case(&results, competitor).runs[0].told[name];
+    let reported = |competitor: &str, name: &str| case(&results, competitor).runs[0].reported[name];
     let smart = "smart read, sparse output";
-    assert!(told(smart, "bytes.read-skipped") > 10e6, "{results:?}");
-    assert!(told(smart, "bytes.write-skipped") > told(smart, "bytes.read-skipped") + 10e6);
-    assert!(told("full read, plain output", "bytes.copied") == f64::from(96 << 20));
-    assert!(told("full read, sparse output", "bytes.read-skipped") == 0.0);
+    assert!(reported(smart, "bytes.read-skipped") > 10e6, "{results:?}");
+    assert!(reported(smart, "bytes.write-skipped") > reported(smart, "bytes.read-skipped") + 10e6);
+    assert!(reported("full read, plain output", "bytes.copied") == f64::from(96 << 20));
+    assert!(reported("full read, sparse output", "bytes.read-skipped") == 0.0);
     assert!(results.sections[0].detail("strip").is_some());
     scene.assert_nothing_left();
 }
@@ -199,8 +199,8 @@ fn a_competitor_that_fails_or_is_killed_or_missing_is_told_and_the_others_are_me
     let (output, results) = scene.compare(&["--runs=1"], &commands);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     for (command, why) in commands.iter().zip(["sorry", "signal: 9", "not found"]) {
-        let Outcome::Failed(told) = &case(&results, command).outcome else { panic!("{results:?}") };
-        assert!(told.contains(why), "{told}");
+        let Outcome::Failed(reported) = &case(&results, command).outcome else { panic!("{results:?}") };
+        assert!(reported.contains(why), "{reported}");
     }
     assert_eq!(case(&results, "haul").outcome, Outcome::Right);
     scene.assert_nothing_left();

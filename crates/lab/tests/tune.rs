@@ -74,11 +74,8 @@ fn a_place_that_is_memory_is_tuned_too_and_a_dry_run_writes_nothing() {
     let results = results(out.path());
     assert_eq!(verdict(&results), "not-written");
     assert!(!out.path().join("haul").exists());
-    let left_out = &results.section("tune").unwrap().left_out;
-    assert!(
-        left_out.iter().any(|what| what.contains("from 2 GiB") && what.contains("too little space")),
-        "{left_out:?}"
-    );
+    let skipped = &results.section("tune").unwrap().skipped;
+    assert!(skipped.iter().any(|what| what.contains("from 2 GiB") && what.contains("too little space")), "{skipped:?}");
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn where_extents_are_shared_there_is_nothing_to_tune() {
     let results = results(out.path());
     let section = results.section("tune").unwrap();
     assert_eq!((verdict(&results).as_str(), section.cases.len()), ("nothing-won", 0));
-    assert!(section.left_out[0].contains("share extents"), "{:?}", section.left_out);
+    assert!(section.skipped[0].contains("share extents"), "{:?}", section.skipped);
 }
 
 #[test]

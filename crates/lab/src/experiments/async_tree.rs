@@ -57,7 +57,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let mut request = request.clone();
     if request.variants.iter().any(|variant| variant == "priority") && !may_be_urgent() {
         request.variants.retain(|variant| variant != "priority");
-        session.leave_out(NAME, format!("raised priority: nice {NICE} needs privileges"))?;
+        session.skip(NAME, format!("raised priority: nice {NICE} needs privileges"))?;
     }
     let request = &request;
     let largest = request.totals.iter().copied().max().unwrap_or(0);

@@ -156,9 +156,9 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         )));
     }
     session.source_is(&request.source)?;
-    let (competitors, left_out) = competitors(request, request.source.is_dir());
-    for what in left_out {
-        session.leave_out(NAME, what)?;
+    let (competitors, skipped) = competitors(request, request.source.is_dir());
+    for what in skipped {
+        session.skip(NAME, what)?;
     }
     if competitors.len() < 2 {
         let why = "nobody is left to compete with haul: some copy only files or only trees, or not all metadata";
@@ -178,11 +178,11 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.compete_all(NAME, &[group])
 }
 
-/// Who competes, and why others do not.
+/// Which tools compete, and why others do not.
 fn competitors(request: &Request, is_tree: bool) -> (Vec<Competitor>, Vec<String>) {
     let settings = one_copy::Settings { archive: request.archive, reflink: true, ..one_copy::Settings::default() };
     let mut all = vec![Competitor::new("haul", request.state, How::Own(settings)).as_base()];
-    let mut left_out = Vec::new();
+    let mut skipped = Vec::new();
     for (name, plain, archive) in KNOWN.iter().filter(|(name, ..)| request.known.iter().any(|wanted| wanted == name)) {
         let line = if request.archive { *archive } else { *plain };
         let why = match is_tree {
@@ -192,7 +192,7 @@ fn competitors(request: &Request, is_tree: bool) -> (Vec<Competitor>, Vec<String
             _ => None,
         };
         if let Some(why) = why {
-            left_out.push(format!("{name} {why}"));
+            skipped.push(format!("{name} {why}"));
             continue;
         }
         // A slash behind a file's name would ask for a directory.
@@ -204,7 +204,7 @@ fn competitors(request: &Request, is_tree: bool) -> (Vec<Competitor>, Vec<String
         all.push(Competitor::new(*name, request.state, how));
     }
     all.extend(request.commands.iter().map(|how| Competitor::new(how.name(), request.state, how.clone())));
-    (all, left_out)
+    (all, skipped)
 }
 
 /// What an entry takes at least, in bytes.
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn programs_compete_only_where_they_can() {
         let names = |is_tree| {
-            let (all, left_out) = competitors(&request(&["cp", "dd", "tar"], &[]), is_tree);
-            assert_eq!(left_out.len(), 1);
+            let (all, skipped) = competitors(&request(&["cp", "dd", "tar"], &[]), is_tree);
+            assert_eq!(skipped.len(), 1);
             all.into_iter().map(|one| one.name).collect::<Vec<_>>()
         };
         assert_eq!(names(true), ["haul", "cp", "tar"]);

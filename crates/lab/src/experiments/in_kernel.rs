@@ -1,7 +1,7 @@
 //! `haul-lab in-kernel`: what does copy_file_range save?
 //!
 //! Published with the patches for Linux in 2015: cp against the system call, whose fallback was splice, for files of 512 to 2048 MB
-//! of random data; processor time of the kernel, its share of the time, and the time.
+//! of random data; CPU time of the kernel, its share of the time, and the time.
 
 use std::path::Path;
 

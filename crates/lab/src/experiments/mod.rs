@@ -1,6 +1,6 @@
 //! The experiments, one room each: what is measured, and how it is shown.
 //!
-//! Conventions that the rooms and their views share. Sizes in parameters are bytes, written as decimal numbers.
+//! Conventions that the modules and their views share. Sizes in parameters are bytes, written as decimal numbers.
 //!
 //! | section | group of cases | competitors | parameters |
 //! |---|---|---|---|
@@ -13,7 +13,7 @@
 //! | `probe` | no cases: details `filesystem`, `device`, `machine`, `works`, `choices` | | |
 //! | `tune` | `files of 64 KiB to 4 MiB, cached and cold`, and the same with `, fresh files` | settings by name; base `defaults` | `class`, `settings` |
 //!
-//! What haul's runs tell ([`crate::results::Run::told`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, and of images `.all`,
+//! What haul's runs report ([`crate::results::Run::reported`]): `seconds.walk`, `.data`, `.metadata`, `.sync`, and of images `.all`,
 //! `.map`, `.data`, `.read`, `.write`, `.scan`, and waits for the queues as `.read-enqueue`, `.read-dequeue`, `.write-enqueue`,
 //! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, `files.by-profile`, and of images `bytes.total`, `.copied`, `.read`,
 //! `.read-skipped`, `.write-skipped`, `.zeros`, `.free`.

@@ -77,7 +77,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     // The source, its makings, two copies.
     session.needs_room(room(request)?, NAME)?;
     if request.image.is_none() && !makes_filesystems() {
-        session.leave_out(
+        session.skip(
             NAME,
             "an image cannot be made: mkfs.ext4 (e2fsprogs) is missing; give one with --image".to_owned(),
         )?;

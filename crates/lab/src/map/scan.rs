@@ -2,7 +2,7 @@
 
 use haul_guest::{ExtentSet, ReadAt};
 
-/// Zeros are told apart in whole blocks of this many bytes.
+/// Zeros are found in whole blocks of this many bytes.
 const BLOCK: usize = 4096;
 /// What is read at once.
 const PIECE: usize = 1 << 20;

@@ -21,7 +21,7 @@ const HEAD: usize = 64;
 const FOOT: usize = 16;
 /// The most letters of a line.
 const LETTERS: usize = 110;
-/// The most strips that are drawn; what is left out is counted.
+/// The most strips that are drawn; what is not drawn is counted.
 const MOST: usize = 200;
 
 /// Colours of the kinds, of text, of what is less important, and of the paper: by day and by night.
@@ -38,8 +38,8 @@ svg{--paper:#fff;--ink:#1b1f24;--dim:#656d76;--used:#2f66b1;--opaque:#8a5aa8;--z
 /// The drawing of an image of this name: a whole SVG file.
 pub fn draw(picture: &Picture, name: &str) -> String {
     let shown = picture.strips.len().min(MOST);
-    let left_out = picture.strips.len() - shown;
-    let height = HEAD + shown * STEP + FOOT + if left_out > 0 { 20 } else { 0 };
+    let skipped = picture.strips.len() - shown;
+    let height = HEAD + shown * STEP + FOOT + if skipped > 0 { 20 } else { 0 };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{name}</title>\n<style>\n{STYLE}</style>\n\
@@ -53,8 +53,8 @@ pub fn draw(picture: &Picture, name: &str) -> String {
         let place = (number > 0).then_some(size);
         draw_strip(&mut svg, picture, strip, HEAD + number * STEP, place);
     }
-    if left_out > 0 {
-        text(&mut svg, MARGIN, HEAD + shown * STEP + 16, "s", &format!("{left_out} more regions are not drawn"));
+    if skipped > 0 {
+        text(&mut svg, MARGIN, HEAD + shown * STEP + 16, "s", &format!("{skipped} more regions are not drawn"));
     }
     svg.push_str("</svg>\n");
     svg

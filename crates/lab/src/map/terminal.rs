@@ -21,7 +21,7 @@ pub trait Screen {
     fn is_utf8(&self) -> bool;
 }
 
-/// What stands for each kind, with and without UTF-8, and its colour. Without colours the characters tell.
+/// What stands for each kind, with and without UTF-8, and its colour. Without colours the characters say so.
 fn sign(kind: Kind) -> (char, char, &'static str) {
     match kind {
         Kind::Used => ('█', '#', "34"),

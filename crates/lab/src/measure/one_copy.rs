@@ -136,7 +136,7 @@ pub enum Failure {
     Failed(String),
 }
 
-/// Copies, and gives what the run tells of itself: seconds and bytes by name.
+/// Copies, and gives what the run reports of itself: seconds and bytes by name.
 ///
 /// # Errors
 /// In words.
@@ -223,10 +223,10 @@ fn files(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<Str
             return Err(Failure::Refused(format!("{engine} does not move bytes here")));
         }
     }
-    Ok(told(&stats))
+    Ok(reported(&stats))
 }
 
-fn told(stats: &Stats) -> BTreeMap<String, f64> {
+fn reported(stats: &Stats) -> BTreeMap<String, f64> {
     let seconds = [
         ("walk", stats.walk_time),
         ("data", stats.data_time),
@@ -241,9 +241,9 @@ fn told(stats: &Stats) -> BTreeMap<String, f64> {
         ("shared", moved.cloned),
         ("offloaded", moved.offloaded),
     ];
-    let mut told = named(&seconds, &bytes);
-    told.insert("files.by-profile".to_owned(), stats.by_profile as f64);
-    told
+    let mut reported = named(&seconds, &bytes);
+    reported.insert("files.by-profile".to_owned(), stats.by_profile as f64);
+    reported
 }
 
 fn named(seconds: &[(&str, Duration)], bytes: &[(&str, u64)]) -> BTreeMap<String, f64> {
@@ -384,8 +384,8 @@ mod tests {
         fs::create_dir(at("tree")).unwrap();
         fs::write(at("tree/file"), vec![9; 100_000]).unwrap();
         let settings = Settings { engine: Some("read-write".to_owned()), ..Settings::default() };
-        let told = copy(&settings, &at("tree"), &at("copy")).unwrap();
-        assert!(told["bytes.written"] == 100_000.0 && told["seconds.data"] > 0.0, "{told:?}");
+        let reported = copy(&settings, &at("tree"), &at("copy")).unwrap();
+        assert!(reported["bytes.written"] == 100_000.0 && reported["seconds.data"] > 0.0, "{reported:?}");
         assert_eq!(fs::read(at("copy/file")).unwrap(), vec![9; 100_000]);
     }
 

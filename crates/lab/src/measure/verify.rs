@@ -17,7 +17,7 @@ use haul_guest::image::ImageFile;
 
 /// What of an image is compared at once; the granule of a guest's map, 4 KiB, divides it.
 const PIECE: usize = 64 << 10;
-/// Differences that are told one by one.
+/// Differences that are reported one by one.
 const TOLD: usize = 3;
 
 /// What a comparison found.
@@ -52,10 +52,10 @@ pub fn verify(source: &Path, copy: &Path, metadata: bool, stop: &Stop) -> Verdic
     let rules = XattrRules::default();
     let session = Session { observer: &heard, rules: &rules, stop: &|| stop.is_stopped(), board: None };
     let summary = compare(&plan, &session);
-    let (number, told) = heard.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let more = number.saturating_sub(told.len());
+    let (number, reported) = heard.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let more = number.saturating_sub(reported.len());
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let wrong = (number > 0).then(|| format!("{}{rest}", told.join("; ")));
+    let wrong = (number > 0).then(|| format!("{}{rest}", reported.join("; ")));
     Verdict { entries: summary.entries, wrong, stopped: summary.stopped }
 }
 
@@ -108,7 +108,7 @@ fn compare_images(source: &Path, copy: &Path, smart: bool, stop: &Stop) -> io::R
 struct Heard(Mutex<(usize, Vec<String>)>);
 
 impl Heard {
-    fn tell(&self, words: String) {
+    fn report(&self, words: String) {
         let mut heard = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         heard.0 += 1;
         if heard.1.len() < TOLD {
@@ -120,7 +120,7 @@ impl Heard {
 impl Observer for Heard {
     fn differs(&self, found: &Found) {
         let name = found.copy.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.tell(match &found.difference {
+        self.report(match &found.difference {
             Difference::OnlyInSource => format!("{name} is missing"),
             Difference::OnlyInCopy => format!("{name} is not in the source"),
             Difference::Kind(..) => format!("{name} is of another kind"),
@@ -138,7 +138,7 @@ impl Observer for Heard {
     }
 
     fn problem(&self, error: &Error) {
-        self.tell(error.to_string());
+        self.report(error.to_string());
     }
 }
 

@@ -163,16 +163,16 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
-    let meantime = path.with_file_name(name);
+    let temporary = path.with_file_name(name);
     let written = (|| {
-        let mut file = File::options().write(true).create_new(true).open(&meantime)?;
+        let mut file = File::options().write(true).create_new(true).open(&temporary)?;
         file.write_all(text)?;
         file.sync_data()?;
-        fs::rename(&meantime, &path)
+        fs::rename(&temporary, &path)
     })();
     if written.is_err() {
-        // The first error is the one to tell.
-        fs::remove_file(&meantime).unwrap_or_default();
+        // The first error is the one to report.
+        fs::remove_file(&temporary).unwrap_or_default();
     }
     written
 }

@@ -88,7 +88,7 @@ fn figures(run: &Run) -> Vec<(String, f64)> {
     figures.extend(run.device_read.map(|bytes| ("device read, B", bytes as f64)));
     figures.extend(run.device_written.map(|bytes| ("device written, B", bytes as f64)));
     let mut figures: Vec<(String, f64)> = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    figures.extend(run.told.iter().map(|(name, value)| (format!("reported: {name}"), *value)));
+    figures.extend(run.reported.iter().map(|(name, value)| (format!("reported: {name}"), *value)));
     figures
 }
 

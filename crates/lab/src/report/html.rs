@@ -221,7 +221,7 @@ fn table(html: &mut String, table: &Table, class: &str) {
         writeln!(html, "<p class=\"caption\">{name}</p>").unwrap_or_default();
     }
     writeln!(html, "<div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">").unwrap_or_default();
-    // A column of groups becomes rows between the others; a last column without words is left out.
+    // A column of groups becomes rows between the others; a last column without words is skipped.
     writeln!(html, "<table class=\"{class}\" aria-label=\"{name}\">").unwrap_or_default();
     let layout = Layout::of(table);
     let columns = &table.columns;
@@ -280,10 +280,10 @@ fn field(cell: &Cell, column: &Column, head: bool) -> String {
         Some((median, range)) => format!("{}<small>({}</small>", escaped(median), escaped(range)),
         None => escaped(&cell.text),
     };
-    let told = if cell.mark == Mark::Best { "<span class=\"hidden\"> (best)</span>" } else { "" };
+    let best = if cell.mark == Mark::Best { "<span class=\"hidden\"> (best)</span>" } else { "" };
     match head {
-        true => format!("<th scope=\"row\" class=\"{class}\">{text}{told}</th>"),
-        false => format!("<td class=\"{class}\">{text}{told}</td>"),
+        true => format!("<th scope=\"row\" class=\"{class}\">{text}{best}</th>"),
+        false => format!("<td class=\"{class}\">{text}{best}</td>"),
     }
 }
 

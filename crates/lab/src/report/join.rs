@@ -75,9 +75,9 @@ fn add(all: &mut Results, results: Results, name: &str, notes: &mut Vec<String>)
         all.environment.places.insert(free, place);
     }
     all.environment.competitors.extend(environment.competitors);
-    for manner in environment.manners {
-        if !all.environment.manners.contains(&manner) {
-            all.environment.manners.push(manner);
+    for method in environment.methods {
+        if !all.environment.methods.contains(&method) {
+            all.environment.methods.push(method);
         }
     }
     for section in sections {
@@ -133,8 +133,8 @@ mod tests {
         ];
         let (all, notes) = join(files).unwrap();
         assert_eq!(all.sections.iter().map(|s| s.place.as_str()).collect::<Vec<_>>(), ["target", "target (2)"]);
-        let told = "b was measured elsewhere than a: kernel 6.12 and not 6.1; filesystem of target xfs and not ext4.";
-        assert_eq!(notes, [told]);
+        let note = "b was measured elsewhere than a: kernel 6.12 and not 6.1; filesystem of target xfs and not ext4.";
+        assert_eq!(notes, [note]);
     }
 
     #[test]

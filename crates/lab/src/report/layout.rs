@@ -1,4 +1,4 @@
-//! How tables are laid out for eyes, on a page and on a terminal alike: the tables themselves have a field for everything.
+//! How tables are laid out for readers, on a page and on a terminal alike: the tables themselves have a field for everything.
 
 use crate::view::{Cell, Mark, Table};
 
@@ -7,7 +7,7 @@ use crate::view::{Cell, Mark, Table};
 pub struct Layout {
     /// The first: 1 if column 0 names groups, which become lines between the rows.
     pub first: usize,
-    /// Behind the last: a last column that has nothing to say beside its rows is left out.
+    /// Behind the last: a last column without text is skipped.
     pub end: usize,
 }
 
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_of_groups_becomes_lines_and_an_empty_last_one_is_left_out() {
+    fn a_column_of_groups_becomes_lines_and_an_empty_last_one_is_skipped() {
         let grouped = table(&[["g", "x", "1", "2", ""], ["g", "y", "1", "2", ""], ["h", "x", "1", "2", ""]]);
         let layout = Layout::of(&grouped);
         assert_eq!(layout, Layout { first: 1, end: 4 });

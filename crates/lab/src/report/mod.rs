@@ -144,7 +144,7 @@ pub fn environment(environment: &Environment) -> Vec<Table> {
         Some(name) => row("virtual machine", format!("{name}: its memory and its disks may be shared with others")),
         None => row("virtual machine", "no".to_owned()),
     });
-    rows.extend(environment.manners.iter().map(|manner| row("method", manner.clone())));
+    rows.extend(environment.methods.iter().map(|method| row("method", method.clone())));
     let columns = || vec![Column::words(""), Column::words("")];
     let mut tables = vec![Table { title: "The machine".to_owned(), columns: columns(), rows, note: None }];
     for (name, place) in &environment.places {
@@ -171,13 +171,13 @@ fn place_rows(place: &Place) -> Vec<(&'static str, String)> {
     };
     let model = device.model.as_ref().map(|model| format!(", {}", model.trim())).unwrap_or_default();
     rows.push(("device", format!("{}{model}", device.name)));
-    let told = |known: Option<bool>, yes: &str, no: &str| match known {
+    let answer = |known: Option<bool>, yes: &str, no: &str| match known {
         Some(true) => yes.to_owned(),
         Some(false) => no.to_owned(),
         None => "unknown".to_owned(),
     };
-    rows.push(("moving heads", told(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")));
-    rows.push(("stable pages", told(device.stable_pages, "demanded: writers wait for write-back", "not demanded")));
+    rows.push(("moving heads", answer(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")));
+    rows.push(("stable pages", answer(device.stable_pages, "demanded: writers wait for write-back", "not demanded")));
     rows.push(("scheduler", device.scheduler.clone().unwrap_or_else(|| "unknown".to_owned())));
     rows.push(("write cache", device.write_cache.clone().unwrap_or_else(|| "unknown".to_owned())));
     rows

@@ -26,7 +26,7 @@ pub const PLACE_OF_SOURCE: &str = "{source}";
 /// Stands for the name of the copy.
 pub const PLACE_OF_DEST: &str = "{dest}";
 
-/// A competitor that takes so many times as long as the base in its first run is not run again.
+/// A competitor that takes this many times as long as the base in its first run is not run again.
 const FAR_TOO_SLOW: f64 = 20.0;
 /// What a run may take beyond the session's time.
 const LENIENCE: Duration = Duration::from_secs(10);
@@ -217,7 +217,7 @@ impl Session {
     /// When the machinery fails, or the user wants no more.
     pub fn compete_all(&mut self, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
         if self.section_mut(section)?.complete {
-            return Ok(()); // what there was no time for stays left out
+            return Ok(()); // what there was no time for stays skipped
         }
         self.check_time(groups)?;
         for group in groups {
@@ -433,7 +433,8 @@ impl Session {
         (mut run, said, state): (Run, String, Cache),
     ) -> Result<(), Halt> {
         if let How::Own(_) = competitor.how {
-            run.told = serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
+            run.reported =
+                serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
         }
         let dest = folder.join("copy");
         let verdict = match group.judge {
@@ -493,7 +494,7 @@ impl Session {
             .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))
     }
 
-    /// Warnings, what was left out, and the end of source and copies.
+    /// Warnings, what was skipped, and the end of source and copies.
     fn end_group(&mut self, section: &str, group: &Group<'_>) -> Result<(), Halt> {
         let wanted = self.settings.runs;
         let mut late = Vec::new();
@@ -509,7 +510,7 @@ impl Session {
             cases.retain(|case| !(case.group == group.name && late.contains(&case.competitor)));
             let who =
                 if late.len() == group.competitors.len() { String::new() } else { format!(": {}", words::list(&late)) };
-            self.leave_out(section, format!("the time was over for {}{who}", group.name))?;
+            self.skip(section, format!("the time was over for {}{who}", group.name))?;
         }
         self.save()?;
         self.remove_copies()?;

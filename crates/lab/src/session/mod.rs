@@ -110,8 +110,8 @@ impl Session {
         };
         let mut results = earlier.unwrap_or(fresh);
         results.environment.places.insert(DIRECTORY.to_owned(), here);
-        if results.environment.manners.is_empty() {
-            results.environment.manners = manners();
+        if results.environment.methods.is_empty() {
+            results.environment.methods = methods();
         }
         let devices = storage.device.map(|device| (DIRECTORY.to_owned(), device.folder)).into_iter().collect();
         let session = Session {
@@ -226,10 +226,10 @@ impl Session {
     ///
     /// # Errors
     /// When the results cannot be saved.
-    pub fn leave_out(&mut self, section: &str, what: String) -> Result<(), String> {
+    pub fn skip(&mut self, section: &str, what: String) -> Result<(), String> {
         let section = self.section_mut(section)?;
-        if !section.left_out.contains(&what) {
-            section.left_out.push(what);
+        if !section.skipped.contains(&what) {
+            section.skipped.push(what);
         }
         self.save()
     }
@@ -301,7 +301,7 @@ pub const DIRECTORY: &str = "directory";
 pub const SOURCE: &str = "source";
 
 /// What is the same for all runs, for the reader.
-fn manners() -> Vec<String> {
+fn methods() -> Vec<String> {
     [
         "competitors take turns, in an order that rotates with each round, after a run of the base that does not count",
         "before each run twice the size of the source is touched in memory, at most 60 % of what is available",
@@ -337,7 +337,7 @@ fn earlier(output: &Path, fresh: &Results, here: &Place) -> Result<Option<Result
         () => {
             // What there was no time for may be run now.
             for section in results.sections.iter_mut().filter(|section| !section.complete) {
-                section.left_out.clear();
+                section.skipped.clear();
             }
             return Ok(Some(results));
         }

@@ -59,7 +59,7 @@ impl Session {
             Ended::Stopped => return Err(Halt::Stopped),
             Ended::TooLong(why) | Ended::Badly(_, why) => Timed::Failed(why),
             Ended::Well(mut run, said) => {
-                run.told =
+                run.reported =
                     serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
                 let verdict = verify(source, &dest, false, &self.stop);
                 self.halt_if_stopped()?;

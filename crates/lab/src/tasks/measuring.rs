@@ -21,7 +21,7 @@ use crate::results::{Outcome, Results};
 use crate::session::{Halt, How, Session, Settings};
 use crate::signals;
 
-/// What a measuring command was told.
+/// The arguments of a measuring command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measuring {
     /// The directory to measure in.
@@ -48,7 +48,7 @@ enum Experiment {
     Tune(tune::Request),
 }
 
-/// What `mapped-write` is told.
+/// The arguments of `mapped-write`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct MappedWrite {
     rounds: Option<u32>,
@@ -235,24 +235,24 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
     let mut said: Vec<String> = vec![name.to_owned()];
     let mut experiment = Experiment::of(name);
     for (option, path) in &options {
-        let told = |error: String| format!("{error} for '--{option}'");
+        let of_option = |error: String| format!("{error} for '--{option}'");
         let value = match PATHS.contains(&option.as_str()) {
             // Two paths of one place are the same measurement, and one path from two places is not.
             true => real(path).to_string_lossy().into_owned(),
-            false => path.to_str().ok_or_else(|| told(format!("invalid argument {path:?}")))?.to_owned(),
+            false => path.to_str().ok_or_else(|| of_option(format!("invalid argument {path:?}")))?.to_owned(),
         };
         let value = value.as_str();
         said.push(if FLAGS.contains(&option.as_str()) { format!("--{option}") } else { format!("--{option}={value}") });
         match option.as_str() {
-            "runs" => settings.runs = usize::try_from(values::number(value).map_err(told)?).unwrap_or(usize::MAX),
-            "timeout" => settings.timeout = values::time(value).map_err(told)?,
+            "runs" => settings.runs = usize::try_from(values::number(value).map_err(of_option)?).unwrap_or(usize::MAX),
+            "timeout" => settings.timeout = values::time(value).map_err(of_option)?,
             "time" => {
-                time = Some(values::time(value).map_err(told)?);
+                time = Some(values::time(value).map_err(of_option)?);
                 settings.time_is_the_users = true;
             }
             "dest" => directory = Some(PathBuf::from(path)),
             "image" | "source" | "profile" => experiment.set_path(real(path)),
-            _ => experiment.set(option, value).map_err(told)?,
+            _ => experiment.set(option, value).map_err(of_option)?,
         }
     }
     if let Experiment::Compare(request) = &mut experiment {

@@ -110,8 +110,8 @@ fn part(done: Option<Result<(), String>>) -> Result<Answer, Complaint> {
 fn copy_once(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let (settings, source, dest) = one_copy::parse(words.into_iter()).map_err(Complaint::Usage)?;
     match one_copy::copy(&settings, &source, &dest) {
-        Ok(told) => {
-            serde_json::to_string(&told).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string()))
+        Ok(report) => {
+            serde_json::to_string(&report).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string()))
         }
         Err(one_copy::Failure::Refused(why)) => Err(Complaint::Refused(why)),
         Err(one_copy::Failure::Failed(why)) => Err(Complaint::Failed(why)),

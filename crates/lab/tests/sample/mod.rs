@@ -1,4 +1,4 @@
-//! Results of all experiments, made up: for tests of what is shown of them.
+//! Invented results of all experiments, for tests of what is shown of them.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Noise {
                 device_read: Some(1_048_576_000),
                 device_written: Some(1_050_000_000),
                 other_load: 0.001,
-                told: BTreeMap::new(),
+                reported: BTreeMap::new(),
             }
         };
         (0..count).map(|_| run(self)).collect()
@@ -84,7 +84,7 @@ fn mapped_copy(noise: &mut Noise) -> Section {
         cp.warnings.push(Warning::OtherLoad);
         section.cases.push(cp);
     }
-    section.left_out.push("8 GB: there is no room for it on /mnt/measure".to_owned());
+    section.skipped.push("8 GB: there is no room for it on /mnt/measure".to_owned());
     section
 }
 
@@ -166,7 +166,7 @@ fn sparse_image(noise: &mut Noise) -> Section {
                 ("bytes.zeros", (unwritten - skipped).max(0.0)),
                 ("bytes.copied", whole as f64 - unwritten),
             ] {
-                run.told.insert(name.to_owned(), value);
+                run.reported.insert(name.to_owned(), value);
             }
         }
         let name = format!("{read} read, {output} output");
@@ -286,7 +286,7 @@ pub fn results() -> Results {
             ("haul".to_owned(), "haul 0.1.0".to_owned()),
         ]
         .into(),
-        manners: vec!["before every cold run all caches of the machine are dropped".to_owned()],
+        methods: vec!["before every cold run all caches of the machine are dropped".to_owned()],
     };
     let command = ["haul-lab", "all", "/mnt/measure"].map(str::to_owned).to_vec();
     let mut results = Results::new(command, 1_795_366_260, environment);

@@ -14,7 +14,7 @@ use super::part::{Answer, Message, Task, empty, free_bytes};
 
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// A child that was told to stop gets so long to remove its files; then it is killed.
+/// A child that was asked to stop gets so long to remove its files; then it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does a task in a process of `program`, which is haul-lab. None of its files are left below `place` when it returns.
@@ -25,7 +25,7 @@ pub fn run(
     program: &Path,
     task: &Task,
     place: &Path,
-    tell: &mut dyn FnMut(f64),
+    report: &mut dyn FnMut(f64),
     stop: &dyn Fn() -> bool,
 ) -> Result<Answer, String> {
     let task = serde_json::to_string(task).map_err(|error| format!("cannot say what is to be done: {error}"))?;
@@ -37,7 +37,7 @@ pub fn run(
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot start {}: {}", words::quoted(program), words::of(&error)))?;
-    let heard = hear(&mut child, tell, stop);
+    let heard = hear(&mut child, report, stop);
     let status = end(child);
     // After its end, whatever it was: it removes them itself only if it can.
     let emptied = empty(place)
@@ -54,7 +54,7 @@ pub fn run(
 }
 
 /// The last thing that it said, if it came so far.
-fn hear(child: &mut Child, tell: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool) -> Option<Message> {
+fn hear(child: &mut Child, report: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool) -> Option<Message> {
     let (say, messages) = channel();
     let out = child.stdout.take()?;
     std::thread::spawn(move || {
@@ -67,7 +67,7 @@ fn hear(child: &mut Child, tell: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool) -
     });
     loop {
         match next(&messages, LOOK) {
-            Ok(Message::Progress(done)) => tell(done),
+            Ok(Message::Progress(done)) => report(done),
             Ok(last) => return Some(last),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}

@@ -22,7 +22,7 @@ pub enum Rule {
     Always,
     /// It waits if the device demands stable pages.
     Device,
-    /// Nobody told this program.
+    /// This program does not know.
     #[default]
     Unknown,
 }

@@ -28,12 +28,12 @@ const STRIDE: u64 = 17;
 pub struct Settings {
     /// Sizes of the files in bytes, rising.
     pub files: Vec<u64>,
-    /// Sizes of the records in bytes, rising: multiples of the page size. Larger than the file, they are left out.
+    /// Sizes of the records in bytes, rising: multiples of the page size. Larger than the file, they are skipped.
     pub records: Vec<u64>,
     /// Bytes that the two files may take together.
     pub space: u64,
     /// Each test gets its share of this; one that is not done by then counts with what it has done, one record at least.
-    /// When it is over, larger sizes are left out.
+    /// When it is over, larger sizes are skipped.
     pub time: Duration,
 }
 
@@ -176,7 +176,7 @@ pub struct Measured {
     /// Everything that was run.
     pub cells: Vec<Cell>,
     /// What was not, and why.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 impl Measured {
@@ -213,8 +213,8 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let fits = |file: &&u64| **file <= settings.space / 2;
     let files: Vec<u64> = settings.files.iter().filter(fits).copied().collect();
     let too_large = settings.files.iter().filter(|file| !fits(file));
-    let left_out = too_large.map(|file| format!("files of {}: more than half of the space", words::bytes(*file)));
-    let mut left_out: Vec<String> = left_out.collect();
+    let skipped = too_large.map(|file| format!("files of {}: more than half of the space", words::bytes(*file)));
+    let mut skipped: Vec<String> = skipped.collect();
     let records = settings.records.clone();
     let pairs = files.iter().flat_map(|file| records.iter().map(move |record| (*file, *record)));
     let pairs: Vec<(u64, u64)> = pairs.filter(|(file, record)| record <= file && *record > 0).collect();
@@ -225,7 +225,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     for (done, (size, record)) in pairs.into_iter().enumerate() {
         // On a slow device one record of each test takes longer than there is time for.
         if done > 0 && Instant::now() >= end {
-            left_out.push(format!("{} of {count} sizes of files and records: the time was over", count - done));
+            skipped.push(format!("{} of {count} sizes of files and records: the time was over", count - done));
             break;
         }
         let records = size / record;
@@ -236,7 +236,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
             let file = super::part::open_dsync(&path)?;
             let field = Field { manner, path, file, size: records * record, record, shuffled: &shuffled, scene };
             for test in Test::ALL {
-                scene.tell(cells.len() as f64 / all as f64);
+                scene.report(cells.len() as f64 / all as f64);
                 let now = Instant::now();
                 let left = u32::try_from(all - cells.len()).unwrap_or(u32::MAX).max(1);
                 let share = end.saturating_duration_since(now) / left;
@@ -245,7 +245,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
             }
         }
     }
-    Ok(Measured { files, records, cells, left_out })
+    Ok(Measured { files, records, cells, skipped })
 }
 
 impl Field<'_> {

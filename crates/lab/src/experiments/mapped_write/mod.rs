@@ -17,7 +17,7 @@
 //! | `stall-extensions` | latency | each write of the last byte of a segment |
 //! | `stall-worst` | samples, s | `fill`: the five longest |
 //! | `stall-waits` | samples, s | fills over the threshold, by what they waited for ([`waits::Wait::name`]) |
-//! | `stall-places` | facts | what the one who filled waited for, how often it was seen so, and in which functions of the kernel; missing if it never was |
+//! | `stall-places` | facts | what the filling thread waited for, how often it was seen so, and in which functions of the kernel; missing if it never was |
 //! | `stall-facts` | facts | what the kernel had to write, and counted, meanwhile |
 //! | `left-out` | facts | parts that were not run, and why; missing if there are none |
 //! | `verdict` | verdict | what it means |
@@ -76,8 +76,8 @@ pub fn run_in(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let request = Request { program: Some(session.own().path().to_path_buf()), ..request.clone() };
     let stop = session.stop().clone();
     let progress = session.progress();
-    let mut tell = |now: Progress| progress.say(NAME, &format!("{}, {:.0} %", now.part, now.of_all * 100.0));
-    let details = run(&request, &place, &mut tell, &|| stop.is_stopped());
+    let mut report = |now: Progress| progress.say(NAME, &format!("{}, {:.0} %", now.part, now.of_all * 100.0));
+    let details = run(&request, &place, &mut report, &|| stop.is_stopped());
     if stop.is_stopped() {
         return Err(Halt::Stopped);
     }
@@ -125,7 +125,7 @@ pub struct Measured {
     /// Files that grow.
     pub stall: Option<stall::Measured>,
     /// A part and why it was not run.
-    pub left_out: Vec<(String, String)>,
+    pub skipped: Vec<(String, String)>,
 }
 
 impl Request {
@@ -164,7 +164,7 @@ impl Request {
 
 /// Measures below `place`, an empty directory, in which nothing is left: the details of the section, in their order.
 ///
-/// No file is made anywhere else, and no more than half of what is free is used. `tell` hears how far it is, a few times in
+/// No file is made anywhere else, and no more than half of what is free is used. `report` hears how far it is, a few times in
 /// a second; once `stop` says yes, what runs is ended and its files are removed.
 ///
 /// # Errors
@@ -172,10 +172,10 @@ impl Request {
 pub fn run(
     request: &Request,
     place: &Path,
-    tell: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(Progress),
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Detail>, String> {
-    measure(request, place, tell, stop).map(|measured| measured.details())
+    measure(request, place, report, stop).map(|measured| measured.details())
 }
 
 /// The same, before it is made ready to be saved.
@@ -185,7 +185,7 @@ pub fn run(
 pub fn measure(
     request: &Request,
     place: &Path,
-    tell: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(Progress),
     stop: &dyn Fn() -> bool,
 ) -> Result<Measured, String> {
     let cannot =
@@ -201,20 +201,20 @@ pub fn measure(
     request.limit(part::free_bytes(place).map_err(|error| cannot("look at", error))? / 2);
     let mut measured = Measured {
         facts: Facts::of(place).map_err(|error| cannot("look at", error))?,
-        left_out: request.too_small(),
+        skipped: request.too_small(),
         ..Measured::default()
     };
     let parts = request.parts();
     let whole: Duration = parts.iter().map(|(.., time)| *time).sum();
     let mut before = Duration::ZERO;
     for (name, task, time) in parts {
-        if !measured.left_out.iter().any(|(part, _)| part == name) {
-            let mut tell = |done: f64| {
+        if !measured.skipped.iter().any(|(part, _)| part == name) {
+            let mut report = |done: f64| {
                 let of_all = (before.as_secs_f64() + time.as_secs_f64() * done) / whole.as_secs_f64().max(1e-9);
-                tell(Progress { part: name, done, of_all: of_all.min(1.0) });
+                report(Progress { part: name, done, of_all: of_all.min(1.0) });
             };
-            tell(0.0);
-            measured.take(child::run(&program, &task, place, &mut tell, stop)?);
+            report(0.0);
+            measured.take(child::run(&program, &task, place, &mut report, stop)?);
         }
         before += time;
     }
@@ -247,7 +247,7 @@ impl Measured {
         match answer {
             Answer::Msync(measured) => self.msync = Some(measured),
             Answer::Grid(measured) => {
-                self.left_out.extend(measured.left_out.iter().map(|why| ("grid".to_owned(), why.clone())));
+                self.skipped.extend(measured.skipped.iter().map(|why| ("grid".to_owned(), why.clone())));
                 self.grid = Some(measured);
             }
             Answer::Under(measured) => self.under = Some(measured),
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_without_space_or_time_are_left_out_and_named() {
+    fn parts_without_space_or_time_are_skipped_and_named() {
         let request = Request::within(Duration::from_secs(12), 1 << 20);
-        let left_out = request.too_small();
-        assert_eq!(left_out.len(), 1);
-        assert_eq!(left_out[0], ("stall".to_owned(), "it needs 4 MiB, and may use 1 MiB".to_owned()));
-        let left_out = Request::within(Duration::ZERO, 1 << 30).too_small();
-        assert_eq!(left_out.len(), 4);
+        let skipped = request.too_small();
+        assert_eq!(skipped.len(), 1);
+        assert_eq!(skipped[0], ("stall".to_owned(), "it needs 4 MiB, and may use 1 MiB".to_owned()));
+        let skipped = Request::within(Duration::ZERO, 1 << 30).too_small();
+        assert_eq!(skipped.len(), 4);
     }
 
     #[test]

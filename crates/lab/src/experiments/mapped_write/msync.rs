@@ -82,7 +82,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let (mut mapped, mut written) = (Side::new(file(place, "msync.mapped")), Side::new(file(place, "msync.written")));
     let end = Instant::now() + settings.time;
     for round in 0..settings.rounds {
-        scene.tell(f64::from(round) / f64::from(settings.rounds));
+        scene.report(f64::from(round) / f64::from(settings.rounds));
         // Half of what is left for each, so that both are measured where a round takes longer than there is time for.
         let now = Instant::now();
         let whole = mapped_round(&mut mapped, size, now + end.saturating_duration_since(now) / 2, scene)?;

@@ -65,14 +65,14 @@ pub enum Message {
     Done(Box<Answer>),
     /// It cannot go on, and why.
     Failed(String),
-    /// It was told to stop, and has.
+    /// It was asked to stop, and has.
     Stopped,
 }
 
 /// Why a part ends without figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
-    /// It was told to.
+    /// It was asked to.
     Stopped,
     /// Why, for people.
     Why(String),
@@ -93,13 +93,13 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// One that stops when it is told to, and says what it says to `say`.
+    /// One that stops when it is asked to, and says what it says to `say`.
     pub fn new(stop: Arc<AtomicBool>, say: impl Fn(&Message) + 'static) -> Scene {
         Scene { stop, said: Cell::new(None), say: Box::new(say) }
     }
 
     /// Says how much is done, unless it has just done so.
-    pub fn tell(&self, done: f64) {
+    pub fn report(&self, done: f64) {
         if self.said.get().is_none_or(|said| said.elapsed() >= OFTEN) {
             self.said.set(Some(Instant::now()));
             (self.say)(&Message::Progress(done.clamp(0.0, 1.0)));
@@ -107,15 +107,15 @@ impl Scene {
     }
 
     /// # Errors
-    /// If it was told to stop.
+    /// If it was asked to stop.
     pub fn go_on(&self) -> Result<(), Failed> {
         if self.stop.load(Ordering::Relaxed) { Err(Failed::Stopped) } else { Ok(()) }
     }
 
-    /// Rests for a while, and less if it is told to stop.
+    /// Rests for a while, and less if it is asked to stop.
     ///
     /// # Errors
-    /// If it was told to stop.
+    /// If it was asked to stop.
     pub fn rest(&self, time: Duration) -> Result<(), Failed> {
         let end = Instant::now() + time;
         loop {
@@ -220,11 +220,11 @@ pub fn main(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(
         return Err("'mapped-write-part' is for haul-lab itself".to_owned());
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let asked = Arc::clone(&stop);
     std::thread::spawn(move || {
         // An end or an error: there is nobody any more.
         std::io::stdin().read_to_end(&mut Vec::new()).map(drop).unwrap_or_default();
-        told.store(true, Ordering::Relaxed);
+        asked.store(true, Ordering::Relaxed);
     });
     let ending = Arc::clone(&stop);
     play(&task, &place, stop, move |message| {

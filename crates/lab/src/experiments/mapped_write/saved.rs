@@ -59,9 +59,9 @@ impl Measured {
             }
             details.push(detail("stall-facts", Body::Facts { rows: rows(stall) }));
         }
-        if !self.left_out.is_empty() {
+        if !self.skipped.is_empty() {
             let row = |(part, why): &(String, String)| (part.clone(), "skipped".to_owned(), why.clone());
-            details.push(detail("left-out", Body::Facts { rows: self.left_out.iter().map(row).collect() }));
+            details.push(detail("left-out", Body::Facts { rows: self.skipped.iter().map(row).collect() }));
         }
         details.push(detail("verdict", self.verdict().body()));
         details

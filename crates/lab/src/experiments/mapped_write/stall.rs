@@ -95,7 +95,7 @@ pub struct Measured {
     pub worst: Vec<f64>,
     /// Seconds of the fills over the threshold, by what they waited for ([`super::waits::Wait::name`]).
     pub waits: BTreeMap<String, Vec<f64>>,
-    /// Where the one who filled was seen to stand still: what for ([`super::waits::Wait::name`]), the innermost functions of
+    /// Where the filling thread was seen to stand still: what for ([`super::waits::Wait::name`]), the innermost functions of
     /// the kernel, and how often; the most frequent first.
     pub places: Vec<(String, String, u64)>,
     /// What the kernel had to write meanwhile.
@@ -169,7 +169,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         let grown = grow(&settings, &mut files, place, scene, &watch);
         watch.close();
         over.store(true, Ordering::Relaxed);
-        // It only panics if this program is wrong; then there is nothing to tell of it.
+        // It only panics if this program is wrong; then there is nothing to report of it.
         (grown, looks.join().unwrap_or_default())
     });
     let Gathered { fills, extensions, worst, waits, bytes } = grown?;
@@ -216,7 +216,7 @@ fn fitting(settings: &Settings) -> Result<Settings, Failed> {
 fn push(files: &[File], rest: Duration, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         for file in files {
-            // An error of the data meets the stores as well, or nobody needs to know; where it cannot be asked for, the
+            // An error of the data meets the stores as well, or it does not matter; where it cannot be asked for, the
             // kernel's own pace is all there is.
             write_back(file.as_fd(), 0, 0, false).unwrap_or_default();
             if over.load(Ordering::Relaxed) {
@@ -252,7 +252,7 @@ fn grow(
             if spent >= settings.time {
                 return Ok(gathered);
             }
-            scene.tell((spent.as_secs_f64() / settings.time.as_secs_f64()).max(round as f64 / rounds as f64));
+            scene.report((spent.as_secs_f64() / settings.time.as_secs_f64()).max(round as f64 / rounds as f64));
             growing.step(at, settings, &mut gathered, watch)?;
             growing.read_back(&mut chance, settings.segment)?;
         }

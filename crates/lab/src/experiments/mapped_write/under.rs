@@ -94,7 +94,7 @@ fn repeat(
     let mut repeats = 0;
     while repeats <= settings.repeats && (repeats < 2 || begin.elapsed() < settings.time) {
         scene.go_on()?;
-        scene.tell(f64::from(repeats) / f64::from(settings.repeats));
+        scene.report(f64::from(repeats) / f64::from(settings.repeats));
         let began = Instant::now();
         let (stores, rest, seen) = match once(file, &mut map, size, repeats as u8, watch) {
             Ok(found) => found,

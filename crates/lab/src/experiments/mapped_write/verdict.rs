@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `no-device` | the filesystem is in memory alone |
 //! | `not-measured` | there are no figures |
-//! | `waits-for-stable-pages` | stores to pages under write-back take [`STALL`] and more in the middle, and [`SHARE`] of the write-back, and nothing else was seen to hold them up |
+//! | `waits-for-stable-pages` | stores to pages under write-back take a median of [`STALL`] or more, and [`SHARE`] of the write-back, and nothing else was seen to hold them up |
 //! | `waits-for-stable-pages`, `throttled-writers`, `waits-for-memory`, `waits-for-filesystem`, `stalls` | at least [`STALLS`] fills stood still for [`STALL`] and more, or one for [`BETWEEN`]: by what took most of that time; `stalls` if nobody saw what. Waits for others than the device must be longer than who filled was without a processor |
 //! | `waits-for-stable-pages` | stores to pages under write-back take [`FELT`] and more, otherwise as above |
 //! | `slow-msync` | a page by msync takes [`SLOW_MSYNC`] times as long as by a synchronous write, and [`SLOW_MSYNC_LEAST`] longer |
-//! | `slow-device` | a synchronous page takes [`SLOW_DEVICE`] in the middle by write(2) already |
+//! | `slow-device` | a synchronous page takes a median of [`SLOW_DEVICE`] by write(2) already |
 //! | `no-stalls` | otherwise |
 //!
 //! The thresholds come from the published figures: the longest fill on the good kernel was 8.3 ms, the shortest of the five
@@ -34,7 +34,7 @@ pub const BETWEEN: f64 = 0.108;
 pub const FELT: f64 = 1e-3;
 /// Stores wait for the write-back if they take so much of it: 1 if they wait for all of it.
 pub const SHARE: f64 = 0.25;
-/// So many times as long as by write(2).
+/// Times as long as by write(2).
 pub const SLOW_MSYNC: f64 = 3.0;
 /// Seconds by which it is longer; below it is what a system call and a page fault cost.
 pub const SLOW_MSYNC_LEAST: f64 = 0.2e-3;
@@ -127,7 +127,7 @@ fn waits_for_write_back(under: &under::Measured) -> bool {
 
 /// What long fills stood still for, if there are enough of them.
 ///
-/// Where who filled was without a processor for a while, whoever it waited for may have been as well: then only longer waits
+/// Where the filling thread was without a processor for a while, whoever it waited for may have been as well: then only longer waits
 /// count, but for those for the device.
 fn long_wait(stall: &stall::Measured) -> Option<Wait> {
     let busy = without_processor(stall);

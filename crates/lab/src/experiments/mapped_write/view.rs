@@ -27,7 +27,7 @@ pub fn view(results: &Results, section: &Section) -> View {
         title: "Writes to mapped files".to_owned(),
         question: "Does writing through mmap stall here, and does msync?".to_owned(),
         summary: summary(figures),
-        not_measured: section.left_out.iter().cloned().chain(not_measured).collect(),
+        not_measured: section.skipped.iter().cloned().chain(not_measured).collect(),
         warnings: warnings(results, figures),
         charts: charts(figures),
         tables: tables(figures),

@@ -16,11 +16,11 @@ pub enum Wait {
     Filesystem,
     /// For a page that somebody else held locked, or that was being read.
     Page,
-    /// It was ready to run, and something else had the processor.
+    /// It was preempted: ready to run, without a processor.
     NotOnProcessor,
     /// It did not wait: the processor was at work for it, on page faults most likely.
     OnProcessor,
-    /// It waited, and nobody saw for what.
+    /// It waited for an unknown reason.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ impl Wait {
     }
 }
 
-/// Functions of the kernel, innermost first where they stand on a stack, and what who is in them waits for. The first line
+/// Functions of the kernel, innermost first where they stand on a stack, and what a thread in them waits for. The first line
 /// that fits decides, so what is special comes before what it calls or is called from.
 const PLACES: &[(Wait, &[&str])] = &[
     (Wait::Throttled, &["balance_dirty_pages"]),
@@ -132,7 +132,7 @@ const PLACES: &[(Wait, &[&str])] = &[
     ),
 ];
 
-/// What who stands here waits for: lines of `/proc/PID/stack`, or the one name in `wchan`. `None` if it says nothing.
+/// What a thread here waits for: lines of `/proc/PID/stack`, or the one name in `wchan`. `None` if it says nothing.
 pub fn place(text: &str) -> Option<Wait> {
     if text.trim().is_empty() || text.trim() == "0" {
         return None;
@@ -166,7 +166,7 @@ pub struct Spent {
 
 /// What a long store waited for: most of its time decides, then what it was most often seen at. Where it was not seen at
 /// all (it was over too soon), that it waited is all there is to say. Time that a hypervisor took is in none of the kernel's
-/// sums; who was ready to run whenever somebody looked did not wait for anything else.
+/// sums; a thread that was ready to run at each look did not wait for anything else.
 pub fn judge(spent: Spent, seen: &[Wait]) -> Wait {
     let still = (spent.whole - spent.running - spent.ready).max(0.0);
     if still < spent.running.max(spent.ready) {

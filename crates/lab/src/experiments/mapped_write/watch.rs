@@ -150,7 +150,7 @@ impl Watch {
     }
 }
 
-/// Where the kernel tells of a thread.
+/// Where the kernel reports on a thread.
 ///
 /// What is read has its place from the beginning: memory that is asked for while the other thread is in the kernel for a page
 /// may have to wait until that is there.
@@ -245,11 +245,11 @@ mod tests {
     fn who_sleeps_is_seen_while_it_does() {
         let watch = Watch::new(Duration::ZERO);
         std::thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let watch = &watch;
             let sleeper = scope.spawn(move || {
                 let store = watch.begin();
-                tell.send(haul_sys::rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                sender.send(haul_sys::rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
                 // Until it has been seen: a futex, a sleep, whatever it is.
                 while watch.seen.lock().unwrap().waits.is_empty() {
                     std::thread::sleep(Duration::from_millis(1));
@@ -259,7 +259,7 @@ mod tests {
                 watch.close();
                 seen
             });
-            let pending = watch.look(told.recv().unwrap());
+            let pending = watch.look(receiver.recv().unwrap());
             assert!(pending.looks > 0);
             // It may have been seen while it was about to sleep.
             let seen = sleeper.join().unwrap();

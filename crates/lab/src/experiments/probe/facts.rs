@@ -1,4 +1,4 @@
-//! What the kernel tells of a filesystem, its device and the machine.
+//! What the kernel reports of a filesystem, its device and the machine.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -34,7 +34,7 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
     let own = own.map_err(|errno| failed(errno.into()))?;
     fs::remove_file(&path).map_err(failed)?;
     let mount = probe::mount(file.as_fd());
-    let told = |of: fn(&probe::Mount) -> String| mount.as_ref().map_or_else(|| "unknown".to_owned(), of);
+    let known = |of: fn(&probe::Mount) -> String| mount.as_ref().map_or_else(|| "unknown".to_owned(), of);
     let share = |blocks: u64| words::bytes(blocks.saturating_mul(whole.f_frsize));
     let place = probe::place(file.as_fd());
     let id = place.as_ref().map_or("is not unique", |place| &place.id);
@@ -45,9 +45,9 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
         (memory, offset) => format!("memory {memory}, offset {offset} bytes"),
     };
     Ok(vec![
-        row("type", told(|mount| mount.filesystem.clone()), format!("0x{magic:x} by statfs")),
-        row("mounted", told(|mount| mount.source.clone()), told(|mount| format!("on {}", mount.point.display()))),
-        row("options", told(|mount| mount.options.clone()), "/proc/self/mountinfo"),
+        row("type", known(|mount| mount.filesystem.clone()), format!("0x{magic:x} by statfs")),
+        row("mounted", known(|mount| mount.source.clone()), known(|mount| format!("on {}", mount.point.display()))),
+        row("options", known(|mount| mount.options.clone()), "/proc/self/mountinfo"),
         row("identity", id, "what a profile knows this storage by, with its type and disk"),
         row(
             "size",

@@ -1,6 +1,6 @@
 //! `haul-lab probe`: what a filesystem and its device can do, and what haul would choose there.
 //!
-//! What the kernel tells is asked; what it does not tell is tried, in a folder that is removed, however this ends.
+//! What the kernel reports is asked; what it does not is tried, in a folder that is removed, however this ends.
 
 mod choices;
 mod facts;

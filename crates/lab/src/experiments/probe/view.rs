@@ -24,7 +24,7 @@ pub fn view(results: &Results, section: &Section) -> View {
         title: format!("What haul knows{of}"),
         question: "What can this storage do, and what would haul choose on it?".to_owned(),
         summary: summary(section),
-        not_measured: section.left_out.clone(),
+        not_measured: section.skipped.clone(),
         tables,
         ..View::default()
     }

@@ -17,7 +17,7 @@ use crate::measure::one_copy;
 use crate::results::{Cache, Case, Outcome, Run};
 use crate::session::{Halt, Session, Timed};
 
-/// A candidate that takes so many times as long as the defaults is ended.
+/// A candidate that takes this many times as long as the defaults is ended.
 const FAR_TOO_SLOW: f64 = 5.0;
 /// But not before this.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -176,8 +176,8 @@ impl Trials for Bench<'_> {
                 Trial::NoTime
             }
             Ok(Timed::Right(run, cache)) => {
-                let idle =
-                    self.must_decide[candidate] && run.told.get("files.by-profile").is_none_or(|files| *files == 0.0);
+                let idle = self.must_decide[candidate]
+                    && run.reported.get("files.by-profile").is_none_or(|files| *files == 0.0);
                 let longest = self.longest.entry(candidate).or_insert(0.0);
                 self.latest = started.elapsed().as_secs_f64();
                 *longest = longest.max(self.latest);

@@ -1,11 +1,11 @@
 //! `haul-lab tune`: which settings win here? Writes a profile for haul.
 //!
 //! * Settings run against haul's own choice (the defaults), by turns and in the same rounds, so that what slows the machine down
-//!   slows both. Most are left out after a few runs ([`search`]).
+//!   slows both. Most are dropped after a few runs ([`search`]).
 //! * What counts is the durable time. A setting that only leaves more in memory returns sooner, and whoever syncs, unmounts or
 //!   needs the memory pays for it; the time to return is kept in the results.
 //! * Each copy is compared with its source. A wrong one takes its setting out and fails the command.
-//! * What won is tried again on files that it was not chosen on ([`judge`]): the gain that is told is that one. What does not win
+//! * What won is tried again on files that it was not chosen on ([`judge`]): the gain that is reported is that one. What does not win
 //!   there, too, is not written.
 //! * The settings are tried as haul will use them: by a profile that it obeys.
 
@@ -96,7 +96,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let space = words::bytes(request.space);
     let section = session.section(NAME, &[("space", space), ("place", place.id.clone())])?;
     // A search that was interrupted begins anew: half of its rounds say nothing.
-    (section.cases, section.details, section.left_out) = (Vec::new(), Vec::new(), Vec::new());
+    (section.cases, section.details, section.skipped) = (Vec::new(), Vec::new(), Vec::new());
     let units = Unit::all(&request.classes, unit::can_be_cold(session)?);
     let mut entries = Vec::new();
     let mut rows = Vec::new();
@@ -106,7 +106,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         let fate = unit::tune(session, unit, &place, request.space, share)?;
         rows.push((unit.words(), fate.chosen(), fate.why()));
         match fate {
-            Fate::LeftOut(why) => session.leave_out(NAME, format!("{}: {why}", unit.words()))?,
+            Fate::Skipped(why) => session.skip(NAME, format!("{}: {why}", unit.words()))?,
             Fate::Won { candidate, gain, pairs, .. } => {
                 let measured = Measured {
                     date: today(),

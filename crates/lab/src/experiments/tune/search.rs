@@ -1,4 +1,4 @@
-//! Finds which of many settings is the fastest, with few runs: all are tried a little, those that fall behind are left out, and
+//! Finds which of many settings is the fastest, with few runs: all are tried a little, those that fall behind are dropped, and
 //! the rest are tried more. Pure but for what it is given.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ const KEEP_ONE_IN: usize = 3;
 const ROUNDS: [usize; 2] = [2, 2];
 /// The last candidate is compared with the defaults in so many rounds altogether.
 const LAST: usize = 8;
-/// So many times as slow as the defaults in its first round is out at once: nothing but chance could bring it back.
+/// This many times as slow as the defaults in its first round is out at once: nothing but chance could bring it back.
 const HOPELESS: f64 = 4.0;
 
 /// Rounds that a candidate has behind it when it is the last, at most. For those who plan time.

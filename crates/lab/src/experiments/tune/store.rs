@@ -47,15 +47,15 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Nobody else may write to it, whatever the umask: haul would not obey it.
     DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-    let meantime = dir.join(format!(".haul-profile-{}", std::process::id()));
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&meantime).and_then(|mut file| {
+    let temporary = dir.join(format!(".haul-profile-{}", std::process::id()));
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&meantime, path)
+        fs::rename(&temporary, path)
     });
     if written.is_err() {
-        // It may not even have been made; the first error is the one to tell.
-        fs::remove_file(&meantime).ok();
+        // It may not even have been made; the first error is the one to report.
+        fs::remove_file(&temporary).ok();
     }
     written?;
     File::open(dir)?.sync_all()

@@ -44,7 +44,7 @@ pub struct Unit {
 pub enum States {
     /// By turns: haul does not ask, so a setting has to win both ways together.
     Both,
-    /// Only this one, which haul can tell.
+    /// Only this one, which haul can recognise.
     One(Source),
     /// Always cached: here files are in memory anyway. A setting is for files in any state.
     AlwaysCached,
@@ -54,7 +54,7 @@ pub enum States {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {
     /// It was not made, or says nothing.
-    LeftOut(String),
+    Skipped(String),
     /// No setting beats the defaults.
     Nothing {
         /// Why, with figures.
@@ -79,7 +79,7 @@ impl Fate {
     /// The setting in words.
     pub fn chosen(&self) -> String {
         match self {
-            Fate::LeftOut(_) => "not tuned".to_owned(),
+            Fate::Skipped(_) => "not tuned".to_owned(),
             Fate::Nothing { .. } => super::DEFAULTS.to_owned(),
             Fate::Won { candidate, .. } => candidate.to_string(),
         }
@@ -88,7 +88,7 @@ impl Fate {
     /// And why.
     pub fn why(&self) -> String {
         match self {
-            Fate::LeftOut(why) | Fate::Nothing { why } => why.clone(),
+            Fate::Skipped(why) | Fate::Nothing { why } => why.clone(),
             Fate::Won { gain, pairs, chance, searched, .. } => format!(
                 "{} times as fast on fresh files ({pairs} pairs, {} by chance); {} in the search",
                 words::short(*gain),
@@ -176,7 +176,7 @@ pub fn tune(session: &mut Session, unit: &Unit, place: &Place, space: u64, share
         needed <= space && space::check(session.workspace(), needed, "").is_ok()
     };
     if !fits(least) {
-        return Ok(Fate::LeftOut("there is too little space".to_owned()));
+        return Ok(Fate::Skipped("there is too little space".to_owned()));
     }
     let most =
         (0..).map(|power| least << power).take_while(|count| *count <= most && fits(*count)).last().unwrap_or(least);
@@ -207,7 +207,7 @@ impl Workshop<'_> {
         let mut candidates = candidates(self.unit.class, past_cache);
         let pilot = match self.pilot(session, &source, shape)? {
             Ok(pilot) => pilot,
-            Err(why) => return Ok(Fate::LeftOut(why)),
+            Err(why) => return Ok(Fate::Skipped(why)),
         };
         let time = self.left(FOR_SEARCH).as_secs_f64();
         let per_run = time / expected_runs(candidates.len()).max(1) as f64;
@@ -225,7 +225,7 @@ impl Workshop<'_> {
             candidates.pop();
         }
         if candidates.is_empty() {
-            return Ok(Fate::LeftOut("there is too little time".to_owned()));
+            return Ok(Fate::Skipped("there is too little time".to_owned()));
         }
         self.search(session, &candidates, shape)
     }
@@ -240,12 +240,12 @@ impl Workshop<'_> {
         bench.finish()?;
         if found.defaults_failed {
             let why = failure.unwrap_or_default();
-            return Ok(Fate::LeftOut(format!("haul's own choice failed: {why}")));
+            return Ok(Fate::Skipped(format!("haul's own choice failed: {why}")));
         }
         let pairs = |number: usize| found.pairs.get(&number).map_or(&[][..], Vec::as_slice);
         let Some(best) = found.best else {
             let why = if found.cut_short { "there is too little time" } else { "no setting makes a difference here" };
-            return Ok(Fate::LeftOut(why.to_owned()));
+            return Ok(Fate::Skipped(why.to_owned()));
         };
         let searched = judge::gain(pairs(best)).unwrap_or(0.0);
         let candidate = candidates[best - 1];
@@ -306,7 +306,7 @@ impl Workshop<'_> {
             trial = bench.run(0, 1);
         }
         let (whole, failure) = (bench.latest(), bench.failure(0));
-        let shared = bench.runs(0).iter().any(|run| run.told.get("bytes.shared").is_some_and(|bytes| *bytes > 0.0));
+        let shared = bench.runs(0).iter().any(|run| run.reported.get("bytes.shared").is_some_and(|bytes| *bytes > 0.0));
         bench.forget();
         bench.finish()?;
         Ok(match trial {

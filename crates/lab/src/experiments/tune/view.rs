@@ -21,7 +21,7 @@ pub fn view(results: &Results, section: &Section) -> View {
         title: format!("Settings for copies{title}"),
         question: "Is there a setting that beats haul's own choice on this storage?".to_owned(),
         summary: verdict,
-        not_measured: section.left_out.clone(),
+        not_measured: section.skipped.clone(),
         warnings: warnings(section),
         charts: Vec::new(),
         tables: [chosen(section), confirmed(section)].into_iter().flatten().chain(searched(section)).collect(),
@@ -31,12 +31,12 @@ pub fn view(results: &Results, section: &Section) -> View {
 
 /// Wrong copies, above all.
 fn warnings(section: &Section) -> Vec<String> {
-    let told = |case: &Case| match &case.outcome {
+    let shown = |case: &Case| match &case.outcome {
         Outcome::Wrong(why) => Some(format!("{}, {}: the copy is WRONG: {why}", case.group, case.competitor)),
         Outcome::Failed(why) => Some(format!("{}, {}: {why}", case.group, case.competitor)),
         _ => None,
     };
-    section.cases.iter().filter_map(told).collect()
+    section.cases.iter().filter_map(shown).collect()
 }
 
 fn chosen(section: &Section) -> Option<Table> {

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::ink::Ink;
 
-/// plotters makes letters smaller than it is told, by this.
+/// plotters makes letters smaller than it is asked for, by this.
 const LARGER: f64 = 1.24;
 
 /// Where a text has its point.

@@ -91,7 +91,7 @@ impl<'v> Plan<'v> {
         let names = widest(&mut rows.1.iter().chain([&rows.0]).map(|text| name(text)));
         let left = names.min(room) + 10;
         let known = || values.iter().flatten().flatten().copied().filter(|value| value.is_finite());
-        // Of ratios nobody wants to know more.
+        // Ratios need no more digits.
         let digits = Digits::of(known()).at_most(if level.is_some() { 2 } else { 6 });
         let figure = widest(&mut known().map(|value| compact(value, digits))) + 10;
         // A name of a column may take several lines, but no word of it should be broken.

@@ -1,7 +1,7 @@
 //! Colours by what they are for. A drawing has signs in the place of colours, which a style sheet replaces.
 //!
-//! The colours that tell parts apart are those of Okabe and Ito, which people with any kind of colour blindness can tell
-//! apart; fields go from blue over grey to orange for the same reason. Everything is told by words or figures as well.
+//! The colours of parts are those of Okabe and Ito, which people with any kind of colour blindness can tell
+//! apart; fields go from blue over grey to orange for the same reason. Words or figures say everything as well.
 
 use std::fmt::Write as _;
 

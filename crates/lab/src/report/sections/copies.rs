@@ -1,4 +1,4 @@
-//! What all sections of timed copies have: who was how fast, at what cost, and which figures are doubtful.
+//! What all sections of timed copies have: which tool was how fast, at what cost, and which figures are doubtful.
 
 use std::collections::BTreeMap;
 
@@ -40,12 +40,12 @@ pub fn returned(run: &Run) -> f64 {
     run.returned
 }
 
-/// Processor time in the kernel.
+/// CPU time in the kernel.
 pub fn system(run: &Run) -> f64 {
     run.system
 }
 
-/// Processor time.
+/// CPU time.
 pub fn processor(run: &Run) -> f64 {
     run.user + run.system
 }
@@ -149,7 +149,7 @@ fn times(name: &str, cases: &[&Case]) -> Table {
             time(case, &unit, |run| run.durable).marked(mark(&soonest)),
             rate.map_or_else(dash, |rate| Cell::figure(rate, words::short(rate))),
             Cell::figure(case.runs.len() as f64, case.runs.len().to_string()),
-            to_know(case),
+            notes(case),
         ];
         if note.is_some() {
             row.remove(RUNS);
@@ -177,12 +177,12 @@ fn time(case: &Case, unit: &Unit, figure: Figure) -> Cell {
 fn unranked(case: &Case, columns: usize) -> Vec<Cell> {
     let mut row = vec![Cell::text(&case.competitor)];
     row.resize_with(columns.saturating_sub(1), dash);
-    row.push(to_know(case));
+    row.push(notes(case));
     row
 }
 
 /// How a case ended, if not well, and what is doubtful about it.
-fn to_know(case: &Case) -> Cell {
+fn notes(case: &Case) -> Cell {
     let said = match &case.outcome {
         Outcome::Right | Outcome::Unverified if case.runs.is_empty() => {
             return Cell::text("not run").marked(Mark::Faint);
@@ -211,7 +211,7 @@ fn noted(case: &Case) -> Vec<Warning> {
     doubts
 }
 
-/// What the copies cost: processor time, memory, faults, bytes of devices.
+/// What the copies cost: CPU time, memory, faults, bytes of devices.
 pub fn costs(section: &Section) -> Option<Table> {
     let groups = groups(section);
     let ranked = || groups.iter().flat_map(|(_, cases)| cases).filter(|case| case.is_ranked());
@@ -267,7 +267,7 @@ fn cost(case: &Case, unit: &Unit) -> Vec<Cell> {
     ]
 }
 
-/// Processor time as a percentage of the time that a copy takes.
+/// CPU time as a percentage of the time that a copy takes.
 pub fn cpu(case: &Case) -> Option<f64> {
     let share = |run: &Run| (run.returned > 0.0).then(|| processor(run) / run.returned * 100.0);
     median_of_some(case, share)
@@ -354,7 +354,7 @@ pub fn warnings(section: &Section) -> Vec<String> {
     words
 }
 
-/// What was left out of the plan, or could not be done: who, where, why.
+/// What was skipped, or could not be done: which tool, where, why.
 pub fn not_measured(section: &Section) -> Vec<String> {
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for case in &section.cases {
@@ -378,7 +378,7 @@ pub fn fill(view: &mut crate::view::View, section: &Section) {
     view.not_measured.extend(not_measured(section));
 }
 
-/// Who was quickest in a group, in a sentence.
+/// The quickest tools of a group, in a sentence.
 pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
     let best = best(cases, returned);
     let names: Vec<String> = best.iter().map(|case| case.competitor.clone()).collect();
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_are_nothing_everywhere_are_left_out() {
+    fn parts_that_are_nothing_everywhere_are_skipped() {
         let rows = vec![("a".to_owned(), vec![0.01, 0.0, 0.002]), ("b".to_owned(), vec![0.0, 0.0, 0.004])];
         let Some(Chart::Parts { unit, parts, rows, .. }) = parts("t".to_owned(), &["x", "y", "z"], rows) else {
             panic!()

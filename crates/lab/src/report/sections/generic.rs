@@ -78,10 +78,10 @@ mod tests {
     use crate::view::Chart;
 
     #[test]
-    fn a_section_without_a_room_is_shown_all_the_same_with_what_was_left_out() {
+    fn a_section_without_a_view_is_shown_with_what_was_skipped() {
         let mut unknown = section("something-new");
         unknown.complete = false;
-        unknown.left_out.push("the rest".to_owned());
+        unknown.skipped.push("the rest".to_owned());
         unknown.cases.push(case("g", "cp", 1000, &timed(1.0)));
         let spans = vec![("used".to_owned(), 7)];
         unknown.details.push(Detail { name: "strip".to_owned(), body: Body::Strip { spans } });

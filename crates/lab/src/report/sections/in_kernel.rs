@@ -79,8 +79,8 @@ fn below(results: &Results, section: &Section) -> String {
 /// Where the system call shared blocks, nothing was copied, and the comparison says something else.
 fn not_copied(section: &Section) -> Option<String> {
     let shared = |case: &&Case| {
-        let told = |run: &crate::results::Run| run.told.get("bytes.shared").copied();
-        copies::median_of_some(case, told).is_some_and(|bytes| bytes * 2.0 > case.bytes as f64 && case.bytes > 0)
+        let reported = |run: &crate::results::Run| run.reported.get("bytes.shared").copied();
+        copies::median_of_some(case, reported).is_some_and(|bytes| bytes * 2.0 > case.bytes as f64 && case.bytes > 0)
     };
     let mut names: Vec<String> = section
         .cases

@@ -236,7 +236,7 @@ fn published(cases: &[&Case]) -> Published {
     }
 }
 
-/// Theirs: who; real, user and kernel seconds.
+/// Theirs: tool; real, user and kernel seconds.
 type Theirs = (&'static str, Option<f64>, Option<f64>, f64);
 
 const FIGURES: [Theirs; 5] = [
@@ -257,9 +257,9 @@ fn table(mapped: Option<&Case>, buffers: Option<&Case>, past: Option<&Case>) -> 
         None => Cell::text("-"),
     };
     let here = [mapped, buffers, past, None, None];
-    let row = |((who, real, user, kernel), here): (Theirs, Option<&Case>)| {
+    let row = |((tool, real, user, kernel), here): (Theirs, Option<&Case>)| {
         vec![
-            Cell::text(who),
+            Cell::text(tool),
             theirs(real),
             ours(here, copies::returned),
             theirs(user),

@@ -28,7 +28,7 @@ pub fn views(results: &Results) -> Vec<View> {
 /// The most letters of a name.
 const LONGEST: usize = 160;
 
-/// The same with names that are not longer than a sentence can bear. They are cut before anything is made of them, so that
+/// The same with names that are not longer than fits a sentence. They are cut before anything is made of them, so that
 /// all of a report calls one thing by one name.
 fn tamed(results: &Results) -> Results {
     let mut results = results.clone();
@@ -58,7 +58,7 @@ fn view(results: &Results, section: &Section) -> View {
 
 /// What holds for all sections, whoever made the view.
 fn completed(mut view: View, section: &Section) -> View {
-    for reason in &section.left_out {
+    for reason in &section.skipped {
         if !view.not_measured.contains(reason) {
             view.not_measured.push(reason.clone());
         }

@@ -8,7 +8,7 @@ use crate::report::text::{self, percent};
 use crate::results::{Body, Case, Results, Section};
 use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
 
-/// Figures that haul tells, and what they are called: work, then the waits at both queues.
+/// Figures that haul reports, and what they are called: work, then the waits at both queues.
 const PHASES: [(&str, &str); 7] = [
     ("seconds.read", "reading"),
     ("seconds.scan", "looking for zeros"),
@@ -22,7 +22,7 @@ const READER_WAITS: &str = "seconds.read-enqueue";
 const WRITER_WAITS: &str = "seconds.write-dequeue";
 /// Waits below this many seconds are next to nothing.
 const NOTHING: f64 = 0.01;
-/// One side is the bottleneck if the other waits so many times longer for it than the reverse.
+/// One side is the bottleneck if the other waits this many times longer for it than the reverse.
 const CLEARLY: f64 = 2.0;
 
 /// The section as it is shown.
@@ -85,16 +85,17 @@ fn pick<'c>(cases: &[&'c Case], smart: bool, sparse: bool) -> Option<&'c Case> {
     copies::find(cases, &name).or_else(|| cases.iter().find(found).copied())
 }
 
-fn told(case: &Case, name: &str) -> Option<f64> {
-    copies::median_of_some(case, |run| run.told.get(name).copied())
+fn reported(case: &Case, name: &str) -> Option<f64> {
+    copies::median_of_some(case, |run| run.reported.get(name).copied())
 }
 
 fn saved(name: &str, cases: &[&Case]) -> Option<String> {
     let (smart, full) = (pick(cases, true, true)?, pick(cases, false, false)?);
     let ratio = copies::ratio(Some(smart), Some(full), copies::returned)?;
     let whole = (smart.bytes as f64).max(1.0);
-    let share =
-        |figure: &str| told(smart, figure).map_or_else(|| "an unknown part".to_owned(), |bytes| percent(bytes / whole));
+    let share = |figure: &str| {
+        reported(smart, figure).map_or_else(|| "an unknown part".to_owned(), |bytes| percent(bytes / whole))
+    };
     Some(format!(
         "{name}: with smart read and sparse output {} of the image is not read and {} is not written; the copy takes {}.",
         share("bytes.read-skipped"),
@@ -106,7 +107,7 @@ fn saved(name: &str, cases: &[&Case]) -> Option<String> {
 /// Who waits for whom, where the copy went through queues.
 fn bottleneck(name: &str, cases: &[&Case]) -> Option<String> {
     let case = pick(cases, true, true).or_else(|| pick(cases, false, false))?;
-    let (reader, writer) = (told(case, READER_WAITS)?, told(case, WRITER_WAITS)?);
+    let (reader, writer) = (reported(case, READER_WAITS)?, reported(case, WRITER_WAITS)?);
     if reader.max(writer) < NOTHING {
         return Some(format!(
             "{name}: nobody waited at a queue; threads that each read, scan and write copied it, or both sides were equally quick."
@@ -125,7 +126,7 @@ fn bottleneck(name: &str, cases: &[&Case]) -> Option<String> {
 
 fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
     let row = |case: &&Case| {
-        let amounts: Vec<Option<f64>> = PHASES.iter().map(|(figure, _)| told(case, figure)).collect();
+        let amounts: Vec<Option<f64>> = PHASES.iter().map(|(figure, _)| reported(case, figure)).collect();
         let known = case.is_ranked() && amounts.iter().any(Option::is_some);
         known.then(|| (case.competitor.clone(), amounts.into_iter().map(Option::unwrap_or_default).collect()))
     };
@@ -142,7 +143,7 @@ fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
         ("bytes.copied", "written"),
     ];
     let row = |case: &&Case| {
-        let values: Vec<Option<f64>> = figures.iter().map(|(figure, _)| told(case, figure)).collect();
+        let values: Vec<Option<f64>> = figures.iter().map(|(figure, _)| reported(case, figure)).collect();
         if !case.is_ranked() || values.iter().all(Option::is_none) {
             return None;
         }
@@ -164,7 +165,7 @@ fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
     (!rows.is_empty()).then(|| Table { title, columns, rows, note: Some("In brackets: of the image.".to_owned()) })
 }
 
-/// Theirs: who; seconds; bytes not read, and not written; seconds on reading, and on writing.
+/// Theirs: tool; seconds; bytes not read, and not written; seconds on reading, and on writing.
 const FIGURES: [(&str, [f64; 5], bool, bool); 3] = [
     ("smart read, sparse output", [236.807, 2_391_018_496.0, 4_396_757_358.0, 212.812, 4.962], true, true),
     ("smart read, plain output", [246.531, 2_391_018_496.0, 0.0, 233.609, 24.114], true, false),
@@ -206,7 +207,7 @@ fn waits(case: Option<&Case>) -> Claim {
     let figures = |name: &str| {
         let runs = case.iter().flat_map(|case| &case.runs);
         // What is next to nothing is not many times as much as another nothing.
-        runs.filter_map(|run| run.told.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
+        runs.filter_map(|run| run.reported.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
     };
     let (writer, reader) = (figures(WRITER_WAITS), figures(READER_WAITS));
     if !writer.is_empty() && writer.iter().chain(&reader).all(|time| *time <= NOTHING) {
@@ -219,9 +220,9 @@ fn waits(case: Option<&Case>) -> Claim {
 
 fn table(cases: &[&Case]) -> Table {
     let mut rows = Vec::new();
-    for (who, theirs, smart, sparse) in FIGURES {
+    for (tool, theirs, smart, sparse) in FIGURES {
         let line = |whose: &str, figures: [Option<f64>; 5], whole: f64| {
-            let mut row = vec![Cell::text(who), Cell::text(whose)];
+            let mut row = vec![Cell::text(tool), Cell::text(whose)];
             for (place, figure) in figures.into_iter().enumerate() {
                 let say = |value: f64| match place {
                     1 | 2 => percent(value / whole),
@@ -235,10 +236,10 @@ fn table(cases: &[&Case]) -> Table {
         let case = pick(cases, smart, sparse);
         let ours = [
             case.and_then(|case| copies::median(case, copies::returned)),
-            case.and_then(|case| told(case, "bytes.read-skipped")),
-            case.and_then(|case| told(case, "bytes.write-skipped")),
-            case.and_then(|case| told(case, "seconds.read")),
-            case.and_then(|case| told(case, "seconds.write")),
+            case.and_then(|case| reported(case, "bytes.read-skipped")),
+            case.and_then(|case| reported(case, "bytes.write-skipped")),
+            case.and_then(|case| reported(case, "seconds.read")),
+            case.and_then(|case| reported(case, "seconds.write")),
         ];
         rows.push(line("here", ours, case.map_or(1.0, |case| (case.bytes as f64).max(1.0))));
     }
@@ -261,10 +262,10 @@ mod tests {
             }
             for run in &mut case.runs {
                 if let Some((reader, writer)) = waits {
-                    run.told.insert(READER_WAITS.to_owned(), reader);
-                    run.told.insert(WRITER_WAITS.to_owned(), writer);
+                    run.reported.insert(READER_WAITS.to_owned(), reader);
+                    run.reported.insert(WRITER_WAITS.to_owned(), writer);
                 }
-                run.told.insert("bytes.read-skipped".to_owned(), f64::from(1 << 30) * 2.0);
+                run.reported.insert("bytes.read-skipped".to_owned(), f64::from(1 << 30) * 2.0);
             }
             section.cases.push(case);
         }

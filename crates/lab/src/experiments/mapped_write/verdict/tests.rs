@@ -148,7 +148,7 @@ fn the_grid_compares_each_cell_with_plain_writing() {
         cell(Manner::Written, Test::Read, 9.0),
         cell(Manner::Mapped, Test::Rewrite, 1.0),
     ];
-    let grid = grid::Measured { files: vec![65_536], records: vec![4096], cells, left_out: Vec::new() };
+    let grid = grid::Measured { files: vec![65_536], records: vec![4096], cells, skipped: Vec::new() };
     assert_eq!(grid_ratios(&grid), [0.5]);
     assert_eq!(grid.table(Manner::Mapped, Test::Write), [[Some(32.0)]]);
     let sentence = of_grid(&grid).unwrap();

@@ -87,11 +87,11 @@ impl Grid<'_> {
     }
 }
 
-/// The middle one.
+/// The median.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (half, even) = (sorted.len() / 2, sorted.len().is_multiple_of(2));
-    let middle = *sorted.get(half)?;
-    Some(if even { f64::midpoint(middle, sorted[half - 1]) } else { middle })
+    let median = *sorted.get(half)?;
+    Some(if even { f64::midpoint(median, sorted[half - 1]) } else { median })
 }

@@ -79,8 +79,8 @@ fn claim(says: &str, found: Option<(String, bool)>) -> Claim {
 }
 
 fn msync_claim(figures: Figures<'_>) -> Claim {
-    let middle = |name: &str| figures.latency(name)?.at(50.0);
-    let found = middle("msync-latency").zip(middle("written-latency")).map(|(mapped, written)| {
+    let median = |name: &str| figures.latency(name)?.at(50.0);
+    let found = median("msync-latency").zip(median("written-latency")).map(|(mapped, written)| {
         let ratio = mapped / written.max(1e-9);
         let times = [mapped, written].map(words::seconds);
         let here = format!("{} by msync, {} by write(2): {} times", times[0], times[1], words::short(ratio));

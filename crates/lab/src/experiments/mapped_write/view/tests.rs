@@ -31,7 +31,7 @@ fn measured(seconds: f64) -> Measured {
             files: vec![512 << 10],
             records: vec![4096],
             cells: cells.collect(),
-            left_out: vec!["files of 1 GiB: more than half of the space".to_owned()],
+            skipped: vec!["files of 1 GiB: more than half of the space".to_owned()],
         }),
         under: Some(under::Measured { stores: vec![seconds; 3], rests: vec![1000.0; 3], ..under::Measured::default() }),
         stall: Some(stall::Measured {
@@ -40,7 +40,7 @@ fn measured(seconds: f64) -> Measured {
             waits: BTreeMap::from([("throttled".to_owned(), vec![seconds; 9])]),
             ..stall::Measured::default()
         }),
-        left_out: vec![("grid".to_owned(), "files of 1 GiB: more than half of the space".to_owned())],
+        skipped: vec![("grid".to_owned(), "files of 1 GiB: more than half of the space".to_owned())],
         ..Measured::default()
     }
 }
