@@ -3,7 +3,7 @@
 //! * crates: front ends -> haul-copy -> haul-guest, haul-sys; front ends never import each other; the measuring kit is for
 //!   the laboratory and the benchmarks only, and knows nothing of copying
 //! * `unsafe` only in crates/sys, and every other crate forbids it
-//! * rooms of crates/copy/src: imports go down, never up or sideways
+//! * modules of crates/copy/src: imports go down, never up or sideways
 //! * no circle of files in any crate, but for as many files as are still left
 //! * inherent impls stand in the module of their type, but for as many as are still left
 //! * the libraries neither print, nor exit, nor read the environment
@@ -13,8 +13,8 @@
 mod circles;
 mod crates;
 mod impls;
+mod modules;
 mod paths;
-mod rooms;
 mod source;
 mod violation;
 
@@ -67,7 +67,7 @@ pub fn check() -> Result<String> {
 fn judge(sources: &[Source]) -> Vec<Violation> {
     let mut found: Vec<Violation> = sources.iter().flat_map(Source::check).collect();
     found.extend(sources.iter().flat_map(crates::check_paths));
-    found.extend(rooms::check(sources));
+    found.extend(modules::check(sources));
     found.extend(circles::check(sources));
     found.extend(impls::check(sources));
     found

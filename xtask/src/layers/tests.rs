@@ -23,7 +23,7 @@ fn bad(file: &str, text: &str, line: usize, why: &str) {
 }
 
 #[test]
-fn imports_from_rooms_below_are_fine() {
+fn imports_from_modules_below_are_fine() {
     good("crates/copy/src/engine/direct.rs", "use crate::moved::Moved;\nuse super::Job;\nuse haul_sys::Errno;");
     good("crates/copy/src/plan.rs", "use crate::engine::EngineName;");
     good("crates/copy/src/strategy.rs", "use crate::{facts::Inode, engine::{Job, Side}};");
@@ -94,7 +94,7 @@ fn unit_tests_may_import_from_anywhere_in_the_crate() {
 }
 
 #[test]
-fn data_rooms_may_not_import_in_a_circle() {
+fn data_modules_may_not_import_in_a_circle() {
     let events = ("crates/copy/src/events.rs", "use crate::error::Error;");
     let error = ("crates/copy/src/error.rs", "use crate::facts::Inode;");
     assert_eq!(violations(&[events, error]), [""; 0]);
@@ -105,7 +105,7 @@ fn data_rooms_may_not_import_in_a_circle() {
 
 #[test]
 fn an_unknown_room_is_found() {
-    bad("crates/copy/src/misc.rs", "fn f() {}", 1, "misc is not a room");
+    bad("crates/copy/src/misc.rs", "fn f() {}", 1, "misc is not a module");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The rooms of crates/copy/src and who may import from whom.
+//! The modules of crates/copy/src and which may import from which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
 use super::violation::Violation;
 
-/// The rooms from the bottom to the top. A file imports from rooms further down only, or from its own.
+/// The modules from the bottom to the top. A file imports from modules further down only, or from its own.
 const LEVELS: &[&[&str]] = &[
     &["moved", "tuner"],
     // What moves bytes between two open files knows no plan. `plan` and what is counted name engines by its table.
@@ -39,11 +39,11 @@ const LEVELS: &[&[&str]] = &[
     &["lib"],
 ];
 
-/// The rooms of plain data describe one another, so they may import sideways, but never in a circle.
+/// The modules of plain data describe one another, so they may import sideways, but never in a circle.
 const DATA: usize = 2;
 
-fn level(room: &str) -> Option<usize> {
-    LEVELS.iter().position(|rooms| rooms.contains(&room))
+fn level(module: &str) -> Option<usize> {
+    LEVELS.iter().position(|modules| modules.contains(&module))
 }
 
 /// One import within the crate.
@@ -59,10 +59,10 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut sideways = Vec::new();
     for source in sources.iter().filter(|source| !source.is_test) {
-        let Some(from) = source.file.strip_prefix("crates/copy/src/").map(room_of_file) else { continue };
+        let Some(from) = source.file.strip_prefix("crates/copy/src/").map(module_of_file) else { continue };
         if level(from).is_none() {
-            let rooms = LEVELS.concat().join(", ");
-            found.push(source.violation(1, format!("{from} is not a room of the house plan; those are {rooms}")));
+            let modules = LEVELS.concat().join(", ");
+            found.push(source.violation(1, format!("{from} is not a module of the house plan; those are {modules}")));
             continue;
         }
         for path in source.paths(false) {
@@ -82,8 +82,8 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// `engine/direct.rs` stands in the room `engine`.
-fn room_of_file(file: &str) -> &str {
+/// `engine/direct.rs` stands in the module `engine`.
+fn module_of_file(file: &str) -> &str {
     file.split(['/', '.']).next().unwrap_or(file)
 }
 
@@ -93,7 +93,7 @@ fn objection(import: &Import<'_>) -> Option<String> {
     if from == to || below < above || (above == below && above == DATA) {
         None
     } else if to == "lib" {
-        Some(format!("{from} imports from the root of the crate, which stands above it; name the room"))
+        Some(format!("{from} imports from the root of the crate, which stands above it; name the module"))
     } else if above == below {
         Some(format!("{from} imports sideways from {to}; what both need belongs below, what joins them above"))
     } else {
@@ -101,7 +101,7 @@ fn objection(import: &Import<'_>) -> Option<String> {
     }
 }
 
-/// Every import that closes a circle among the rooms of data.
+/// Every import that closes a circle among the modules of data.
 fn circles(imports: &[Import<'_>]) -> Vec<Violation> {
     let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for import in imports {
@@ -110,12 +110,12 @@ fn circles(imports: &[Import<'_>]) -> Vec<Violation> {
     let reaches = |start: &str, goal: &str| {
         let mut seen = BTreeSet::new();
         let mut next = vec![start];
-        while let Some(room) = next.pop() {
-            if room == goal {
+        while let Some(module) = next.pop() {
+            if module == goal {
                 return true;
             }
-            if seen.insert(room) {
-                next.extend(edges.get(room).into_iter().flatten());
+            if seen.insert(module) {
+                next.extend(edges.get(module).into_iter().flatten());
             }
         }
         false
