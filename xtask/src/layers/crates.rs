@@ -80,7 +80,8 @@ pub fn check_manifests(root: &Path) -> Result<Vec<Violation>> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let Some(manifest) = package["manifest_path"].as_str().map(Path::new) else { continue };
         let Ok(relative) = manifest.strip_prefix(root) else { continue };
-        let folder = match relative.strip_prefix("crates").ok().and_then(|path| path.iter().next()) {
+        let below = relative.strip_prefix("crates").or_else(|_| relative.strip_prefix("testing"));
+        let folder = match below.ok().and_then(|path| path.iter().next()) {
             Some(folder) => folder.to_string_lossy(),
             None => continue, // xtask stands beside the house
         };

@@ -76,7 +76,8 @@ fn judge(sources: &[Source]) -> Vec<Violation> {
 /// Every Rust file of the workspace, relative to its root.
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut dirs: Vec<PathBuf> = ["crates", "xtask", "tests", "fuzz"].iter().map(|dir| root.join(dir)).collect();
+    let mut dirs: Vec<PathBuf> =
+        ["crates", "testing", "xtask", "tests", "fuzz"].iter().map(|dir| root.join(dir)).collect();
     dirs.retain(|dir| dir.is_dir());
     while let Some(dir) = dirs.pop() {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());

@@ -20,7 +20,7 @@ pub const FUNCTION_LINES: usize = 80;
 const LIBRARIES: &[&str] = &["copy", "guest", "sys"];
 
 /// Where tests may name processes of the standard library: where they get their deadlines, and below that.
-const STARTS_PROCESSES: &[&str] = &["crates/testbed/src/process.rs", "crates/testbed/src/lib.rs", "crates/sys/"];
+const STARTS_PROCESSES: &[&str] = &["testing/testbed/src/process.rs", "testing/testbed/src/lib.rs", "crates/sys/"];
 
 /// One file, parsed.
 pub struct Source {
@@ -47,9 +47,10 @@ impl Source {
         Ok(Source { file: file.to_owned(), is_test: in_tests, lines: text.lines().count(), tokens, syntax })
     }
 
-    /// The folder of the crate, for files of `crates/`.
+    /// The folder of the crate, for files of `crates/` and `testing/`.
     pub fn crate_folder(&self) -> Option<&str> {
-        self.file.strip_prefix("crates/")?.split('/').next()
+        let file = self.file.strip_prefix("crates/").or_else(|| self.file.strip_prefix("testing/"))?;
+        file.split('/').next()
     }
 
     /// Paths that lead out of their module.

@@ -187,7 +187,7 @@ fn a_process_of_a_test_without_a_deadline_is_found() {
         2,
         why,
     );
-    bad("crates/testbed/src/bed.rs", "use std::process;\nfn f(child: process::Child) {}", 2, why);
+    bad("testing/testbed/src/bed.rs", "use std::process;\nfn f(child: process::Child) {}", 2, why);
     bad("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests {\n    use std::process::Command;\n}", 3, why);
     let above = "use std::process::Command;\n#[cfg(test)]\nmod tests {\n    use super::*;\n    fn f() { Command::new(\"a\"); }\n}";
     bad("crates/lab/src/a.rs", above, 5, why);
@@ -200,7 +200,7 @@ fn processes_with_deadlines_and_those_of_the_product_are_fine() {
     good("crates/cli/src/a.rs", "#[cfg(test)]\nmod tests { fn f() { haul_testbed::Command::new(\"a\"); } }");
     let both = "use std::process::Command;\n#[cfg(test)]\nmod tests { fn f() { haul_testbed::Command::new(\"a\"); } }";
     good("crates/lab/src/a.rs", both);
-    good("crates/testbed/src/process.rs", "use std::process::Command;");
+    good("testing/testbed/src/process.rs", "use std::process::Command;");
     good("crates/sys/src/child.rs", "#[cfg(test)]\nmod tests { use std::process::Command; }");
 }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask vm`: haul in a guest with a kernel of its own, for what the kernel of this machine cannot.
 //!
-//! The guest's side is `crates/vmlab`: it is the first process there, and says what it found in lines of words
+//! The guest's side is `testing/vmlab`: it is the first process there, and says what it found in lines of words
 //! between tabs.
 
 mod apt;
