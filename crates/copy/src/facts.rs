@@ -79,7 +79,7 @@ pub enum Kind {
 }
 
 /// A point in time as filesystems keep it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Time {
     /// Seconds since 1970; negative before.
     pub seconds: i64,

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 
+use serde::{Deserialize, Serialize};
+
 use crate::facts::Time;
-use crate::wire::{Reader, Writer};
+use crate::wire;
 
 /// Names to be compared by the receiver.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkUnit {
     pub(super) token: u64,
     pub(super) of_copy: bool,
@@ -16,7 +18,7 @@ pub(super) struct WorkUnit {
 }
 
 /// A directory as the sender sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Directory {
     pub(super) path: OsString,
     pub(super) inode: u64,
@@ -26,7 +28,7 @@ pub(super) struct Directory {
 }
 
 /// What the receiver of a work unit says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reply {
     /// It keeps the names before this one. More is to come.
     Rest { token: u64, from: u64 },
@@ -37,7 +39,7 @@ pub(super) enum Reply {
 }
 
 /// About one name of a work unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) at: u64,
     /// The inode numbers of two files that are the same, one of which may have other names. `None`: the sender has to look
@@ -47,86 +49,22 @@ pub(super) struct Note {
 
 impl WorkUnit {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(512));
-        out.number(self.token).byte(u8::from(self.of_copy));
-        put_directory(&mut out, &self.source);
-        put_directory(&mut out, &self.copy);
-        out.number(self.names.len() as u64);
-        for name in &self.names {
-            out.text(name);
-        }
-        out.0
+        wire::encode(self)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<WorkUnit> {
-        let mut from = Reader(bytes);
-        let (token, of_copy) = (from.number()?, from.byte()? != 0);
-        let (source, copy, count) = (take_directory(&mut from)?, take_directory(&mut from)?, from.number()?);
-        let mut names = Vec::new();
-        for _ in 0..count {
-            names.push(from.text()?);
-        }
-        from.0.is_empty().then_some(WorkUnit { token, of_copy, source, copy, names })
+        wire::decode(bytes)
     }
 }
 
 impl Reply {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(32));
-        match self {
-            Reply::Rest { token, from } => _ = out.byte(0).number(*token).number(*from),
-            Reply::Cannot { token } => _ = out.byte(1).number(*token),
-            Reply::Done { token, entries, notes } => {
-                out.byte(2).number(*token).number(*entries).number(notes.len() as u64);
-                for Note { at, links } in notes {
-                    let (one, other) = links.unwrap_or_default();
-                    out.number(*at).byte(u8::from(links.is_some())).number(one).number(other);
-                }
-            }
-        }
-        out.0
+        wire::encode(self)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
-        let mut from = Reader(bytes);
-        let reply = match from.byte()? {
-            0 => Reply::Rest { token: from.number()?, from: from.number()? },
-            1 => Reply::Cannot { token: from.number()? },
-            2 => {
-                let (token, entries, count) = (from.number()?, from.number()?, from.number()?);
-                let mut notes = Vec::new();
-                for _ in 0..count {
-                    let (at, there) = (from.number()?, from.byte()? != 0);
-                    notes.push(Note { at, links: Some((from.number()?, from.number()?)).filter(|_| there) });
-                }
-                Reply::Done { token, entries, notes }
-            }
-            _ => return None,
-        };
-        from.0.is_empty().then_some(reply)
+        wire::decode(bytes)
     }
-}
-
-fn put_time(out: &mut Writer, time: Time) {
-    out.number(time.seconds.cast_unsigned()).number(time.nanoseconds.into());
-}
-
-fn put_directory(out: &mut Writer, directory: &Directory) {
-    let Directory { path, inode, born, operand } = directory;
-    out.text(path).number(*inode).byte(u8::from(born.is_some()));
-    put_time(out, born.unwrap_or(Time { seconds: 0, nanoseconds: 0 }));
-    out.byte(u8::from(operand.is_some())).text(operand.as_deref().unwrap_or_default());
-}
-
-fn take_time(from: &mut Reader<'_>) -> Option<Time> {
-    Some(Time { seconds: from.number()?.cast_signed(), nanoseconds: u32::try_from(from.number()?).ok()? })
-}
-
-fn take_directory(from: &mut Reader<'_>) -> Option<Directory> {
-    let (path, inode, there) = (from.text()?, from.number()?, from.byte()? != 0);
-    let born = Some(take_time(from)?).filter(|_| there);
-    let there = from.byte()? != 0;
-    Some(Directory { path, inode, born, operand: Some(from.text()?).filter(|_| there) })
 }
 
 #[cfg(test)]

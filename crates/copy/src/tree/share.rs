@@ -147,8 +147,11 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     tally.add();
     let names = part.take_names();
     let token = peers.new_token();
-    let message =
-        Message::Names(WorkUnit { token, pair: pair_of_place(part.place(), top, peers), names: names.clone() });
+    let message = Message::Names(WorkUnit {
+        token,
+        pair: pair_of_place(part.place(), top, peers),
+        names: names.iter().map(Into::into).collect(),
+    });
     let away = Away { frame: part, top: top.clone(), names, tally, _parking: parking };
     // Before it is sent: the answer may come at once.
     lock(&peers.away).insert(token, away);

@@ -212,7 +212,8 @@ fn do_parcel(walker: &mut Walker<'_>, from: usize, parcel: WorkUnit) {
         listed: pair.listed,
         stays: AtomicBool::new(false),
     };
-    let frame = Frame::received(place, sides, Listing::of(names), ReplyHandle { from, token });
+    let names = Listing::of(names.into_iter().map(Into::into).collect());
+    let frame = Frame::received(place, sides, names, ReplyHandle { from, token });
     let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
     walker.worker.report.stats.parcels += 1;
     walk::walk_tree(walker, frame, &mut top);
