@@ -4,7 +4,7 @@
 
 use std::num::NonZero;
 
-use haul_copy::list::{FileList, mend};
+use haul_copy::list::{self, mend};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((first, bytes)) = input.split_first() else { return };
@@ -12,14 +12,14 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         1 => mend(&[b"haul\0mf2", bytes, &[0; 32]].concat()),
         _ => bytes.to_vec(),
     };
-    let Ok(mut list) = FileList::load(&mut &bytes[..]) else { return };
+    let Ok(mut list) = list::load(&mut &bytes[..]) else { return };
     let mut written = Vec::new();
-    list.save(&mut written).expect("memory takes everything");
+    list::save(&list, &mut written).expect("memory takes everything");
     assert_eq!(written, bytes);
     let shards = NonZero::new(u32::from(first >> 1) % 9 + 1).expect("it is not zero");
-    let split = list.split(shards);
+    let split = list::split(&list, shards);
     let entries: u64 = split.work().iter().map(|work| work.entries).sum();
     assert_eq!(entries, list.len() as u64);
-    list.sort();
-    assert_eq!(list.split(shards).digest(), split.digest());
+    list::sort(&mut list);
+    assert_eq!(list::split(&list, shards).digest(), split.digest());
 });

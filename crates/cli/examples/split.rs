@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::time::Instant;
 
 use haul_copy::facts::{Kind, Time};
-use haul_copy::list::{Entry, FileList};
+use haul_copy::list::{self, Entry, FileList};
 
 /// Files in a directory.
 const IN_DIRECTORY: u32 = 100;
@@ -21,15 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("made: {} entries in {:?}, {}", list.len(), started.elapsed(), memory());
     let started = Instant::now();
     let mut bytes = Vec::new();
-    list.save(&mut bytes)?;
+    list::save(&list, &mut bytes)?;
     println!("saved: {} bytes in {:?}", bytes.len(), started.elapsed());
     let started = Instant::now();
-    let loaded = FileList::load(&mut &bytes[..])?;
+    let loaded = list::load(&mut &bytes[..])?;
     println!("loaded in {:?}", started.elapsed());
     drop((list, bytes));
     println!("before the split: {}", memory());
     let started = Instant::now();
-    let split = loaded.split(shards);
+    let split = list::split(&loaded, shards);
     println!("split into {shards} in {:?}, {}", started.elapsed(), memory());
     let (entries, bytes): (Vec<u64>, Vec<u64>) = split.work().iter().map(|work| (work.entries, work.bytes)).unzip();
     println!(

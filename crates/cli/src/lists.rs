@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_copy::list::{FileList, LoadError};
+use haul_copy::list::{self, FileList, LoadError};
 use haul_copy::plan::{Job, Plan};
 use haul_copy::run::{self, ShardReport};
 
@@ -18,7 +18,7 @@ use crate::words;
 /// # Errors
 /// The message, without the program's name.
 pub fn load(path: &Path, report: &Report) -> Result<FileList, Vec<u8>> {
-    let loaded = File::open(path).map_err(LoadError::Io).and_then(|mut file| FileList::load(&mut file));
+    let loaded = File::open(path).map_err(LoadError::Io).and_then(|mut file| list::load(&mut file));
     loaded.map_err(|error| {
         let why = match &error {
             LoadError::Io(error) => words::io_error(error),
@@ -40,7 +40,7 @@ pub fn save(
     report: &Report,
 ) -> Result<(), Vec<u8>> {
     let saved = list.and_then(|mut list| {
-        list.write(&mut |to| entries.save(to));
+        list.write(&mut |to| list::save(entries, to));
         list.finish(durable)
     });
     saved.map_err(|error| message("cannot write the file list", path, &words::io_error(&error), report))

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_copy::plan::profile::{LONGEST, Profile};
+use haul_copy::plan::profile::{self, LONGEST, Profile};
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::process::geteuid;
 
@@ -102,7 +102,7 @@ fn read(path: &Path, guarded: bool) -> Result<Profile, Unusable> {
     }
     let text = text_of(&file).map_err(Unusable::Unreadable)?;
     let text = String::from_utf8(text).map_err(|_| because("it is not UTF-8"))?;
-    Profile::parse(&text, &path.to_string_lossy()).map_err(Unusable::Because)
+    profile::parse(&text, &path.to_string_lossy()).map_err(Unusable::Because)
 }
 
 /// One byte more than a profile can have, at most.
@@ -152,7 +152,7 @@ mod tests {
     fn what_others_could_have_written_is_not_obeyed() {
         let dir = haul_testbed::temp_dir();
         let path = dir.path().join("profile");
-        fs::write(&path, Profile::default().to_text()).expect("it can be written");
+        fs::write(&path, profile::to_text(&Profile::default())).expect("it can be written");
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
         for (file, place, fine) in [
             (0o644, 0o755, true),

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Output;
 
 use haul_copy::plan::EngineName;
-use haul_copy::plan::profile::{Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source, may_be_preferred};
+use haul_copy::plan::profile::{
+    self, Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source, may_be_preferred,
+};
 use haul_copy::probe::place_of;
 use haul_testbed::{Bed, Command, Fs, TempDir, create_painted, skip, sparse_file, temp_dir};
 
@@ -56,7 +58,7 @@ fn of(dir: &Path, entries: Vec<Entry>) -> Profile {
 }
 
 fn save(profile: &Profile, path: &Path) {
-    fs::write(path, profile.to_text()).expect("it can be written");
+    fs::write(path, profile::to_text(profile)).expect("it can be written");
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("it is ours");
 }
 

@@ -21,7 +21,7 @@
 //! Each of these steps can be called alone:
 //!
 //! 1. [`run::list`] walks the sources and gives a [`list::FileList`], which can be saved and loaded;
-//! 2. [`list::FileList::split`] says what each part is, by bytes and by entries;
+//! 2. [`list::split`] says what each part is, by bytes and by entries;
 //! 3. [`run::run`] with such a list and a [`list::Shard`] in the plan copies one part: in any order, at the same time,
 //!    again after it was interrupted; the part that comes last finishes the directories;
 //! 4. summaries add up (`+=`), and their counters with them;

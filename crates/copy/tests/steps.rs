@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use haul_copy::compare::{self, Found, compare};
 use haul_copy::error::Error;
 use haul_copy::events::{Confirm, Event, Observer, Question};
-use haul_copy::list::{FileList, Shard};
+use haul_copy::list::{self, Shard};
 use haul_copy::meta::XattrRules;
 use haul_copy::pace::Pace;
 use haul_copy::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
@@ -135,9 +135,9 @@ fn parts_of_a_list_that_are_copied_in_any_order_make_the_whole_copy() {
     let survey = run::list(&whole, &session(&heard));
     assert!(!survey.failed, "{:?}", heard.everything());
     let mut stored = Vec::new();
-    survey.list.save(&mut stored).unwrap();
-    let list = Arc::new(FileList::load(&mut Cursor::new(stored)).unwrap());
-    let work = list.split(NonZero::new(PARTS).unwrap()).work().to_vec();
+    list::save(&survey.list, &mut stored).unwrap();
+    let list = Arc::new(list::load(&mut Cursor::new(stored)).unwrap());
+    let work = list::split(&list, NonZero::new(PARTS).unwrap()).work().to_vec();
     assert_eq!(work.iter().map(|work| work.entries).sum::<u64>(), list.len() as u64);
     assert!(work.iter().all(|work| work.entries > 0), "each has something to do: {work:?}");
 

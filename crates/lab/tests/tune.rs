@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use haul_copy::plan::profile::Profile;
+use haul_copy::plan::profile;
 use haul_copy::probe::place_of;
 use haul_lab::results::{Body, Outcome, Results};
 use haul_testbed::{Bed, Command, Fs, temp_dir};
@@ -57,7 +57,7 @@ fn a_search_compares_every_copy_ends_in_time_and_writes_what_won_or_nothing() {
     let path = out.path().join("haul/profile");
     assert_eq!(path.exists(), verdict(&results) == "written");
     if let Ok(text) = fs::read_to_string(&path) {
-        let profile = Profile::parse(&text, "p").expect("haul understands it");
+        let profile = profile::parse(&text, "p").expect("haul understands it");
         let place = profile.of(&place_of(&dir).unwrap().unwrap()).expect("it is about this place");
         assert!(place.entries.iter().all(|entry| entry.measured.gain.is_some_and(|gain| gain > 1.0)), "{text}");
     }

@@ -170,7 +170,7 @@ fn hello(plan: &Plan, arguments: &[Vec<u8>], machine: usize) -> Hello {
         machine,
         arguments: arguments.to_vec(),
         user: (geteuid().as_raw(), getegid().as_raw(), umask()),
-        list: plan.list.as_ref().map(|list| list.digest_text()),
+        list: plan.list.as_ref().map(|list| haul_copy::list::digest_text(list)),
         sources: plan.sources.iter().map(|source| Seen::at(Path::new(source))).collect(),
         dest: (nearest.as_os_str().as_bytes().to_vec(), Seen::at(&nearest)),
     }

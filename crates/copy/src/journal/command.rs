@@ -104,7 +104,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.line("verify", name_of_verify(*verify));
     lines.line("checksum", checksum.map_or("none", name_of_checksum));
     lines.line("resume", resume);
-    lines.line("list", list.as_ref().map_or_else(|| "none".to_owned(), |list| list.digest_text()));
+    lines.line("list", list.as_ref().map_or_else(|| "none".to_owned(), |list| crate::list::digest_text(list)));
     lines
         .line("shard", shard.map_or_else(|| "none".to_owned(), |shard| format!("{}/{}", shard.index(), shard.count())));
     lines.0

@@ -77,123 +77,121 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-impl FileList {
-    /// Writes the list.
-    ///
-    /// # Errors
-    /// What writing says.
-    pub fn save(&self, to: &mut dyn Write) -> io::Result<()> {
-        let mut writer = Writer { to, hasher: blake3::Hasher::new(), buffer: Vec::with_capacity(BUFFER + 1024) };
-        self.write_records(&mut writer)?;
-        writer.flush()?;
-        let sum = *writer.hasher.finalize().as_bytes();
-        to.write_all(&sum)?;
-        to.flush()
-    }
+/// Writes the list.
+///
+/// # Errors
+/// What writing says.
+pub fn save(list: &FileList, to: &mut dyn Write) -> io::Result<()> {
+    let mut writer = Writer { to, hasher: blake3::Hasher::new(), buffer: Vec::with_capacity(BUFFER + 1024) };
+    write_records(list, &mut writer)?;
+    writer.flush()?;
+    let sum = *writer.hasher.finalize().as_bytes();
+    to.write_all(&sum)?;
+    to.flush()
+}
 
-    fn write_records(&self, to: &mut Writer<'_>) -> io::Result<()> {
-        to.bytes(MAGIC)?;
-        for operand in &self.operands {
-            to.bytes(&[OPERAND])?;
-            to.text(&operand.path)?;
-            to.number(operand.root.is_some().into())?;
-            if let Some(root) = operand.root {
-                to.number(root.inode)?;
-                to.time(root.born)?;
-            }
-            let mut last = None;
-            for at in operand.first..operand.end {
-                self.write_entry(to, at, last)?;
-                last = Some(at);
-            }
+fn write_records(list: &FileList, to: &mut Writer<'_>) -> io::Result<()> {
+    to.bytes(MAGIC)?;
+    for operand in &list.operands {
+        to.bytes(&[OPERAND])?;
+        to.text(&operand.path)?;
+        to.number(operand.root.is_some().into())?;
+        if let Some(root) = operand.root {
+            to.number(root.inode)?;
+            to.time(root.born)?;
         }
-        to.bytes(&[END])?;
-        to.number(self.len() as u64)
-    }
-
-    fn write_entry(&self, to: &mut Writer<'_>, at: Index, last: Option<Index>) -> io::Result<()> {
-        let entry = self.entry(at);
-        let kind = KINDS.iter().find(|(_, kind)| *kind == entry.kind).map_or(b'?', |(letter, _)| *letter);
-        to.bytes(&[kind])?;
-        if let (Some(mut above), Some(parent)) = (last, self.parent(at)) {
-            let mut up = 0;
-            while above != parent
-                && let Some(next) = self.parent(above)
-            {
-                above = next;
-                up += 1;
-            }
-            to.number(up)?;
-            to.text(self.name(at).as_bytes())?;
-        }
-        to.number(entry.size)?;
-        to.time(entry.modified)?;
-        to.time(entry.changed)?;
-        to.number(entry.id.is_some().into())?;
-        if let Some(id) = entry.id {
-            to.number(id.device().major.into())?;
-            to.number(id.device().minor.into())?;
-            to.number(id.inode())?;
-        }
-        Ok(())
-    }
-
-    /// Reads a list. The same bytes would be written for it.
-    ///
-    /// # Errors
-    /// Why it is none; never a panic, and no more memory than a few times what was read.
-    pub fn load(from: &mut dyn Read) -> Result<FileList, LoadError> {
-        let mut reader =
-            Reader { from, hasher: blake3::Hasher::new(), buffer: vec![0; BUFFER], at: 0, filled: 0, before: 0 };
-        reader.magic()?;
-        let mut list = FileList::default();
         let mut last = None;
-        loop {
-            let start = reader.position();
-            match reader.byte()? {
-                OPERAND => {
-                    let path = reader.text()?;
-                    if path.contains(&0) {
-                        return Err(LoadError::Damaged(start, "a zero in the path of an operand"));
-                    }
-                    let root = match reader.flag()? {
-                        true => Some(Root { inode: reader.number()?, born: reader.time()? }),
-                        false => None,
-                    };
-                    list.add_operand(OsStr::from_bytes(&path), root);
-                    last = None;
+        for at in operand.first..operand.end {
+            write_entry(list, to, at, last)?;
+            last = Some(at);
+        }
+    }
+    to.bytes(&[END])?;
+    to.number(list.len() as u64)
+}
+
+fn write_entry(list: &FileList, to: &mut Writer<'_>, at: Index, last: Option<Index>) -> io::Result<()> {
+    let entry = list.entry(at);
+    let kind = KINDS.iter().find(|(_, kind)| *kind == entry.kind).map_or(b'?', |(letter, _)| *letter);
+    to.bytes(&[kind])?;
+    if let (Some(mut above), Some(parent)) = (last, list.parent(at)) {
+        let mut up = 0;
+        while above != parent
+            && let Some(next) = list.parent(above)
+        {
+            above = next;
+            up += 1;
+        }
+        to.number(up)?;
+        to.text(list.name(at).as_bytes())?;
+    }
+    to.number(entry.size)?;
+    to.time(entry.modified)?;
+    to.time(entry.changed)?;
+    to.number(entry.id.is_some().into())?;
+    if let Some(id) = entry.id {
+        to.number(id.device().major.into())?;
+        to.number(id.device().minor.into())?;
+        to.number(id.inode())?;
+    }
+    Ok(())
+}
+
+/// Reads a list. The same bytes would be written for it.
+///
+/// # Errors
+/// Why it is none; never a panic, and no more memory than a few times what was read.
+pub fn load(from: &mut dyn Read) -> Result<FileList, LoadError> {
+    let mut reader =
+        Reader { from, hasher: blake3::Hasher::new(), buffer: vec![0; BUFFER], at: 0, filled: 0, before: 0 };
+    reader.magic()?;
+    let mut list = FileList::default();
+    let mut last = None;
+    loop {
+        let start = reader.position();
+        match reader.byte()? {
+            OPERAND => {
+                let path = reader.text()?;
+                if path.contains(&0) {
+                    return Err(LoadError::Damaged(start, "a zero in the path of an operand"));
                 }
-                END => break,
-                letter => {
-                    let kind = KINDS.iter().find(|(known, _)| *known == letter).map(|(_, kind)| *kind);
-                    let kind = kind.ok_or(LoadError::Damaged(start, "an unknown kind of record"))?;
-                    last = Some(reader.entry(&mut list, kind, last, start)?);
-                }
+                let root = match reader.flag()? {
+                    true => Some(Root { inode: reader.number()?, born: reader.time()? }),
+                    false => None,
+                };
+                list.add_operand(OsStr::from_bytes(&path), root);
+                last = None;
+            }
+            END => break,
+            letter => {
+                let kind = KINDS.iter().find(|(known, _)| *known == letter).map(|(_, kind)| *kind);
+                let kind = kind.ok_or(LoadError::Damaged(start, "an unknown kind of record"))?;
+                last = Some(reader.entry(&mut list, kind, last, start)?);
             }
         }
-        let at = reader.position();
-        if reader.number()? != list.len() as u64 {
-            return Err(LoadError::Damaged(at, "another number of entries"));
-        }
-        reader.end()?;
-        list.names.shrink_to_fit();
-        list.entries.shrink_to_fit();
-        Ok(list)
     }
+    let at = reader.position();
+    if reader.number()? != list.len() as u64 {
+        return Err(LoadError::Damaged(at, "another number of entries"));
+    }
+    reader.end()?;
+    list.names.shrink_to_fit();
+    list.entries.shrink_to_fit();
+    Ok(list)
+}
 
-    /// The checksum as words: the same for two lists only if they are the same.
-    pub fn digest_text(&self) -> String {
-        let mut writer = Writer { to: &mut io::sink(), hasher: blake3::Hasher::new(), buffer: Vec::new() };
-        // Nothing can go wrong where nothing is written.
-        let written = self.write_records(&mut writer).and_then(|()| writer.flush());
-        written.map_or_else(|error| error.to_string(), |()| writer.hasher.finalize().to_hex().to_string())
-    }
+/// The checksum as words: the same for two lists only if they are the same.
+pub fn digest_text(list: &FileList) -> String {
+    let mut writer = Writer { to: &mut io::sink(), hasher: blake3::Hasher::new(), buffer: Vec::new() };
+    // Nothing can go wrong where nothing is written.
+    let written = write_records(list, &mut writer).and_then(|()| writer.flush());
+    written.map_or_else(|error| error.to_string(), |()| writer.hasher.finalize().to_hex().to_string())
 }
 
 /// Says which list it is, not what is in it.
 impl fmt::Debug for FileList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileList({} entries, {})", self.len(), self.digest_text())
+        write!(f, "FileList({} entries, {})", self.len(), digest_text(self))
     }
 }
 

@@ -9,8 +9,9 @@ mod order;
 mod split;
 
 pub use file_list::{Entry, FileList, Index, MOST_NAME, Misplaced, Root};
-pub use format::{LoadError, mend};
-pub use split::{Assignment, MOST_SHARDS, Shard, Work};
+pub use format::{LoadError, digest_text, load, mend, save};
+pub use order::sort;
+pub use split::{Assignment, MOST_SHARDS, Shard, Work, split};
 
 #[cfg(test)]
 mod tests;

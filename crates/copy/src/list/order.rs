@@ -40,50 +40,44 @@ impl Children {
     }
 }
 
-impl FileList {
-    /// Puts the entries of each directory in the order of their names, byte by byte, what is no directory before directories.
-    /// Two lists of one tree are the same then, in whichever order it was walked.
-    pub fn sort(&mut self) {
-        let order = self.canonical();
-        let mut position = vec![0; order.len()];
-        for (new, old) in (0..).zip(&order) {
-            position[*old as usize] = new;
-        }
-        let mut sorted = FileList::default();
-        for old in &order {
-            let node = self.entries[*old as usize];
-            sorted.names.extend_from_slice(self.name(*old).as_bytes());
-            let name_end = sorted.names.len() as u64;
-            sorted.entries.push(Node { parent: position[node.parent as usize], name_end, ..node });
-        }
-        sorted.ids = self.ids.iter().map(|(old, id)| (position[*old as usize], *id)).collect();
-        sorted.ids.sort_unstable_by_key(|(at, _)| *at);
-        // Operands stay where they are, and so do the borders between them.
-        sorted.operands = self.operands.iter().map(Operand::clone).collect();
-        *self = sorted;
+/// Puts the entries of each directory in the order of their names, byte by byte, what is no directory before directories.
+/// Two lists of one tree are the same then, in whichever order it was walked.
+pub fn sort(list: &mut FileList) {
+    let order = canonical(list);
+    let mut position = vec![0; order.len()];
+    for (new, old) in (0..).zip(&order) {
+        position[*old as usize] = new;
     }
+    let mut sorted = FileList::default();
+    for old in &order {
+        let node = list.entries[*old as usize];
+        sorted.names.extend_from_slice(list.name(*old).as_bytes());
+        let name_end = sorted.names.len() as u64;
+        sorted.entries.push(Node { parent: position[node.parent as usize], name_end, ..node });
+    }
+    sorted.ids = list.ids.iter().map(|(old, id)| (position[*old as usize], *id)).collect();
+    sorted.ids.sort_unstable_by_key(|(at, _)| *at);
+    // Operands stay where they are, and so do the borders between them.
+    sorted.operands = list.operands.iter().map(Operand::clone).collect();
+    *list = sorted;
+}
 
-    /// The numbers of all entries in that order.
-    pub(super) fn canonical(&self) -> Vec<Index> {
-        let mut children = Children::of(self);
-        let mut order = Vec::with_capacity(self.len());
-        let mut stack = Vec::new();
-        for operand in self.operands.iter().filter(|operand| operand.end > operand.first) {
-            stack.push(operand.first);
-            while let Some(at) = stack.pop() {
-                order.push(at);
-                let inside = children.in_directory_mut(at);
-                let is_directory = |at: Index| self.kind(at) == Kind::Directory;
-                inside.sort_unstable_by(|a, b| {
-                    (is_directory(*a), self.name(*a).as_bytes(), a).cmp(&(
-                        is_directory(*b),
-                        self.name(*b).as_bytes(),
-                        b,
-                    ))
-                });
-                stack.extend(inside.iter().rev());
-            }
+/// The numbers of all entries in that order.
+pub(super) fn canonical(list: &FileList) -> Vec<Index> {
+    let mut children = Children::of(list);
+    let mut order = Vec::with_capacity(list.len());
+    let mut stack = Vec::new();
+    for operand in list.operands.iter().filter(|operand| operand.end > operand.first) {
+        stack.push(operand.first);
+        while let Some(at) = stack.pop() {
+            order.push(at);
+            let inside = children.in_directory_mut(at);
+            let is_directory = |at: Index| list.kind(at) == Kind::Directory;
+            inside.sort_unstable_by(|a, b| {
+                (is_directory(*a), list.name(*a).as_bytes(), a).cmp(&(is_directory(*b), list.name(*b).as_bytes(), b))
+            });
+            stack.extend(inside.iter().rev());
         }
-        order
     }
+    order
 }

@@ -12,6 +12,7 @@ use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 
 use super::file_list::{FileList, Index};
+use super::order::canonical;
 use crate::facts::{FileId, Kind};
 
 /// The most entries of a unit, but for files with more names than that.
@@ -108,106 +109,103 @@ struct Pieces {
     others: HashMap<Index, Vec<Index>>,
 }
 
-impl FileList {
-    /// Divides the list among so many shards. The result depends on the names, kinds and sizes in the list, on which names are
-    /// those of one file, and on the number; on nothing else. Its digest also depends on the times in the list.
-    pub fn split(&self, count: NonZero<u32>) -> Assignment {
-        let order = self.canonical();
-        let pieces = self.pieces(&order);
-        let units = self.units(&pieces, count);
-        let largest = units.iter().fold(Work::default(), |most, unit| Work {
-            entries: most.entries.max(unit.work.entries),
-            bytes: most.bytes.max(unit.work.bytes),
-        });
-        let (dealt, work) = deal(&units, count);
-        let mut shards = vec![0; self.len()];
-        for (unit, shard) in units.iter().zip(dealt) {
-            for first in &pieces.firsts[unit.start..unit.end] {
-                shards[*first as usize] = shard;
-                for other in pieces.others.get(first).into_iter().flatten() {
-                    shards[*other as usize] = shard;
-                }
+/// Divides the list among so many shards. The result depends on the names, kinds and sizes in the list, on which names are
+/// those of one file, and on the number; on nothing else. Its digest also depends on the times in the list.
+pub fn split(list: &FileList, count: NonZero<u32>) -> Assignment {
+    let order = canonical(list);
+    let pieces = pieces(list, &order);
+    let units = units(list, &pieces, count);
+    let largest = units.iter().fold(Work::default(), |most, unit| Work {
+        entries: most.entries.max(unit.work.entries),
+        bytes: most.bytes.max(unit.work.bytes),
+    });
+    let (dealt, work) = deal(&units, count);
+    let mut shards = vec![0; list.len()];
+    for (unit, shard) in units.iter().zip(dealt) {
+        for first in &pieces.firsts[unit.start..unit.end] {
+            shards[*first as usize] = shard;
+            for other in pieces.others.get(first).into_iter().flatten() {
+                shards[*other as usize] = shard;
             }
         }
-        let digest = self.digest_of_split(&order, &shards, count);
-        Assignment { shards, work, largest, digest }
     }
+    let digest = digest_of_split(list, &order, &shards, count);
+    Assignment { shards, work, largest, digest }
+}
 
-    fn pieces(&self, order: &[Index]) -> Pieces {
-        let mut first_name: HashMap<FileId, Index> = HashMap::new();
-        let mut pieces = Pieces { firsts: Vec::with_capacity(order.len()), others: HashMap::new() };
-        for at in order {
-            let entry = self.entry(*at);
-            let first = match entry.id {
-                Some(id) if entry.kind != Kind::Directory => *first_name.entry(id).or_insert(*at),
-                _ => *at,
-            };
-            match first == *at {
-                true => pieces.firsts.push(first),
-                false => pieces.others.entry(first).or_default().push(*at),
-            }
-        }
-        pieces
-    }
-
-    fn units(&self, pieces: &Pieces, count: NonZero<u32>) -> Vec<Unit> {
-        let of_piece = |first: Index| {
-            let entry = self.entry(first);
-            let others = pieces.others.get(&first).map_or(0, |others| others.len() as u64);
-            Work { entries: 1 + others, bytes: if entry.kind == Kind::Regular { entry.size } else { 0 } }
+fn pieces(list: &FileList, order: &[Index]) -> Pieces {
+    let mut first_name: HashMap<FileId, Index> = HashMap::new();
+    let mut pieces = Pieces { firsts: Vec::with_capacity(order.len()), others: HashMap::new() };
+    for at in order {
+        let entry = list.entry(*at);
+        let first = match entry.id {
+            Some(id) if entry.kind != Kind::Directory => *first_name.entry(id).or_insert(*at),
+            _ => *at,
         };
-        let bytes = pieces.firsts.iter().fold(0u64, |sum, first| sum.saturating_add(of_piece(*first).bytes));
-        let wanted = UNITS_FOR_EACH * u64::from(count.get());
-        let most =
-            Work { entries: (self.len() as u64 / wanted).clamp(1, MOST_IN_UNIT), bytes: (bytes / wanted).max(1) };
-        let mut units: Vec<Unit> = Vec::new();
-        for (at, first) in pieces.firsts.iter().enumerate() {
-            let work = of_piece(*first);
-            let begins = self.kind(*first) == Kind::Directory;
-            match units.last_mut() {
-                Some(unit) if unit.takes(work, most, begins) => {
-                    unit.end = at + 1;
-                    unit.work = unit.work.and(work);
-                }
-                _ => units.push(Unit { start: at, end: at + 1, work }),
+        match first == *at {
+            true => pieces.firsts.push(first),
+            false => pieces.others.entry(first).or_default().push(*at),
+        }
+    }
+    pieces
+}
+
+fn units(list: &FileList, pieces: &Pieces, count: NonZero<u32>) -> Vec<Unit> {
+    let of_piece = |first: Index| {
+        let entry = list.entry(first);
+        let others = pieces.others.get(&first).map_or(0, |others| others.len() as u64);
+        Work { entries: 1 + others, bytes: if entry.kind == Kind::Regular { entry.size } else { 0 } }
+    };
+    let bytes = pieces.firsts.iter().fold(0u64, |sum, first| sum.saturating_add(of_piece(*first).bytes));
+    let wanted = UNITS_FOR_EACH * u64::from(count.get());
+    let most = Work { entries: (list.len() as u64 / wanted).clamp(1, MOST_IN_UNIT), bytes: (bytes / wanted).max(1) };
+    let mut units: Vec<Unit> = Vec::new();
+    for (at, first) in pieces.firsts.iter().enumerate() {
+        let work = of_piece(*first);
+        let begins = list.kind(*first) == Kind::Directory;
+        match units.last_mut() {
+            Some(unit) if unit.takes(work, most, begins) => {
+                unit.end = at + 1;
+                unit.work = unit.work.and(work);
             }
+            _ => units.push(Unit { start: at, end: at + 1, work }),
         }
-        units
     }
+    units
+}
 
-    fn digest_of_split(&self, order: &[Index], shards: &[u32], count: NonZero<u32>) -> [u8; 16] {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&count.get().to_le_bytes());
-        let mut position = vec![0u32; order.len()];
-        let mut record = Vec::with_capacity(256);
-        for (number, at) in (0u32..).zip(order) {
-            position[*at as usize] = number;
-            let name = self.name(*at).as_bytes();
-            record.clear();
-            record.extend(position[self.entries[*at as usize].parent as usize].to_le_bytes());
-            record.extend(shards[*at as usize].to_le_bytes());
-            record.extend((name.len() as u64).to_le_bytes());
-            record.push(u8::from(self.kind(*at) == Kind::Directory));
-            record.extend(name);
-            self.push_state(*at, &mut record);
-            hasher.update(&record);
-        }
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        digest
+fn digest_of_split(list: &FileList, order: &[Index], shards: &[u32], count: NonZero<u32>) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&count.get().to_le_bytes());
+    let mut position = vec![0u32; order.len()];
+    let mut record = Vec::with_capacity(256);
+    for (number, at) in (0u32..).zip(order) {
+        position[*at as usize] = number;
+        let name = list.name(*at).as_bytes();
+        record.clear();
+        record.extend(position[list.entries[*at as usize].parent as usize].to_le_bytes());
+        record.extend(shards[*at as usize].to_le_bytes());
+        record.extend((name.len() as u64).to_le_bytes());
+        record.push(u8::from(list.kind(*at) == Kind::Directory));
+        record.extend(name);
+        push_state(list, *at, &mut record);
+        hasher.update(&record);
     }
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    digest
+}
 
-    /// What tells one state of a file from another. The times of FIFOs, sockets and devices change by their use.
-    fn push_state(&self, at: Index, record: &mut Vec<u8>) {
-        let node = &self.entries[at as usize];
-        if !matches!(node.kind, Kind::Regular | Kind::Directory | Kind::SymbolicLink) {
-            return;
-        }
-        record.extend(node.size.to_le_bytes());
-        for time in [node.modified, node.changed] {
-            record.extend(time.seconds.to_le_bytes());
-            record.extend(time.nanoseconds.to_le_bytes());
-        }
+/// What tells one state of a file from another. The times of FIFOs, sockets and devices change by their use.
+fn push_state(list: &FileList, at: Index, record: &mut Vec<u8>) {
+    let node = &list.entries[at as usize];
+    if !matches!(node.kind, Kind::Regular | Kind::Directory | Kind::SymbolicLink) {
+        return;
+    }
+    record.extend(node.size.to_le_bytes());
+    for time in [node.modified, node.changed] {
+        record.extend(time.seconds.to_le_bytes());
+        record.extend(time.nanoseconds.to_le_bytes());
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result
             Arc::new(survey.list)
         }
     };
-    let shards = plan.shard.map(|shard| (shard, list.split(shard.count())));
+    let shards = plan.shard.map(|shard| (shard, crate::list::split(&list, shard.count())));
     Ok(Some(Selection::new(list, shards)))
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
 use haul_copy::pace::Pace;
-use haul_copy::plan::profile::Profile;
+use haul_copy::plan::profile;
 use haul_copy::plan::{
     CacheUse, Dereference, Destination, EngineChoice, ModeRule, Plan, Preallocate, Preserve, Reflink, Sparse, Wish,
 };
@@ -161,7 +161,7 @@ fn plan(settings: &Settings, source: &Path, dest: &Path) -> Result<Plan, Failure
     };
     let profile = settings.profile.as_ref().map(|path| {
         let text = std::fs::read_to_string(path).map_err(|error| words::of(&error));
-        let profile = text.and_then(|text| Profile::parse(&text, path));
+        let profile = text.and_then(|text| profile::parse(&text, path));
         profile.map(Arc::new).map_err(|why| Failure::Failed(format!("cannot use the profile {path:?}: {why}")))
     });
     let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Failure::Failed(format!("{bytes} bytes are too many")));

@@ -5,41 +5,39 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{
+use super::types::{
     DEEPEST, Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_JOBS, MOST_WORKERS, Measured, Place, PlaceEntry, Profile,
     Setting, SizeClass, Source, VERSION, may_be_preferred,
 };
 use crate::engine::EngineName;
 
-impl Profile {
-    /// Reads a profile. `origin` is where the text is from, for people.
-    ///
-    /// # Errors
-    /// The first mistake, with its line: it is no TOML, a key is unknown or missing, a value cannot be, or it is of another
-    /// version.
-    pub fn parse(text: &str, origin: &str) -> Result<Profile, String> {
-        if text.len() > LONGEST {
-            return Err(format!("longer than {LONGEST} bytes: this is no profile"));
-        }
-        let root = DeTable::parse(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(text, span.start));
-            let message: String = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            format!("line {line}{}: {message}", key_on(text, line))
-        })?;
-        let root = Table { text, span: root.span(), table: root.get_ref(), path: "" };
-        // First of all, since another version may have other keys.
-        let format = root.value("format")?.text()?;
-        if format != FORMAT {
-            return Err(root.value("format")?.mistake(&format!("expected {FORMAT:?}")));
-        }
-        let version = root.value("version")?;
-        if version.integer()? != VERSION {
-            return Err(version.mistake(&format!("this haul reads version {VERSION}")));
-        }
-        root.known(&["format", "version", "place"])?;
-        let places = root.tables("place")?.into_iter().map(|table| place(&table, origin));
-        Ok(Profile { places: places.collect::<Result<_, _>>()? })
+/// Reads a profile. `origin` is where the text is from, for people.
+///
+/// # Errors
+/// The first mistake, with its line: it is no TOML, a key is unknown or missing, a value cannot be, or it is of another
+/// version.
+pub fn parse(text: &str, origin: &str) -> Result<Profile, String> {
+    if text.len() > LONGEST {
+        return Err(format!("longer than {LONGEST} bytes: this is no profile"));
     }
+    let root = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        let message: String = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("line {line}{}: {message}", key_on(text, line))
+    })?;
+    let root = Table { text, span: root.span(), table: root.get_ref(), path: "" };
+    // First of all, since another version may have other keys.
+    let format = root.value("format")?.text()?;
+    if format != FORMAT {
+        return Err(root.value("format")?.mistake(&format!("expected {FORMAT:?}")));
+    }
+    let version = root.value("version")?;
+    if version.integer()? != VERSION {
+        return Err(version.mistake(&format!("this haul reads version {VERSION}")));
+    }
+    root.known(&["format", "version", "place"])?;
+    let places = root.tables("place")?.into_iter().map(|table| place(&table, origin));
+    Ok(Profile { places: places.collect::<Result<_, _>>()? })
 }
 
 fn place(table: &Table<'_>, origin: &str) -> Result<PlaceEntry, String> {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::EngineName;
 
 fn place(id: &str) -> Place {
     Place { filesystem: "ext4".to_owned(), id: id.to_owned(), device: "disk, 1024 bytes".to_owned() }
@@ -21,7 +22,7 @@ fn of(id: &str, entries: Vec<Entry>) -> PlaceEntry {
 }
 
 fn refused(text: &str) -> String {
-    Profile::parse(text, "p").expect_err(text)
+    parse(text, "p").expect_err(text)
 }
 
 /// The text with the head that every profile has: two lines.
@@ -83,7 +84,7 @@ fn two_entries_for_the_same_files_are_refused_only_where_they_meet() {
     let both = |first: &str, second: &str| {
         let files = |source: &str| format!("[[place.files]]\nsize = \"large\"\n{source}\n");
         let place = "[[place]]\nfilesystem = \"ext4\"\nid = \"x\"\n";
-        Profile::parse(&headed(&format!("{place}{}{}", files(first), files(second))), "p").is_ok()
+        parse(&headed(&format!("{place}{}{}", files(first), files(second))), "p").is_ok()
     };
     let (cold, cached) = ("source = \"cold\"", "source = \"cached\"");
     assert!(both(cold, cached));
@@ -96,7 +97,7 @@ fn what_is_written_by_hand_is_understood() {
         "# mine\n[[place]]\nfilesystem = \"fuse.sshfs\"\nid = \"mount:me@host: on /mnt\"\n\n[[place.files]]\nsize = \"tiny\"\njobs = 16\n\
          [[place.files]]\nsize = \"large\"\nsource = \"cold\"\nengine = \"read-write\"\nbuffer = 1048576\nworkers = 4\n",
     );
-    let profile = Profile::parse(&text, "/p").expect("it is a profile");
+    let profile = parse(&text, "/p").expect("it is a profile");
     let [place] = &profile.places[..] else { panic!("{profile:?}") };
     assert_eq!((place.place.filesystem.as_str(), place.origin.as_str(), place.jobs()), ("fuse.sshfs", "/p", Some(16)));
     let preference = place.preference(SizeClass::Large);
@@ -178,13 +179,13 @@ proptest! {
         entries.sort_by_key(|entry| entry.class);
         entries.dedup_by_key(|entry| entry.class);
         let profile = Profile { places: vec![of(&id, entries), of("uuid:2", Vec::new())] };
-        prop_assert_eq!(Profile::parse(&profile.to_text(), "p"), Ok(profile));
+        prop_assert_eq!(parse(&to_text(&profile), "p"), Ok(profile));
     }
 
     #[test]
     fn no_text_makes_the_reader_panic(text in "(\\PC|\n|\"){0,200}") {
-        Profile::parse(&text, "p").map(drop).unwrap_or_default();
-        Profile::parse(&headed(&text), "p").map(drop).unwrap_or_default();
+        parse(&text, "p").map(drop).unwrap_or_default();
+        parse(&headed(&text), "p").map(drop).unwrap_or_default();
     }
 
     #[test]
@@ -194,11 +195,11 @@ proptest! {
         cut in 0..20_usize,
         put in "[\\[\\]\"=.#\n0-9a-z ]{0,6}",
     ) {
-        let text = Profile { places: vec![of("uuid:1", vec![entry])] }.to_text();
+        let text = to_text(&Profile { places: vec![of("uuid:1", vec![entry])] });
         let places: Vec<usize> = (0..=text.len()).filter(|place| text.is_char_boundary(*place)).collect();
         let (start, end) = (at.index(places.len()), (at.index(places.len()) + cut).min(places.len() - 1));
         let damaged = format!("{}{put}{}", &text[..places[start]], &text[places[end]..]);
-        if let Err(message) = Profile::parse(&damaged, "p") {
+        if let Err(message) = parse(&damaged, "p") {
             prop_assert!(message.starts_with("line "), "{}", message);
         }
     }

@@ -2,22 +2,20 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FORMAT, PlaceEntry, Profile, VERSION, size};
+use super::types::{Entry, FORMAT, PlaceEntry, Profile, VERSION, size};
 
 const HEAD: &str = "\
 # Settings that were faster on these storages than haul's own choice; see --profile in haul(1).
 # `haul-lab tune` writes this file anew: comments go, what is known of other storages stays.
 ";
 
-impl Profile {
-    /// The text that [`Profile::parse`] reads.
-    pub fn to_text(&self) -> String {
-        let mut text = format!("{HEAD}\nformat = {FORMAT:?}\nversion = {VERSION}\n");
-        for place in &self.places {
-            push_place(&mut text, place);
-        }
-        text
+/// The text that [`super::parse`] reads.
+pub fn to_text(profile: &Profile) -> String {
+    let mut text = format!("{HEAD}\nformat = {FORMAT:?}\nversion = {VERSION}\n");
+    for place in &profile.places {
+        push_place(&mut text, place);
     }
+    text
 }
 
 fn push_place(text: &mut String, place: &PlaceEntry) {

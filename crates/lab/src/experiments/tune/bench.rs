@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting};
+use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting, to_text};
 use haul_measure::words::{self, quoted};
 
 use super::candidates::Candidate;
@@ -59,7 +59,7 @@ impl<'a> Bench<'a> {
         let mut runners = vec![(DEFAULTS.to_owned(), usual.clone())];
         for (number, candidate) in candidates.iter().enumerate() {
             let path = session.workspace().join(format!("profile-{number}"));
-            fs::write(&path, profile(unit, place, *candidate).to_text())
+            fs::write(&path, to_text(&profile(unit, place, *candidate)))
                 .map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))?;
             let profile = path.to_str().ok_or("a profile needs a name in UTF-8")?;
             runners.push((

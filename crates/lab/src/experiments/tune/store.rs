@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use haul_copy::plan::profile::{PlaceEntry, Profile};
+use haul_copy::plan::profile::{self, PlaceEntry, Profile};
 use haul_measure::words::{self, quoted};
 
 /// The user's own profile, by the values of XDG_CONFIG_HOME and HOME.
@@ -22,7 +22,7 @@ pub fn usual(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> 
 pub fn load(path: &Path) -> Result<Profile, String> {
     let name = quoted(path);
     match fs::read_to_string(path) {
-        Ok(text) => Profile::parse(&text, &path.to_string_lossy())
+        Ok(text) => profile::parse(&text, &path.to_string_lossy())
             .map_err(|why| format!("cannot add to the profile {name}: {why}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Profile::default()),
         Err(error) => Err(format!("cannot read the profile {name}: {}", words::of(&error))),
@@ -39,7 +39,7 @@ pub fn add(path: &Path, entry: PlaceEntry) -> Result<(), String> {
     profile.replace(entry);
     // A link stays one: what it leads to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
-    write(&path, &profile.to_text())
+    write(&path, &profile::to_text(&profile))
         .map_err(|error| format!("cannot write the profile {}: {}", quoted(&path), words::of(&error)))
 }
 
