@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_copy::Wanted;
 use haul_copy::facts::{DeviceNumber, FileId, Inode, Kind};
 use haul_copy::plan::{Dereference, LinkMode, Plan};
 use haul_copy::walk::{Listing, PathNode};
@@ -226,8 +227,7 @@ impl Counter<'_> {
             }
             let Ok(inode) = Inode::at(dir.as_fd(), &listed.name) else { continue };
             self.add(&inode)?;
-            let foreign = self.plan.one_file_system && inode.id.device() != device;
-            if inode.kind == Kind::Directory && !foreign {
+            if Wanted::new(self.plan, &[]).contents(&inode, Some(device)) {
                 left.push(path.below(&listed.name));
             }
         }

@@ -77,4 +77,5 @@ pub mod walk;
 mod wire;
 mod work;
 
+pub use decide::Wanted;
 pub use front::{Conflict, Context, Copy, Failed, Prepared};

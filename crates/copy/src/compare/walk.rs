@@ -11,6 +11,7 @@ use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 use haul_sys::rustix::process;
 use haul_sys::{Errno, memory};
 
+use crate::decide::Wanted;
 use crate::error::{Error, What};
 use crate::facts::{self, FileId, Inode, Kind};
 use crate::plan::{Dereference, Destination, Plan};
@@ -278,8 +279,9 @@ impl Walk<'_> {
         let (source, copy) = (level.paths.0.joined(name), level.paths.1.joined(name));
         let spots = (Spot::new(sides.source.fd.as_fd(), name, &source), Spot::new(sides.copy.fd.as_fd(), name, &copy));
         let child = self.enter(spots.0, spots.1, Some(&sides))?;
-        let foreign = child.ids.0.device() != level.ids.0.device();
-        (!(foreign && self.rules.plan.one_file_system)).then_some(child)
+        let inode = child.sides.as_ref().map(|sides| sides.source.inode);
+        let wanted = Wanted::new(self.rules.plan, &[]);
+        inode.is_some_and(|inode| wanted.contents(&inode, Some(level.ids.0.device()))).then_some(child)
     }
 
     /// Gives the next names of a directory away; `false` if there are no more.

@@ -2,6 +2,7 @@
 
 use super::services::Services;
 use crate::attributes::Attributes;
+use crate::decide::Wanted;
 use crate::peers::PeerGroup;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -40,6 +41,11 @@ impl<'a> RunContext<'a> {
     /// Whether files get their names later than their data.
     pub fn names_wait(self) -> bool {
         self.plan.names_wait()
+    }
+
+    /// Which entries of the sources are copied.
+    pub fn wanted(self) -> Wanted<'a> {
+        Wanted::new(self.plan, &self.session.leave_out)
     }
 
     /// Whether hard links between source files become hard links between copies.

@@ -7,9 +7,11 @@ mod entries;
 mod same_file;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 pub(crate) use entries::{Existing, Source};
 pub(crate) use same_file::CloseLook;
+pub use wanted::Wanted;
 
 use crate::facts::Kind;
 use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan};

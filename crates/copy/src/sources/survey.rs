@@ -8,6 +8,7 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
+use crate::decide::Wanted;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{FileId, Inode, Kind};
@@ -78,7 +79,11 @@ struct Level {
     path: Arc<PathNode>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn wanted(&self) -> Wanted<'a> {
+        Wanted::new(self.plan, &self.session.leave_out)
+    }
+
     fn problem(&mut self, error: &Error) {
         self.survey.failed = true;
         self.survey.errors += 1;
@@ -96,7 +101,7 @@ impl Walk<'_> {
             }
         };
         self.survey.list.add_operand(source, root_of(&inode));
-        if inode.kind == Kind::Directory && !self.plan.recursive {
+        if !self.wanted().operand(&inode) {
             return self.problem(&Error::new(What::OmittingDirectory, source));
         }
         let follow = self.plan.dereference != Dereference::Never;
@@ -160,7 +165,7 @@ impl Walk<'_> {
                 return None;
             }
         };
-        if self.session.leave_out.contains(&inode.id) {
+        if !self.wanted().entry(&inode) {
             return None;
         }
         let at = match self.survey.list.add(parent.entry, spot.name, &entry_of(&inode, false)) {
@@ -170,8 +175,7 @@ impl Walk<'_> {
                 return None;
             }
         };
-        let foreign = self.plan.one_file_system && inode.id.device() != parent.inode.id.device();
-        if inode.kind != Kind::Directory || foreign {
+        if !self.wanted().contents(&inode, Some(parent.inode.id.device())) {
             return None;
         }
         self.enter(spot, false, inode, at, Some(&parent.path), on_the_way)

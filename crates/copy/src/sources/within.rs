@@ -7,6 +7,7 @@ use std::path::Path;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
+use crate::decide::Wanted;
 use crate::facts::{Inode, Kind};
 use crate::plan::{Dereference, Plan};
 use crate::walk::{Operand, Spot};
@@ -35,7 +36,8 @@ pub fn source_of<'p>(plan: &'p Plan, file: &Path) -> Option<&'p OsStr> {
 /// Whether a copy of the directory `source` comes to the first of these directories, of which each is in the next.
 pub(crate) fn reaches(source: &Inode, dirs: &[Inode], plan: &Plan) -> bool {
     let Some(at) = dirs.iter().position(|dir| dir.is_same_file_as(source)) else { return false };
-    !plan.one_file_system || dirs[..at].iter().all(|dir| dir.id.device() == source.id.device())
+    let wanted = Wanted::new(plan, &[]);
+    dirs[..=at].windows(2).all(|pair| wanted.contents(&pair[0], Some(pair[1].id.device())))
 }
 
 /// A directory and all that it is in.

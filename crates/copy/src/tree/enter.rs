@@ -11,7 +11,7 @@ use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use crate::facts::{Inode, Kind};
 use crate::finish::{directories, naming, resume, shard, written};
 use crate::list::Index;
 use crate::meta::{self, NewEntries, Object};
@@ -206,14 +206,12 @@ fn open_source(
     subject: &Subject<'_>,
     level: &Level<'_>,
 ) -> Option<(OwnedFd, bool)> {
-    let device = |id: FileId| -> DeviceNumber { id.device() };
-    let foreign = cx.plan.one_file_system
-        && level.ancestors.last().is_some_and(|above| device(above.source_id()) != device(subject.inode.id));
+    let above = level.ancestors.last().map(|above| above.source_id().device());
+    let mut contents = cx.wanted().contents(&subject.inode, above);
     let no_follow = if subject.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::DIRECTORY | no_follow;
-    let mut contents = !foreign;
     let mut said = false;
-    let mut opened = subject.source.open(flags | if foreign { OFlags::PATH } else { OFlags::RDONLY }, 0);
+    let mut opened = subject.source.open(flags | if contents { OFlags::RDONLY } else { OFlags::PATH }, 0);
     if let Err(errno) = opened {
         report.problem(Error::new(What::CannotAccess, subject.source.path).errno(errno));
         (said, contents) = (true, false);

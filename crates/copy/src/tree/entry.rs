@@ -153,12 +153,15 @@ fn look_at_source<'s>(
     let is_operand = level.ancestors.is_empty();
     let sides = level.sides;
     let dest_device = level.ancestors.last().map(|parent| parent.devices()[1]);
-    let remote = None;
     let dereference = match plan.dereference {
         Dereference::Operands if !is_operand => Dereference::Never,
         dereference => dereference,
     };
     let follow = dereference != Dereference::Never;
+    let subject = |inode, opened| {
+        let remote = None;
+        Subject { source, dest, inode, opened, dereference, follow, is_operand, sides, dest_device, remote }
+    };
     // One look less: what will be opened anyway is looked at when it is open.
     if level.is_regular
         && missing
@@ -166,22 +169,7 @@ fn look_at_source<'s>(
         && plan.link == LinkMode::Copy
         && let Ok((opened, inode)) = open_regular(source, plan.engine)
     {
-        if walker.cx.session.leave_out.contains(&inode.id) {
-            return None;
-        }
-        let opened = Some(opened);
-        return Some(Subject {
-            source,
-            dest,
-            inode,
-            opened,
-            dereference,
-            follow,
-            is_operand,
-            sides,
-            dest_device,
-            remote,
-        });
+        return walker.cx.wanted().entry(&inode).then(|| subject(inode, Some(opened)));
     }
     let inode = match if follow { source.inode_following() } else { source.inode() } {
         Ok(inode) => inode,
@@ -194,10 +182,10 @@ fn look_at_source<'s>(
             return None;
         }
     };
-    if walker.cx.session.leave_out.contains(&inode.id) {
+    if !walker.cx.wanted().entry(&inode) {
         return None;
     }
-    if inode.kind == Kind::Directory && !plan.recursive {
+    if !walker.cx.wanted().operand(&inode) {
         walker.worker.report.problem(Error::new(What::OmittingDirectory, source.path));
         return None;
     }
@@ -207,7 +195,7 @@ fn look_at_source<'s>(
         walker.worker.report.warning(&Error::new(What::SourceTwice, source.path));
         return None;
     }
-    Some(Subject { source, dest, inode, opened: None, dereference, follow, is_operand, sides, dest_device, remote })
+    Some(subject(inode, None))
 }
 
 /// Whether writing would go through a symbolic link that this run made for an earlier operand.
