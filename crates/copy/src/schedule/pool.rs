@@ -84,17 +84,34 @@ struct State<T> {
     /// Threads beside the first one.
     spawned: usize,
     most: usize,
-    tuner: Tuner,
-    /// As it was in the beginning.
-    given: Tuner,
-    /// A profile said how many.
-    fixed: bool,
+    tuning: Tuning,
     measured: Instant,
     /// Processor time of the process until then.
     worked: Duration,
     closed: bool,
     /// A thread panicked: nobody waits for anything any more.
     abandoned: bool,
+}
+
+/// How many threads may work, and what was known of that in the beginning.
+struct Tuning {
+    tuner: Tuner,
+    given: Tuner,
+    /// A profile said how many.
+    fixed: bool,
+}
+
+impl Tuning {
+    /// So many threads, or what was known in the beginning. False if nothing has changed.
+    fn fix(&mut self, jobs: Option<usize>) -> bool {
+        if jobs.is_none() && !self.fixed {
+            return false;
+        }
+        self.tuner = self.given.clone();
+        jobs.into_iter().for_each(|jobs| self.tuner.fix(jobs));
+        self.fixed = jobs.is_some();
+        true
+    }
 }
 
 /// What became of a task that was offered.
@@ -134,9 +151,7 @@ impl<T> Pool<T> {
                 open: 0,
                 spawned: 0,
                 most: tuner.ceiling(),
-                given: tuner.clone(),
-                tuner,
-                fixed: false,
+                tuning: Tuning { given: tuner.clone(), tuner, fixed: false },
                 measured: now,
                 worked: processor_time(),
                 closed: false,
@@ -156,7 +171,7 @@ impl<T> Pool<T> {
 
     /// Begins with one thread: more than one may be slower on this device.
     pub fn start_low(&self) {
-        self.lock().tuner.start_low();
+        self.lock().tuning.tuner.start_low();
         drop(self.lock_and_publish());
     }
 
@@ -164,10 +179,7 @@ impl<T> Pool<T> {
     /// number is found again.
     pub fn fix(&self, jobs: Option<usize>) {
         let mut state = self.lock();
-        if jobs.is_some() || state.fixed {
-            state.tuner = state.given.clone();
-            jobs.into_iter().for_each(|jobs| state.tuner.fix(jobs));
-            state.fixed = jobs.is_some();
+        if state.tuning.fix(jobs) {
             self.publish(&state);
         }
     }
@@ -354,7 +366,7 @@ impl<T> Pool<T> {
         if !self.crowded.load(Ordering::Relaxed) && !too_far() {
             return;
         }
-        self.rest(|state| (state.running < state.tuner.level() && !too_far()) || stop());
+        self.rest(|state| (state.running < state.tuning.tuner.level() && !too_far()) || stop());
     }
 
     /// Lets this thread rest until the condition holds, which another thread brings about.
@@ -404,9 +416,9 @@ impl<T> Pool<T> {
         (state.measured, state.worked) = (Instant::now(), worked);
         self.due.store((now + SHORT).as_millis() as u64, Ordering::Relaxed);
         // Fewer at work than allowed says nothing about the level.
-        if state.running >= state.tuner.level() {
-            let before = state.tuner.level();
-            let now = state.tuner.measured(done as f64 / elapsed.as_secs_f64(), load);
+        if state.running >= state.tuning.tuner.level() {
+            let before = state.tuning.tuner.level();
+            let now = state.tuning.tuner.measured(done as f64 / elapsed.as_secs_f64(), load);
             self.publish(&state);
             drop(state);
             if now > before {
@@ -429,7 +441,7 @@ impl<T> Pool<T> {
     /// Makes the state visible to those who look without locking.
     fn publish(&self, state: &State<T>) {
         self.wanted.store(wanted(state), Ordering::Relaxed);
-        self.crowded.store(state.running > state.tuner.level(), Ordering::Relaxed);
+        self.crowded.store(state.running > state.tuning.tuner.level(), Ordering::Relaxed);
     }
 }
 
@@ -455,7 +467,7 @@ fn processor_time() -> Duration {
 }
 
 fn wanted<T>(state: &State<T>) -> usize {
-    let may_work = state.tuner.level().saturating_sub(state.running);
+    let may_work = state.tuning.tuner.level().saturating_sub(state.running);
     let hireable = (state.most - 1).saturating_sub(state.spawned);
     may_work.min(state.waiting + hireable).saturating_sub(state.queue.len())
 }
@@ -480,9 +492,9 @@ mod tests {
         for (jobs, wants) in [(1, false), (2, true), (100, true)] {
             let pool: Pool<u32> = Pool::new(Tuner::of_tree(2, 4, 0), 8);
             pool.fix(Some(jobs));
-            assert_eq!((pool.wants_work(), pool.lock().tuner.level()), (wants, jobs.min(4)));
+            assert_eq!((pool.wants_work(), pool.lock().tuning.tuner.level()), (wants, jobs.min(4)));
             pool.fix(None);
-            assert_eq!(pool.lock().tuner.level(), 2, "elsewhere it is found again");
+            assert_eq!(pool.lock().tuning.tuner.level(), 2, "elsewhere it is found again");
         }
     }
 
@@ -547,7 +559,7 @@ mod tests {
     fn who_rests_goes_on_when_the_others_stop() {
         let pool: Pool<u32> = Pool::new(Tuner::fixed(2), 8);
         assert!(matches!(pool.give(1), Offer::ForNewThread(1)));
-        pool.lock().tuner = Tuner::fixed(1);
+        pool.lock().tuning.tuner = Tuner::fixed(1);
         drop(pool.lock_and_publish());
         std::thread::scope(|scope| {
             let resting = scope.spawn(|| pool.rest_if_needed(|| false, || false));

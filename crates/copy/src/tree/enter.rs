@@ -85,17 +85,9 @@ pub(crate) fn enter_directory(
         stays: AtomicBool::new(false),
     };
     let sides = Sides::new(opened, dest_fd, &place.dest_path);
-    let frame = Box::new(Frame {
-        place: Arc::new(place),
-        sides: Some(Arc::new(sides)),
-        listing: listing_of(cx, level.listed),
-        through_link: through_link(subject, state),
-        finished: !contents,
-        is_part: false,
-        tally: None,
-        resume: None,
-        reply: None,
-    });
+    let mut frame = Box::new(Frame::new(place, sides, listing_of(cx, level.listed)));
+    frame.through_link = through_link(subject, state);
+    frame.finished = !contents;
     if let Some(peers) = cx.peers {
         peers.name_of(subject.inode.id.device(), Some(source.path));
     }
@@ -122,9 +114,10 @@ fn make_or_find_directory(
         // The source has got another mode since: what was made may let others in.
         dest.remove_dir().ok();
     }
+    let make = || cx.services.space_gate.with_space(|| dest.make_dir(mode));
     if fresh && !stands {
         shard::note_directory(cx, &mut worker.report, dest);
-        match cx.services.space_gate.with_space(|| dest.make_dir(mode)) {
+        match make() {
             Ok(()) => {}
             // Another shard has come first.
             Err(Errno::EXIST) if cx.plan.shard.is_some() => fresh = false,
@@ -136,35 +129,24 @@ fn make_or_find_directory(
     }
     let opened = match open_destination(subject, state) {
         // Somebody removes what is empty.
-        Err(Errno::NOENT) if stands => {
-            cx.services.space_gate.with_space(|| dest.make_dir(mode)).and_then(|()| open_destination(subject, state))
-        }
+        Err(Errno::NOENT) if stands => make().and_then(|()| open_destination(subject, state)),
         opened => opened,
     };
-    let (fd, mut inode) = match opened {
+    let (fd, found) = match opened {
         Ok(opened) => opened,
         Err(errno) => {
             worker.report.problem(Error::new(What::CannotStat, dest.path).errno(errno));
             return None;
         }
     };
-    let created = fresh || resume::was_made_earlier(cx, &inode) || shard::was_made_by_shard(cx, dest, &inode);
+    let created = fresh || resume::was_made_earlier(cx, &found) || shard::was_made_by_shard(cx, dest, &found);
     if fresh {
-        resume::promise_directory(cx, &mut worker.report, &inode);
-        if cx.plan.shard.is_some() {
-            // Another one may have opened it up before it was looked at.
-            inode = directories::as_it_was_made(cx, inode, &subject.inode, &state.entries);
-        }
-    } else if created {
-        inode = directories::as_it_was_made(cx, inode, &subject.inode, &state.entries);
-        if cx.plan.preserve.ownership {
-            // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
-            // attributes either, and is told then.
-            let object = Object { fd: fd.as_fd(), path_only: true };
-            inode.permissions &= !OTHERS;
-            object.set_mode(inode.permissions | OWNER).ok();
-        }
+        resume::promise_directory(cx, &mut worker.report, &found);
     }
+    let inode = match created {
+        true => as_made(cx, subject, state, (&fd, found), fresh),
+        false => found,
+    };
     if created && !directories::make_usable(&mut worker.report, &fd, &inode, dest.path) {
         return None;
     }
@@ -175,6 +157,29 @@ fn make_or_find_directory(
         resume::tidy(cx, fd.as_fd(), true);
     }
     Some(OpenDest { fd, inode, created, fresh })
+}
+
+/// A directory that this run, an earlier one or another shard has made, as it was made.
+fn as_made(
+    cx: RunContext<'_>,
+    subject: &Subject<'_>,
+    state: &DestState,
+    (fd, found): (&OwnedFd, Inode),
+    fresh: bool,
+) -> Inode {
+    if fresh && cx.plan.shard.is_none() {
+        return found;
+    }
+    // Another shard may have opened it up before it was looked at.
+    let mut inode = directories::as_it_was_made(cx, found, &subject.inode, &state.entries);
+    if !fresh && cx.plan.preserve.ownership {
+        // Closed to others until it has its owner and what is in it, as a new one. Who may not do that may not set its
+        // attributes either, which is reported then.
+        let object = Object { fd: fd.as_fd(), path_only: true };
+        inode.permissions &= !OTHERS;
+        object.set_mode(inode.permissions | OWNER).ok();
+    }
+    inode
 }
 
 fn open_destination(subject: &Subject<'_>, state: &DestState) -> Result<(OwnedFd, Inode), Errno> {

@@ -52,32 +52,7 @@ pub(crate) fn visit(
     level: &Level<'_>,
     top: &mut Top,
 ) -> Step {
-    let Some(mut subject) = look_at_source(walker, source, dest, level, missing) else { return Step::Done };
-    if !is_as_listed(walker.cx, &mut walker.worker.report, &subject, level.listed) {
-        return Step::Done;
-    }
-    let state = match existing::action_for(walker, &subject, level, missing) {
-        Action::Copy(state) => DestState { entries: level.entries(), ..state },
-        Action::Nothing | Action::Failed => return Step::Done,
-    };
-    if through_just_made_link(walker, &subject, &state) {
-        walker.worker.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
-        return Step::Done;
-    }
-    let is_directory = subject.inode.kind == Kind::Directory;
-    if level.made.is_some() && !is_directory {
-        // It was one when its name was read.
-        dest.remove_dir().ok();
-    }
-    if !is_directory {
-        announce(&walker.worker.report, &subject, &state);
-    }
-    if is_being_filled(&subject, level) {
-        walker.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
-        top.into_itself = true;
-        undo::put_back(&mut walker.worker.report, &state, dest);
-        return Step::Done;
-    }
+    let Some((mut subject, state)) = prepare(walker, source, dest, missing, level, top) else { return Step::Done };
     // Before it is claimed: nobody should have to wait for a thread that waits for its turn.
     walker.cx.wait_to_make();
     let earlier = claims::earlier_copy(walker.cx, &mut walker.worker.report, &subject, level);
@@ -120,6 +95,45 @@ pub(crate) fn visit(
         leave_unmade(walker.cx, &mut walker.worker, &subject, &state, (noted, claimed));
     }
     Step::Done
+}
+
+/// Looks at both sides, decides what is done about the entry, and does what comes before its copy. Nothing if no copy comes,
+/// as was reported.
+fn prepare<'s>(
+    walker: &mut Walker<'_>,
+    source: Spot<'s>,
+    dest: Spot<'s>,
+    missing: bool,
+    level: &Level<'s>,
+    top: &mut Top,
+) -> Option<(Subject<'s>, DestState)> {
+    let subject = look_at_source(walker, source, dest, level, missing)?;
+    if !is_as_listed(walker.cx, &mut walker.worker.report, &subject, level.listed) {
+        return None;
+    }
+    let state = match existing::action_for(walker, &subject, level, missing) {
+        Action::Copy(state) => DestState { entries: level.entries(), ..state },
+        Action::Nothing | Action::Failed => return None,
+    };
+    if through_just_made_link(walker, &subject, &state) {
+        walker.worker.report.problem(Error::new(What::ThroughJustCreatedLink, source.path).and(dest.path));
+        return None;
+    }
+    let is_directory = subject.inode.kind == Kind::Directory;
+    if level.made.is_some() && !is_directory {
+        // It was one when its name was read.
+        dest.remove_dir().ok();
+    }
+    if !is_directory {
+        announce(&walker.worker.report, &subject, &state);
+    }
+    if is_being_filled(&subject, level) {
+        walker.worker.report.problem(Error::new(What::IntoItself, &top.source).and(&top.dest));
+        top.into_itself = true;
+        undo::put_back(&mut walker.worker.report, &state, dest);
+        return None;
+    }
+    Some((subject, state))
 }
 
 /// The other processes, where they may copy parts of a file.

@@ -14,7 +14,7 @@ use crate::attributes::Keep;
 use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{Inode, Kind};
+use crate::facts::{FileId, Inode, Kind};
 use crate::finish::{directories, naming, resume};
 use crate::links::{DestDir, duplicate};
 use crate::meta::{self, NewEntries, Object};
@@ -124,7 +124,8 @@ fn make_parents(
             None => openat(CWD, *name, DIRECTORY, Mode::empty()),
         };
         let holder = parents.last().map_or(dir, |parent| &parent.dest);
-        match make_parent(cx, report, opened, &shown, holder, name, &joined(target, OsStr::from_bytes(&source_path))) {
+        let dest_path = joined(target, OsStr::from_bytes(&source_path));
+        match make_parent(cx, report, opened, &shown, Spot::new(holder.as_fd(), name, &dest_path)) {
             Some(parent) => parents.push(parent),
             None => return false,
         }
@@ -132,56 +133,24 @@ fn make_parents(
     true
 }
 
+/// Makes one directory of the path, or opens the one that is there. `source` is the one that it gets its attributes from.
 fn make_parent(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     source: Result<OwnedFd, Errno>,
     source_path: &Path,
-    holder: &OwnedFd,
-    name: &OsStr,
-    dest_path: &Path,
+    dest: Spot<'_>,
 ) -> Option<Parent> {
-    let attributes = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-    let (source_inode, source) = match attributes {
-        Ok(attributes) => attributes,
-        Err(errno) => {
-            report.problem(Error::new(What::ParentAttributes, source_path).errno(errno));
-            return None;
-        }
-    };
-    let dest = Spot::new(holder.as_fd(), name, dest_path);
-    let creation = meta::parent_creation_mode(source_inode.permissions, &cx.plan.preserve);
-    let mut found = None;
-    let fresh = match dest.inode_following() {
-        Ok(inode) if inode.kind == Kind::Directory => {
-            found = Some(inode.id);
-            false
-        }
-        Ok(_) => {
-            report.problem(Error::new(What::ParentNotDirectory, dest_path));
-            return None;
-        }
-        Err(_) => {
-            cx.wait_to_make();
-            if let Err(errno) = dest.make_dir(creation.mode) {
-                report.problem(Error::new(What::ParentMake, dest_path).errno(errno));
-                return None;
-            }
-            report.tell(&Event::ParentMade { source: source_path, dest: dest_path });
-            true
-        }
-    };
-    let no_follow = if fresh { OFlags::NOFOLLOW } else { OFlags::empty() };
-    let opened =
-        dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-    let (mut dest_inode, dest_fd) = match opened {
-        Ok((inode, _)) if found.is_some_and(|found| found != inode.id) => {
-            report.problem(Error::new(What::ParentAttributes, dest_path).errno(Errno::STALE));
-            return None;
-        }
+    let cannot_look = |errno| Error::new(What::ParentAttributes, source_path).errno(errno);
+    let attributes = source.and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd))).map_err(cannot_look);
+    let (source_inode, source) = attributes.map_err(|error| report.fail(error)).ok()?;
+    let mode = meta::parent_creation_mode(source_inode.permissions, &cx.plan.preserve).mode;
+    let found = find_or_make(cx, report, source_path, dest, mode)?;
+    let fresh = found.is_none();
+    let (dest_fd, mut dest_inode) = match open_parent(dest, found) {
         Ok(opened) => opened,
         Err(errno) => {
-            report.problem(Error::new(What::ParentAttributes, dest_path).errno(errno));
+            report.problem(Error::new(What::ParentAttributes, dest.path).errno(errno));
             return None;
         }
     };
@@ -190,9 +159,9 @@ fn make_parent(
         resume::promise_directory(cx, report, &dest_inode);
     } else if created {
         // Only the owner's bits were added since.
-        dest_inode.permissions &= creation.mode | !OWNER;
+        dest_inode.permissions &= mode | !OWNER;
     }
-    if created && !directories::make_usable(report, &dest_fd, &dest_inode, dest_path) {
+    if created && !directories::make_usable(report, &dest_fd, &dest_inode, dest.path) {
         return None;
     }
     Some(Parent {
@@ -201,10 +170,44 @@ fn make_parent(
         source_path: source_path.to_owned(),
         dest: dest_fd,
         dest_inode,
-        dest_path: dest_path.to_owned(),
+        dest_path: dest.path.to_owned(),
         created,
         fresh,
     })
+}
+
+/// The directory that stands there, or `Some(None)` if one was made. `None` if neither was possible, which was reported.
+#[expect(clippy::option_option, reason = "as a result it would be one of an option")]
+fn find_or_make(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    source_path: &Path,
+    dest: Spot<'_>,
+    mode: u32,
+) -> Option<Option<FileId>> {
+    match dest.inode_following() {
+        Ok(inode) if inode.kind == Kind::Directory => return Some(Some(inode.id)),
+        Ok(_) => {
+            report.problem(Error::new(What::ParentNotDirectory, dest.path));
+            return None;
+        }
+        Err(_) => {}
+    }
+    cx.wait_to_make();
+    if let Err(errno) = dest.make_dir(mode) {
+        report.problem(Error::new(What::ParentMake, dest.path).errno(errno));
+        return None;
+    }
+    report.tell(&Event::ParentMade { source: source_path, dest: dest.path });
+    Some(None)
+}
+
+/// Opens a directory of the destination, which must be the one that was found.
+fn open_parent(dest: Spot<'_>, found: Option<FileId>) -> Result<(OwnedFd, Inode), Errno> {
+    let no_follow = if found.is_none() { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let fd = dest.open(OFlags::PATH | OFlags::DIRECTORY | no_follow, 0)?;
+    let inode = Inode::of(fd.as_fd())?;
+    if found.is_none_or(|found| found == inode.id) { Ok((fd, inode)) } else { Err(Errno::STALE) }
 }
 
 /// Owner, mode and times of a parent directory. Extended attributes are not kept for these (nor does GNU cp).

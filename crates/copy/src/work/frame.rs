@@ -121,8 +121,8 @@ impl Frame {
         }
     }
 
-    /// Names of a directory that another process has made.
-    pub(crate) fn received(place: Directory, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
+    /// A directory that was entered.
+    pub(crate) fn new(place: Directory, sides: Sides, listing: Listing) -> Frame {
         Frame {
             place: Arc::new(place),
             sides: Some(Arc::new(sides)),
@@ -132,8 +132,13 @@ impl Frame {
             is_part: false,
             tally: None,
             resume: None,
-            reply: Some(reply),
+            reply: None,
         }
+    }
+
+    /// Names of a directory that another process has made.
+    pub(crate) fn received(place: Directory, sides: Sides, listing: Listing, reply: ReplyHandle) -> Frame {
+        Frame { reply: Some(reply), ..Frame::new(place, sides, listing) }
     }
 
     /// What does not change.
