@@ -206,6 +206,16 @@ pub trait Kernel: Debug + Send + Sync {
         rustix::fs::fsync(fd)
     }
 
+    /// syncfs(2): the same for everything on the filesystem of a file.
+    fn sync_filesystem(&self, fd: Fd<'_>) -> Result<(), Errno> {
+        rustix::fs::syncfs(fd)
+    }
+
+    /// Writes the dirty pages of a whole file back; see [`crate::page_cache::write_back`].
+    fn write_back(&self, fd: Fd<'_>, wait: bool) -> Result<(), Errno> {
+        crate::page_cache::write_back(fd, 0, 0, wait)
+    }
+
     /// Makes a queue for requests that are worked on while this process goes on.
     fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
         queue::make(kind)

@@ -1,5 +1,7 @@
 //! What every stage of a copy may use, and changes nothing of.
 
+use haul_sys::kernel::Kernel;
+
 use super::services::Services;
 use crate::attributes::Attributes;
 use crate::decide::Wanted;
@@ -17,6 +19,8 @@ pub(crate) struct RunContext<'a> {
     /// As one thread has it: its observer keeps the order of events.
     pub session: &'a Session<'a>,
     pub services: &'a Services,
+    /// What syncs files, shares their extents and opens them again. Engines, which move the data, have their own.
+    pub kernel: &'a dyn Kernel,
     /// The other processes, if there are any.
     pub peers: Option<&'a PeerGroup<'a>>,
 }

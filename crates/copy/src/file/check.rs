@@ -5,7 +5,6 @@ use std::path::Path;
 use std::thread;
 
 use haul_sys::Errno;
-use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::io::retry_on_intr;
 
@@ -84,7 +83,7 @@ fn move_and_read_again(cx: RunContext<'_>, worker: &mut Worker<'_>, job: &Transf
     let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
     let cancel = &cx.session.cancel;
     let source = job.source.as_fd();
-    let follow = |follower: &Follower| follower.follow(&Linux, source, dest, wishes, &|| cancel.is_cancelled());
+    let follow = |follower: &Follower| follower.follow(cx.kernel, source, dest, wishes, &|| cancel.is_cancelled());
     let by_another_thread = size >= WORTH_ASKING;
     let follower = if by_another_thread { Follower::default() } else { Follower::afterwards() };
     let job = Transfer { follower: Some(&follower), ..job.clone() };
@@ -124,7 +123,7 @@ fn reader(cx: RunContext<'_>, job: &Transfer<'_>) -> Result<Option<OwnedFd>, Err
     if cx.plan.verify == Verify::Device || is_readable(job.dest.as_fd()) {
         return Ok(None);
     }
-    let reader = Linux.reopen_to_read(job.dest.as_fd(), false);
+    let reader = cx.kernel.reopen_to_read(job.dest.as_fd(), false);
     reader.map(Some).map_err(|errno| Error::new(What::ReadingBack, job.dest_path).errno(errno))
 }
 
@@ -142,6 +141,7 @@ pub(crate) fn settle_check(job: &Transfer<'_>, read: ReadAgain) -> Result<Checke
 
 /// What was found of a copy that has its name from the beginning. False if it is not like its source.
 pub(crate) fn judge_in_place(
+    cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     dest: BorrowedFd<'_>,
     inode: &Inode,
@@ -153,8 +153,8 @@ pub(crate) fn judge_in_place(
         return report.problem(differs(mismatch));
     }
     let Some(blocks) = &checked.blocks else { return true };
-    let finding = retry_on_intr(|| Linux.sync(dest))
-        .and_then(|()| compare_with_device(&Linux, dest, blocks, inode.kind == Kind::Regular));
+    let finding = retry_on_intr(|| cx.kernel.sync(dest))
+        .and_then(|()| compare_with_device(cx.kernel, dest, blocks, inode.kind == Kind::Regular));
     match finding {
         Ok(Finding::Same) => true,
         Ok(Finding::Differs(mismatch)) => report.problem(differs(mismatch)),

@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
-use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::attributes::{Keep, ReplacedFile, Set};
@@ -72,7 +71,7 @@ pub(crate) fn close(
     // That of a block device tells nothing of what could not be written back (Linux 6.18), so it is asked first.
     let alone = inode.kind == Kind::BlockDevice || written::syncs_alone(cx, inode.id.device());
     let waits = state.temporary && cx.names_wait();
-    let synced = if alone && !waits { retry_on_intr(|| Linux.sync(fd.as_fd())) } else { Ok(()) };
+    let synced = if alone && !waits { retry_on_intr(|| cx.kernel.sync(fd.as_fd())) } else { Ok(()) };
     // No engine holds a job now, so this is the last reference and the close is a real one.
     let closed = match Arc::try_unwrap(fd) {
         Ok(fd) if waits => return Ok(Some((fd, inode.id))),

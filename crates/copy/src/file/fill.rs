@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
-use haul_sys::kernel::{Kernel, Linux};
+use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
@@ -184,7 +184,7 @@ pub(crate) fn empty(
 ) -> bool {
     // A refusal must leave the old contents alone, so it is provoked before they go.
     if cx.plan.reflink == Reflink::Always
-        && let Err(errno) = can_share(source, dest)
+        && let Err(errno) = can_share(cx.kernel, source, dest)
     {
         let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
         return report.problem(error.errno(errno));
@@ -220,8 +220,8 @@ pub(crate) fn move_data(
 
 /// Whether two files can share extents at all. Asks for a range that no filesystem grants, since it begins within a block:
 /// one that can share says EINVAL, and nothing has changed.
-fn can_share(source: &OwnedFd, dest: &OwnedFd) -> Result<(), Errno> {
-    match Linux.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
+fn can_share(kernel: &dyn Kernel, source: &OwnedFd, dest: &OwnedFd) -> Result<(), Errno> {
+    match kernel.clone_range(source.as_fd(), dest.as_fd(), 1, 1) {
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(errno) => Err(errno),
     }

@@ -83,7 +83,7 @@ fn copy(
     let (copied, checked) = filled?;
     if !state.temporary {
         let dest = files.dest.as_fd();
-        if !check::judge_in_place(&mut worker.report, dest, &dest_inode, subject.dest.path, &checked) {
+        if !check::judge_in_place(cx, &mut worker.report, dest, &dest_inode, subject.dest.path, &checked) {
             return Err(Reported);
         }
     } else if unfinished.number.is_none() {

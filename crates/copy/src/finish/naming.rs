@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
-use haul_sys::kernel::{Kernel, Linux};
-use haul_sys::page_cache::write_back;
-use haul_sys::rustix::fs::{sync, syncfs};
+use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::context::RunContext;
@@ -59,7 +57,7 @@ pub(crate) fn wait_for_device(cx: RunContext<'_>, worker: &mut Worker<'_>, ready
     let size = ready.size;
     if size >= LARGE {
         // An error of the data is met when it is waited for.
-        write_back(ready.file.as_fd(), 0, 0, false).ok();
+        cx.kernel.write_back(ready.file.as_fd(), false).ok();
     }
     let ready = Arc::new(ready);
     if !cx.plan.resume || size < STEP {
@@ -164,29 +162,24 @@ fn sync_filesystems(cx: RunContext<'_>, items: &[Item]) -> Synced {
     // For one or two, syncs of their own are no more, and wait for nobody else's data.
     files.retain(|(_, count)| *count > 2);
     let devices: Vec<DeviceNumber> = files.into_iter().map(|(device, _)| device).collect();
-    cx.services.filesystems.sync(&devices, &|fd| retry_on_intr(|| syncfs(fd)))
+    cx.services.filesystems.sync(&devices, &|fd| retry_on_intr(|| cx.kernel.sync_filesystem(fd)))
 }
 
-fn give_name(
-    _cx: RunContext<'_>,
-    worker: &mut Worker<'_>,
-    ready: &Ready,
-    synced: &[(DeviceNumber, Result<(), Errno>)],
-) {
+fn give_name(cx: RunContext<'_>, worker: &mut Worker<'_>, ready: &Ready, synced: &[(DeviceNumber, Result<(), Errno>)]) {
     let device = ready.id.device();
     let synced = match synced.iter().find(|(known, _)| *known == device) {
         // Everything is there, unless an error says which file is not. It costs no flush of the device, as fsync does.
-        Some((_, Ok(()))) => match retry_on_intr(|| write_back(ready.file.as_fd(), 0, 0, true)) {
+        Some((_, Ok(()))) => match retry_on_intr(|| cx.kernel.write_back(ready.file.as_fd(), true)) {
             // Only that it cannot be asked in this way: a sandbox, a kernel without the call.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => retry_on_intr(|| Linux.sync(ready.file.as_fd())),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => retry_on_intr(|| cx.kernel.sync(ready.file.as_fd())),
             written => written,
         },
         // Which file it was nobody can tell: that of a sync of the filesystem is told once.
         Some((_, Err(errno))) => Err(*errno),
-        None => retry_on_intr(|| Linux.sync(ready.file.as_fd())),
+        None => retry_on_intr(|| cx.kernel.sync(ready.file.as_fd())),
     };
     match synced {
-        Ok(()) => give_synced_name(worker, ready),
+        Ok(()) => give_synced_name(cx, worker, ready),
         // Never asked twice: the second answer would be that all is well, though the data is lost.
         Err(errno) => {
             let path = ready.path();
@@ -203,11 +196,11 @@ pub(crate) fn close(report: &mut Reporter<'_>, ready: Arc<Ready>) {
 }
 
 /// It is on the device. What has to be read from there is read now.
-fn give_synced_name(worker: &mut Worker<'_>, ready: &Ready) {
+fn give_synced_name(cx: RunContext<'_>, worker: &mut Worker<'_>, ready: &Ready) {
     let path = ready.path();
     let spot = ready.spot(&path);
     let blocks = ready.checked.blocks.as_ref();
-    match blocks.map(|blocks| compare_with_device(&Linux, ready.file.as_fd(), blocks, true)).transpose() {
+    match blocks.map(|blocks| compare_with_device(cx.kernel, ready.file.as_fd(), blocks, true)).transpose() {
         Ok(None | Some(Finding::Same)) => {}
         Ok(Some(Finding::Differs(mismatch))) => {
             undo::set_aside(&mut worker.report, spot, &ready.last, mismatch);
@@ -257,9 +250,10 @@ pub(crate) fn sync_everything(cx: RunContext<'_>, worker: &mut Worker<'_>) {
     let failed_early = cx.services.background.end();
     for filesystem in cx.services.filesystems.take() {
         let synced = match &filesystem.fd {
-            Some(fd) if filesystem.syncs_whole => retry_on_intr(|| syncfs(fd)),
+            Some(fd) if filesystem.syncs_whole => retry_on_intr(|| cx.kernel.sync_filesystem(fd.as_fd())),
             // What was made below has been synced; this is what the operands were made in.
-            Some(fd) => retry_on_intr(|| syncfs(fd)).and_then(|()| retry_on_intr(|| Linux.sync(fd.as_fd()))),
+            Some(fd) => retry_on_intr(|| cx.kernel.sync_filesystem(fd.as_fd()))
+                .and_then(|()| retry_on_intr(|| cx.kernel.sync(fd.as_fd()))),
             None => {
                 sync();
                 Ok(())

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{AtFlags, unlinkat};
 
 use crate::context::RunContext;
@@ -144,7 +143,7 @@ pub(crate) fn checkpoints<'a>(
     let file = Fingerprint::of_file(job.dest_inode);
     let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
     // Before anything is written: what goes wrong from then on is told to this one, too.
-    let own = if worth_it { Linux.reopen_to_read(job.dest.as_fd(), false).ok()? } else { return None };
+    let own = if worth_it { cx.kernel.reopen_to_read(job.dest.as_fd(), false).ok()? } else { return None };
     Some(Checkpoints::new(progress, source, file, own, number, start))
 }
 

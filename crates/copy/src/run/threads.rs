@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
+use haul_sys::kernel::Linux;
 use haul_sys::{Errno, memory};
 
 use crate::attributes::DeferredFlags;
@@ -230,7 +231,13 @@ impl Team<'_> {
         spawn: &'r dyn Fn(Task) -> Option<Task>,
     ) -> Walker<'r> {
         let mut walker = Walker::alone(
-            RunContext { plan: self.plan, session, services: &self.services, peers: self.peers.as_ref() },
+            RunContext {
+                plan: self.plan,
+                session,
+                services: &self.services,
+                kernel: &Linux,
+                peers: self.peers.as_ref(),
+            },
             sink,
             tasks::do_task,
         );
@@ -253,7 +260,8 @@ impl Team<'_> {
     fn seal(self, others_failed: bool) -> Outcome {
         let is_first = self.peers.as_ref().is_none_or(PeerGroup::is_first);
         let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let cx = RunContext { plan: self.plan, session: self.session, services: &self.services, peers: None };
+        let (plan, session, services) = (self.plan, self.session, &self.services);
+        let cx = RunContext { plan, session, services, kernel: &Linux, peers: None };
         let mut worker = Worker::new(cx);
         // Before files become immutable, which then cannot be renamed.
         naming::give_names(cx, &mut worker);
