@@ -5,6 +5,8 @@ pub(crate) mod free_space;
 pub(crate) mod name_queue;
 mod run_context;
 mod services;
+#[cfg(test)]
+pub(crate) mod test_support;
 mod worker;
 
 pub(crate) use run_context::RunContext;

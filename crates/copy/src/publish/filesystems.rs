@@ -118,6 +118,14 @@ impl Filesystems {
         std::mem::take(&mut *self.lock())
     }
 
+    /// Whatever this filesystem is, it is one that is synced as a whole, or file by file.
+    #[cfg(test)]
+    pub fn pretend(&self, device: DeviceNumber, syncs_whole: bool) {
+        let mut known = self.lock();
+        let known = known.iter_mut().find(|known| known.device == device).expect("it was noted");
+        known.syncs_whole = syncs_whole;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Filesystem>> {
         // Every change is of one entry and whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -150,8 +158,7 @@ mod tests {
         let device = Inode::of(file.as_fd()).unwrap().id.device();
         let known = Filesystems::default();
         known.note(device, dir.path(), file.as_fd());
-        // As if the filesystem of the test were one of those that are synced as a whole, whatever it is.
-        known.lock()[0].syncs_whole = true;
+        known.pretend(device, true);
         let (closed, heard) = channel();
         thread::scope(|scope| {
             let held = |_: BorrowedFd<'_>| {
@@ -179,7 +186,7 @@ mod tests {
         let device = Inode::of(file.as_fd()).unwrap().id.device();
         let known = Filesystems::default();
         known.note(device, dir.path(), file.as_fd());
-        known.lock()[0].syncs_whole = false;
+        known.pretend(device, false);
         assert!(known.syncs_alone(device));
         assert_eq!(known.sync(&[device], &|_| panic!("nobody asks it")), []);
     }

@@ -1,0 +1,354 @@
+//! For the unit tests of stages: two directories, a plan, and everything else that a stage needs.
+//!
+//! Entries of the directory `source/` are named by [`Bench::from`], those of the directory `dest/` by [`Bench::to`]; messages
+//! show both by their bare names. A stage runs within [`Bench::run`], which says what it returned, and what it reported.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Fd, Kernel, Linux};
+use haul_sys::rustix::fs::{FileType, OFlags, fcntl_getfl};
+use haul_testbed::{TempDir, temp_dir};
+
+use super::{RunContext, Services, Worker};
+use crate::control::Cancel;
+use crate::events::{Confirm, Event, Observer, Question};
+use crate::facts::{DeviceNumber, Inode};
+use crate::links::DestDir;
+use crate::meta::{Caller, XattrRules};
+use crate::pace::Pace;
+use crate::plan::{Dereference, Plan};
+use crate::publish::{Partials, Sides};
+use crate::report::Session;
+use crate::stats::Stats;
+use crate::walk::{PathNode, Spot};
+use crate::work::subject::Subject;
+
+/// What everybody who shows a name shows in the place of a temporary one, which nobody can foresee.
+pub(crate) const TEMPORARY: &str = "(temporary)";
+
+/// Does something between two steps of a stage.
+pub(crate) type Meanwhile = Box<dyn Fn(&Path) + Send + Sync>;
+
+/// Two directories, and everything that a stage needs to work on them.
+pub(crate) struct Bench {
+    dir: TempDir,
+    from: OwnedFd,
+    to: Arc<OwnedFd>,
+    pub plan: Plan,
+    pub services: Services,
+    pub kernel: Script,
+    pub cancel: Cancel,
+    pub partials: Partials,
+    /// What happens to the two directories each time that the data of a file is about to be moved.
+    pub before_data: Option<Meanwhile>,
+}
+
+/// What came of a stage.
+#[derive(Debug)]
+pub(crate) struct Ran<T> {
+    pub value: T,
+    /// Errors, warnings and events but those of data that is moved, in order.
+    pub heard: Vec<String>,
+    pub failed: bool,
+    pub damaged: Vec<PathBuf>,
+    pub stats: Stats,
+}
+
+impl Bench {
+    /// Two empty directories.
+    pub(crate) fn new(plan: Plan) -> Bench {
+        Bench::with(plan, Services::new(None, Caller::this_thread().unwrap(), false))
+    }
+
+    pub(crate) fn with(plan: Plan, services: Services) -> Bench {
+        let dir = temp_dir();
+        let [from, to] = ["source", "dest"].map(|name| {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            File::open(dir.path().join(name)).unwrap().into()
+        });
+        let kernel = Script { dest: dir.path().join("dest"), ..Script::default() };
+        let (cancel, partials) = (Cancel::default(), Partials::default());
+        Bench { dir, from, to: Arc::new(to), plan, services, kernel, cancel, partials, before_data: None }
+    }
+
+    /// The same with a file in the directory of the source.
+    pub(crate) fn source(self, name: &str, contents: impl AsRef<[u8]>) -> Bench {
+        fs::write(self.path().join("source").join(name), contents).unwrap();
+        self
+    }
+
+    /// The same with a file in the directory of the destination.
+    pub(crate) fn dest(self, name: &str, contents: impl AsRef<[u8]>) -> Bench {
+        fs::write(self.dest_path(name), contents).unwrap();
+        self
+    }
+
+    /// The same with a symbolic link in the directory of the destination.
+    pub(crate) fn link(self, name: &str, text: &str) -> Bench {
+        std::os::unix::fs::symlink(text, self.dest_path(name)).unwrap();
+        self
+    }
+
+    /// Makes a FIFO in the directory of the destination.
+    pub(crate) fn make_fifo(&self, name: &str) {
+        self.to(name).make_node(FileType::Fifo, 0o600, DeviceNumber { major: 0, minor: 0 }).unwrap();
+    }
+
+    /// The directory of both directories.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The whole path of an entry of the destination.
+    pub(crate) fn dest_path(&self, name: &str) -> PathBuf {
+        self.path().join("dest").join(name)
+    }
+
+    /// The whole path of an entry of the source.
+    pub(crate) fn source_path(&self, name: &str) -> PathBuf {
+        self.path().join("source").join(name)
+    }
+
+    /// An entry of the source.
+    pub(crate) fn from<'a>(&'a self, name: &'a str) -> Spot<'a> {
+        Spot::new(self.from.as_fd(), OsStr::new(name), Path::new(name))
+    }
+
+    /// An entry of the destination.
+    pub(crate) fn to<'a>(&'a self, name: &'a str) -> Spot<'a> {
+        Spot::new(self.to.as_fd(), OsStr::new(name), Path::new(name))
+    }
+
+    /// Notes the filesystem of the destination, as one that is synced as a whole or file by file.
+    pub(crate) fn writes_to_filesystem(&self, syncs_whole: bool) -> DeviceNumber {
+        let device = Inode::of(self.to.as_fd()).unwrap().id.device();
+        self.services.filesystems.note(device, Path::new("dest"), self.to.as_fd());
+        self.services.filesystems.pretend(device, syncs_whole);
+        device
+    }
+
+    /// Both directories, as those that a walk has entered.
+    pub(crate) fn sides(&self) -> Sides {
+        let [from, to] = [self.from.as_fd(), self.to.as_fd()].map(|dir| dir.try_clone_to_owned().unwrap());
+        Sides::new(from, to, &PathNode::root(Path::new("dest")))
+    }
+
+    /// The directory of the destination, as one that the user has named.
+    pub(crate) fn root(&self) -> Arc<DestDir> {
+        DestDir::root_shown_as(Arc::clone(&self.to), "dest/".into()).unwrap()
+    }
+
+    /// A copy that was named by the user, links not followed.
+    pub(crate) fn subject<'a>(&'a self, source: &'a str, dest: &'a str) -> Subject<'a> {
+        self.subject_of(self.from(source), dest)
+    }
+
+    /// The same of a source that is somewhere else.
+    pub(crate) fn subject_of<'a>(&'a self, source: Spot<'a>, dest: &'a str) -> Subject<'a> {
+        Subject {
+            inode: source.inode().unwrap(),
+            source,
+            dest: self.to(dest),
+            opened: None,
+            dereference: Dereference::Never,
+            follow: false,
+            is_operand: true,
+            sides: None,
+            dest_device: None,
+            remote: None,
+        }
+    }
+
+    /// Runs a stage.
+    pub(crate) fn run<T>(&self, stage: impl FnOnce(RunContext<'_>, &mut Worker<'_>) -> T) -> Ran<T> {
+        let heard = Heard { path: self.path(), meanwhile: self.before_data.as_ref(), said: Mutex::default() };
+        let session = Session {
+            observer: &heard,
+            confirm: &Nobody,
+            cancel: self.cancel.clone(),
+            pace: Pace::default(),
+            partials: self.partials.clone(),
+            xattr_rules: XattrRules::default(),
+            leave_out: Vec::new(),
+        };
+        let (plan, services, kernel) = (&self.plan, &self.services, &self.kernel);
+        let cx = RunContext { plan, session: &session, services, kernel, peers: None };
+        let mut worker = Worker::new(cx);
+        let value = stage(cx, &mut worker);
+        let report = worker.report;
+        let (stats, failed, damaged) = (report.stats, report.failed, report.damaged);
+        let lines = heard.said.into_inner().unwrap();
+        let (errors, warnings) = (stats.errors as usize, stats.warnings as usize);
+        let count = |kind: &str| lines.iter().filter(|line| line.starts_with(kind)).count();
+        assert_eq!([errors, warnings], ["error: ", "warning: "].map(count), "what is said is counted: {lines:?}");
+        Ran { value, heard: lines, failed, damaged, stats }
+    }
+
+    /// Every entry of the destination in the order of names, each with what is in it: `NAME: CONTENTS`, `NAME -> TEXT` of a
+    /// symbolic link, `NAME/` of a directory.
+    pub(crate) fn tree(&self) -> Vec<String> {
+        tree(&self.dest_path(""))
+    }
+}
+
+impl<T> Ran<T> {
+    /// Nothing else was reported, and the run has failed if there is an error among it.
+    #[track_caller]
+    pub(crate) fn says(&self, expected: &[&str]) {
+        assert_eq!(self.heard, expected);
+        assert_eq!(self.failed, expected.iter().any(|line| line.starts_with("error: ")), "failed");
+    }
+}
+
+/// [`Bench::tree`] of any directory.
+pub(crate) fn tree(dir: &Path) -> Vec<String> {
+    let mut entries: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let (kind, path) = (entry.file_type().unwrap(), entry.path());
+            let name = shown(&entry.file_name().into_string().unwrap());
+            if kind.is_symlink() {
+                format!("{name} -> {}", fs::read_link(path).unwrap().display())
+            } else if kind.is_dir() {
+                format!("{name}/")
+            } else if kind.is_file() {
+                let contents = fs::read(path).unwrap();
+                match String::from_utf8(contents) {
+                    Ok(text) if text.len() < 100 => format!("{name}: {text}"),
+                    Ok(text) => format!("{name}: {} bytes", text.len()),
+                    Err(bytes) => format!("{name}: {} bytes", bytes.as_bytes().len()),
+                }
+            } else {
+                format!("{name}: {kind:?}")
+            }
+        })
+        .collect();
+    entries.sort();
+    entries
+}
+
+/// The text with [`TEMPORARY`] in the place of each temporary name.
+fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(".haul-") {
+        let end = after.find(|next: char| !next.is_ascii_hexdigit()).unwrap_or(after.len());
+        shown.push_str(before);
+        let is_temporary = end == 16;
+        shown.push_str(if is_temporary { TEMPORARY } else { ".haul-" });
+        rest = if is_temporary { &after[end..] } else { after };
+    }
+    shown + rest
+}
+
+struct Heard<'a> {
+    path: &'a Path,
+    meanwhile: Option<&'a Meanwhile>,
+    said: Mutex<Vec<String>>,
+}
+
+impl Observer for Heard<'_> {
+    fn event(&self, event: &Event<'_>) {
+        let line = match event {
+            Event::Problem(error) => format!("error: {error}"),
+            Event::Warning(error) => format!("warning: {error}"),
+            Event::Removed(path) => format!("removed {}", path.display()),
+            Event::UnBackedUp { backup, dest } => format!("{} is {} again", backup.display(), dest.display()),
+            Event::Digest { dest, digest } => format!("digest of {}: {digest}", dest.display()),
+            Event::DataStarted { .. } => {
+                if let Some(meanwhile) = self.meanwhile {
+                    meanwhile(self.path);
+                }
+                return;
+            }
+            Event::Progress(_) | Event::DataDone(_) => return,
+            other => format!("{other:?}"),
+        };
+        lock(&self.said).push(shown(&line));
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Nobody;
+
+impl Confirm for Nobody {
+    fn overwrite(&self, _: &Question<'_>) -> bool {
+        panic!("nothing is asked")
+    }
+}
+
+/// The kernel, but for the calls that are to fail.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    pub sync: Option<Errno>,
+    pub sync_filesystem: Option<Errno>,
+    pub write_back: Option<Errno>,
+    pub clone_range: Option<Errno>,
+    pub reopen_to_read: Option<Errno>,
+    pub pread: Option<Errno>,
+    /// What is read from files that are open for writing, too, begins with another byte than they do.
+    pub spoil: bool,
+    /// The directory of the destination.
+    dest: PathBuf,
+    /// Syncs, each with what the directory had in it.
+    synced: Mutex<Vec<String>>,
+}
+
+impl Script {
+    /// What was synced so far, and which entries there were then.
+    pub(crate) fn synced(&self) -> Vec<String> {
+        lock(&self.synced).clone()
+    }
+
+    fn note(&self, what: &str) {
+        let line = format!("{what}, with [{}]", tree(&self.dest).join(", "));
+        lock(&self.synced).push(line);
+    }
+}
+
+/// What the script says, or else what the kernel does.
+fn follow<T>(script: Option<Errno>, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    script.map_or_else(call, Err)
+}
+
+impl Kernel for Script {
+    fn sync(&self, fd: Fd<'_>) -> Result<(), Errno> {
+        self.note("a file");
+        follow(self.sync, || Linux.sync(fd))
+    }
+
+    fn sync_filesystem(&self, _: Fd<'_>) -> Result<(), Errno> {
+        self.note("a filesystem");
+        // A real one waits for the data of all programs.
+        follow(self.sync_filesystem, || Ok(()))
+    }
+
+    fn write_back(&self, fd: Fd<'_>, wait: bool) -> Result<(), Errno> {
+        follow(self.write_back, || Linux.write_back(fd, wait))
+    }
+
+    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        follow(self.clone_range, || Linux.clone_range(source, dest, offset, len))
+    }
+
+    fn reopen_to_read(&self, fd: Fd<'_>, direct: bool) -> Result<OwnedFd, Errno> {
+        follow(self.reopen_to_read, || Linux.reopen_to_read(fd, direct))
+    }
+
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let count = follow(self.pread, || Linux.pread(fd, buffer, offset))?;
+        if self.spoil && count > 0 && fcntl_getfl(fd)? & OFlags::ACCMODE == OFlags::RDWR {
+            buffer[0] ^= 1;
+        }
+        Ok(count)
+    }
+}
