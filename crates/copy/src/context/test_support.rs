@@ -2,6 +2,13 @@
 //!
 //! Entries of the directory `source/` are named by [`Bench::from`], those of the directory `dest/` by [`Bench::to`]; messages
 //! show both by their bare names. A stage runs within [`Bench::run`], which says what it returned, and what it reported.
+//!
+//! ```text
+//! let bench = Bench::new(Plan::default()).source("a", "new").dest("b", "old");
+//! let ran = bench.run(|cx, worker| make_file(cx, worker, &mut bench.subject("a", "b"), &bench.state("b")));
+//! ran.says(&[]);
+//! assert_eq!(bench.tree(), ["b: new"]);
+//! ```
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,6 +23,7 @@ use haul_testbed::{TempDir, temp_dir};
 
 use super::{RunContext, Services, Worker};
 use crate::control::Cancel;
+use crate::decide::Existing;
 use crate::events::{Confirm, Event, Observer, Question};
 use crate::facts::{DeviceNumber, Inode};
 use crate::links::DestDir;
@@ -26,6 +34,7 @@ use crate::publish::{Partials, Sides};
 use crate::report::Session;
 use crate::stats::Stats;
 use crate::walk::{PathNode, Spot};
+use crate::work::dest_state::DestState;
 use crate::work::subject::Subject;
 
 /// What everybody who shows a name shows in the place of a temporary one, which nobody can foresee.
@@ -54,6 +63,8 @@ pub(crate) struct Ran<T> {
     pub value: T,
     /// Errors, warnings and events but those of data that is moved, in order.
     pub heard: Vec<String>,
+    /// How often the data of a file was about to be moved.
+    pub moves: usize,
     pub failed: bool,
     pub damaged: Vec<PathBuf>,
     pub stats: Stats,
@@ -164,6 +175,14 @@ impl Bench {
         }
     }
 
+    /// What is found at this destination: nothing, or something that is to be written into.
+    pub(crate) fn state(&self, dest: &str) -> DestState {
+        let dest = self.to(dest);
+        let found =
+            dest.inode_following().map(|target| Existing { entry: dest.inode().unwrap(), target, is_dot: false });
+        DestState { new: found.is_err(), existing: found.ok(), ..DestState::default() }
+    }
+
     /// Runs a stage.
     pub(crate) fn run<T>(&self, stage: impl FnOnce(RunContext<'_>, &mut Worker<'_>) -> T) -> Ran<T> {
         let heard = Heard { path: self.path(), meanwhile: self.before_data.as_ref(), said: Mutex::default() };
@@ -182,11 +201,11 @@ impl Bench {
         let value = stage(cx, &mut worker);
         let report = worker.report;
         let (stats, failed, damaged) = (report.stats, report.failed, report.damaged);
-        let lines = heard.said.into_inner().unwrap();
+        let Said { lines, moves } = heard.said.into_inner().unwrap();
         let (errors, warnings) = (stats.errors as usize, stats.warnings as usize);
         let count = |kind: &str| lines.iter().filter(|line| line.starts_with(kind)).count();
         assert_eq!([errors, warnings], ["error: ", "warning: "].map(count), "what is said is counted: {lines:?}");
-        Ran { value, heard: lines, failed, damaged, stats }
+        Ran { value, heard: lines, moves, failed, damaged, stats }
     }
 
     /// Every entry of the destination in the order of names, each with what is in it: `NAME: CONTENTS`, `NAME -> TEXT` of a
@@ -250,7 +269,13 @@ fn shown(text: &str) -> String {
 struct Heard<'a> {
     path: &'a Path,
     meanwhile: Option<&'a Meanwhile>,
-    said: Mutex<Vec<String>>,
+    said: Mutex<Said>,
+}
+
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    moves: usize,
 }
 
 impl Observer for Heard<'_> {
@@ -262,6 +287,7 @@ impl Observer for Heard<'_> {
             Event::UnBackedUp { backup, dest } => format!("{} is {} again", backup.display(), dest.display()),
             Event::Digest { dest, digest } => format!("digest of {}: {digest}", dest.display()),
             Event::DataStarted { .. } => {
+                lock(&self.said).moves += 1;
                 if let Some(meanwhile) = self.meanwhile {
                     meanwhile(self.path);
                 }
@@ -270,7 +296,7 @@ impl Observer for Heard<'_> {
             Event::Progress(_) | Event::DataDone(_) => return,
             other => format!("{other:?}"),
         };
-        lock(&self.said).push(shown(&line));
+        lock(&self.said).lines.push(shown(&line));
     }
 }
 
