@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
@@ -30,6 +30,7 @@ use crate::links::DestDir;
 use crate::meta::{Caller, XattrRules};
 use crate::pace::Pace;
 use crate::plan::{Dereference, Plan};
+use crate::progress::Progress;
 use crate::publish::{Partials, Sides};
 use crate::report::Session;
 use crate::stats::Stats;
@@ -141,6 +142,15 @@ impl Bench {
         self.services.filesystems.note(device, Path::new("dest"), self.to.as_fd());
         self.services.filesystems.pretend(device, syncs_whole);
         device
+    }
+
+    /// Begins a run with `--resume`, after what is in the journal of earlier ones. That is beside the two directories.
+    pub(crate) fn open_journal(&mut self) {
+        // One run after the other.
+        self.services.progress = OnceLock::new();
+        let dir = File::open(self.path()).unwrap();
+        let progress = Progress::open(&self.plan, dir.as_fd(), OsStr::new(""), OsStr::new("journal"), 0).unwrap();
+        assert!(self.services.progress.set(progress).is_ok());
     }
 
     /// Both directories, as those that a walk has entered.
