@@ -79,3 +79,86 @@ fn is_unchanged(before: &Inode, after: &Inode) -> bool {
         && before.modified == after.modified
         && before.changed == after.changed
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran};
+    use crate::facts::Time;
+    use crate::plan::Plan;
+    use crate::verify::Checked;
+
+    fn inode(bench: &Bench) -> Inode {
+        bench.from("a").inode().unwrap()
+    }
+
+    fn earlier(time: Time) -> Time {
+        Time { seconds: time.seconds - 1, ..time }
+    }
+
+    #[test]
+    fn whatever_stat_tells_of_a_change_counts() {
+        let bench = Bench::new(Plan::default()).source("a", "new").source("other", "new");
+        let now = inode(&bench);
+        let other = bench.from("other").inode().unwrap();
+        assert!(is_unchanged(&now, &now));
+        for before in [
+            Inode { size: 4, ..now },
+            Inode { modified: earlier(now.modified), ..now },
+            Inode { changed: earlier(now.changed), ..now },
+            Inode { id: other.id, ..now },
+        ] {
+            assert!(!is_unchanged(&before, &now), "{before:?}");
+        }
+        let read = Inode { accessed: earlier(now.accessed), permissions: 0, ..now };
+        assert!(is_unchanged(&read, &now), "what was read or has another mode has the same contents");
+    }
+
+    /// Looks at `a` after it was copied, when it had been `seen` before. Whether it had changed.
+    fn settle(bench: &Bench, seen: Inode, moved: Moved) -> Ran<bool> {
+        let open = |spot: crate::walk::Spot<'_>| spot.open_path().unwrap();
+        let (source, dest) = (Arc::new(open(bench.from("a"))), Arc::new(open(bench.from("a"))));
+        bench.run(|cx, worker| {
+            let job = Transfer {
+                source,
+                dest,
+                source_inode: &seen,
+                dest_inode: &seen,
+                source_path: Path::new("a"),
+                dest_path: Path::new("b"),
+                source_dir: None,
+                image: None,
+                follower: None,
+                start: 0,
+                checkpoints: None,
+                peers: None,
+            };
+            worker.report.stats.moved = moved;
+            let before = Moved::default();
+            settle_changes(cx, worker, &job, &mut { seen }, before, Ok(Checked::default())).is_err()
+        })
+    }
+
+    fn failing() -> Bench {
+        Bench::new(Plan { if_changed: IfChanged::Fail, ..Plan::default() })
+    }
+
+    #[test]
+    fn an_empty_copy_of_an_empty_source_is_not_looked_at_again() {
+        let bench = failing().source("a", "");
+        let seen = Inode { changed: earlier(inode(&bench).changed), ..inode(&bench) };
+        assert!(!settle(&bench, seen, Moved::default()).value);
+        assert!(settle(&bench, seen, Moved { written: 1, ..Moved::default() }).value, "it was not empty any more");
+    }
+
+    #[test]
+    fn only_regular_sources_are_looked_at_again() {
+        let bench = failing().source("a", "new");
+        let seen = Inode { changed: earlier(inode(&bench).changed), ..inode(&bench) };
+        assert!(settle(&bench, seen, Moved::default()).value);
+        assert!(!settle(&bench, Inode { kind: Kind::Fifo, ..seen }, Moved::default()).value);
+    }
+}
