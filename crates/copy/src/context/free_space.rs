@@ -70,3 +70,94 @@ pub(crate) fn would_fit(dest: &OwnedFd, source: &Inode) -> bool {
 fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::error::{Error, What};
+
+    /// Makes something for which there is no space at first; what came of it, and how often that was tried.
+    fn make(several: bool, first: Errno) -> (Result<(), Errno>, u32) {
+        let tries = Cell::new(0);
+        let made = FreeSpaceGate::new(several).with_space(|| {
+            tries.set(tries.get() + 1);
+            if tries.get() == 1 { Err(first) } else { Ok(()) }
+        });
+        (made, tries.get())
+    }
+
+    #[test]
+    fn what_has_no_space_is_made_again_alone() {
+        for full in [Errno::NOSPC, Errno::DQUOT] {
+            assert_eq!(make(true, full), (Ok(()), 2));
+        }
+    }
+
+    #[test]
+    fn a_single_thread_does_not_try_again() {
+        assert_eq!(make(false, Errno::NOSPC), (Err(Errno::NOSPC), 1));
+    }
+
+    #[test]
+    fn other_errors_are_final() {
+        assert_eq!(make(true, Errno::EXIST), (Err(Errno::EXIST), 1));
+    }
+
+    #[test]
+    fn space_is_asked_for_only_twice() {
+        let tries = Cell::new(0);
+        let gate = FreeSpaceGate::new(true);
+        let made: Result<(), Errno> = gate.with_space(|| {
+            tries.set(tries.get() + 1);
+            Err(Errno::NOSPC)
+        });
+        assert_eq!((made, tries.get()), (Err(Errno::NOSPC), 2));
+    }
+
+    #[test]
+    fn who_is_alone_waits_for_who_is_filling() {
+        let gate = FreeSpaceGate::new(true);
+        let (said, heard) = channel();
+        std::thread::scope(|scope| {
+            let filling = gate.together();
+            let also_filling = gate.together();
+            let second = said.clone();
+            let gate = &gate;
+            scope.spawn(move || {
+                let _alone = gate.alone();
+                second.send("alone").unwrap();
+            });
+            drop(also_filling);
+            said.send("still filling").unwrap();
+            drop(filling);
+        });
+        drop(said);
+        assert_eq!(heard.iter().collect::<Vec<_>>(), ["still filling", "alone"]);
+    }
+
+    #[test]
+    fn only_a_lack_of_space_counts_as_such() {
+        let broken = |error| ran_out::<()>(&Err(Broken { error }));
+        let writing = Error::new(What::Writing, "b");
+        assert!(broken(Some(writing.clone().errno(Errno::NOSPC))));
+        assert!(broken(Some(writing.clone().errno(Errno::DQUOT))));
+        assert!(!broken(Some(writing.clone().errno(Errno::IO))));
+        assert!(!broken(Some(writing)) && !broken(None) && !ran_out(&Ok(())));
+    }
+
+    #[test]
+    fn a_file_fits_by_the_smaller_of_size_and_allocation() {
+        let dir = haul_testbed::temp_dir();
+        let file = File::create(dir.path().join("b")).unwrap();
+        let inode = Inode { size: 0, allocated: 0, ..Inode::of(file.as_fd()).unwrap() };
+        let file = file.into();
+        assert!(would_fit(&file, &inode));
+        assert!(would_fit(&file, &Inode { size: u64::MAX, ..inode }), "it is one hole");
+        assert!(!would_fit(&file, &Inode { size: u64::MAX, allocated: u64::MAX, ..inode }));
+    }
+}

@@ -78,3 +78,70 @@ pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while it was held cannot have left it inconsistent.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::context::test_support::Bench;
+    use crate::plan::Plan;
+
+    /// A link that waits.
+    fn item(bench: &Bench, last: &str) -> Item {
+        let dir = bench.root();
+        let parent = ParentDirectory::Own(bench.to("b").dir().unwrap().try_clone_to_owned().unwrap(), last.into());
+        Item::Link { made: Made { dir, name: "b".into(), id: None }, parent, last: last.into(), follow: false }
+    }
+
+    fn names(items: &[Item]) -> Vec<&str> {
+        items.iter().filter_map(name).collect()
+    }
+
+    fn name(item: &Item) -> Option<&str> {
+        match item {
+            Item::Link { last, .. } => last.to_str(),
+            Item::File(_) | Item::Directory(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_queue_is_full_by_its_items_or_its_bytes() {
+        let (bench, queue) = (Bench::new(Plan::default()), NameQueue::default());
+        assert!(!queue.push(item(&bench, "a"), 0, 3));
+        assert!(!queue.push(item(&bench, "b"), MOST_BYTES - 1, 3));
+        assert!(queue.push(item(&bench, "c"), 0, 3), "three items");
+        assert!(queue.push(item(&bench, "d"), 1, 100), "enough bytes");
+    }
+
+    #[test]
+    fn what_waits_is_taken_once_and_in_order() {
+        let (bench, queue) = (Bench::new(Plan::default()), NameQueue::default());
+        queue.push(item(&bench, "a"), MOST_BYTES, 100);
+        queue.push(item(&bench, "b"), 0, 100);
+        let (items, turn) = queue.take();
+        assert_eq!(names(&items), ["a", "b"]);
+        assert!(!queue.push(item(&bench, "c"), MOST_BYTES - 1, 100), "bytes are counted anew, while names are given");
+        drop(turn);
+        assert_eq!(names(&queue.take().0), ["c"]);
+    }
+
+    #[test]
+    fn one_thread_at_a_time_gives_names() {
+        let (queue, giving) = (NameQueue::default(), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let (_, turn) = queue.take();
+                        assert_eq!(giving.fetch_add(1, Ordering::SeqCst), 0);
+                        thread::yield_now();
+                        giving.fetch_sub(1, Ordering::SeqCst);
+                        drop(turn);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -60,3 +60,67 @@ pub(crate) fn sync_early(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: &Ino
         None => services.background.count_anew(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use haul_sys::Errno;
+
+    use super::*;
+    use crate::context::test_support::Bench;
+    use crate::plan::Plan;
+
+    fn bench(durable: Durable) -> Bench {
+        Bench::new(Plan { durable, ..Plan::default() })
+    }
+
+    /// Which filesystems are noted after something was written beside this entry.
+    fn noted_beside(bench: &Bench, dest: Spot<'_>) -> Vec<PathBuf> {
+        bench.run(|cx, worker| will_write_beside(cx, worker, dest)).says(&[]);
+        bench.services.filesystems.take().into_iter().map(|filesystem| filesystem.path).collect()
+    }
+
+    #[test]
+    fn filesystems_are_noted_where_copies_must_be_durable() {
+        for (durable, noted) in [(Durable::None, vec![]), (Durable::Flush, vec!["b"]), (Durable::File, vec!["b"])] {
+            let bench = bench(durable);
+            let noted: Vec<PathBuf> = noted.into_iter().map(PathBuf::from).collect();
+            assert_eq!(noted_beside(&bench, bench.to("b")), noted, "{durable:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_opened_is_not_noted() {
+        let dest = Spot::unreachable(Errno::ACCESS, "b".as_ref(), Path::new("b"));
+        assert!(noted_beside(&bench(Durable::Flush), dest).is_empty());
+    }
+
+    #[test]
+    fn a_thread_asks_once_for_each_filesystem() {
+        let bench = bench(Durable::Flush);
+        let dir = bench.to("b").dir().unwrap();
+        let device = Inode::of(dir).unwrap().id.device();
+        bench.run(|cx, worker| {
+            // What is known already, of which a thread need not ask again.
+            for asked in [None, Some(device)] {
+                will_write_to(cx, worker, device, Path::new("dest"), dir);
+                assert_eq!(worker.writes_to, asked);
+            }
+            assert_eq!(cx.services.filesystems.take().len(), 1);
+            will_write_to(cx, worker, device, Path::new("dest"), dir);
+            assert_eq!(cx.services.filesystems.take().len(), 0, "it did not ask");
+        });
+    }
+
+    #[test]
+    fn files_are_synced_alone_only_where_that_matters() {
+        for (durable, syncs_whole, alone) in
+            [(Durable::None, false, false), (Durable::Flush, false, true), (Durable::Flush, true, false)]
+        {
+            let bench = bench(durable);
+            let device = bench.writes_to_filesystem(syncs_whole);
+            assert_eq!(bench.run(|cx, _| syncs_alone(cx, device)).value, alone, "{durable:?} {syncs_whole}");
+        }
+    }
+}
