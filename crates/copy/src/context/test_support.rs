@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_sys::Errno;
@@ -27,7 +28,7 @@ use crate::decide::Existing;
 use crate::events::{Confirm, Event, Observer, Question};
 use crate::facts::{DeviceNumber, Inode};
 use crate::links::DestDir;
-use crate::meta::{Caller, XattrRules};
+use crate::meta::{Caller, NewEntries, XattrRules};
 use crate::pace::Pace;
 use crate::plan::{Dereference, Plan};
 use crate::progress::Progress;
@@ -36,6 +37,7 @@ use crate::report::Session;
 use crate::stats::Stats;
 use crate::walk::{PathNode, Spot};
 use crate::work::dest_state::DestState;
+use crate::work::directory::{Directory, FullDirectory};
 use crate::work::subject::Subject;
 
 /// What everybody who shows a name shows in the place of a temporary one, which nobody can foresee.
@@ -164,6 +166,26 @@ impl Bench {
         DestDir::root_shown_as(Arc::clone(&self.to), "dest/".into()).unwrap()
     }
 
+    /// The directory of the source and that of the destination, which was made for it and is full.
+    pub(crate) fn full_directory(&self) -> FullDirectory {
+        let [source_inode, dest_inode] = [self.from.as_fd(), self.to.as_fd()].map(|dir| Inode::of(dir).unwrap());
+        let [source_path, dest_path] = ["source", "dest"].map(|name| PathNode::root(Path::new(name)));
+        let place = Directory {
+            source_inode,
+            dest_inode,
+            entries: NewEntries::UNKNOWN,
+            source_path_only: false,
+            dir: self.root(),
+            created: true,
+            fresh: true,
+            source_path,
+            dest_path,
+            listed: None,
+            stays: AtomicBool::new(false),
+        };
+        FullDirectory { place: Arc::new(place), sides: Some(Arc::new(self.sides())) }
+    }
+
     /// A copy that was named by the user, links not followed.
     pub(crate) fn subject<'a>(&'a self, source: &'a str, dest: &'a str) -> Subject<'a> {
         self.subject_of(self.from(source), dest)
@@ -233,6 +255,14 @@ impl<T> Ran<T> {
         assert_eq!(self.failed, expected.iter().any(|line| line.starts_with("error: ")), "failed");
     }
 }
+
+/// A directory with a file, [`SETTLED`], that nobody has changed for a while, and nobody will.
+pub(crate) fn settled_dir() -> File {
+    File::open(env!("CARGO_MANIFEST_DIR")).unwrap()
+}
+
+/// The name of that file.
+pub(crate) const SETTLED: &str = "Cargo.toml";
 
 /// [`Bench::tree`] of any directory.
 pub(crate) fn tree(dir: &Path) -> Vec<String> {

@@ -279,7 +279,7 @@ mod tests {
     use std::fs::{self, File};
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran, tree};
+    use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir, tree};
     use crate::file::regular::make_file;
     use crate::journal::Record;
     use crate::plan::{Checksum, Durable, Plan};
@@ -412,17 +412,12 @@ mod tests {
         assert_eq!(bench.tree(), ["b: theirs"]);
     }
 
-    /// A file that nobody has changed for a while, and nobody will.
-    fn settled_dir() -> File {
-        File::open(env!("CARGO_MANIFEST_DIR")).unwrap()
-    }
-
     fn settled(dir: &File) -> Spot<'_> {
-        Spot::new(dir.as_fd(), "Cargo.toml".as_ref(), Path::new("a"))
+        Spot::new(dir.as_fd(), SETTLED.as_ref(), Path::new("a"))
     }
 
     fn settled_contents() -> Vec<u8> {
-        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap()
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(SETTLED)).unwrap()
     }
 
     /// An earlier run has copied the first bytes of this source, to be `b`. They are not those of the source, so that one

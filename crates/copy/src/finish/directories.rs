@@ -68,3 +68,78 @@ pub(crate) fn finish_directory(cx: RunContext<'_>, worker: &mut Worker<'_>, dire
     }
     worker.paths = [source_path, dest_path];
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::context::test_support::Bench;
+    use crate::plan::{ModeRule, Plan, Preserve};
+
+    fn set_mode(path: impl AsRef<Path>, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn mode_of(path: impl AsRef<Path>) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_full_directory_gets_its_attributes() {
+        let preserve = Preserve { mode: ModeRule::Keep, timestamps: true, ..Preserve::default() };
+        let bench = Bench::new(Plan { preserve, ..Plan::default() });
+        set_mode(bench.source_path(""), 0o750);
+        set_mode(bench.dest_path(""), 0o700);
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        File::open(bench.source_path("")).unwrap().set_modified(long_ago).unwrap();
+        bench.run(|cx, worker| finish_directory(cx, worker, &bench.full_directory())).says(&[]);
+        assert_eq!(mode_of(bench.dest_path("")), 0o750);
+        assert_eq!(fs::metadata(bench.dest_path("")).unwrap().mtime(), 1000);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_open_stays_as_it_is() {
+        let preserve = Preserve { mode: ModeRule::Keep, ..Preserve::default() };
+        let bench = Bench::new(Plan { preserve, ..Plan::default() });
+        set_mode(bench.source_path(""), 0o750);
+        set_mode(bench.dest_path(""), 0o700);
+        let closed = FullDirectory { sides: None, ..bench.full_directory() };
+        bench.run(|cx, worker| finish_directory(cx, worker, &closed)).says(&[]);
+        assert_eq!(mode_of(bench.dest_path("")), 0o700);
+    }
+
+    #[test]
+    fn a_new_directory_lets_its_owner_in() {
+        let bench = Bench::new(Plan::default());
+        for (made, usable) in [(0o055, 0o755), (0o500, 0o700), (0o711, 0o711)] {
+            set_mode(bench.dest_path(""), made);
+            let spot = bench.to(".");
+            let (fd, inode) =
+                (bench.sides().dest, Inode { permissions: made, ..Inode::of(spot.dir().unwrap()).unwrap() });
+            let ran = bench.run(|_, worker| make_usable(&mut worker.report, &fd, &inode, Path::new("dest")));
+            ran.says(&[]);
+            assert_eq!((ran.value, mode_of(bench.dest_path(""))), (true, usable), "{made:o}");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_added_for_itself_is_not_kept() {
+        let bench = Bench::new(Plan::default());
+        let directory = Inode::of(bench.to(".").dir().unwrap()).unwrap();
+        let source = Inode { permissions: 0o555, ..directory };
+        let found = Inode { permissions: 0o755, ..directory };
+        let made = bench.run(|cx, _| as_it_was_made(cx, found, &source, &NewEntries::UNKNOWN)).value;
+        assert_eq!(made.permissions, 0o555, "the owner's right to write was added by the run that made it");
+    }
+
+    #[test]
+    fn nothing_is_asked_about_entries_whose_attributes_nobody_keeps() {
+        let bench = Bench::new(Plan::default());
+        let inode = Inode::of(bench.to(".").dir().unwrap()).unwrap();
+        let entries = bench.run(|cx, _| entries_of_found(cx, &bench.sides().dest, &inode)).value;
+        assert_eq!(entries, NewEntries::UNKNOWN);
+    }
+}

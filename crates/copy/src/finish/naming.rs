@@ -280,17 +280,13 @@ pub(crate) fn tell_digest(report: &Reporter<'_>, dest: &Path, checked: &Checked)
 mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::MetadataExt;
-    use std::sync::atomic::AtomicBool;
     use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::context::test_support::{Bench, Ran};
     use crate::facts::Inode;
-    use crate::meta::NewEntries;
     use crate::plan::{Plan, Preserve};
     use crate::verify::Blocks;
-    use crate::walk::PathNode;
-    use crate::work::directory::Directory;
 
     /// A run in which names wait, and files of one filesystem are synced as a whole.
     fn bench() -> Bench {
@@ -478,26 +474,9 @@ mod tests {
         bench.plan.preserve = Preserve { timestamps: true, ..Preserve::default() };
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         File::open(bench.source_path("")).unwrap().set_modified(long_ago).unwrap();
-        let inode_of = |path: &Path| Inode::of(File::open(path).unwrap().as_fd()).unwrap();
-        let full = || FullDirectory {
-            place: Arc::new(Directory {
-                source_inode: inode_of(&bench.source_path("")),
-                dest_inode: inode_of(&bench.dest_path("")),
-                entries: NewEntries::UNKNOWN,
-                source_path_only: false,
-                dir: bench.root(),
-                created: true,
-                fresh: true,
-                source_path: PathNode::root(Path::new("source")),
-                dest_path: PathNode::root(Path::new("dest")),
-                listed: None,
-                stays: AtomicBool::new(false),
-            }),
-            sides: Some(Arc::new(bench.sides())),
-        };
         let ran = bench.run(|cx, worker| {
             wait_for_device(cx, worker, ready(&bench, "b", "new"));
-            directory_is_full(cx, worker, full());
+            directory_is_full(cx, worker, bench.full_directory());
             let before = bench.tree();
             give_names(cx, worker);
             before

@@ -154,3 +154,271 @@ pub(crate) fn tidy_behind_link(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
         tidy(cx, dir, true);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use haul_sys::Errno;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir, tree};
+    use crate::finish::naming;
+    use crate::links::Made;
+    use crate::plan::{Durable, Plan};
+    use crate::publish::ready::{ParentDirectory, Ready};
+
+    fn bench() -> Bench {
+        let mut bench = Bench::new(Plan { resume: true, durable: Durable::File, ..Plan::default() }).source("a", "new");
+        bench.open_journal();
+        bench
+    }
+
+    fn source(bench: &Bench) -> Fingerprint {
+        Fingerprint::of_source(&bench.from("a").inode().unwrap())
+    }
+
+    /// Gives `b`, a whole copy of `a`, its name.
+    fn finish_b(bench: &Bench, checked: Checked) -> Ran<()> {
+        let name = bench.services.progress.get().unwrap().names().another();
+        let path = bench.dest_path(name.to_str().unwrap());
+        fs::write(&path, "new").unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        let ready = Ready {
+            id: Inode::of(file.as_fd()).unwrap().id,
+            file: file.into(),
+            size: 3,
+            checked,
+            parent: ParentDirectory::Own(bench.to("b").dir().unwrap().try_clone_to_owned().unwrap(), "b".into()),
+            name,
+            last: "b".into(),
+            replaces: false,
+            source: Some(source(bench)),
+        };
+        bench.run(|cx, worker| {
+            naming::wait_for_device(cx, worker, ready);
+            naming::give_names(cx, worker);
+        })
+    }
+
+    /// What the next run knows of `b` as a copy of `a`: the digest, if it is finished.
+    fn known_of_b(bench: &mut Bench) -> Option<Option<Digest>> {
+        bench.open_journal();
+        let pair = Fingerprint::of_copy(source(bench), &bench.to("b").inode().unwrap());
+        bench.services.progress.get().unwrap().finished(pair)
+    }
+
+    #[test]
+    fn the_next_run_knows_a_finished_copy() {
+        let mut bench = bench();
+        finish_b(&bench, Checked::default()).says(&[]);
+        assert_eq!(known_of_b(&mut bench), Some(None));
+    }
+
+    #[test]
+    fn the_next_run_knows_the_digest_of_a_copy() {
+        let mut bench = bench();
+        let digest = Digest::from_hex("22af645d1859cb5ca6da0c484f1f37ea").unwrap();
+        let checked = Checked { digest: Some(digest.to_hex()), ..Checked::default() };
+        finish_b(&bench, checked);
+        assert_eq!(known_of_b(&mut bench), Some(Some(digest)));
+    }
+
+    #[test]
+    fn a_copy_that_was_changed_is_not_known() {
+        let mut bench = bench();
+        finish_b(&bench, Checked::default());
+        File::options().append(true).open(bench.dest_path("b")).unwrap().write_all(b"!").unwrap();
+        assert_eq!(known_of_b(&mut bench), None);
+    }
+
+    #[test]
+    fn the_copy_of_a_source_that_was_changed_is_not_known() {
+        let mut bench = bench();
+        finish_b(&bench, Checked::default());
+        File::options().append(true).open(bench.source_path("a")).unwrap().write_all(b"!").unwrap();
+        assert_eq!(known_of_b(&mut bench), None);
+    }
+
+    #[test]
+    fn a_copy_that_got_another_name_is_known() {
+        let mut bench = bench();
+        finish_b(&bench, Checked::default());
+        fs::hard_link(bench.dest_path("b"), bench.dest_path("c")).unwrap();
+        assert_eq!(known_of_b(&mut bench), Some(None));
+    }
+
+    #[test]
+    fn a_copy_that_did_not_get_its_name_is_not_known() {
+        let mut bench = bench().dest("b", "new");
+        let ran = finish_b(&bench, Checked::default());
+        ran.says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::EXIST)]);
+        assert_eq!(known_of_b(&mut bench), None);
+        bench.kernel.sync = Some(Errno::IO);
+        finish_b(&bench, Checked::default());
+        assert_eq!(known_of_b(&mut bench), None);
+    }
+
+    /// A directory that no run has made.
+    fn old_directory() -> Inode {
+        Inode::of(settled_dir().as_fd()).unwrap()
+    }
+
+    fn was_made(bench: &Bench, directory: &Inode) -> bool {
+        bench.run(|cx, _| was_made_earlier(cx, directory)).value
+    }
+
+    #[test]
+    fn the_next_run_knows_directories_that_were_made() {
+        let (mut bench, directory) = (bench(), old_directory());
+        bench.run(|cx, worker| promise_directory(cx, &mut worker.report, &directory)).says(&[]);
+        assert!(!was_made(&bench, &directory), "not by an earlier run");
+        bench.open_journal();
+        assert!(was_made(&bench, &directory));
+        assert!(!was_made(&bench, &Inode { id: bench.from("a").inode().unwrap().id, ..directory }));
+    }
+
+    #[test]
+    fn a_directory_met_in_this_run_is_of_no_earlier() {
+        let (mut bench, directory) = (bench(), old_directory());
+        bench.run(|cx, worker| promise_directory(cx, &mut worker.report, &directory));
+        bench.open_journal();
+        let made = Made { dir: bench.root(), name: "b".into(), id: Some(directory.id) };
+        bench.services.links.remember((&directory).into(), || made).unwrap();
+        assert!(!was_made(&bench, &directory));
+    }
+
+    #[test]
+    fn only_sources_that_can_be_told_from_later_ones_are_noted() {
+        let (bench, dir) = (bench(), settled_dir());
+        let source = crate::walk::Spot::new(dir.as_fd(), SETTLED.as_ref(), Path::new("a"));
+        let (fd, seen) = (source.open_path().unwrap(), source.inode().unwrap());
+        let fingerprint = |bench: &Bench, seen: &Inode| bench.run(|cx, _| fingerprint_of(cx, fd.as_fd(), seen)).value;
+        assert_eq!(fingerprint(&bench, &seen), Some(Fingerprint::of_source(&seen)));
+        let other = Inode { size: seen.size + 1, ..seen };
+        assert_eq!(fingerprint(&bench, &other), None, "it has changed since it was seen");
+        let (directory, without) = (old_directory(), Bench::new(Plan::default()));
+        assert_eq!(bench.run(|cx, _| fingerprint_of(cx, dir.as_fd(), &directory)).value, None);
+        assert_eq!(fingerprint(&without, &seen), None, "there is no journal");
+    }
+
+    /// What earlier runs of the command have left: a temporary file. There is one of this run, too, and one of somebody else.
+    fn with_left_overs() -> Bench {
+        let mut bench = bench().dest(".haul-r", "somebody's");
+        for contents in ["of an earlier run", "of this run"] {
+            bench.open_journal();
+            let name = bench.services.progress.get().unwrap().names().another();
+            fs::write(bench.dest_path(name.to_str().unwrap()), contents).unwrap();
+        }
+        bench
+    }
+
+    #[test]
+    fn what_earlier_runs_left_is_removed() {
+        let bench = with_left_overs();
+        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), false)).says(&[]);
+        let left: Vec<String> = bench.tree().iter().filter_map(|line| Some(line.split_once(": ")?.1.into())).collect();
+        assert_eq!(left.len(), 2);
+        assert!(["of this run", "somebody's"].iter().all(|kept| left.contains(&(*kept).to_owned())), "{left:?}");
+    }
+
+    /// Ends a run, and says where its journal is, if that is shown.
+    fn end(bench: &Bench, failed: bool, did_something: bool) -> Option<PathBuf> {
+        let ran = bench.run(|cx, worker| end_progress(cx, &mut worker.report, failed, did_something));
+        ran.says(&[]);
+        ran.value
+    }
+
+    /// Journals beside the two directories.
+    fn journals(bench: &Bench) -> usize {
+        tree(bench.path()).iter().filter(|line| line.starts_with(".haul-resume-")).count()
+    }
+
+    #[test]
+    fn a_journal_goes_when_all_is_done() {
+        let bench = bench();
+        assert_eq!((journals(&bench), end(&bench, false, true), journals(&bench)), (1, None, 0));
+    }
+
+    #[test]
+    fn a_journal_stays_for_the_next_run() {
+        let bench = bench();
+        let path = end(&bench, true, true).expect("it is shown");
+        assert!(path.to_str().unwrap().starts_with("journal/.haul-resume-"), "{path:?}");
+        bench.cancel.cancel();
+        assert_eq!((end(&bench, false, true), journals(&bench)), (Some(path), 1));
+    }
+
+    #[test]
+    fn a_journal_of_nothing_goes() {
+        let bench = bench();
+        assert_eq!((end(&bench, true, false), journals(&bench)), (None, 0));
+    }
+
+    #[test]
+    fn an_older_journal_stays_if_this_run_did_nothing() {
+        let mut bench = bench();
+        bench.open_journal();
+        assert!(end(&bench, true, false).is_some());
+        assert_eq!(journals(&bench), 1);
+    }
+
+    #[test]
+    fn two_runs_of_one_command_have_no_journal_in_common() {
+        let first = bench();
+        let second = Bench::new(first.plan.clone());
+        let dir = File::open(first.path()).unwrap();
+        let nothing = OsStr::new("");
+        let ran = second
+            .run(|cx, worker| begin_progress(cx, &mut worker.report, dir.as_fd(), nothing, OsStr::new("journal")));
+        assert!(!ran.value && ran.heard.len() == 1);
+        assert!(ran.heard[0].starts_with("error: another run of this command is still at work"), "{:?}", ran.heard);
+    }
+
+    #[test]
+    fn only_resumed_runs_have_a_journal() {
+        for resume in [false, true] {
+            let bench = Bench::new(Plan { resume, ..Plan::default() });
+            let dir = File::open(bench.path()).unwrap();
+            let (nothing, shown) = (OsStr::new(""), OsStr::new("journal"));
+            let ran = bench.run(|cx, worker| begin_progress(cx, &mut worker.report, dir.as_fd(), nothing, shown));
+            ran.says(&[]);
+            assert_eq!((ran.value, journals(&bench)), (true, usize::from(resume)));
+        }
+    }
+
+    /// Whether a file has checkpoints, of which so many bytes are there already and so many are to be copied.
+    fn has_checkpoints(bench: &Bench, start: u64, size: u64) -> bool {
+        let source = bench.from("a").inode().unwrap();
+        let job = Transfer {
+            source: Arc::new(bench.from("a").open_path().unwrap()),
+            dest: Arc::new(File::create(bench.dest_path("b")).unwrap().into()),
+            source_inode: &Inode { size, ..source },
+            dest_inode: &source,
+            source_path: Path::new("a"),
+            dest_path: Path::new("b"),
+            source_dir: None,
+            image: None,
+            follower: None,
+            start,
+            checkpoints: None,
+            peers: None,
+        };
+        let print = Some(Fingerprint::of_source(&source));
+        let unfinished = Unfinished { number: Some(1), home: print, print, start, ..Unfinished::default() };
+        bench.run(|cx, _| checkpoints(cx, &job, &unfinished).is_some()).value
+    }
+
+    #[test]
+    fn large_files_and_those_that_go_on_have_checkpoints() {
+        let mut bench = bench();
+        assert!(!has_checkpoints(&bench, 0, 2 * STEP - 1));
+        assert!(has_checkpoints(&bench, 0, 2 * STEP));
+        assert!(has_checkpoints(&bench, 1, 3));
+        bench.kernel.reopen_to_read = Some(Errno::ACCESS);
+        assert!(!has_checkpoints(&bench, 0, 2 * STEP), "its syncs would take the errors of others");
+    }
+}
