@@ -11,8 +11,9 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -58,6 +59,17 @@ pub(crate) struct Bench {
     pub partials: Partials,
     /// What happens to the two directories each time that the data of a file is about to be moved.
     pub before_data: Option<Meanwhile>,
+}
+
+impl Drop for Bench {
+    /// Whatever modes a test has given to directories, they can be removed.
+    fn drop(&mut self) {
+        for entry in self.path().read_dir().into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                fs::set_permissions(entry.path(), Permissions::from_mode(0o700)).ok();
+            }
+        }
+    }
 }
 
 /// What came of a stage.

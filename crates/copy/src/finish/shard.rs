@@ -360,3 +360,266 @@ fn finish_waiting(cx: RunContext<'_>, report: &mut Reporter<'_>, directory: &Wai
 fn hands_on_acl(source: Object<'_>) -> bool {
     source.get_xattr(c"system.posix_acl_default", &mut Vec::new()).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::sync::OnceLock;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir};
+    use crate::facts::Time;
+    use crate::list::{Entry, FileList, Shard};
+    use crate::plan::{Overwrite, Plan, Preserve};
+    use crate::sources::selection::Selection;
+
+    /// The directory of the source with two files, of which one of two shards gets the first and the other the second.
+    fn bench(plan: Plan) -> Bench {
+        let mut bench = Bench::new(plan).source("a", "new").source("b", "new");
+        bench.plan.sources = vec![bench.path().join("source").into()];
+        bench
+    }
+
+    fn entry(kind: Kind) -> Entry {
+        let time = Time { seconds: 0, nanoseconds: 0 };
+        Entry { kind, size: 3, modified: time, changed: time, id: None }
+    }
+
+    fn list(bench: &Bench) -> FileList {
+        let mut list = FileList::default();
+        list.add_operand(&bench.plan.sources[0], None);
+        let root = list.add_root(&entry(Kind::Directory)).unwrap();
+        for name in ["a", "b"] {
+            list.add(root, OsStr::new(name), &entry(Kind::Regular)).unwrap();
+        }
+        list
+    }
+
+    /// Begins this shard, of so many. The record of the job is beside the two directories.
+    fn begin(bench: &mut Bench, number: u32, count: u32) -> Ran<bool> {
+        // What an earlier one held goes with it.
+        bench.services.shards = OnceLock::new();
+        let (list, shard) = (Arc::new(list(bench)), Shard::new(number, count).unwrap());
+        let split = list.split(shard.count());
+        bench.services.selection = Some(Selection {
+            list,
+            shards: Some((shard, split)),
+            roots: vec![Some(0)],
+            first: vec![0; 3],
+            next: vec![0; 3],
+        });
+        let dir = File::open(bench.path()).unwrap();
+        let (any, shown) = (OsStr::new(""), OsStr::new("job"));
+        bench.run(|cx, worker| begin_shard(cx, &mut worker.report, dir.as_fd(), any, shown))
+    }
+
+    /// Ends the shard; which ones are missing then, and whether this one is done.
+    fn end(bench: &Bench, failed: bool) -> (Vec<u32>, bool) {
+        let ran = bench.run(|cx, worker| end_shard(cx, &mut worker.report, failed));
+        ran.says(&[]);
+        let report = ran.value.expect("it is a shard");
+        assert!(report.record.starts_with("job"), "{:?}", report.record);
+        (report.missing, report.own_is_done)
+    }
+
+    #[test]
+    fn a_copy_that_is_no_shard_has_no_record() {
+        let bench = bench(Plan::default());
+        let dir = File::open(bench.path()).unwrap();
+        let any = OsStr::new("");
+        assert!(bench.run(|cx, worker| begin_shard(cx, &mut worker.report, dir.as_fd(), any, any)).value);
+        assert!(bench.run(|cx, worker| end_shard(cx, &mut worker.report, false)).value.is_none());
+        assert!(!bench.path().read_dir().unwrap().any(|entry| entry.unwrap().file_type().unwrap().is_file()));
+    }
+
+    #[test]
+    fn a_shard_that_ends_well_is_done() {
+        let mut bench = bench(Plan::default());
+        let ran = begin(&mut bench, 2, 2);
+        ran.says(&[]);
+        assert!(ran.value && bench.run(|cx, _| is_first_attempt(cx)).value);
+        assert_eq!(end(&bench, false), (vec![1], true));
+    }
+
+    #[test]
+    fn a_shard_that_failed_is_missing() {
+        let mut bench = bench(Plan::default());
+        begin(&mut bench, 2, 2).says(&[]);
+        assert_eq!(end(&bench, true), (vec![1, 2], false));
+    }
+
+    #[test]
+    fn a_cancelled_shard_is_not_ended() {
+        let mut bench = bench(Plan::default());
+        begin(&mut bench, 1, 1).says(&[]);
+        bench.cancel.cancel();
+        assert_eq!(end(&bench, false), (vec![1], false));
+    }
+
+    #[test]
+    fn a_shard_that_is_done_is_not_copied_again() {
+        let mut bench = bench(Plan::default());
+        begin(&mut bench, 1, 1).says(&[]);
+        end(&bench, false);
+        let ran = begin(&mut bench, 1, 1);
+        assert!(!ran.value && ran.heard.len() == 1);
+        assert!(ran.heard[0].starts_with("warning: this shard is done already, says "), "{:?}", ran.heard);
+        assert_eq!(end(&bench, false), (vec![], true));
+    }
+
+    #[test]
+    fn shards_of_another_split_do_not_begin() {
+        let mut bench = bench(Plan::default());
+        begin(&mut bench, 1, 2).says(&[]);
+        let ran = begin(&mut bench, 1, 3);
+        assert!(!ran.value && ran.heard.len() == 1);
+        assert!(ran.heard[0].contains("are 2, not 3"), "{:?}", ran.heard);
+    }
+
+    /// A shard in its second attempt, since the first one failed.
+    fn second_attempt(plan: Plan) -> Bench {
+        let mut bench = bench(plan);
+        begin(&mut bench, 1, 2).says(&[]);
+        end(&bench, true);
+        begin(&mut bench, 1, 2).says(&[]);
+        assert!(!bench.run(|cx, _| is_first_attempt(cx)).value);
+        bench
+    }
+
+    fn existing(entry: Inode) -> Existing {
+        Existing { entry, target: entry, is_dot: false }
+    }
+
+    /// Whether what is found for `a` is taken for something that an earlier attempt has made.
+    fn is_own(bench: &Bench, in_made: bool, found: Inode) -> bool {
+        let subject = bench.subject("a", "b");
+        bench.run(|cx, _| is_of_earlier_attempt(cx, &subject, in_made, &existing(found))).value
+    }
+
+    #[test]
+    fn a_second_attempt_knows_what_the_job_has_made() {
+        let bench = second_attempt(Plan::default()).dest("b", "half");
+        let (made, dir) = (bench.to("b").inode().unwrap(), settled_dir());
+        let older = Spot::new(dir.as_fd(), SETTLED.as_ref(), Path::new(SETTLED)).inode().unwrap();
+        // Where files have no births, directories of the job tell.
+        assert_eq!(is_own(&bench, false, made), made.born.is_some());
+        assert!(is_own(&bench, true, made));
+        assert!(!is_own(&bench, false, older));
+    }
+
+    #[test]
+    fn a_first_attempt_has_made_nothing() {
+        let mut bench = bench(Plan::default()).dest("b", "theirs");
+        begin(&mut bench, 1, 2).says(&[]);
+        assert!(!is_own(&bench, true, bench.to("b").inode().unwrap()));
+    }
+
+    #[test]
+    fn the_source_and_directories_are_never_taken_for_copies() {
+        let bench = second_attempt(Plan::default());
+        assert!(!is_own(&bench, true, bench.from("a").inode().unwrap()));
+        assert!(!is_own(&bench, true, bench.to(".").inode().unwrap()));
+    }
+
+    #[test]
+    fn what_may_stay_as_it_is_stays() {
+        let bench = second_attempt(Plan { overwrite: Overwrite::Skip, ..Plan::default() }).dest("b", "whole");
+        assert!(!is_own(&bench, true, bench.to("b").inode().unwrap()));
+    }
+
+    #[test]
+    fn a_file_with_several_names_is_noted_for_the_next_attempt() {
+        let preserve = Preserve { links: true, ..Preserve::default() };
+        let plan = Plan { preserve, only_newer: true, ..Plan::default() };
+        let mut bench = bench(plan).dest("b", "new").dest("c", "theirs");
+        fs::hard_link(bench.source_path("a"), bench.source_path("same")).unwrap();
+        begin(&mut bench, 1, 2).says(&[]);
+        let noted = |bench: &Bench, name: &str| {
+            let found = existing(bench.to(name).inode().unwrap());
+            bench.run(|cx, _| is_noted_by_shard(cx, &bench.subject("a", name), &found)).value
+        };
+        bench
+            .run(|cx, worker| note_for_other_names(cx, &mut worker.report, &bench.subject("a", "b"), bench.to("b")))
+            .says(&[]);
+        end(&bench, true);
+        assert!(!noted(&bench, "b"), "this attempt has met the name");
+        begin(&mut bench, 1, 2).says(&[]);
+        assert!(noted(&bench, "b"));
+        assert!(!noted(&bench, "c"));
+    }
+
+    #[test]
+    fn what_an_earlier_attempt_left_is_removed() {
+        let mut bench = bench(Plan::default()).dest("b", "whole");
+        begin(&mut bench, 1, 2).says(&[]);
+        let leave = |bench: &Bench, contents: &str| {
+            let name = bench.services.shards.get().unwrap().names().another();
+            fs::write(bench.dest_path(name.to_str().unwrap()), contents).unwrap();
+        };
+        leave(&bench, "of the first attempt");
+        end(&bench, true);
+        begin(&mut bench, 1, 2).says(&[]);
+        leave(&bench, "of the second attempt");
+        bench.run(|cx, _| tidy_after_shards(cx, bench.to("b").dir().unwrap())).says(&[]);
+        let left = bench.tree();
+        assert_eq!(left.len(), 2);
+        assert!(left[0].ends_with(": of the second attempt") && left[1] == "b: whole", "{left:?}");
+    }
+
+    /// Leaves the directory to the last shard, if it has to be.
+    fn leave(bench: &Bench) -> bool {
+        let mut full = bench.full_directory();
+        Arc::get_mut(&mut full.place).unwrap().listed = Some(0);
+        let shown = [Path::new("source"), Path::new("dest")];
+        bench.run(|cx, _| leave_to_last_shard(cx, &full, &full.keep(shown).unwrap())).value
+    }
+
+    fn with_mode(mode: u32) -> Bench {
+        let preserve = Preserve { mode: ModeRule::Keep, ..Preserve::default() };
+        let bench = bench(Plan { preserve, ..Plan::default() });
+        fs::set_permissions(bench.source_path(""), Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(bench.dest_path(""), Permissions::from_mode(0o700)).unwrap();
+        bench
+    }
+
+    fn mode(bench: &Bench) -> u32 {
+        fs::metadata(bench.dest_path("")).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_last_shard_sets_modes_that_shut_others_out() {
+        let mut bench = with_mode(0o555);
+        begin(&mut bench, 1, 2).says(&[]);
+        assert!(leave(&bench));
+        assert_eq!((end(&bench, false), mode(&bench)), ((vec![2], true), 0o700));
+        begin(&mut bench, 2, 2).says(&[]);
+        assert!(leave(&bench));
+        assert_eq!((end(&bench, false), mode(&bench)), ((vec![], true), 0o555));
+    }
+
+    #[test]
+    fn only_attributes_in_the_way_of_other_shards_wait() {
+        for (mode, count, waits) in
+            [(0o755, 2, false), (0o555, 2, true), (0o555, 1, false), (0o1755, 2, true), (0o2755, 2, true)]
+        {
+            let mut bench = with_mode(mode);
+            begin(&mut bench, 1, count).says(&[]);
+            assert_eq!(leave(&bench), waits, "{mode:o} {count}");
+        }
+    }
+
+    #[test]
+    fn a_source_directory_that_was_replaced_gives_no_attributes() {
+        let mut bench = with_mode(0o555);
+        begin(&mut bench, 1, 2).says(&[]);
+        end(&bench, false);
+        begin(&mut bench, 2, 2).says(&[]);
+        assert!(leave(&bench));
+        fs::rename(bench.source_path(""), bench.path().join("elsewhere")).unwrap();
+        fs::create_dir(bench.source_path("")).unwrap();
+        let ran = bench.run(|cx, worker| end_shard(cx, &mut worker.report, false));
+        ran.says(&[r#"error: skipping file "source", as it was replaced while being copied"#]);
+        assert_eq!((ran.value.unwrap().missing, mode(&bench)), (vec![2], 0o700));
+    }
+}
