@@ -130,9 +130,9 @@ mod tests {
         let bench = Bench::new(Plan::default());
         let directory = Inode::of(bench.to(".").dir().unwrap()).unwrap();
         let source = Inode { permissions: 0o555, ..directory };
-        let found = Inode { permissions: 0o755, ..directory };
+        let found = Inode { permissions: 0o775, ..directory };
         let made = bench.run(|cx, _| as_it_was_made(cx, found, &source, &NewEntries::UNKNOWN)).value;
-        assert_eq!(made.permissions, 0o555, "the owner's right to write was added by the run that made it");
+        assert_eq!(made.permissions, 0o575, "only for its owner does a run add the right to write");
     }
 
     #[test]
