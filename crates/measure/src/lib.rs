@@ -29,5 +29,6 @@ pub mod stats;
 pub mod stop;
 pub mod storage;
 pub mod turns;
+pub mod values;
 pub mod words;
 pub mod workspace;

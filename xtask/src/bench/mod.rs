@@ -20,7 +20,7 @@ use std::time::Duration;
 use haul_measure::own::Own;
 use haul_measure::process::Ended;
 use haul_measure::workspace::{self, Kind, Workspace};
-use haul_measure::{cache, memory};
+use haul_measure::{cache, memory, values};
 
 use crate::shell::Result;
 
@@ -111,30 +111,18 @@ impl Options {
             };
             let list = || value.split(',').map(str::to_owned).collect();
             match name {
-                "--size" => options.size = parse_size(&value)?,
+                "--size" => options.size = values::size(&value)?,
                 "--runs" => options.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
                 "--engine" => options.engines = list(),
                 "--place" => options.places = list(),
                 other => return Err(format!("unknown option {other:?}; there are --size, --runs, --engine, --place")),
             }
         }
-        if options.runs == 0 || options.size == 0 {
-            return Err("there is nothing to measure in 0 runs or 0 bytes".into());
+        if options.runs == 0 {
+            return Err("there is nothing to measure in 0 runs".into());
         }
         Ok(options)
     }
-}
-
-/// `64K`, `256M`, `1G` or plain bytes.
-fn parse_size(text: &str) -> Result<u64> {
-    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(digits) if text.ends_with('K') => (digits, 10),
-        Some(digits) if text.ends_with('M') => (digits, 20),
-        Some(digits) => (digits, 30),
-        None => (text, 0),
-    };
-    let number: Option<u64> = digits.parse().ok();
-    number.and_then(|number| number.checked_mul(1 << shift)).ok_or(format!("{text:?} is no size (like 256M or 1G)"))
 }
 
 #[cfg(test)]
@@ -154,7 +142,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for args in [&["--size", "x"][..], &["--size"], &["--runs", "0"], &["--size", "99999999999G"], &["--what=1"]] {
+        for args in [
+            &["--size", "x"][..],
+            &["--size"],
+            &["--size=0"],
+            &["--runs", "0"],
+            &["--size", "99999999999G"],
+            &["--what=1"],
+        ] {
             assert!(parse(args).is_err(), "{args:?}");
         }
     }

@@ -10,10 +10,10 @@ use haul_measure::cache::Wanted;
 use haul_measure::own::Own;
 use haul_measure::stop::Stop;
 use haul_measure::words::quoted;
-use haul_measure::{space, workspace};
+use haul_measure::{space, values, workspace};
 
 use super::map::Screen;
-use super::{Answer, Complaint, usage, values};
+use super::{Answer, Complaint, usage};
 use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
 use crate::map::terminal::Screen as _;
 use crate::report;

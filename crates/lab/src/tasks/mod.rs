@@ -4,7 +4,6 @@ mod help;
 mod map;
 mod measuring;
 mod probe;
-mod values;
 
 use std::ffi::OsString;
 

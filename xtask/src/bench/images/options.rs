@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use haul_measure::values;
+
 use crate::shell::Result;
 
 /// The options.
@@ -56,7 +58,7 @@ impl Options {
             };
             let path = || std::path::absolute(&value).map_err(|error| format!("{value}: {error}"));
             match name {
-                "--size" => options.size = super::super::parse_size(&value)?,
+                "--size" => options.size = values::size(&value)?,
                 "--runs" => options.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
                 "--dir" => options.dir = Some(path()?),
                 "--image" => options.image = Some(path()?),

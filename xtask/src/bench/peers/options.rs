@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::parse_size;
+use haul_measure::values;
+
 use crate::shell::Result;
 
 /// What to measure, and how.
@@ -120,7 +121,7 @@ impl Options {
             "--from" => self.from = Some(absolute(value)?),
             "--haul" => self.haul = Some(absolute(value)?),
             "--before" => self.before = Some(absolute(value)?),
-            "--space" => self.space = parse_size(value)?,
+            "--space" => self.space = values::size(value)?,
             "--settle" => self.settle = seconds()?,
             "--timeout" => self.timeout = seconds()?,
             other => return Err(format!("unknown option {other:?}; there are {NAMES}")),
