@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         "peers-make" => bench::peers::sources::process(rest),
         cache::PART => cache::read(rest.first().map_or("", String::as_str).as_ref()),
         "peers-compare" => bench::peers::compare::process(rest),
-        workspace::PART => bench::guard(rest),
+        workspace::PART => bench::surroundings::guard(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

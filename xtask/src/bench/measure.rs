@@ -12,6 +12,7 @@ use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
 use haul_sys::rustix::fs::syncfs;
 
+use super::surroundings::{failure, warm_memory};
 use crate::shell::{self, Result};
 
 const BUFFER: usize = 1 << 20;
@@ -43,7 +44,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace)
     let place = File::open(place).map_err(|error| format!("{}: {error}", place.display()))?;
     let size = fs::metadata(source).map_err(|error| format!("{}: {error}", source.display()))?.len();
     // The destination's pages and as much again, then the source, which must be in memory as well.
-    super::warm_memory(size.saturating_mul(2))?;
+    warm_memory(size.saturating_mul(2))?;
     cache::prepare(source, Wanted::Warm)?;
     syncfs(&place).map_err(|error| format!("syncfs: {error}"))?;
 
@@ -54,7 +55,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace)
     let job = Job { commands, place: &place, devices: (None, None), timeout, output: false };
     let cost = match process::run(job, workspace, &Stop::default())? {
         Ended::Finished(finished) if finished.status.success() => finished.cost,
-        other => return Ok(Run::Refused(super::failure(other, timeout)?)),
+        other => return Ok(Run::Refused(failure(other, timeout)?)),
     };
     if !dest.exists() {
         return Err(format!("{} said that all is well, but there is no {}", program.name, dest.display()));

@@ -4,23 +4,58 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use haul_measure::turns;
 use haul_measure::workspace::Workspace;
+use haul_measure::{turns, values};
 
 use super::measure::{self, Program, Run};
 use super::place::{self, Image, Place};
 use super::report::{self, Row};
-use super::{Options, limit, machine};
+use super::{limit, machine, surroundings};
 use crate::shell::{self, Result};
+
+/// What it takes.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    /// Bytes of a file.
+    size: u64,
+    /// Timed runs of each program at each place.
+    runs: usize,
+    /// Engines of haul to time beside its own choice.
+    engines: Vec<String>,
+    /// Places by name; empty for all.
+    places: Vec<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Options> {
+        let mut options = Options { size: 1 << 30, runs: 5, engines: Vec::new(), places: Vec::new() };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (name, value) = surroundings::option(arg, &mut args)?;
+            let list = || value.split(',').map(str::to_owned).collect();
+            match name {
+                "--size" => options.size = values::size(&value)?,
+                "--runs" => options.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
+                "--engine" => options.engines = list(),
+                "--place" => options.places = list(),
+                other => return Err(format!("unknown option {other:?}; there are --size, --runs, --engine, --place")),
+            }
+        }
+        if options.runs == 0 {
+            return Err("there is nothing to measure in 0 runs".into());
+        }
+        Ok(options)
+    }
+}
 
 /// Times all programs at all places and prints a table for each.
 ///
 /// # Errors
 /// When cp or haul's own choice fails anywhere, or any copy is wrong. An engine may refuse.
-pub fn run(options: &Options) -> Result {
-    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
+pub fn run(args: &[String]) -> Result {
+    let options = &Options::parse(args)?;
+    let haul = surroundings::haul(None)?;
     place::enter_namespace()?;
-    let haul = shell::target().join("release/haul");
     let programs = programs(&haul, &options.engines);
     let wanted = |name: &str| options.places.is_empty() || options.places.iter().any(|place| place == name);
     let images: Vec<&Image> = place::IMAGES.iter().filter(|image| wanted(image.name)).collect();
@@ -30,7 +65,7 @@ pub fn run(options: &Options) -> Result {
     println!("One file of {} MiB, warm, {} runs, order rotating.", options.size >> 20, options.runs);
     println!("{}.", machine::describe(&haul)?);
     println!("A disturbed run had other load on the machine. RSS is never below that of the measuring program.\n");
-    let workspace = super::workspace(&std::env::temp_dir())?;
+    let workspace = surroundings::workspace(&std::env::temp_dir())?;
     let measured = places(options, &programs, &images, &workspace);
     workspace.finish()?;
     match measured? {
@@ -162,4 +197,34 @@ fn one_place(
     fs::remove_file(&source).map_err(|error| format!("{}: {error}", source.display()))?;
     let medians: Vec<f64> = rows.iter().filter_map(|row| Some(row.returned()?.median)).collect();
     Ok(medians.len() >= 2 && medians[1] <= medians[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options> {
+        Options::parse(&args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_taken_with_and_without_equals_sign() {
+        let options = parse(&["--size", "64M", "--runs=3", "--engine=mapped,direct"]).unwrap();
+        assert_eq!((options.size, options.runs), (64 << 20, 3));
+        assert_eq!(options.engines, ["mapped", "direct"]);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for args in [
+            &["--size", "x"][..],
+            &["--size"],
+            &["--size=0"],
+            &["--runs", "0"],
+            &["--size", "99999999999G"],
+            &["--what=1"],
+        ] {
+            assert!(parse(args).is_err(), "{args:?}");
+        }
+    }
 }

@@ -14,15 +14,14 @@ mod timed;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use haul_measure::turns;
 use haul_measure::workspace::Workspace;
 
 use self::options::Options;
-use self::programs::Program;
 use self::record::{Image, Results};
-use super::{machine, place};
+use super::{machine, place, surroundings};
 use crate::shell::{self, Result};
 
 /// Measures and prints tables.
@@ -34,22 +33,13 @@ pub fn run(args: &[String]) -> Result {
     if !shell::is_root() {
         return Err("images must be mounted and caches dropped, which only root can".into());
     }
-    let haul = haul(&options)?;
+    let haul = surroundings::haul(options.haul.as_deref())?;
     place::enter_namespace()?;
     let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let workspace = super::workspace(&base)?;
+    let workspace = surroundings::workspace(&base)?;
     let outcome = measure(&options, &haul, &workspace);
     workspace.finish()?;
     outcome
-}
-
-/// The haul to measure, built if none is given.
-fn haul(options: &Options) -> Result<PathBuf> {
-    if let Some(haul) = &options.haul {
-        return Ok(haul.clone());
-    }
-    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
-    Ok(shell::target().join("release/haul"))
 }
 
 fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
@@ -120,18 +110,4 @@ fn scan(smartcp: &Path, scratch: &Path) -> Result<f64> {
         fs::remove_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(best)
-}
-
-/// The programs of a run by the names that the options give them.
-fn known(key: &str) -> bool {
-    programs::KEYS.contains(&key)
-}
-
-impl Program {
-    /// The command as one would type it.
-    fn line(&self) -> String {
-        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
-        let name = Path::new(words[0]).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        std::iter::once(name.as_str()).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(" ")
-    }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use haul_measure::values;
 
+use super::super::surroundings;
+use super::programs;
 use crate::shell::Result;
 
 /// The options.
@@ -52,10 +54,7 @@ impl Options {
                 options.dirty = true;
                 continue;
             }
-            let (name, value) = match arg.split_once('=') {
-                Some((name, value)) => (name, value.to_owned()),
-                None => (arg.as_str(), args.next().cloned().ok_or(format!("{arg} needs a value"))?),
-            };
+            let (name, value) = surroundings::option(arg, &mut args)?;
             let path = || std::path::absolute(&value).map_err(|error| format!("{value}: {error}"));
             match name {
                 "--size" => options.size = values::size(&value)?,
@@ -77,8 +76,8 @@ impl Options {
         if options.size < 256 << 20 {
             return Err("an image of less than 256M proves nothing".into());
         }
-        if let Some(unknown) = options.programs.iter().find(|key| !super::known(key)) {
-            return Err(format!("no program {unknown:?}; there are: {}", super::programs::KEYS.join(", ")));
+        if let Some(unknown) = options.programs.iter().find(|key| !programs::KEYS.contains(&key.as_str())) {
+            return Err(format!("no program {unknown:?}; there are: {}", programs::KEYS.join(", ")));
         }
         Ok(options)
     }

@@ -27,6 +27,13 @@ impl Program {
     pub fn is_ours(&self) -> bool {
         ours(self.key)
     }
+
+    /// The command as one would type it.
+    pub fn line(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let name = Path::new(words[0]).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        std::iter::once(name.as_str()).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Whether a key is one of smartcp's.

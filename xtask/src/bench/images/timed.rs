@@ -12,7 +12,7 @@ use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
 use haul_sys::rustix::fs::syncfs;
 
-use super::super::{drop_caches, failure, warm_memory};
+use super::super::surroundings::{drop_caches, failure, warm_memory};
 use super::past::Mount;
 use super::programs::Program;
 use super::record::{Image, Sample};

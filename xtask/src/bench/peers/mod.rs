@@ -17,7 +17,7 @@ mod target;
 mod workload;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use haul_measure::workspace::Workspace;
 
@@ -26,7 +26,7 @@ use self::options::Options;
 use self::programs::{Program, Shape};
 use self::record::Table;
 use self::workload::Workload;
-use super::{machine, place};
+use super::{machine, place, surroundings};
 use crate::shell::{self, Result};
 
 /// Engines that the matrix times beside haul's own choice, if this haul has them.
@@ -52,7 +52,7 @@ pub fn run(args: &[String]) -> Result {
     if let Some(unknown) = options.programs.iter().find(|name| !install::names().contains(&name.as_str())) {
         return Err(format!("no program {unknown:?}; there are: {}", install::names().join(", ")));
     }
-    let haul = haul(&options)?;
+    let haul = surroundings::haul(options.haul.as_deref())?;
     // The peers are installed before, since a process in the namespace starts from the beginning.
     let wanted = |name: &str| {
         let asked = options.programs.is_empty() || options.programs.iter().any(|program| program == name);
@@ -68,19 +68,10 @@ pub fn run(args: &[String]) -> Result {
     place::enter_namespace()?;
 
     let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let workspace = super::workspace(&base)?;
+    let workspace = surroundings::workspace(&base)?;
     let outcome = measure(&workloads, &options, &haul, (&peers, &missing), &workspace);
     workspace.finish()?;
     outcome
-}
-
-/// The haul to measure, built if none is given.
-fn haul(options: &Options) -> Result<PathBuf> {
-    if let Some(haul) = &options.haul {
-        return Ok(haul.clone());
-    }
-    shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
-    Ok(shell::target().join("release/haul"))
 }
 
 fn measure(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use haul_measure::values;
 
+use super::super::surroundings;
 use crate::shell::Result;
 
 /// What to measure, and how.
@@ -83,10 +84,7 @@ impl Options {
                 "--profile" => options.profile = true,
                 "--list" => options.list = true,
                 _ => {
-                    let (name, value) = match arg.split_once('=') {
-                        Some((name, value)) => (name, value.to_owned()),
-                        None => (arg.as_str(), args.next().cloned().ok_or(format!("{arg} needs a value"))?),
-                    };
+                    let (name, value) = surroundings::option(arg, &mut args)?;
                     options.set(name, &value)?;
                 }
             }

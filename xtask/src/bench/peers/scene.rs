@@ -11,7 +11,7 @@ use haul_measure::own::Own;
 use haul_sys::rustix::fs::{statvfs, syncfs};
 
 use super::super::place::{Image, Place};
-use super::super::{drop_caches, warm_memory};
+use super::super::surroundings::{drop_caches, warm_memory};
 use super::options::Options;
 use super::programs::Program;
 use super::sources;
