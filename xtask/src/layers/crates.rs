@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::source::Source;
+use super::source::{FOR_TESTS, Source};
 use super::violation::Violation;
 use crate::shell::{self, Result};
 
@@ -26,9 +26,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("forge", &["guest"]),
     ("vmlab", &["testbed"]),
 ];
-
-/// Crates that exist for tests. Every crate may use them there, and none elsewhere.
-pub const FOR_TESTS: &[&str] = &["testbed", "agree", "forge", "vmlab"];
 
 /// The package names of the crates, which are not always `haul-` and the folder.
 const NAMES: &[(&str, &str)] = &[

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
-use super::Place;
+use super::place::Place;
 use crate::shell::{self, Result};
 
 /// Ways to copy the tree; each must give the same.
@@ -57,7 +57,7 @@ pub fn run(place: &Place) -> Result<(u64, u64)> {
 fn copy(place: &Place, way: &[&str], source: &Path, dest: &Path) -> Result {
     let mut haul = shell::command(place.programs().join("haul"));
     haul.arg("-aT").args(way).arg(source).arg(dest);
-    place.tool.options(place, &mut haul);
+    place.options(&mut haul);
     shell::run(&mut haul)?;
     let mut rsync = shell::command("rsync");
     rsync.args(["-aHAX", "--dry-run", "--checksum", "--delete", "--itemize-changes"]);

@@ -4,15 +4,16 @@
 
 mod copies;
 mod coverage;
+mod place;
 mod tool;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::leftovers::Scratch;
 use crate::shell::{self, Result};
 use crate::test::Counts;
+use place::Place;
 use tool::Tool;
 
 /// What one tool found in one part.
@@ -32,51 +33,6 @@ struct Row {
 impl Row {
     fn is_good(&self) -> bool {
         self.failed == 0 && self.findings == 0 && self.passed > 0 && self.trouble.is_none()
-    }
-}
-
-/// Where the run of one tool keeps its things.
-struct Place {
-    tool: Tool,
-    host: String,
-    dir: PathBuf,
-    scratch: PathBuf,
-}
-
-impl Place {
-    fn new(tool: Tool, host: &str, scratch: &Path) -> Result<Place> {
-        let place = Place {
-            tool,
-            host: host.to_owned(),
-            dir: shell::target().join("sanitize").join(tool.name()),
-            scratch: scratch.to_owned(),
-        };
-        for dir in [place.reports(), place.coverage()] {
-            // What an earlier run found is not what this one finds.
-            if dir.exists() {
-                fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-            }
-            fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        }
-        Ok(place)
-    }
-
-    fn reports(&self) -> PathBuf {
-        self.dir.join("reports")
-    }
-
-    fn coverage(&self) -> PathBuf {
-        self.dir.join("coverage")
-    }
-
-    /// Where cargo builds for this tool.
-    fn build(&self) -> PathBuf {
-        self.dir.join("build")
-    }
-
-    /// Where the programs are.
-    fn programs(&self) -> PathBuf {
-        self.build().join(&self.host).join("debug")
     }
 }
 
@@ -131,7 +87,7 @@ fn all_parts(place: &Place) -> Result<Vec<Row>> {
 fn tests(place: &Place, part: &'static str, arguments: &[&str]) -> Result<Row> {
     let skip_log = place.dir.join("skips.log");
     fs::write(&skip_log, "").map_err(|error| format!("{}: {error}", skip_log.display()))?;
-    let mut cargo = place.tool.tests(place, arguments);
+    let mut cargo = place.tests(arguments);
     cargo.env("HAUL_SKIP_LOG", &skip_log);
     let before = findings(place)?;
     let start = Instant::now();
@@ -155,7 +111,7 @@ fn tests(place: &Place, part: &'static str, arguments: &[&str]) -> Result<Row> {
 
 /// Copies a tree by `haul` itself.
 fn copies(place: &Place) -> Result<Row> {
-    shell::run(&mut place.tool.program(place))?;
+    shell::run(&mut place.program())?;
     let before = findings(place)?;
     let start = Instant::now();
     let (passed, failed) = copies::run(place)?;

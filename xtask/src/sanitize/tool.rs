@@ -1,9 +1,4 @@
-//! The tools: how each builds, what it runs, and what a finding looks like.
-
-use std::process::Command;
-
-use super::Place;
-use crate::shell;
+//! The tools: what each runs, and what a finding looks like.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
@@ -11,15 +6,6 @@ pub enum Tool {
     Thread,
     Miri,
 }
-
-/// Notes which functions were executed, in a file for each process that ends of itself.
-const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=1 \
-     -Cllvm-args=-sanitizer-coverage-trace-pc-guard";
-
-/// The crates whose tests run: the one with unsafe code, and the one that calls it from several threads.
-const CRATES: [&str; 4] = ["--package", "haul-sys", "--package", "haul-copy"];
-
-const SUPPRESSIONS: &str = "xtask/src/sanitize/suppressions";
 
 /// The arguments of cargo that choose the tests of a part.
 type Part = (&'static str, &'static [&'static str]);
@@ -61,64 +47,6 @@ impl Tool {
             Tool::Address => &[UNITS, SUITES],
             Tool::Thread => &[UNITS, PARALLEL],
             Tool::Miri => &[PURE],
-        }
-    }
-
-    /// Builds tests and runs them.
-    pub fn tests(self, place: &Place, arguments: &[&str]) -> Command {
-        let mut cargo = self.cargo(place, "test");
-        cargo.arg("--no-fail-fast").args(CRATES).args(arguments).env("TMPDIR", &place.scratch);
-        self.options(place, &mut cargo);
-        cargo
-    }
-
-    /// Builds `haul`.
-    pub fn program(self, place: &Place) -> Command {
-        let mut cargo = self.cargo(place, "build");
-        cargo.args(["--package", "haul", "--bin", "haul"]);
-        cargo
-    }
-
-    fn cargo(self, place: &Place, task: &str) -> Command {
-        let mut cargo = shell::nightly("cargo");
-        match self {
-            Tool::Miri => cargo.arg("miri"),
-            Tool::Address | Tool::Thread => &mut cargo,
-        };
-        cargo.args([task, "--locked", "--target", &place.host]).env("CARGO_TARGET_DIR", place.build());
-        // The reports name lines; more would only make the builds longer.
-        cargo.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
-        match self {
-            Tool::Address => cargo.env("RUSTFLAGS", format!("-Zsanitizer=address {COVERAGE}")),
-            // It must see the locks and threads of the standard library, or it takes what they order for races.
-            Tool::Thread => cargo.arg("-Zbuild-std").env("RUSTFLAGS", format!("-Zsanitizer=thread {COVERAGE}")),
-            // Rustix makes system calls by inline assembly otherwise, of which Miri knows nothing.
-            Tool::Miri => cargo.env("RUSTFLAGS", "--cfg rustix_use_libc"),
-        };
-        cargo
-    }
-
-    /// What the tool itself is told, for programs that were built for it.
-    pub fn options(self, place: &Place, command: &mut Command) {
-        let list = |name: &str| shell::root().join(SUPPRESSIONS).join(name).display().to_string();
-        let common = format!(
-            "log_path={}:coverage=1:coverage_dir={}",
-            place.reports().join("report").display(),
-            place.coverage().display()
-        );
-        match self {
-            Tool::Address => {
-                let checks = "detect_leaks=1:strict_string_checks=1:check_initialization_order=1";
-                command.env("ASAN_OPTIONS", format!("{common}:{checks}"));
-                command.env("LSAN_OPTIONS", format!("suppressions={}:print_suppressions=0", list("leaks")));
-            }
-            Tool::Thread => {
-                command.env("TSAN_OPTIONS", format!("{common}:suppressions={}:print_suppressions=0", list("races")));
-            }
-            // Some tests look at the clock and start threads; nothing of the machine is changed.
-            Tool::Miri => {
-                command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-strict-provenance");
-            }
         }
     }
 }

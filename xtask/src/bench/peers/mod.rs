@@ -5,6 +5,7 @@
 
 pub mod compare;
 mod install;
+mod judge;
 mod options;
 mod profile;
 mod programs;
@@ -116,7 +117,7 @@ fn measure(
         return Ok(());
     }
     println!("{}", overview(&tables));
-    let bad = tables.iter().filter(|table| target::pair(table).is_none()).map(|table| table.name.as_str());
+    let bad = tables.iter().filter(|table| judge::pair(table).is_none()).map(|table| table.name.as_str());
     let bad: Vec<&str> = bad.collect();
     if bad.is_empty() { Ok(()) } else { Err(format!("no right copies by cp and haul in: {}", bad.join(", "))) }
 }

@@ -15,7 +15,8 @@ use super::options::Options;
 use super::programs::{Program, Shape, Task};
 use super::record::{Row, Sample, Table};
 use super::scene::Scene;
-use super::workload::{Source, Workload};
+use super::sources::Source;
+use super::workload::Workload;
 use crate::shell::{self, Result};
 
 /// A program that was so much slower than cp in the first round is not run again.
@@ -29,7 +30,7 @@ const MEBIBYTE_KIB: u64 = 1024;
 /// When the machinery fails. A program that fails or copies wrongly gets a row that says so.
 pub fn measure(workload: &Workload, programs: &[Program], options: &Options, workspace: &Workspace) -> Result<Table> {
     let mut scene = Scene::new(workload, options, workspace.path())?;
-    let mut rows: Vec<Row> = programs.iter().map(Row::of).collect();
+    let mut rows: Vec<Row> = programs.iter().map(without_runs).collect();
     for round in 0..options.runs {
         for which in turns::order(round, programs.len()) {
             let row = &mut rows[which];
@@ -50,20 +51,19 @@ pub fn measure(workload: &Workload, programs: &[Program], options: &Options, wor
     Ok(Table { name: workload.name.clone(), group, title, place, target: workload.target, rows })
 }
 
-impl Row {
-    fn of(program: &Program) -> Row {
-        Row {
-            name: program.name.clone(),
-            version: program.peer.version.clone(),
-            base: program.peer.name == "cp",
-            haul: program.is_haul(),
-            limit: program.task == Task::Limit,
-            samples: Vec::new(),
-            wrong: None,
-            failed: None,
-            lost: Lost::new(),
-            slow: false,
-        }
+/// The row of a program that was not run yet.
+fn without_runs(program: &Program) -> Row {
+    Row {
+        name: program.name.clone(),
+        version: program.peer.version.clone(),
+        base: program.peer.name == "cp",
+        haul: program.is_haul(),
+        limit: program.task == Task::Limit,
+        samples: Vec::new(),
+        wrong: None,
+        failed: None,
+        lost: Lost::new(),
+        slow: false,
     }
 }
 

@@ -14,8 +14,8 @@ use super::super::place::{Image, Place};
 use super::super::surroundings::{drop_caches, warm_memory};
 use super::options::Options;
 use super::programs::Program;
-use super::sources;
-use super::workload::{Extent, Fs, Source, Workload};
+use super::sources::{self, Extent, Source};
+use super::workload::{Fs, Workload};
 use crate::shell::{self, Result};
 
 /// What is called XFS and btrfs here.

@@ -1,4 +1,4 @@
-//! Makes what is copied, in a process of its own.
+//! What is copied, and how it is made, in a process of its own.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime};
 use haul_sys::rustix::fs::{XattrFlags, setxattr};
 
 use super::options::Options;
-use super::workload::{Extent, Source};
 use crate::shell::{self, Result};
 
 /// Files in one directory of a nested tree.
@@ -18,6 +17,57 @@ const IN_ONE: u64 = 100;
 /// Random bytes from which small files are cut.
 const POOL: usize = 4 << 20;
 const EXTENT: u64 = 64 << 10;
+
+/// What the source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A nested tree of so many files of 1 to 16 KiB, 100 in a directory.
+    Tree { files: u64 },
+    /// The same with owners, modes, times, ACLs, extended attributes, symbolic and hard links.
+    Decorated { files: u64 },
+    /// A nested tree of so many empty files.
+    Empty { files: u64 },
+    /// So many files of 1 to 16 KiB in one directory.
+    Flat { files: u64 },
+    /// A nested tree of so many files of so many bytes each, 100 in a directory.
+    Sized { files: u64, each: u64 },
+    /// So many equal files that have so many bytes together, in one directory.
+    Set { files: u64, bytes: u64 },
+    /// One file of incompressible data.
+    File { bytes: u64 },
+    /// One file of so many bytes, with so many of data in extents of 64 KiB, evenly spread.
+    Sparse { bytes: u64, data: u64 },
+    /// /usr of this machine; a small part of it at a small scale.
+    Usr,
+}
+
+/// Files and bytes of a source, to plan the space by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Inodes.
+    pub inodes: u64,
+    /// Bytes of data.
+    pub bytes: u64,
+}
+
+impl Source {
+    /// How much it is; `None` where only looking tells.
+    pub fn extent(self) -> Option<Extent> {
+        // Files of 1 to 16 KiB in whole blocks: 10.5 KiB on average.
+        let small = |files: u64| Extent { inodes: files + files / 100, bytes: files * 10_752 };
+        Some(match self {
+            Source::Tree { files } | Source::Decorated { files } | Source::Flat { files } => small(files),
+            Source::Empty { files } => Extent { inodes: files + files / 100, bytes: files * 64 },
+            Source::Sized { files, each } => {
+                Extent { inodes: files + files / 100, bytes: files * each.next_multiple_of(4096) }
+            }
+            Source::Set { files, bytes } => Extent { inodes: files + 1, bytes },
+            Source::File { bytes } => Extent { inodes: 1, bytes },
+            Source::Sparse { data, .. } => Extent { inodes: 1, bytes: data },
+            Source::Usr => return None,
+        })
+    }
+}
 
 /// What of /usr is copied.
 pub fn usr(options: &Options) -> &'static str {

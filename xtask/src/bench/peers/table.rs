@@ -4,8 +4,8 @@ use haul_measure::stats::Spread;
 
 use super::super::report::{range, seconds};
 use super::install::{Missing, Peer};
+use super::judge::{self, Judgement, Verdict};
 use super::record::{Row, Table};
-use super::target::{self, Judgement, Verdict};
 
 /// One workload: a line for each program.
 pub fn workload(table: &Table) -> String {
@@ -20,7 +20,7 @@ pub fn workload(table: &Table) -> String {
     if let Some(ratio) = device_ratio(table) {
         text += &format!("\nhaul is durable after {ratio:.2} x the time of the device limit.\n");
     }
-    for judgement in target::judge(table) {
+    for judgement in judge::judge(table) {
         text += &format!("\nTarget {}: {}.\n", judgement.text, judgement.verdict.word());
     }
     text
@@ -96,7 +96,7 @@ fn cell(text: &str) -> String {
 
 /// haul's durable time against the device's.
 fn device_ratio(table: &Table) -> Option<f64> {
-    let (haul, _) = target::pair(table)?;
+    let (haul, _) = judge::pair(table)?;
     let limit = table.rows.iter().find(|row| row.limit)?;
     Some(haul.durable()?.median / limit.durable()?.median)
 }
@@ -163,18 +163,18 @@ pub fn groups(tables: &[Table]) -> Vec<&str> {
 fn worst_cells(cells: &[&Table]) -> String {
     let worst = |figure: fn(&Row) -> Option<Spread>| {
         let ratio = |table: &&Table| {
-            let (haul, cp) = target::pair(table)?;
+            let (haul, cp) = judge::pair(table)?;
             Some((figure(cp)?.median / figure(haul)?.median, table.name.clone()))
         };
         let worst = cells.iter().filter_map(ratio).min_by(|one, other| one.0.total_cmp(&other.0));
         worst.map_or_else(String::new, |(ratio, name)| format!("{ratio:.2} ({name})"))
     };
     let missed = |table: &&&Table| {
-        let judged = target::judge(table);
+        let judged = judge::judge(table);
         judged.is_empty() || judged.iter().any(|judgement| judgement.verdict == Verdict::Missed)
     };
     let missed = cells.iter().filter(missed).count();
-    let own = cells.iter().filter_map(|table| target::pair(table)).flat_map(|(haul, _)| &haul.samples);
+    let own = cells.iter().filter_map(|table| judge::pair(table)).flat_map(|(haul, _)| &haul.samples);
     let own = own.map(|sample| sample.own_kib).max().unwrap_or(0).div_ceil(1024);
     let verdict = if missed == 0 { "met".to_owned() } else { format!("**missed** in {missed} of {}", cells.len()) };
     let target = "never below cp";
@@ -183,15 +183,15 @@ fn worst_cells(cells: &[&Table]) -> String {
 }
 
 fn summary_cells(table: &Table) -> String {
-    let Some((haul, cp)) = target::pair(table) else {
+    let Some((haul, cp)) = judge::pair(table) else {
         return "no right copies by both | | | | | | **missed**".into();
     };
     let ratio = |one: Option<Spread>, other: Option<Spread>| match (one, other) {
         (Some(one), Some(other)) => format!("{:.2}", one.median / other.median),
         _ => String::new(),
     };
-    let best = target::best_peer(table);
-    let judged = target::judge(table);
+    let best = judge::best_peer(table);
+    let judged = judge::judge(table);
     let conditions: Vec<&str> = judged.iter().map(|judgement| judgement.text.as_str()).collect();
     let own = haul.samples.iter().map(|sample| sample.own_kib).max().unwrap_or(0).div_ceil(1024);
     [

@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use super::programs::Shape;
+use super::sources::{self, Source};
 use super::target::Target;
 use crate::shell::Result;
 
@@ -14,29 +15,6 @@ pub enum Fs {
     Xfs,
     /// A new btrfs in a loop image.
     Btrfs,
-}
-
-/// What the source is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// A nested tree of so many files of 1 to 16 KiB, 100 in a directory.
-    Tree { files: u64 },
-    /// The same with owners, modes, times, ACLs, extended attributes, symbolic and hard links.
-    Decorated { files: u64 },
-    /// A nested tree of so many empty files.
-    Empty { files: u64 },
-    /// So many files of 1 to 16 KiB in one directory.
-    Flat { files: u64 },
-    /// A nested tree of so many files of so many bytes each, 100 in a directory.
-    Sized { files: u64, each: u64 },
-    /// So many equal files that have so many bytes together, in one directory.
-    Set { files: u64, bytes: u64 },
-    /// One file of incompressible data.
-    File { bytes: u64 },
-    /// One file of so many bytes, with so many of data in extents of 64 KiB, evenly spread.
-    Sparse { bytes: u64, data: u64 },
-    /// /usr of this machine; a small part of it at a small scale.
-    Usr,
 }
 
 /// One row of the table.
@@ -64,34 +42,6 @@ pub struct Workload {
     pub limit: bool,
     /// What haul must reach.
     pub target: Target,
-}
-
-/// Files and bytes of a source, to plan the space by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    /// Inodes.
-    pub inodes: u64,
-    /// Bytes of data.
-    pub bytes: u64,
-}
-
-impl Source {
-    /// How much it is; `None` where only looking tells.
-    pub fn extent(self) -> Option<Extent> {
-        // Files of 1 to 16 KiB in whole blocks: 10.5 KiB on average.
-        let small = |files: u64| Extent { inodes: files + files / 100, bytes: files * 10_752 };
-        Some(match self {
-            Source::Tree { files } | Source::Decorated { files } | Source::Flat { files } => small(files),
-            Source::Empty { files } => Extent { inodes: files + files / 100, bytes: files * 64 },
-            Source::Sized { files, each } => {
-                Extent { inodes: files + files / 100, bytes: files * each.next_multiple_of(4096) }
-            }
-            Source::Set { files, bytes } => Extent { inodes: files + 1, bytes },
-            Source::File { bytes } => Extent { inodes: 1, bytes },
-            Source::Sparse { data, .. } => Extent { inodes: 1, bytes: data },
-            Source::Usr => return None,
-        })
-    }
 }
 
 const GIB: u64 = 1 << 30;
@@ -171,7 +121,7 @@ fn trees(options: &Options) -> Vec<Workload> {
         row("archive-cold", format!("{small}; -a (all metadata), cold"), decorated, Shape::Archive)
             .cold()
             .target(Target { not_behind: true, ..target }),
-        row("usr", format!("{}; -a, warm", super::sources::usr(options)), Source::Usr, Shape::Archive)
+        row("usr", format!("{}; -a, warm", sources::usr(options)), Source::Usr, Shape::Archive)
             .target(Target { returned: Some(1.8), ..target }),
         row("empty", format!("{many} empty files, nested; -r, warm"), Source::Empty { files: many }, Shape::Tree)
             .target(Target { not_behind: true, ..target }),
