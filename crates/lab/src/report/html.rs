@@ -6,28 +6,13 @@ use std::fmt::Write as _;
 
 use super::chart::{self, Form, ink};
 use super::layout::{self, Layout};
-use super::text::{WRONG, shown};
+use super::markup::escaped;
+use super::text::WRONG;
 use super::{Page, tabular};
 use crate::view::{Cell, Chart, Column, Mark, Published, Table, View};
 
 /// What the page looks like.
 const STYLE: &str = include_str!("page.css");
-
-/// Text in HTML or XML: nothing of it is markup, and there is nothing in it that may not be there.
-pub fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in shown(text).chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
 
 /// The page, whole.
 pub fn page(page: &Page) -> String {

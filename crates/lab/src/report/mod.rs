@@ -12,6 +12,7 @@ pub mod html;
 pub mod join;
 mod layout;
 pub mod markdown;
+pub mod markup;
 pub mod sections;
 pub mod tabular;
 pub mod terminal;

@@ -5,8 +5,9 @@ use plotters::coord::ranged1d::Ranged;
 use plotters::coord::types::RangedCoordf64;
 
 use super::canvas::{Anchor, Canvas, Hand, paint};
+use super::fit;
+use super::form::{Form, LETTERS, LINE, SMALL, name};
 use super::ink::Ink;
-use super::{Form, LETTERS, LINE, SMALL, fit, name};
 use crate::report::text::Digits;
 use crate::view::{Bar, BarGroup};
 

@@ -5,7 +5,9 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::form::LINE;
 use super::ink::Ink;
+use crate::report::markup::escaped;
 
 /// plotters makes letters smaller than it is asked for, by this.
 const LARGER: f64 = 1.24;
@@ -100,9 +102,9 @@ impl Canvas<'_> {
 
     /// Lines of words, with their middle half-way up.
     pub fn lines(&self, at: (i32, i32), lines: &[String], hand: Hand) {
-        let top = at.1 - (lines.len() as i32 - 1) * super::LINE / 2;
+        let top = at.1 - (lines.len() as i32 - 1) * LINE / 2;
         for (number, line) in lines.iter().enumerate() {
-            self.text((at.0, top + number as i32 * super::LINE), line, hand);
+            self.text((at.0, top + number as i32 * LINE), line, hand);
         }
     }
 }
@@ -117,7 +119,7 @@ pub fn paint(size: (i32, i32), least: Option<i32>, label: &str, draw: impl FnOnc
         canvas.area.present().unwrap_or_default();
     }
     let (_, inside) = drawn.split_once('>').unwrap_or_default();
-    let label = crate::report::html::escaped(label);
+    let label = escaped(label);
     let (width, height) = size;
     let least = least.map(|least| format!(" style=\"min-width:{least}px\"")).unwrap_or_default();
     format!(

@@ -3,8 +3,9 @@
 use haul_measure::words::short;
 
 use super::canvas::{Anchor, Canvas, Hand, paint};
+use super::fit;
+use super::form::{self, Form, LETTERS, LINE, SMALL, name};
 use super::ink::{Ink, STEPS};
-use super::{Form, LETTERS, LINE, SMALL, fit, name};
 use crate::report::text::Digits;
 
 /// Height of a field.
@@ -95,7 +96,7 @@ impl<'v> Plan<'v> {
         let digits = Digits::of(known()).at_most(if level.is_some() { 2 } else { 6 });
         let figure = widest(&mut known().map(|value| compact(value, digits))) + 10;
         // A name of a column may take several lines, but no word of it should be broken.
-        let words = columns.1.iter().flat_map(|name| name.split(' ').map(super::name).collect::<Vec<_>>());
+        let words = columns.1.iter().flat_map(|name| name.split(' ').map(form::name).collect::<Vec<_>>());
         let words = widest(&mut words.map(|word| word + " ")).min(110);
         let count = columns.1.len().max(1) as i32;
         let field = ((form.width() - left) / count).clamp(figure.max(words).max(34), 110);

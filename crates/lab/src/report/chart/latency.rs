@@ -6,9 +6,10 @@ use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::IntoLogRange;
 
 use super::canvas::{Anchor, Canvas, Hand, paint};
+use super::fit;
+use super::form::{Form, SMALL, name};
 use super::ink::{Ink, PARTS};
 use super::parts::{Entry, draw_legend, legend_places};
-use super::{Form, SMALL, fit, name};
 
 /// Height of the field, and of what is below it.
 const FIELD: i32 = 240;

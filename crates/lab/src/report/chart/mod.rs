@@ -8,41 +8,18 @@ use haul_measure::words;
 mod bars;
 mod canvas;
 pub mod fit;
+mod form;
 mod heat;
 pub mod ink;
 mod latency;
 mod parts;
 mod strip;
 
+use crate::report::tabular;
 use crate::report::text::{percent, shown};
-use crate::report::{tabular, text};
 use crate::view::{BarGroup, Chart};
 
-/// For which screens a drawing is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// 720 units wide.
-    Wide,
-    /// 328 units wide: a phone of 360 without the margins.
-    Narrow,
-}
-
-impl Form {
-    /// Units from left to right; a unit is a pixel where the drawing has its natural size.
-    pub fn width(self) -> i32 {
-        match self {
-            Form::Wide => 720,
-            Form::Narrow => 328,
-        }
-    }
-}
-
-/// Size of letters.
-pub(crate) const LETTERS: f64 = 13.0;
-/// The same of what is less important.
-pub(crate) const SMALL: f64 = 12.0;
-/// From one line of letters to the next.
-pub(crate) const LINE: i32 = 17;
+pub use form::Form;
 
 /// A drawing as an `<svg>` element. It may be wider than its form: then it has a `min-width`, and scrolls in its box.
 pub fn draw(chart: &Chart, form: Form) -> String {
@@ -128,9 +105,4 @@ fn field_extremes(unit: &str, rows: &[String], columns: &[String], values: &[Vec
         (Some(least), Some(most)) => format!("{unit} from {} to {}", say(least), say(most)),
         _ => String::new(),
     }
-}
-
-/// A name as it stands in a drawing: of the very long ones the beginning, since the tables have them.
-fn name(text: &str) -> String {
-    text::clipped(&shown(text), 120)
 }

@@ -1,7 +1,7 @@
 //! What kind of bytes is where on an image.
 
-use super::Form;
 use super::canvas::paint;
+use super::form::Form;
 use super::ink::{Ink, PARTS};
 use super::parts::{Entry, draw_legend, legend_places};
 use crate::report::tabular;

@@ -2,7 +2,8 @@
 
 use haul_measure::{stats, words};
 
-use super::{begun, copies};
+use super::copies;
+use super::heading::begun;
 use crate::results::{Body, Results, Section};
 use crate::view::{Cell, Chart, Column, Table, View};
 

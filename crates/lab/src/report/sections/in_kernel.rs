@@ -4,7 +4,8 @@ use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
 use super::claims::{Direction, claim};
-use super::{begun, copies};
+use super::copies;
+use super::heading::begun;
 use crate::report::text::{self, times_as};
 use crate::results::{Case, Results, Section};
 use crate::view::{Cell, Column, Published, Table, View};

@@ -5,6 +5,7 @@ mod claims;
 mod compare;
 pub mod copies;
 mod generic;
+mod heading;
 mod in_kernel;
 mod mapped_copy;
 mod sparse_image;
@@ -15,6 +16,8 @@ pub(crate) mod fixtures;
 use crate::report::text::clipped;
 use crate::results::{Results, Section};
 use crate::view::View;
+
+pub use heading::title;
 
 /// The five experiments, in the order in which they are run.
 pub const EXPERIMENTS: [&str; 5] = ["mapped-copy", "in-kernel", "mapped-write", "async-tree", "sparse-image"];
@@ -68,29 +71,4 @@ fn completed(mut view: View, section: &Section) -> View {
             .insert(0, "This section is not complete: it was ended before everything was measured.".to_owned());
     }
     view
-}
-
-/// The name of a section for people.
-pub fn title(name: &str) -> &str {
-    match name {
-        "probe" => "What haul knows of this place",
-        "mapped-copy" => "Mapped copies and big buffers",
-        "in-kernel" => "Copies inside the kernel",
-        "mapped-write" => "Writing through mapped files",
-        "async-tree" => "Trees, copied asynchronously",
-        "sparse-image" => "Disk images",
-        "compare" => "Copiers compared",
-        "tune" => "Settings for this machine",
-        other => other,
-    }
-}
-
-/// A view with what every section has.
-fn begun(section: &Section, question: &str) -> View {
-    View {
-        name: section.name.clone(),
-        title: title(&section.name).to_owned(),
-        question: question.to_owned(),
-        ..View::default()
-    }
 }

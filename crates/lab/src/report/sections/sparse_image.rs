@@ -3,7 +3,8 @@
 use haul_measure::words;
 
 use super::claims::{Direction, claim};
-use super::{begun, copies};
+use super::copies;
+use super::heading::begun;
 use crate::report::text::{self, percent};
 use crate::results::{Body, Case, Results, Section};
 use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};

@@ -1,0 +1,29 @@
+//! What every section begins with.
+
+use crate::results::Section;
+use crate::view::View;
+
+/// The name of a section for people.
+pub fn title(name: &str) -> &str {
+    match name {
+        "probe" => "What haul knows of this place",
+        "mapped-copy" => "Mapped copies and big buffers",
+        "in-kernel" => "Copies inside the kernel",
+        "mapped-write" => "Writing through mapped files",
+        "async-tree" => "Trees, copied asynchronously",
+        "sparse-image" => "Disk images",
+        "compare" => "Copiers compared",
+        "tune" => "Settings for this machine",
+        other => other,
+    }
+}
+
+/// A view with what every section has.
+pub fn begun(section: &Section, question: &str) -> View {
+    View {
+        name: section.name.clone(),
+        title: title(&section.name).to_owned(),
+        question: question.to_owned(),
+        ..View::default()
+    }
+}
