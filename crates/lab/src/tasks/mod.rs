@@ -66,7 +66,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
             return part(rest.first().map(|word| workspace::guard(std::io::stdin().lock(), word.as_ref(), FOLDER)));
         }
         one_copy::PART => return copy_once(rest),
-        mapped_write::PART => {
+        mapped_write::part::NAME => {
             // It ends with the pipe that it reads, and must outlive its reader to remove its files.
             signals::ignore().map_err(|error| haul_measure::words::of(&error))?;
             return part(Some(mapped_write::part::main(rest.into_iter())));

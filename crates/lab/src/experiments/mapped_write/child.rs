@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use haul_measure::words;
 use haul_sys::rustix::process::Signal;
 
-use super::part::{Answer, Message, Task, empty, free_bytes};
+use super::part::{self, Answer, Message, Task};
+use super::scene::{empty, free_bytes};
 
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -30,7 +31,7 @@ pub fn run(
 ) -> Result<Answer, String> {
     let task = serde_json::to_string(task).map_err(|error| format!("cannot say what is to be done: {error}"))?;
     let mut child = Command::new(program)
-        .arg(super::PART)
+        .arg(part::NAME)
         .arg(task)
         .arg(place)
         .stdin(Stdio::piped())

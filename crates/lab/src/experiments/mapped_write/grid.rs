@@ -18,7 +18,7 @@ use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::chance::Chance;
-use super::part::{Failed, Scene};
+use super::scene::{self, Failed, Scene};
 
 /// Stride reads take every record of this distance.
 const STRIDE: u64 = 17;
@@ -142,6 +142,11 @@ impl Manner {
     }
 }
 
+/// The name of a detail of the grid.
+pub fn grid_name(manner: Manner, test: Test) -> String {
+    format!("grid-{}-{}", manner.name(), test.name())
+}
+
 /// One test at one size of file and record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
@@ -232,8 +237,8 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         let shuffled = Chance::new(records).shuffled(records);
         for manner in Manner::ALL {
             scene.room_for(place, size)?;
-            let path = super::part::file(place, &format!("grid.{}", manner.name()));
-            let file = super::part::open_dsync(&path)?;
+            let path = scene::file(place, &format!("grid.{}", manner.name()));
+            let file = scene::open_dsync(&path)?;
             let field = Field { manner, path, file, size: records * record, record, shuffled: &shuffled, scene };
             for test in Test::ALL {
                 scene.report(cells.len() as f64 / all as f64);

@@ -27,9 +27,11 @@ pub mod child;
 pub mod facts;
 pub mod grid;
 pub mod latency;
+pub mod measured;
 pub mod msync;
 pub mod part;
-pub mod saved;
+pub mod request;
+pub mod scene;
 pub mod stall;
 pub mod under;
 pub mod verdict;
@@ -37,25 +39,21 @@ pub mod view;
 pub mod waits;
 pub mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use haul_measure::words;
-use serde::{Deserialize, Serialize};
 
 use self::facts::Facts;
-use self::part::{Answer, Task};
-use self::verdict::Evidence;
 use crate::results::Detail;
 use crate::session::{Halt, Session};
 
+pub use self::measured::Measured;
+pub use self::request::Request;
 pub use self::view::view;
 
 /// The section's name, and the command's.
 pub const NAME: &str = "mapped-write";
-
-/// The name of the part of this program that measures one of the four.
-pub const PART: &str = "mapped-write-part";
 
 /// What everything together takes at most, if nobody says otherwise.
 pub const USUAL_TIME: Duration = Duration::from_secs(75);
@@ -85,21 +83,6 @@ pub fn run_in(session: &mut Session, request: &Request) -> Result<(), Halt> {
     Ok(session.section_done(NAME)?)
 }
 
-/// What is to be measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Request {
-    /// haul-lab, to be started once for each part. `None`: the program of this process.
-    pub program: Option<PathBuf>,
-    /// Page by page: 100 rounds of 512 KiB, within 20 s.
-    pub msync: msync::Settings,
-    /// Files from 64 KiB to 32 MiB, records from 4 KiB to 2 MiB, within 64 MiB and 25 s.
-    pub grid: grid::Settings,
-    /// Stores to pages under write-back: 20 times with 8 MiB, within 5 s.
-    pub under: under::Settings,
-    /// 50 files that grow to 2 GiB together, within 25 s.
-    pub stall: stall::Settings,
-}
-
 /// How far it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
@@ -109,57 +92,6 @@ pub struct Progress {
     pub done: f64,
     /// How much of everything, by the times that the parts may take.
     pub of_all: f64,
-}
-
-/// Everything that was measured.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
-    /// What is known of the place.
-    pub facts: Facts,
-    /// Page by page.
-    pub msync: Option<msync::Measured>,
-    /// The grid.
-    pub grid: Option<grid::Measured>,
-    /// Stores to pages under write-back.
-    pub under: Option<under::Measured>,
-    /// Files that grow.
-    pub stall: Option<stall::Measured>,
-    /// A part and why it was not run.
-    pub skipped: Vec<(String, String)>,
-}
-
-impl Request {
-    /// The usual one, made to fit into a time and a space: each part takes its share of the time (3, 4, 1 and 4 of 12), and
-    /// no files take more than the space together. Nothing gets longer or larger than usual.
-    #[must_use]
-    pub fn within(time: Duration, space: u64) -> Request {
-        let mut request = Request::default();
-        let of = |shares: u32, usual: Duration| usual.min(time * shares / 12);
-        request.msync.time = of(3, request.msync.time);
-        request.grid.time = of(4, request.grid.time);
-        request.under.time = of(1, request.under.time);
-        request.stall.time = of(4, request.stall.time);
-        request.limit(space);
-        request
-    }
-
-    /// No files take more than the space together.
-    fn limit(&mut self, space: u64) {
-        self.grid.space = self.grid.space.min(space);
-        self.under.size = self.under.size.min(space);
-        self.msync.size = self.msync.size.min(space / 2);
-        self.stall.space = self.stall.space.min(space);
-    }
-
-    /// The parts with the times that they may take.
-    fn parts(&self) -> [(&'static str, Task, Duration); 4] {
-        [
-            ("msync", Task::Msync(self.msync.clone()), self.msync.time),
-            ("grid", Task::Grid(self.grid.clone()), self.grid.time),
-            ("under", Task::Under(self.under.clone()), self.under.time),
-            ("stall", Task::Stall(self.stall.clone()), self.stall.time),
-        ]
-    }
 }
 
 /// Measures below `place`, an empty directory, in which nothing is left: the details of the section, in their order.
@@ -198,7 +130,7 @@ pub fn measure(
         None => std::env::current_exe().map_err(|error| format!("cannot find this program: {}", words::of(&error)))?,
     };
     let mut request = request.clone();
-    request.limit(part::free_bytes(place).map_err(|error| cannot("look at", error))? / 2);
+    request.limit(scene::free_bytes(place).map_err(|error| cannot("look at", error))? / 2);
     let mut measured = Measured {
         facts: Facts::of(place).map_err(|error| cannot("look at", error))?,
         skipped: request.too_small(),
@@ -221,74 +153,9 @@ pub fn measure(
     Ok(measured)
 }
 
-impl Request {
-    /// Parts for which there is no space, and parts that are to take no time.
-    fn too_small(&self) -> Vec<(String, String)> {
-        let least = [
-            ("msync", self.msync.size, 64 << 10, self.msync.time),
-            ("grid", self.grid.space, 128 << 10, self.grid.time),
-            ("under", self.under.size, 64 << 10, self.under.time),
-            ("stall", self.stall.space, self.stall.segment, self.stall.time),
-        ];
-        let why = |(name, space, least, time): (&str, u64, u64, Duration)| {
-            let why = match (time.is_zero(), space < least) {
-                (true, _) => "no time was given to it".to_owned(),
-                (_, true) => format!("it needs {}, and may use {}", words::bytes(least), words::bytes(space)),
-                _ => return None,
-            };
-            Some((name.to_owned(), why))
-        };
-        least.into_iter().filter_map(why).collect()
-    }
-}
-
-impl Measured {
-    fn take(&mut self, answer: Answer) {
-        match answer {
-            Answer::Msync(measured) => self.msync = Some(measured),
-            Answer::Grid(measured) => {
-                self.skipped.extend(measured.skipped.iter().map(|why| ("grid".to_owned(), why.clone())));
-                self.grid = Some(measured);
-            }
-            Answer::Under(measured) => self.under = Some(measured),
-            Answer::Stall(measured) => self.stall = Some(measured),
-        }
-    }
-
-    /// What it means.
-    pub fn verdict(&self) -> verdict::Verdict {
-        verdict::judge(Evidence {
-            facts: Some(&self.facts),
-            msync: self.msync.as_ref(),
-            grid: self.grid.as_ref(),
-            under: self.under.as_ref(),
-            stall: self.stall.as_ref(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_usual_request_fits_into_a_time_and_a_space() {
-        let request = Request::within(Duration::from_secs(60), 100 << 20);
-        let times = [request.msync.time, request.grid.time, request.under.time, request.stall.time];
-        assert_eq!(times.map(|time| time.as_secs()), [15, 20, 5, 20]);
-        assert_eq!((request.stall.space, request.grid.space), (100 << 20, 64 << 20));
-        assert_eq!(Request::within(Duration::from_secs(3600), u64::MAX), Request::default());
-    }
-
-    #[test]
-    fn parts_without_space_or_time_are_skipped_and_named() {
-        let request = Request::within(Duration::from_secs(12), 1 << 20);
-        let skipped = request.too_small();
-        assert_eq!(skipped.len(), 1);
-        assert_eq!(skipped[0], ("stall".to_owned(), "it needs 4 MiB, and may use 1 MiB".to_owned()));
-        let skipped = Request::within(Duration::ZERO, 1 << 30).too_small();
-        assert_eq!(skipped.len(), 4);
-    }
 
     #[test]
     fn a_place_that_is_not_empty_is_left_alone() {

@@ -16,7 +16,7 @@ use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
 use super::latency::{Latency, Times};
-use super::part::{Failed, Scene, file};
+use super::scene::{self, Failed, Scene, file};
 
 /// A synchronous page over this is counted, in seconds of its own.
 const THRESHOLD: Duration = Duration::from_millis(100);
@@ -104,7 +104,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
 
 /// The file is the same in all rounds, so only the first one allocates.
 fn open(path: &Path, size: u64) -> Result<File, Failed> {
-    let file = super::part::open_dsync(path)?;
+    let file = scene::open_dsync(path)?;
     file.set_len(size).map_err(|error| Failed::of("set the size of", path, &error))?;
     Ok(file)
 }

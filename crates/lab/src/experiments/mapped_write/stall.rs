@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chance::Chance;
 use super::latency::{Latency, Times};
-use super::part::{Failed, Scene};
+use super::scene::{self, Failed, Scene};
 use super::waits::{Spent, judge};
 use super::watch::{Pending, Places, Watch, ready_time, sees_stacks};
 
@@ -151,8 +151,8 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let settings = fitting(settings)?;
     let mut files = Vec::new();
     for number in 0..settings.files {
-        let path = super::part::file(place, &format!("stall.{number}"));
-        files.push(Growing { file: super::part::open(&path)?, path, segments: Vec::new() });
+        let path = scene::file(place, &format!("stall.{number}"));
+        files.push(Growing { file: scene::open(&path)?, path, segments: Vec::new() });
     }
     let pushed = files.iter().map(|growing| growing.file.try_clone()).collect::<Result<Vec<_>, _>>();
     let pushed = pushed.map_err(|error| Failed::of("open again what is below", place, &error))?;

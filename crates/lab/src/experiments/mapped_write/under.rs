@@ -17,7 +17,7 @@ use haul_sys::rustix::thread::gettid;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::part::{Failed, Scene};
+use super::scene::{self, Failed, Scene};
 use super::waits::Wait;
 use super::watch::Watch;
 
@@ -65,9 +65,9 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
     let page = page_size();
     let size = usize::try_from(settings.size).unwrap_or(64 << 10).next_multiple_of(page).max(64 << 10);
     scene.room_for(place, size as u64)?;
-    let path = super::part::file(place, "under");
+    let path = scene::file(place, "under");
     let failed = |errno: haul_sys::Errno| Failed::of("write through a mapping to", &path, &errno.into());
-    let file = super::part::open(&path)?;
+    let file = scene::open(&path)?;
     file.set_len(size as u64).map_err(|error| Failed::of("set the size of", &path, &error))?;
     let map = SharedMap::new(file.as_fd(), 0, size).map_err(failed)?;
     let watch = Watch::new(LONG);

@@ -2,15 +2,16 @@
 
 use haul_measure::words;
 
+mod cells;
 mod figures;
 mod published;
 
-use super::grid::{Manner, Test};
-use super::saved::grid_name;
+use super::grid::{Manner, Test, grid_name};
 use super::waits::Wait;
 use crate::results::{Body, Results, Section};
 use crate::view::{Bar, BarGroup, Cell, Chart, Column, Mark, Table, View};
 
+use self::cells::{count, maybe, time};
 use self::figures::{Figures, Grid, median};
 
 /// Less than this share of looks at which something was being written is doubtful, in percent.
@@ -177,18 +178,6 @@ fn tables(figures: Figures<'_>) -> Vec<Table> {
         tables.extend((!rows.is_empty()).then_some(table));
     }
     tables
-}
-
-fn time(seconds: f64) -> Cell {
-    Cell::figure(seconds, words::seconds(seconds))
-}
-
-fn maybe(seconds: Option<f64>) -> Cell {
-    seconds.map_or_else(|| Cell::text("-").marked(Mark::Faint), time)
-}
-
-fn count(number: u64) -> Cell {
-    Cell::figure(number as f64, number.to_string())
 }
 
 fn latency_table(figures: Figures<'_>) -> Option<Table> {

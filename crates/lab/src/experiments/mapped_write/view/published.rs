@@ -2,12 +2,11 @@
 
 use haul_measure::words;
 
-use super::super::grid::{Manner, Test};
-use super::super::saved::grid_name;
+use super::super::grid::{Manner, Test, grid_name};
 use super::super::verdict::{BETWEEN, SLOW_MSYNC, SLOW_MSYNC_LEAST};
 use super::super::waits::Wait;
+use super::cells::{maybe, time};
 use super::figures::{Figures, median};
-use super::{maybe, time};
 use crate::view::{Cell, Claim, Column, Mark, Published, Table};
 
 /// Rounds of msync that were published.

@@ -1,25 +1,31 @@
-//! What was measured, as details of a section.
+//! What was measured, and how it is saved: as details of a section.
 
 use std::collections::BTreeMap;
 
 use haul_measure::words;
 
-use super::grid::{Manner, Test};
-use super::{Measured, stall};
+use super::facts::Facts;
+use super::grid::{Manner, Test, grid_name};
+use super::part::Answer;
+use super::verdict::{Evidence, Verdict, judge};
+use super::{grid, msync, stall, under};
 use crate::results::{Body, Detail};
 
-fn detail(name: impl Into<String>, body: Body) -> Detail {
-    Detail { name: name.into(), body }
-}
-
-fn samples<const N: usize>(series: [(&str, &[f64]); N]) -> Body {
-    let series = series.into_iter().map(|(name, values)| (name.to_owned(), values.to_vec()));
-    Body::Samples { unit: "s".to_owned(), series: series.collect() }
-}
-
-/// The name of a detail of the grid.
-pub fn grid_name(manner: Manner, test: Test) -> String {
-    format!("grid-{}-{}", manner.name(), test.name())
+/// Everything that was measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// What is known of the place.
+    pub facts: Facts,
+    /// Page by page.
+    pub msync: Option<msync::Measured>,
+    /// The grid.
+    pub grid: Option<grid::Measured>,
+    /// Stores to pages under write-back.
+    pub under: Option<under::Measured>,
+    /// Files that grow.
+    pub stall: Option<stall::Measured>,
+    /// A part and why it was not run.
+    pub skipped: Vec<(String, String)>,
 }
 
 impl Measured {
@@ -66,6 +72,39 @@ impl Measured {
         details.push(detail("verdict", self.verdict().body()));
         details
     }
+
+    /// Adds what a part has found.
+    pub fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::Msync(measured) => self.msync = Some(measured),
+            Answer::Grid(measured) => {
+                self.skipped.extend(measured.skipped.iter().map(|why| ("grid".to_owned(), why.clone())));
+                self.grid = Some(measured);
+            }
+            Answer::Under(measured) => self.under = Some(measured),
+            Answer::Stall(measured) => self.stall = Some(measured),
+        }
+    }
+
+    /// What it means.
+    pub fn verdict(&self) -> Verdict {
+        judge(Evidence {
+            facts: Some(&self.facts),
+            msync: self.msync.as_ref(),
+            grid: self.grid.as_ref(),
+            under: self.under.as_ref(),
+            stall: self.stall.as_ref(),
+        })
+    }
+}
+
+fn detail(name: impl Into<String>, body: Body) -> Detail {
+    Detail { name: name.into(), body }
+}
+
+fn samples<const N: usize>(series: [(&str, &[f64]); N]) -> Body {
+    let series = series.into_iter().map(|(name, values)| (name.to_owned(), values.to_vec()));
+    Body::Samples { unit: "s".to_owned(), series: series.collect() }
 }
 
 /// What surrounded the fills.
