@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use super::{Answer, Complaint, usage};
+use super::answer::{Answer, Complaint, usage};
 use crate::map::{self, Request, terminal};
 
 /// Looks at an image.

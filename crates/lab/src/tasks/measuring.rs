@@ -12,8 +12,8 @@ use haul_measure::stop::Stop;
 use haul_measure::words::quoted;
 use haul_measure::{space, values, workspace};
 
+use super::answer::{Answer, Complaint, usage};
 use super::map::Screen;
-use super::{Answer, Complaint, usage};
 use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
 use crate::map::terminal::Screen as _;
 use crate::report;

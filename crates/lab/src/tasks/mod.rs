@@ -1,5 +1,6 @@
 //! The commands: what each takes, and what it does with it.
 
+mod answer;
 mod help;
 mod map;
 mod measuring;
@@ -13,41 +14,10 @@ use crate::experiments::mapped_write;
 use crate::measure::{FOLDER, one_copy};
 use crate::{report, signals};
 
+use answer::usage;
+
+pub use answer::{Answer, Complaint};
 pub use measuring::Measuring;
-
-/// What a task has to say at its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// For standard output.
-    pub text: String,
-    /// Everything that was asked for was done.
-    pub done: bool,
-}
-
-impl Answer {
-    fn done(text: String) -> Answer {
-        Answer { text, done: true }
-    }
-}
-
-/// How a command line is wrong, or what went wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Complaint {
-    /// A hint at `--help` helps.
-    Usage(String),
-    /// It does not.
-    Failed(String),
-    /// The user stopped it.
-    Stopped,
-    /// An engine refused, for the process that started this one.
-    Refused(String),
-}
-
-impl From<String> for Complaint {
-    fn from(why: String) -> Complaint {
-        Complaint::Failed(why)
-    }
-}
 
 /// Does what the words after the program's name say.
 ///
@@ -90,10 +60,6 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
 
 fn unknown(task: &str) -> Complaint {
     usage(format!("unknown task {task:?}"))
-}
-
-fn usage(why: impl Into<String>) -> Complaint {
-    Complaint::Usage(why.into())
 }
 
 fn version() -> String {

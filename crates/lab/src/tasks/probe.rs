@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use haul_measure::own::Own;
 
+use super::answer::{Answer, Complaint, usage};
 use super::map::Screen;
-use super::{Answer, Complaint, usage};
 use crate::experiments::probe;
 use crate::map::terminal::Screen as _;
 use crate::{report, signals};

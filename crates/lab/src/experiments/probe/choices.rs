@@ -9,7 +9,7 @@ use haul_copy::run::facts_of;
 use haul_copy::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
 use haul_measure::words::{self, quoted};
 
-use super::{Row, row};
+use super::row::{Row, row};
 
 const SIZES: [u64; 6] = [1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30];
 

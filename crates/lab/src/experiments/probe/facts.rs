@@ -12,7 +12,7 @@ use haul_measure::words::{self, quoted};
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
-use super::{Row, row};
+use super::row::{Row, row};
 use crate::results::Environment;
 
 fn yes(value: Option<bool>) -> &'static str {

@@ -4,6 +4,7 @@
 
 mod choices;
 mod facts;
+mod row;
 mod tries;
 pub mod view;
 
@@ -21,13 +22,6 @@ use crate::results::{Body, Detail, Place, Results, Section};
 
 /// The section's name.
 pub const NAME: &str = "probe";
-
-/// A fact: a name, a value, and where it is from or what it means.
-pub(crate) type Row = (String, String, String);
-
-fn row(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Row {
-    (name.to_owned(), value.into(), meaning.into())
-}
 
 /// Everything that is to be said of a directory's storage: details `filesystem`, `device`, `machine`, `works` and `choices`.
 ///

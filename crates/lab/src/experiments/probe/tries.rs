@@ -21,7 +21,7 @@ use haul_sys::rustix::fs::{
 };
 
 use super::choices::Cannot;
-use super::{Row, row};
+use super::row::{Row, row};
 
 /// Enough for every engine, and a multiple of all that direct I/O asks for.
 const SIZE: usize = 1 << 20;
