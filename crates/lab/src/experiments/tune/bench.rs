@@ -10,9 +10,9 @@ use haul_measure::words::{self, quoted};
 
 use super::candidates::Candidate;
 use super::files::Shape;
+use super::names::{DEFAULTS, NAME};
 use super::search::{Trial, Trials};
 use super::unit::Unit;
-use super::{DEFAULTS, NAME};
 use crate::measure::one_copy;
 use crate::results::{Cache, Case, Outcome, Run};
 use crate::session::{Halt, Session, Timed};

@@ -13,8 +13,10 @@ mod bench;
 mod candidates;
 mod files;
 pub mod judge;
+mod names;
 pub mod search;
 mod store;
+mod tuning;
 mod unit;
 pub mod view;
 
@@ -29,16 +31,11 @@ use crate::report::text;
 use crate::results::{Body, Detail};
 use crate::session::{Halt, Session};
 
-use unit::{Fate, Unit};
+use tuning::Fate;
+use unit::Unit;
 
+pub use names::{CONFIRMATION, DEFAULTS, NAME};
 pub use store::usual as usual_profile;
-
-/// The section's name.
-pub const NAME: &str = "tune";
-/// What is compared with all settings.
-pub const DEFAULTS: &str = "defaults";
-/// The end of the name of a group of fresh files.
-pub const CONFIRMATION: &str = ", fresh files";
 
 /// What is tuned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,13 +94,13 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let section = session.section(NAME, &[("space", space), ("place", place.id.clone())])?;
     // A search that was interrupted begins anew: half of its rounds say nothing.
     (section.cases, section.details, section.skipped) = (Vec::new(), Vec::new(), Vec::new());
-    let units = Unit::all(&request.classes, unit::can_be_cold(session)?);
+    let units = Unit::all(&request.classes, tuning::can_be_cold(session)?);
     let mut entries = Vec::new();
     let mut rows = Vec::new();
     for (number, unit) in units.iter().enumerate() {
         let left = u32::try_from(units.len() - number).unwrap_or(1);
         let share = session.time_left().unwrap_or_default() / left;
-        let fate = unit::tune(session, unit, &place, request.space, share)?;
+        let fate = tuning::tune(session, unit, &place, request.space, share)?;
         rows.push((unit.words(), fate.chosen(), fate.why()));
         match fate {
             Fate::Skipped(why) => session.skip(NAME, format!("{}: {why}", unit.words()))?,
