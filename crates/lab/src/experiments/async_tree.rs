@@ -11,7 +11,7 @@ use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
-use crate::session::{Competitor, Group, Halt, How, Making, PLACE_OF_DEST, PLACE_OF_SOURCE, Session};
+use crate::session::{Competitor, Group, Halt, How, Making, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
 
 /// The section's name.
 pub const NAME: &str = "async-tree";
@@ -51,7 +51,7 @@ impl Default for Request {
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete_all`].
+/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("variants", request.variants.join(","))])?;
     let mut request = request.clone();
@@ -76,7 +76,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         metadata: false,
         competitors: competitors(request, *total, *files),
     });
-    session.compete_all(NAME, &groups.collect::<Vec<_>>())
+    compete_all(session, NAME, &groups.collect::<Vec<_>>())
 }
 
 /// Whether a process may have the raised priority. nice only complains if not, and runs the command all the same.

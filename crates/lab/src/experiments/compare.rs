@@ -8,7 +8,7 @@ use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 
 use crate::measure::one_copy;
-use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session};
+use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
 
 /// The section's name.
 pub const NAME: &str = "compare";
@@ -135,7 +135,7 @@ pub fn room(request: &Request, stop: &Stop) -> Result<u64, String> {
 /// Runs what of it was not run yet. The source is named by its real path.
 ///
 /// # Errors
-/// As [`Session::compete_all`].
+/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
     let entries = entries_below(&request.source, session.stop()).map_err(failed)?;
@@ -175,7 +175,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         metadata: request.archive,
         competitors,
     };
-    session.compete_all(NAME, &[group])
+    compete_all(session, NAME, &[group])
 }
 
 /// Which tools compete, and why others do not.

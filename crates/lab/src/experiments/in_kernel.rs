@@ -10,7 +10,7 @@ use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
-use crate::session::{Competitor, Group, Halt, How, Making, Session};
+use crate::session::{Competitor, Group, Halt, How, Making, Session, compete_all};
 
 /// The section's name.
 pub const NAME: &str = "in-kernel";
@@ -36,7 +36,7 @@ const ENGINES: [&str; 4] = ["read-write", "copy-range", "splice", "clone"];
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete_all`].
+/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("state", request.state.as_str().to_owned())])?;
     let largest = request.sizes.iter().copied().max().unwrap_or(0);
@@ -53,7 +53,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         metadata: false,
         competitors: competitors(*size, request.state),
     });
-    session.compete_all(NAME, &groups.collect::<Vec<_>>())
+    compete_all(session, NAME, &groups.collect::<Vec<_>>())
 }
 
 fn making(size: u64) -> Box<Making<'static>> {

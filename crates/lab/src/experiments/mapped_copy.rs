@@ -10,7 +10,7 @@ use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
-use crate::session::{Competitor, Group, Halt, How, Session};
+use crate::session::{Competitor, Group, Halt, How, Session, compete_all};
 
 /// The section's name.
 pub const NAME: &str = "mapped-copy";
@@ -38,7 +38,7 @@ const BIG: u64 = 8 * MIB;
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete_all`].
+/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("size", request.size.to_string())])?;
     session.needs_room(request.size.saturating_mul(3), NAME)?;
@@ -55,7 +55,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         metadata: false,
         competitors: competitors(request, *state),
     });
-    session.compete_all(NAME, &groups.collect::<Vec<_>>())
+    compete_all(session, NAME, &groups.collect::<Vec<_>>())
 }
 
 fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {

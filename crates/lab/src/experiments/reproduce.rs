@@ -95,7 +95,7 @@ impl Request {
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete_all`].
+/// As [`crate::session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let sizes = request.sizes()?;
     session.needs_room(request.space.min(4 * sizes.image), NAME)?;

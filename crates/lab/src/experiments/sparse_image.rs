@@ -24,7 +24,7 @@ use crate::measure::one_copy;
 use crate::measure::sources::{self, Noise};
 use crate::measure::verify::verify_image;
 use crate::results::{Body, Detail};
-use crate::session::{Competitor, Group, Halt, How, Session};
+use crate::session::{Competitor, Group, Halt, How, Session, check_time, compete_all};
 
 /// The section's name.
 pub const NAME: &str = "sparse-image";
@@ -67,7 +67,7 @@ const LIVE_MARK: [u8; 16] = *b"live in haul-lab";
 /// Runs what of it was not run yet.
 ///
 /// # Errors
-/// As [`Session::compete_all`], and where no image can be made.
+/// As [`compete_all`], and where no image can be made.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let size = match &request.image {
         Some(image) => raw_size(image)?,
@@ -99,7 +99,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         metadata: false,
         competitors: competitors(size),
     };
-    session.check_time(std::slice::from_ref(&group))?;
+    check_time(session, std::slice::from_ref(&group))?;
     if let Some(image) = &request.image {
         session.source_is(image)?;
     }
@@ -117,7 +117,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         }
         session.add_details(NAME, details)?;
     }
-    session.compete_all(NAME, &[group])
+    compete_all(session, NAME, &[group])
 }
 
 /// Bytes that it needs: the source and what that is made of, and two copies.

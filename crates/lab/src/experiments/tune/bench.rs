@@ -15,7 +15,7 @@ use super::search::{Trial, Trials};
 use super::unit::Unit;
 use crate::measure::one_copy;
 use crate::results::{Cache, Case, Outcome, Run};
-use crate::session::{Halt, Session, Timed};
+use crate::session::{Halt, Session, Timed, time_copy};
 
 /// A candidate that takes this many times as long as the defaults is ended.
 const FAR_TOO_SLOW: f64 = 5.0;
@@ -168,7 +168,7 @@ impl Trials for Bench<'_> {
         let started = Instant::now();
         let (state, timeout) = (self.unit.state(round), self.timeout());
         let settings = &self.runners[candidate].1;
-        let timed = self.session.time_copy(settings, &self.source, state, (self.shape.bytes(), timeout));
+        let timed = time_copy(self.session, settings, &self.source, state, (self.shape.bytes(), timeout));
         let case = &mut self.cases[candidate];
         match timed {
             Err(halt) => {

@@ -1,0 +1,202 @@
+//! Somebody who copies, and the command that does it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use haul_measure::cache::{self, Wanted};
+use haul_measure::own::Own;
+
+use crate::measure::one_copy;
+
+/// Stands for the source in a command.
+pub const PLACE_OF_SOURCE: &str = "{source}";
+/// Stands for the name of the copy.
+pub const PLACE_OF_DEST: &str = "{dest}";
+
+/// Somebody who copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Competitor {
+    /// In the results.
+    pub name: String,
+    /// The others are compared with this one.
+    pub base: bool,
+    /// Conditions for tables.
+    pub parameters: BTreeMap<String, String>,
+    /// Of the source.
+    pub cache: Wanted,
+    /// How.
+    pub how: How,
+}
+
+/// How somebody copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// By haul's library.
+    Own(one_copy::Settings),
+    /// By words, of which those for source and destination are replaced, also within others.
+    Words(Vec<String>),
+    /// By a line for a shell, in which they are quoted.
+    Line(String),
+}
+
+impl Competitor {
+    /// A competitor without conditions.
+    pub fn new(name: impl Into<String>, cache: Wanted, how: How) -> Competitor {
+        Competitor { name: name.into(), base: false, parameters: BTreeMap::new(), cache, how }
+    }
+
+    /// The one that the others are compared with.
+    #[must_use]
+    pub fn as_base(self) -> Competitor {
+        Competitor { base: true, ..self }
+    }
+
+    /// With one more condition.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Competitor {
+        self.parameters.insert(name.to_owned(), value.to_string());
+        self
+    }
+}
+
+impl How {
+    /// The words as a user would write them.
+    pub fn name(&self) -> String {
+        match self {
+            How::Own(_) => "haul".to_owned(),
+            How::Words(words) => words.join(" "),
+            How::Line(line) => line.clone(),
+        }
+    }
+
+    /// What is to be started.
+    pub(super) fn command(&self, own: &Own, source: &Path, dest: &Path) -> Command {
+        match self {
+            How::Own(settings) => {
+                let mut command = own.part(one_copy::PART);
+                command.args(settings.arguments()).arg(source).arg(dest);
+                command
+            }
+            How::Words(words) => {
+                let word = |word: &String| {
+                    let replaced =
+                        replaced(word.as_bytes(), source.as_os_str().as_bytes(), dest.as_os_str().as_bytes());
+                    OsString::from_vec(replaced)
+                };
+                let mut words = words.iter().map(word);
+                let mut command = Command::new(words.next().unwrap_or_default());
+                command.args(words);
+                command
+            }
+            How::Line(line) => {
+                let quoted = |path: &Path| quoted_for_shell(path.as_os_str().as_bytes());
+                let line = replaced(line.as_bytes(), &quoted(source), &quoted(dest));
+                let mut command = Command::new("sh");
+                command.arg("-c").arg(OsString::from_vec(line));
+                command
+            }
+        }
+    }
+
+    /// The program, whose file is to be in memory when the clock starts.
+    fn program(&self, own: &Own) -> Option<OsString> {
+        match self {
+            How::Own(_) => Some(own.path().into()),
+            How::Words(words) => words.first().map(OsString::from),
+            // The first word of most lines.
+            How::Line(line) => line.split_whitespace().next().map(OsString::from),
+        }
+    }
+
+    /// Brings a program into memory. Where nobody knows what it would do if it were started, that is only its file.
+    pub(super) fn load(&self, own: &Own) {
+        if self.version(own).is_some() {
+            return;
+        }
+        let shell = matches!(self, How::Line(_)).then(|| OsString::from("sh"));
+        for name in self.program(own).into_iter().chain(shell) {
+            if let Some(path) = found_in_path(&name).and_then(|path| path.canonicalize().ok()) {
+                cache::prepare(&path, Wanted::Warm).ok(); // it is no worse than any other cold program then
+            }
+        }
+    }
+
+    /// The first line of what a program says of its version, for programs that are known to do so and nothing else.
+    pub(super) fn version(&self, own: &Own) -> Option<String> {
+        let program = self.program(own)?;
+        let name = Path::new(&program).file_name()?.to_str()?.to_owned();
+        if !matches!(self, How::Own(_)) && !SAY_THEIR_VERSION.contains(&name.as_str()) {
+            return None;
+        }
+        let mut command = Command::new(program);
+        command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+    }
+}
+
+/// Programs that print their version when asked for it with `--version`.
+const SAY_THEIR_VERSION: &[&str] =
+    &["cp", "dd", "tar", "rsync", "cpz", "xcp", "fcp", "qemu-img", "haul", "rclone", "install", "cat", "pv"];
+
+/// Where a shell would find it.
+fn found_in_path(name: &OsString) -> Option<PathBuf> {
+    if Path::new(name).components().count() > 1 {
+        return Some(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn replaced(text: &[u8], source: &[u8], dest: &[u8]) -> Vec<u8> {
+    let mut left = text;
+    let mut made = Vec::new();
+    while let Some(first) = left.first() {
+        if let Some(rest) = left.strip_prefix(PLACE_OF_SOURCE.as_bytes()) {
+            made.extend_from_slice(source);
+            left = rest;
+        } else if let Some(rest) = left.strip_prefix(PLACE_OF_DEST.as_bytes()) {
+            made.extend_from_slice(dest);
+            left = rest;
+        } else {
+            made.push(*first);
+            left = &left[1..];
+        }
+    }
+    made
+}
+
+fn quoted_for_shell(path: &[u8]) -> Vec<u8> {
+    let mut quoted = vec![b'\''];
+    for byte in path {
+        match byte {
+            b'\'' => quoted.extend_from_slice(b"'\\''"),
+            other => quoted.push(*other),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_where_their_places_are_and_are_never_read_again() {
+        let made = replaced(b"a {source}b{dest} {other}", b"{dest}", b"D");
+        assert_eq!(String::from_utf8(made).unwrap(), "a {dest}bD {other}");
+    }
+
+    #[test]
+    fn a_shell_gets_a_name_as_it_is() {
+        let name = b"it's; rm -rf \"$HOME\" `x`\n";
+        let line = [b"printf %s ".as_slice(), &quoted_for_shell(name)].concat();
+        let output = haul_testbed::Command::new("sh").arg("-c").arg(OsString::from_vec(line)).output().unwrap();
+        assert_eq!(output.stdout, name);
+    }
+}

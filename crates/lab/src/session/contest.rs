@@ -1,0 +1,368 @@
+//! Competitors take turns: who runs when, what is made ready before, and what is kept of each run.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haul_measure::cache;
+use haul_measure::process::{self, Job};
+use haul_measure::{memory, space, words, workspace};
+
+use super::competitor::{Competitor, How};
+use super::ended::Ended;
+use super::group::Group;
+use super::progress::in_words;
+use super::state::{DIRECTORY, Halt, SOURCE, Session};
+use crate::doubts;
+use crate::measure::one_copy;
+use crate::measure::verify::verify;
+use crate::results::{Cache, Case, Outcome, Run, Warning};
+
+/// A competitor that takes this many times as long as the base in its first run is not run again.
+const FAR_TOO_SLOW: f64 = 20.0;
+/// What a run may take beyond the session's time.
+const LENIENCE: Duration = Duration::from_secs(10);
+/// How the names of folders for copies begin.
+const RUN: &str = "run-";
+/// Seconds for each byte of a run, with making the source ready and comparing the copy, on a machine that is faster than most.
+const QUICKEST: f64 = 1.0 / 3e9;
+/// Room that a copy may take besides its bytes: directories, indirect blocks.
+const MORE: u64 = 32 << 20;
+
+/// The runs of one group.
+struct Contest<'a> {
+    session: &'a mut Session,
+    section: &'a str,
+    group: &'a Group<'a>,
+}
+
+/// Runs the groups of a section one after another, after which it is complete.
+///
+/// # Errors
+/// When the machinery fails, or the user wants no more.
+pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
+    if session.section_mut(section)?.complete {
+        return Ok(()); // what there was no time for stays skipped
+    }
+    check_time(session, groups)?;
+    for group in groups {
+        session.progress.expect(session.settings.runs * group.competitors.len(), group.bytes);
+    }
+    let end = session.deadline;
+    for (number, group) in groups.iter().enumerate() {
+        // Each group may take its part of the time that is left, so that all are measured, with fewer runs if need be.
+        let share = group.work() / groups[number..].iter().map(Group::work).sum::<f64>();
+        let turn = end.map(|end| Instant::now() + end.saturating_duration_since(Instant::now()).mul_f64(share));
+        Contest { session: &mut *session, section, group }.compete(turn)?;
+    }
+    Ok(session.section_done(section)?)
+}
+
+/// Whether there is time for each competitor to run once, even on a fast machine.
+///
+/// # Errors
+/// If not.
+pub fn check_time(session: &Session, groups: &[Group<'_>]) -> Result<(), String> {
+    let Some(left) = session.time_left().filter(|_| session.settings.time_is_the_users) else { return Ok(()) };
+    let least: f64 = groups.iter().map(Group::work).sum::<f64>() * QUICKEST;
+    if least <= left.as_secs_f64() {
+        return Ok(());
+    }
+    let needed = in_words(Duration::from_secs_f64(least));
+    Err(format!(
+        "there is no time to run everybody once: that takes {needed} at least; choose smaller sizes or more time"
+    ))
+}
+
+impl Contest<'_> {
+    /// Runs all competitors of a group as often as they have not been yet. Saves after each run. After `until` no further round
+    /// begins, and after the session's deadline no run.
+    fn compete(&mut self, until: Option<Instant>) -> Result<(), Halt> {
+        for competitor in &self.group.competitors {
+            self.begin_case(competitor)?;
+        }
+        self.warm_up()?;
+        let count = self.group.competitors.len();
+        for round in 0..self.session.settings.runs {
+            for turn in 0..count {
+                // Who goes first pays for the others, so that is somebody else each time.
+                let competitor = &self.group.competitors[(turn + round) % count];
+                let case = self.case(competitor)?;
+                let wanted = case.runs.len() <= round && matches!(case.outcome, Outcome::Unverified | Outcome::Right);
+                if !wanted || (round > 0 && self.is_hopeless(competitor)?) {
+                    self.session.progress.run_over(self.group.bytes, false);
+                    continue;
+                }
+                if self.session.is_late() || (round > 0 && until.is_some_and(|until| Instant::now() >= until)) {
+                    self.session.progress.run_over(self.group.bytes, false);
+                    continue;
+                }
+                let words = format!("{}, run {} of {}", competitor.name, round + 1, self.session.settings.runs);
+                self.session.progress.say(&format!("{}, {}", self.section, self.group.name), &words);
+                self.one_run(competitor)?;
+                self.session.progress.run_over(self.group.bytes, true);
+            }
+        }
+        self.end_group()?;
+        Ok(())
+    }
+
+    /// A run of the base that does not count: the first pays for much that later ones find done.
+    fn warm_up(&mut self) -> Result<(), Halt> {
+        let cases = &self.session.section_mut(self.section)?.cases;
+        let begun = cases.iter().any(|case| case.group == self.group.name && !case.runs.is_empty());
+        let Some(base) =
+            self.group.competitors.iter().find(|one| one.base).filter(|_| !begun && !self.session.is_late())
+        else {
+            return Ok(());
+        };
+        self.session.progress.say(&format!("{}, {}", self.section, self.group.name), "warming up");
+        let (folder, ended, _) = self.timed(base)?;
+        self.session.halt_if_stopped()?;
+        drop(ended);
+        Ok(workspace::remove(&folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?)
+    }
+
+    fn begin_case(&mut self, competitor: &Competitor) -> Result<(), Halt> {
+        if !self.session.results.environment.competitors.contains_key(&competitor.name)
+            && let Some(version) = competitor.how.version(&self.session.own)
+        {
+            self.session.results.environment.competitors.insert(competitor.name.clone(), version);
+        }
+        let known = self.session.results.section(self.section).is_some_and(|section| {
+            section.cases.iter().any(|case| case.group == self.group.name && case.competitor == competitor.name)
+        });
+        if !known {
+            let case = Case {
+                group: self.group.name.clone(),
+                competitor: competitor.name.clone(),
+                base: competitor.base,
+                parameters: competitor.parameters.clone(),
+                cache: Cache::Unknown,
+                bytes: self.group.bytes,
+                runs: Vec::new(),
+                outcome: Outcome::Unverified,
+                warnings: Vec::new(),
+            };
+            self.session.section_mut(self.section)?.cases.push(case);
+        }
+        Ok(())
+    }
+
+    fn case(&mut self, competitor: &Competitor) -> Result<&mut Case, String> {
+        let cases = &mut self.session.section_mut(self.section)?.cases;
+        let found = cases.iter_mut().find(|case| case.group == self.group.name && case.competitor == competitor.name);
+        found.ok_or_else(|| format!("the case of {} was not begun", competitor.name))
+    }
+
+    /// Whether its first run took so long that others are not worth it.
+    fn is_hopeless(&mut self, competitor: &Competitor) -> Result<bool, String> {
+        let first = |case: &Case| case.runs.first().map(|run| run.durable);
+        let own = first(self.case(competitor)?);
+        let cases = &self.session.section_mut(self.section)?.cases;
+        let base = cases.iter().find(|case| case.group == self.group.name && case.base).and_then(first);
+        Ok(own.zip(base).is_some_and(|(own, base)| own > 1.0 && own > base * FAR_TOO_SLOW))
+    }
+
+    /// One timed run: the folder with the copy, how it ended, and in which state the source was.
+    fn timed(&mut self, competitor: &Competitor) -> Result<(PathBuf, Ended, Cache), Halt> {
+        if let Some(make) = self.group.make
+            && !self.group.source.exists()
+        {
+            let made = make(&self.group.source, &self.session.stop);
+            self.session.halt_if_stopped()?;
+            made?;
+        }
+        if let Some((entries, bytes)) = self.group.entries {
+            // Before anybody can take something away: whatever ends this process then, that is not removed.
+            self.session.workspace.guard_source(&self.group.source, entries, bytes)?;
+        }
+        self.make_room()?;
+        self.session.copies += 1;
+        // In a folder of its own: who knows what else a competitor leaves beside its copy.
+        let folder = self.session.workspace.path().join(format!("{RUN}{}", self.session.copies));
+        fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {}", words::of(&error)))?;
+        let place = self.session.opened_workspace()?;
+        haul_sys::rustix::fs::syncfs(&place)
+            .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
+        let touched = memory::warm(&self.session.own, self.group.bytes.saturating_mul(2));
+        self.session.halt_if_stopped()?;
+        touched?;
+        let state = Cache::from(cache::prepare(&self.group.source, competitor.cache)?);
+        competitor.how.load(&self.session.own);
+        self.session.halt_if_stopped()?;
+        let device = |name: &str| self.session.devices.get(name).map(PathBuf::as_path);
+        let from = if self.session.results.environment.places.contains_key(SOURCE) { SOURCE } else { DIRECTORY };
+        // Some seconds more than there are, so that a run can still end.
+        let left = self.session.time_left().map_or(self.session.settings.timeout, |left| left + LENIENCE);
+        let timeout = self.session.settings.timeout.min(left);
+        let job = Job {
+            commands: vec![competitor.how.command(&self.session.own, &self.group.source, &folder.join("copy"))],
+            place: &place,
+            devices: (device(from), device(DIRECTORY)),
+            timeout,
+            output: true,
+        };
+        let ended = Ended::of(process::run(job, &self.session.workspace, &self.session.stop)?, timeout);
+        self.source_is_there()?;
+        Ok((folder, ended, state))
+    }
+
+    /// A competitor that moves, and does not copy, has the user's only copy.
+    fn source_is_there(&self) -> Result<(), Halt> {
+        if self.group.entries.is_none() || self.session.workspace.source_is_whole() {
+            return Ok(());
+        }
+        self.session.workspace.keep()?;
+        Err(Halt::Failed(format!(
+            "{} is not what it was before the last run; whatever is missing is in {}, which is not removed",
+            words::quoted(&self.group.source),
+            words::quoted(self.session.workspace.path())
+        )))
+    }
+
+    /// One timed run and its judgement.
+    fn one_run(&mut self, competitor: &Competitor) -> Result<(), Halt> {
+        let (folder, ended, state) = self.timed(competitor)?;
+        let outcome = match ended {
+            Ended::Stopped => return Err(Halt::Stopped),
+            Ended::Well(run, said) => return self.judge(competitor, &folder, (*run, said, state)),
+            // It was the session's time that was over.
+            Ended::TooLong(_) if self.session.is_late() => {
+                return Ok(workspace::remove(&folder)
+                    .map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?);
+            }
+            Ended::TooLong(why) => Outcome::TooLong(why),
+            Ended::Badly(code, why) => match &competitor.how {
+                How::Own(_) if code == Some(i32::from(one_copy::REFUSED)) => {
+                    let why = why.split_once(": ").map_or(why.as_str(), |(_, rest)| rest);
+                    Outcome::Refused(why.trim_start_matches("75: ").trim_start_matches("haul-lab: ").to_owned())
+                }
+                How::Words(_) | How::Line(_) if code.is_none() && why.starts_with("cannot run") => {
+                    Outcome::Refused(why)
+                }
+                _ => Outcome::Failed(why),
+            },
+        };
+        let case = self.case(competitor)?;
+        case.outcome = outcome;
+        // One that failed once has no times to be compared with.
+        case.runs.clear();
+        workspace::remove(&folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+        Ok(self.session.save()?)
+    }
+
+    fn judge(
+        &mut self,
+        competitor: &Competitor,
+        folder: &Path,
+        (mut run, said, state): (Run, String, Cache),
+    ) -> Result<(), Halt> {
+        if let How::Own(_) = competitor.how {
+            run.reported =
+                serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
+        }
+        let dest = folder.join("copy");
+        let verdict = match self.group.judge {
+            Some(judge) => judge(&self.group.source, &dest, competitor, &self.session.stop),
+            None => verify(&self.group.source, &dest, self.group.metadata, &self.session.stop),
+        };
+        self.session.halt_if_stopped()?;
+        if verdict.wrong.is_some() {
+            // It may have filled the disk that the results go to.
+            workspace::remove(folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+        } else {
+            cache::forget(&dest);
+        }
+        let wanted = self.session.settings.runs;
+        let case = self.case(competitor)?;
+        // Runs in two states are in none.
+        case.cache = if case.runs.is_empty() || case.cache == state { state } else { Cache::Unknown };
+        if let Some(why) = verdict.wrong {
+            case.outcome = Outcome::Wrong(why);
+            case.runs.clear();
+        } else {
+            case.outcome = Outcome::Right;
+            case.runs.push(run);
+        }
+        case.warnings = warnings(case, wanted);
+        Ok(self.session.save()?)
+    }
+
+    /// Removes older copies if there is no room for another one. They stay as long as they can: ext4 is slow in reusing what
+    /// was just removed.
+    fn make_room(&mut self) -> Result<(), Halt> {
+        let needed = self.group.bytes.saturating_add(MORE);
+        let old = self.copies_there().saturating_mul(self.group.bytes);
+        let full = old.saturating_add(needed) > self.session.settings.space;
+        if full || space::free(self.session.workspace.path())? < needed.saturating_mul(2) {
+            self.remove_copies()?;
+        }
+        Ok(space::check(self.session.workspace.path(), needed, &self.group.name)?)
+    }
+
+    /// Copies that were not removed yet.
+    fn copies_there(&self) -> u64 {
+        let entries = fs::read_dir(self.session.workspace.path()).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().as_bytes().starts_with(RUN.as_bytes())).count() as u64
+    }
+
+    fn remove_copies(&mut self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("cannot remove a copy: {}", words::of(&error));
+        for entry in fs::read_dir(self.session.workspace.path()).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().as_bytes().starts_with(RUN.as_bytes()) {
+                workspace::remove(&entry.path()).map_err(failed)?;
+            }
+        }
+        let place = self.session.opened_workspace()?;
+        haul_sys::rustix::fs::syncfs(&place)
+            .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))
+    }
+
+    /// Warnings, what was skipped, and the end of source and copies.
+    fn end_group(&mut self) -> Result<(), Halt> {
+        let wanted = self.session.settings.runs;
+        let mut late = Vec::new();
+        for competitor in &self.group.competitors {
+            let case = self.case(competitor)?;
+            case.warnings = warnings(case, wanted);
+            if case.runs.is_empty() && case.outcome == Outcome::Unverified {
+                late.push(competitor.name.clone());
+            }
+        }
+        if !late.is_empty() {
+            let cases = &mut self.session.section_mut(self.section)?.cases;
+            cases.retain(|case| !(case.group == self.group.name && late.contains(&case.competitor)));
+            let who = if late.len() == self.group.competitors.len() {
+                String::new()
+            } else {
+                format!(": {}", words::list(&late))
+            };
+            self.session.skip(self.section, format!("the time was over for {}{who}", self.group.name))?;
+        }
+        self.session.save()?;
+        self.remove_copies()?;
+        if self.group.make.is_some() {
+            workspace::remove(&self.group.source)
+                .map_err(|error| format!("cannot remove a source: {}", words::of(&error)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Types of doubt about a case whose runs are over.
+fn warnings(case: &Case, wanted: usize) -> Vec<Warning> {
+    if case.runs.is_empty() {
+        return Vec::new(); // its outcome says why
+    }
+    let mut warnings = doubts::warnings(&case.runs, wanted);
+    if case.cache == Cache::Unknown {
+        warnings.push(Warning::CacheUnknown);
+    }
+    if case.outcome == Outcome::Unverified {
+        warnings.push(Warning::NotVerified);
+    }
+    warnings
+}

@@ -1,0 +1,362 @@
+//! One run of a command: where it works, where its results go, and how far it is.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use haul_measure::machine::Machine;
+use haul_measure::own::Own;
+use haul_measure::space;
+use haul_measure::stop::Stop;
+use haul_measure::storage::Storage;
+use haul_measure::words::{self, quoted};
+use haul_measure::workspace::Workspace;
+
+use super::progress::Progress;
+use crate::measure::FOLDER;
+use crate::results::{Detail, Place, Results, Section};
+
+/// The name of the results in the folder that they go to.
+pub const RESULTS: &str = "results.json";
+
+/// Why a session ends before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Halt {
+    /// The user wants no more; what was measured is saved.
+    Stopped,
+    /// Something went wrong.
+    Failed(String),
+}
+
+impl From<String> for Halt {
+    fn from(why: String) -> Halt {
+        Halt::Failed(why)
+    }
+}
+
+/// What every measuring command takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where results go; a new folder in the current directory if the user does not say.
+    pub output: Option<PathBuf>,
+    /// Timed runs of each competitor.
+    pub runs: usize,
+    /// After so long a competitor is killed.
+    pub timeout: Duration,
+    /// Bytes that copies may take together before the old ones are removed.
+    pub space: u64,
+    /// The deadline is one that the user has set, and too short is an error; else what is to be run was made to fit.
+    pub time_is_the_users: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { output: None, runs: 3, timeout: Duration::from_secs(600), space: 8 << 30, time_is_the_users: false }
+    }
+}
+
+/// A command that measures.
+pub struct Session {
+    pub(super) own: Own,
+    pub(super) stop: Stop,
+    pub(super) workspace: Workspace,
+    pub(super) results: Results,
+    pub(super) output: PathBuf,
+    pub(super) settings: Settings,
+    pub(super) progress: Progress,
+    /// Folders in /sys of the devices below the places, by the places' names.
+    pub(super) devices: BTreeMap<String, PathBuf>,
+    /// No run begins afterwards.
+    pub(super) deadline: Option<Instant>,
+    pub(super) copies: u64,
+}
+
+impl Session {
+    /// Prepares to measure in `directory`. `command` says what is measured, without where results go: a folder with results of
+    /// the same command is gone on with.
+    ///
+    /// # Errors
+    /// When the directory cannot be written to, or the output folder holds something else.
+    pub fn begin(
+        own: Own,
+        stop: Stop,
+        command: Vec<String>,
+        directory: &Path,
+        settings: Settings,
+    ) -> Result<Session, String> {
+        // The cheap questions first: nothing is made if one of them has the wrong answer.
+        let storage = Storage::of(directory)?;
+        let here = Place::from(&storage);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let fresh = Results::new(command, now, Machine::here().into());
+        let earlier = settings.output.as_deref().map(|output| earlier(output, &fresh, &here)).transpose()?.flatten();
+        let workspace = Workspace::make(&own, directory, FOLDER)?;
+        let output = match &settings.output {
+            Some(output) => {
+                let failed = |error| format!("cannot make the folder {}: {}", quoted(output), words::of(&error));
+                fs::create_dir_all(output).map_err(failed)?;
+                output.clone()
+            }
+            None => new_output(&fresh.command)?,
+        };
+        let mut results = earlier.unwrap_or(fresh);
+        results.environment.places.insert(DIRECTORY.to_owned(), here);
+        if results.environment.methods.is_empty() {
+            results.environment.methods = methods();
+        }
+        let devices = storage.device.map(|device| (DIRECTORY.to_owned(), device.folder)).into_iter().collect();
+        let session = Session {
+            own,
+            stop,
+            workspace,
+            results,
+            output,
+            settings,
+            progress: Progress::on_terminal(),
+            devices,
+            deadline: None,
+            copies: 0,
+        };
+        session.save()?;
+        Ok(session)
+    }
+
+    /// What there is.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// Below this everything is made.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    /// Where results go.
+    pub fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// This program.
+    pub fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// Whether the user wants no more.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// How far it is.
+    pub fn progress(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+
+    /// Timed runs of each competitor.
+    pub fn runs(&self) -> usize {
+        self.settings.runs
+    }
+
+    /// No run begins after this time; `None` is no limit.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Whether the time is over.
+    pub fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The part of the time that is left.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Looks whether there is room for so many bytes.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn needs_room(&self, bytes: u64, for_what: &str) -> Result<(), String> {
+        space::check(self.workspace.path(), bytes, for_what)
+    }
+
+    /// The section of this name, begun if it is not there. `settings` are what it is run with.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn section(&mut self, name: &str, settings: &[(&str, String)]) -> Result<&mut Section, String> {
+        if self.results.section(name).is_none() {
+            let mut section = Section::new(name, DIRECTORY);
+            section.settings = settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            self.results.sections.push(section);
+            self.save()?;
+        }
+        self.section_mut(name)
+    }
+
+    pub(super) fn section_mut(&mut self, name: &str) -> Result<&mut Section, String> {
+        let found = self.results.sections.iter_mut().find(|section| section.name == name);
+        found.ok_or_else(|| format!("the section {name} was not begun"))
+    }
+
+    /// Adds details to a section, in the place of those of the same names.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn add_details(&mut self, section: &str, details: Vec<Detail>) -> Result<(), String> {
+        let section = self.section_mut(section)?;
+        for detail in details {
+            match section.details.iter_mut().find(|old| old.name == detail.name) {
+                Some(old) => *old = detail,
+                None => section.details.push(detail),
+            }
+        }
+        self.save()
+    }
+
+    /// A part of the plan is not run.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn skip(&mut self, section: &str, what: String) -> Result<(), String> {
+        let section = self.section_mut(section)?;
+        if !section.skipped.contains(&what) {
+            section.skipped.push(what);
+        }
+        self.save()
+    }
+
+    /// Nothing of this section's plan is left.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn section_done(&mut self, name: &str) -> Result<(), String> {
+        self.section_mut(name)?.complete = true;
+        self.save()
+    }
+
+    /// Everything is measured.
+    ///
+    /// # Errors
+    /// When the results cannot be saved.
+    pub fn all_done(&mut self) -> Result<(), String> {
+        self.results.complete = true;
+        self.save()
+    }
+
+    /// Removes what was made below the directory, and gives the results.
+    ///
+    /// # Errors
+    /// When something is left.
+    pub fn finish(self) -> Result<Results, String> {
+        self.progress.clear();
+        self.workspace.finish()?;
+        Ok(self.results)
+    }
+
+    /// The source is the user's, and on another place perhaps.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn source_is(&mut self, source: &Path) -> Result<(), String> {
+        let folder = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
+        let storage = Storage::of(folder)?;
+        self.results.environment.places.insert(SOURCE.to_owned(), Place::from(&storage));
+        self.devices.extend(storage.device.map(|device| (SOURCE.to_owned(), device.folder)));
+        Ok(())
+    }
+
+    /// Removes the folder of the results if nothing was measured: a refused command leaves nothing.
+    pub fn forget_empty_output(&self) {
+        let empty =
+            |section: &Section| section.details.is_empty() && section.cases.iter().all(|case| case.runs.is_empty());
+        if self.results.sections.iter().all(empty) {
+            fs::remove_file(self.output.join(RESULTS)).ok();
+            fs::remove_dir(&self.output).ok(); // unless there is something else in it
+        }
+    }
+
+    /// After so long a competitor is killed.
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    /// Why it ends, if the user wants no more.
+    pub(super) fn halt_if_stopped(&self) -> Result<(), Halt> {
+        if self.stop.is_stopped() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    pub(super) fn save(&self) -> Result<(), String> {
+        let path = self.output.join(RESULTS);
+        self.results.save(&path).map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))
+    }
+
+    pub(super) fn opened_workspace(&self) -> Result<File, String> {
+        let path = self.workspace.path();
+        File::open(path).map_err(|error| format!("cannot open {}: {}", quoted(path), words::of(&error)))
+    }
+}
+
+/// The name of the user's directory among the places.
+pub const DIRECTORY: &str = "directory";
+/// The name of the source's, if it is the user's own.
+pub const SOURCE: &str = "source";
+
+/// What is the same for all runs, for the reader.
+fn methods() -> Vec<String> {
+    [
+        "competitors take turns, in an order that rotates with each round, after a run of the base that does not count",
+        "before each run twice the size of the source is touched in memory, at most 60 % of what is available",
+        "warm: the source was read just before; cold: all caches were dropped where that is allowed, else the files evicted; \
+         the kernel was asked whether that is so",
+        "durable is the time to return and then that of a sync of the destination's filesystem",
+        "every copy is a new file or tree, and is compared with its source after the run",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Results of an earlier run of the same command in that folder, on the same machine and place: figures of two are not mixed.
+fn earlier(output: &Path, fresh: &Results, here: &Place) -> Result<Option<Results>, String> {
+    let path = output.join(RESULTS);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut results = Results::load(&path)?;
+    let (then, now) = (&results.environment, &fresh.environment);
+    let there = then.places.get(DIRECTORY);
+    let same_place = there.is_some_and(|there| {
+        let facts = |place: &Place| (place.directory.clone(), place.filesystem.clone(), place.source.clone());
+        facts(there) == facts(here)
+    });
+    let other = match () {
+        () if results.command != fresh.command => format!("another command ({})", results.command.join(" ")),
+        () if results.program != fresh.program => format!("haul-lab {}", results.program),
+        () if (&then.kernel, &then.processor) != (&now.kernel, &now.processor) => {
+            "another machine or kernel".to_owned()
+        }
+        () if !same_place => "another filesystem".to_owned(),
+        () => {
+            // What there was no time for may be run now.
+            for section in results.sections.iter_mut().filter(|section| !section.complete) {
+                section.skipped.clear();
+            }
+            return Ok(Some(results));
+        }
+    };
+    Err(format!("{} holds the results of {other}; name another folder with --output", quoted(&path)))
+}
+
+/// A folder in the current directory that is not there yet.
+fn new_output(command: &[String]) -> Result<PathBuf, String> {
+    let name = command.first().map_or("results", String::as_str);
+    for number in 1..10_000 {
+        let path = PathBuf::from(format!("haul-lab-{name}-{number}"));
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("cannot make the folder {}: {}", quoted(&path), words::of(&error))),
+        }
+    }
+    Err("name a folder for the results with --output".to_owned())
+}
