@@ -401,7 +401,7 @@ mod tests {
         // What an earlier one held goes with it.
         bench.services.shards = OnceLock::new();
         let (list, shard) = (Arc::new(list(bench)), Shard::new(number, count).unwrap());
-        let split = list.split(shard.count());
+        let split = crate::list::split(&list, shard.count());
         bench.services.selection = Some(Selection {
             list,
             shards: Some((shard, split)),
