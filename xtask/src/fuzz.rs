@@ -117,7 +117,7 @@ fn one(job: &Job<'_>) -> Result<bool> {
     for dir in [&corpus, &artifacts] {
         fs::create_dir_all(dir).map_err(failed)?;
     }
-    // Each seed as it is, and with its checksums mended.
+    // Each seed as it is, and with its checksums fixed.
     for input in 0..job.count.min(127) * 2 {
         fs::write(corpus.join(format!("seed-{input}")), [input]).map_err(failed)?;
     }
@@ -195,10 +195,10 @@ impl Seen {
 
 /// The lines of a log that say what went wrong.
 fn trouble(text: &str) -> String {
-    let telling = |line: &&str| {
+    let relevant = |line: &&str| {
         ["panicked at", "ERROR: libFuzzer", "Test unit written to"].iter().any(|words| line.contains(words))
     };
-    text.lines().filter(telling).map(str::trim).collect::<Vec<_>>().join("; ")
+    text.lines().filter(relevant).map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 /// Checks that the programs build, with this toolchain and without libFuzzer itself.

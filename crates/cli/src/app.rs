@@ -97,8 +97,8 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     if call.persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
     }
-    let leave_out = match begin_lists(&plan, &options, &mut report) {
-        Ok(leave_out) => leave_out,
+    let skip = match begin_lists(&plan, &options, &mut report) {
+        Ok(skip) => skip,
         Err(complaint) => return refuse(&report, &complaint, exit::FAILURE),
     };
     plan.profile = match profile::load(&options.profiles, call.persona, &report) {
@@ -115,7 +115,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     if !throttle(&report, &options.throttling) {
         return ExitCode::FAILURE;
     }
-    let run = Command { call, report, plan: Arc::from(plan), show, digests: options.digests, leave_out };
+    let run = Command { call, report, plan: Arc::from(plan), show, digests: options.digests, skip };
     match options.list_out {
         Some(path) => run.list(&path),
         None => run.copy(),
@@ -136,9 +136,9 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         return Ok(Vec::new());
     };
     let list = ListFile::begin(path).map_err(|error| fatal(digest_list_failed(report, path, &error)))?;
-    let leave_out = list.id().into_iter().collect();
+    let skip = list.id().into_iter().collect();
     report.list_digests(Some(list));
-    Ok(leave_out)
+    Ok(skip)
 }
 
 /// Why a list cannot be written where it is to be, if it would replace a file of a source.
@@ -209,7 +209,7 @@ struct Command {
     /// Where the digests go.
     digests: Option<PathBuf>,
     /// Lists that stand in the source.
-    leave_out: Vec<FileId>,
+    skip: Vec<FileId>,
 }
 
 impl Command {
@@ -218,7 +218,7 @@ impl Command {
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
         let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
-        let session = self.session(cancel, partials, self.leave_out.clone());
+        let session = self.session(cancel, partials, self.skip.clone());
         let summary = run::run(&self.plan, &session);
         for path in &summary.damaged {
             self.report.complain(&damaged(&self.report, path));
@@ -252,8 +252,8 @@ impl Command {
         let mut saved = Ok(());
         match list {
             Ok(list) => {
-                let leave_out = list.id().into_iter().collect();
-                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials, leave_out));
+                let skip = list.id().into_iter().collect();
+                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials, skip));
                 (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
                 if !summary.cancelled {
                     let durable = self.plan.durable != Durable::None;
@@ -275,7 +275,7 @@ impl Command {
         ExitCode::from(status)
     }
 
-    fn session(&self, cancel: Cancel, partials: Partials, leave_out: Vec<FileId>) -> Session<'_> {
+    fn session(&self, cancel: Cancel, partials: Partials, skip: Vec<FileId>) -> Session<'_> {
         Session {
             observer: &*self.report,
             confirm: &*self.report,
@@ -283,7 +283,7 @@ impl Command {
             pace: self.report.pace().clone(),
             partials,
             xattr_rules: xattrs::rules(&self.report, &self.plan),
-            leave_out,
+            leave_out: skip,
         }
     }
 

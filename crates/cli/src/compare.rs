@@ -27,7 +27,7 @@ pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
 pub struct Helped<'a> {
     /// Where they get names from.
     pub board: &'a Board,
-    /// What is said of them at the end, if the user wants to know more: whole lines.
+    /// What is said of them at the end, if the user asks for more: whole lines.
     pub shares: &'a dyn Fn(&Summary) -> String,
 }
 

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_tells_how_the_run_ended() {
+    fn the_status_says_how_the_run_ended() {
         let fine = Summary::default();
         let failed = Summary { failed: true, ..Summary::default() };
         let cancelled = Summary { cancelled: true, failed: true, ..Summary::default() };

@@ -22,7 +22,7 @@ use crate::words;
 const OF_SYSTEM: &str = "/etc/haul/profile";
 
 /// Reads what is wanted. Scripts that call it as `cp` expect a command that does the same for every user, so that reads only
-/// what it is told to.
+/// the profile that it names.
 ///
 /// # Errors
 /// The message, if a profile that was named cannot be obeyed.

@@ -174,7 +174,7 @@ const MOST_LINKED: usize = 100_000;
 
 /// Counts the sources of a plan by the rules of the run, nearly: it is a forecast. `None` if there can be none.
 fn count(plan: &Plan, stop: &dyn Fn() -> bool) -> Option<Totals> {
-    // Through links there may be loops, which only the run itself can tell from what is wanted.
+    // Through links there may be loops, which only the run itself can distinguish from what is wanted.
     if plan.recursive && plan.dereference == Dereference::Always {
         return None;
     }

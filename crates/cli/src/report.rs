@@ -102,7 +102,7 @@ impl Report {
         &self.quoter
     }
 
-    /// How far the run is, if anybody wants to know.
+    /// How far the run is, if it is asked for.
     pub fn progress(&self) -> Option<&Progress> {
         self.progress.as_ref()
     }

@@ -103,7 +103,7 @@ impl Screen {
         }
         self.hide_bar();
         let message = if self.err_is_terminal { self.quoter.harmless(message) } else { Cow::Borrowed(message) };
-        // There is nobody left to tell that nothing can be told.
+        // There is no reader left for a complaint about that.
         write_all(stdio::stderr(), &message).ok();
     }
 

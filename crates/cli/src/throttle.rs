@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_told_in_words() {
+    fn the_pace_is_reported_in_words() {
         let pace = Pace::default();
         assert_eq!(pace_words(&pace), None);
         pace.set_limit(limit(50 << 20, 100));

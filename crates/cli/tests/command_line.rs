@@ -276,7 +276,7 @@ fn posixly_correct_ends_the_options_at_the_first_operand() {
 }
 
 #[test]
-fn messages_bear_the_name_of_the_command_as_it_was_typed() {
+fn messages_begin_with_the_command_name_as_typed() {
     let Some(mut comparison) = Comparison::new() else { return };
     for name in ["cp", "/bin/cp", "../x y/cp", "a\nb/cp", "./cp"] {
         for line in ["--bogus", "-z", "", "a", "--sparse=x", "-t d -t e", "-l -s"] {

@@ -1,4 +1,4 @@
-//! `--compare`: tells every difference, nothing else, and writes nothing.
+//! `--compare`: reports every difference, nothing else, and writes nothing.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ fn haul(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(HAUL).args(arguments).current_dir(dir).env("LC_ALL", "C").output().expect("it can be run")
 }
 
-fn told(output: &Output) -> Vec<String> {
+fn report_lines(output: &Output) -> Vec<String> {
     String::from_utf8(output.stdout.clone()).expect("plain words").lines().map(str::to_owned).collect()
 }
 
@@ -56,10 +56,14 @@ fn a_copy_is_the_same_and_nothing_is_said() {
         [&["--compare", "-a", "-T", "tree", "copy"][..], &["--compare", "-r", "-T", "--jobs=1", "tree", "copy"]]
     {
         let output = haul(dir.path(), arguments);
-        assert_eq!((output.status.code(), told(&output).len(), output.stderr.len()), (Some(0), 0, 0), "{output:?}");
+        assert_eq!(
+            (output.status.code(), report_lines(&output).len(), output.stderr.len()),
+            (Some(0), 0, 0),
+            "{output:?}"
+        );
     }
     let output = haul(dir.path(), &["--compare", "-av", "-T", "tree", "copy"]);
-    assert_eq!(told(&output), ["12 entries compared, 0 differences"]);
+    assert_eq!(report_lines(&output), ["12 entries compared, 0 differences"]);
 }
 
 #[test]
@@ -72,11 +76,11 @@ fn operands_are_found_where_a_copy_would_have_put_them() {
     {
         assert!(haul(dir.path(), arguments).status.success());
         let output = haul(dir.path(), &[&["--compare"], arguments].concat());
-        assert_eq!((output.status.code(), told(&output).len()), (Some(0), 0), "{arguments:?}: {output:?}");
+        assert_eq!((output.status.code(), report_lines(&output).len()), (Some(0), 0), "{arguments:?}: {output:?}");
     }
 }
 
-/// Something that is done to a copy, and the line that tells it.
+/// Something that is done to a copy, and the line that reports it.
 type Change = (&'static str, fn(&Path), &'static str);
 
 fn changes() -> Vec<Change> {
@@ -158,13 +162,13 @@ fn changes() -> Vec<Change> {
 }
 
 #[test]
-fn every_kind_of_difference_is_told_where_it_is() {
+fn every_kind_of_difference_is_reported_where_it_is() {
     for (name, change, words) in changes() {
         let dir = scene();
         let path = dir.path().join("copy").join(name);
         change(&path);
         let output = haul(dir.path(), &["--compare", "-a", "-T", "tree", "copy"]);
-        let lines = told(&output);
+        let lines = report_lines(&output);
         let line = match words.starts_with("only") {
             true => words.to_owned(),
             false => format!("'tree/{name}' and 'copy/{name}' differ: {words}"),
@@ -189,7 +193,7 @@ fn without_preserving_only_names_kinds_and_contents_count() {
     assert_eq!(haul(dir.path(), &["--compare", "-r", "-T", "tree", "copy"]).status.code(), Some(0));
     fs::write(copy.join("two"), "Linked").expect("it can be written");
     let output = haul(dir.path(), &["--compare", "-r", "-T", "tree", "copy"]);
-    assert_eq!(told(&output), ["'tree/two' and 'copy/two' differ: contents, from byte 0 on"]);
+    assert_eq!(report_lines(&output), ["'tree/two' and 'copy/two' differ: contents, from byte 0 on"]);
 }
 
 #[test]
@@ -204,11 +208,11 @@ fn holes_and_written_zeros_are_the_same() {
     let file = OpenOptions::new().write(true).open(at("zeros")).expect("there");
     file.write_all_at(b"x", 1 << 20).expect("it can be written");
     let output = haul(dir.path(), &["--compare", "hole", "zeros"]);
-    assert_eq!(told(&output), ["'hole' and 'zeros' differ: contents, from byte 1048576 on"]);
+    assert_eq!(report_lines(&output), ["'hole' and 'zeros' differ: contents, from byte 1048576 on"]);
 }
 
 #[test]
-fn what_is_told_does_not_depend_on_the_number_of_threads() {
+fn the_report_does_not_depend_on_the_number_of_threads() {
     let dir = temp_dir();
     for (tree, other) in [("tree", 3), ("copy", 5)] {
         for number in 0..1500_usize {
@@ -222,7 +226,9 @@ fn what_is_told_does_not_depend_on_the_number_of_threads() {
     }
     let outputs: Vec<Vec<String>> = ["1", "2", "8", "8"]
         .iter()
-        .map(|jobs| told(&haul(dir.path(), &["--compare", "-r", "-T", &format!("--jobs={jobs}"), "tree", "copy"])))
+        .map(|jobs| {
+            report_lines(&haul(dir.path(), &["--compare", "-r", "-T", &format!("--jobs={jobs}"), "tree", "copy"]))
+        })
         .collect();
     assert!(outputs[0].len() > 1000, "{}", outputs[0].len());
     assert!(outputs.iter().all(|output| *output == outputs[0]));
@@ -241,7 +247,7 @@ fn a_deep_tree_needs_few_descriptors() {
     }
     let script = "ulimit -n 400; exec \"$0\" --compare -r -T --jobs=2 tree copy";
     let output = Command::new("sh").args(["-c", script, HAUL]).current_dir(dir.path()).output().expect("it can be run");
-    let lines = told(&output);
+    let lines = report_lines(&output);
     assert_eq!((lines.len(), output.stderr.len(), output.status.code()), (3, 0, Some(1)), "{output:?}");
     assert!(lines.iter().all(|line| line.starts_with("only in the source: ") && line.ends_with("/file'")));
 }
@@ -253,7 +259,7 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_compared() {
     let output = haul(dir.path(), &["--compare", "-r", "nothing", "tree/small", "copy"]);
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
     assert_eq!(
-        (told(&output), output.status.code()),
+        (report_lines(&output), output.status.code()),
         (vec!["'tree/small' and 'copy/small' differ: size 9, 5".to_owned()], Some(2))
     );
     // A directory is no file without -r.
@@ -294,7 +300,7 @@ fn a_copy_that_is_its_source_is_no_copy() {
     }
     let output = haul(dir.path(), &["--compare", "-r", "-T", "tree", "copy"]);
     let same = |name: &str| format!("'tree/{name}' and 'copy/{name}' are the same file, which is no copy");
-    let mut lines = told(&output);
+    let mut lines = report_lines(&output);
     lines.sort();
     assert_eq!(lines, ["empty", "fifo", "inner/large", "small"].map(same));
     assert_eq!(output.status.code(), Some(1));
@@ -306,7 +312,7 @@ fn a_copy_that_is_its_source_is_no_copy() {
         (["-T", "-L", "tree/one", "tree/two"], "'tree/one' and 'tree/two' are the same file, which is no copy"),
     ] {
         let output = haul(dir.path(), &[&["--compare"], &arguments[..]].concat());
-        assert_eq!((told(&output), output.status.code()), (vec![line.to_owned()], Some(1)), "{output:?}");
+        assert_eq!((report_lines(&output), output.status.code()), (vec![line.to_owned()], Some(1)), "{output:?}");
     }
 }
 
@@ -316,7 +322,7 @@ fn with_l_a_copy_must_be_a_hard_link_of_its_source() {
     let output = haul(dir.path(), &["-al", "tree", "links"]);
     assert!(output.status.success(), "{output:?}");
     let output = haul(dir.path(), &["--compare", "-al", "-T", "tree", "links"]);
-    assert_eq!((told(&output), output.status.code()), (Vec::new(), Some(0)), "{output:?}");
+    assert_eq!((report_lines(&output), output.status.code()), (Vec::new(), Some(0)), "{output:?}");
     fs::remove_file(dir.path().join("links/small")).expect("it is there");
     run(
         "cp",
@@ -332,7 +338,7 @@ fn with_l_a_copy_must_be_a_hard_link_of_its_source() {
     );
     let output = haul(dir.path(), &["--compare", "-al", "-T", "tree", "links"]);
     let line = "'tree/small' and 'links/small' differ: no hard link to 'tree/small'".to_owned();
-    assert_eq!((told(&output), output.status.code()), (vec![line], Some(1)), "{output:?}");
+    assert_eq!((report_lines(&output), output.status.code()), (vec![line], Some(1)), "{output:?}");
 }
 
 #[test]
@@ -351,7 +357,7 @@ fn nothing_is_written_on_any_filesystem() {
         let before = looks();
         let output = haul(&dir, &["--compare", "-a", "-T", "tree", "copy"]);
         assert_eq!(looks(), before, "{}", kind.name());
-        let lines = told(&output);
+        let lines = report_lines(&output);
         assert_eq!(lines.len(), 2, "{}: {lines:#?}", kind.name());
         assert!(lines.iter().all(|line| line.starts_with("'tree/small' and 'copy/small' differ: ")), "{lines:#?}");
     }
@@ -380,8 +386,8 @@ fn twenty_descriptors_compare_a_tree_of_any_depth() {
         let output = command.args(["-c", limited, HAUL, jobs]).current_dir(dir.path()).output().expect("it can be run");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{jobs}");
         let unlimited = haul(dir.path(), &["--compare", "-aT", jobs, "tree", "copy"]);
-        assert_eq!((told(&output), output.status), (told(&unlimited), unlimited.status), "{jobs}");
+        assert_eq!((report_lines(&output), output.status), (report_lines(&unlimited), unlimited.status), "{jobs}");
         // Its contents and its time.
-        assert!(told(&output).iter().any(|line| line.contains("down/file")), "{output:?}");
+        assert!(report_lines(&output).iter().any(|line| line.contains("down/file")), "{output:?}");
     }
 }

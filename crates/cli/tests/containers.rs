@@ -413,7 +413,7 @@ fn a_descriptor_that_means_no_good_is_a_text() {
 }
 
 #[test]
-fn what_cannot_be_left_out_one_by_one_is_kept_whole() {
+fn what_cannot_be_skipped_one_by_one_is_kept_whole() {
     let Some(place) = Place::new() else { return };
     place.convert("vmdk", &["-o", "subformat=streamOptimized"], "stream.vmdk");
     place.convert("qcow2", &[], "snapshot.qcow2");

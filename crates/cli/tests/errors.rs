@@ -1,4 +1,4 @@
-//! What becomes of a run in which things go wrong: what it tells, and what is still copied.
+//! What becomes of a run in which things go wrong: what it reports, and what is still copied.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -57,7 +57,7 @@ fn many_errors_of_one_kind_are_counted_and_summed_up_and_all_other_files_are_cop
 }
 
 #[test]
-fn called_as_cp_or_with_v_every_error_is_told_and_nothing_else() {
+fn called_as_cp_or_with_v_every_error_is_reported_and_nothing_else() {
     for (name, arguments) in [("cp", &["-r", "tree", "dest"][..]), ("haul", &["-rv", "tree", "dest"])] {
         let dir = scene();
         let output = run(name, dir.path(), arguments);

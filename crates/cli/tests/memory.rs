@@ -90,8 +90,8 @@ fn copies_with_any_memory(options: &[&str]) {
             }
             Some(1) => {
                 let text = said(&output);
-                let told = text.contains("memory exhausted") || text.contains("Cannot allocate memory");
-                assert!(told, "{options:?} {limit}: {text}");
+                let reported = text.contains("memory exhausted") || text.contains("Cannot allocate memory");
+                assert!(reported, "{options:?} {limit}: {text}");
                 whole = 0;
             }
             status => panic!("{options:?} {limit}: {status:?} {}", said(&output)),

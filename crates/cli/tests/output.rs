@@ -40,7 +40,7 @@ fn run_in_scene(program: &str, script: &str, stdin: &str) -> (Output, TempDir) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("bash can be run");
-    // A command that does not read what it is told ends before this.
+    // A command that does not read its input ends before this.
     child.stdin.take().expect("it is piped").write_all(stdin.as_bytes()).ok();
     (child.wait_with_output().expect("it ends"), dir)
 }
@@ -315,7 +315,7 @@ fn shell_word(text: &str) -> String {
 }
 
 #[test]
-fn help_and_version_bear_the_name_of_the_command() {
+fn help_and_version_have_the_name_of_the_command() {
     let (out, err, _) = haul("cp --help; cp --version");
     assert_eq!(err, "");
     assert!(out.starts_with("Usage: cp [OPTION]... [-T] SOURCE DEST\n"), "{out}");

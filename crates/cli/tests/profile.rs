@@ -111,7 +111,7 @@ fn called_as_cp_only_a_profile_that_is_named_is_read() {
 }
 
 #[test]
-fn what_a_profile_decided_is_told() {
+fn what_a_profile_decided_is_reported() {
     let dir = scene();
     save(&profile_of(dir.path(), EngineName::Mapped), &dir.path().join("mine"));
     let options = ["--profile=mine", "--reflink=never", "--explain", "--stats=json", "a", "b"];

@@ -520,7 +520,7 @@ fn a_list_that_is_damaged_or_of_other_sources_is_refused() {
 }
 
 #[test]
-fn a_list_says_what_is_copied_and_what_has_changed_since_is_told() {
+fn a_list_says_what_is_copied_and_changes_since_are_reported() {
     let (_dir, scene) = small();
     scene.must(&["-a", "--list-out=list", "s", "new"]);
     fs::write(scene.dir.join("s/late"), "not in the list").expect("it can be written");
@@ -580,11 +580,11 @@ fn what_cannot_be_listed_is_an_error_and_the_rest_is_listed() {
     scene.room("several");
     let output = scene.run(&["-a", "s", "one/new"]);
     assert!(said(&output).contains(words), "{}", said(&output));
-    let mut told = 0;
+    let mut reported = 0;
     for shard in ["--shard=1/3", "--shard=2/3", "--shard=3/3"] {
-        told += said(&scene.run(&["-aT", shard, "s", "several/new"])).matches(words).count();
+        reported += said(&scene.run(&["-aT", shard, "s", "several/new"])).matches(words).count();
     }
-    assert_eq!(told, 1, "it is an error of the shard that has it");
+    assert_eq!(reported, 1, "it is an error of the shard that has it");
     scene.same("one", "several", "an unreadable directory");
 }
 

@@ -113,7 +113,7 @@ fn a_root_filesystem_of_real_packages_still_runs() {
     run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
     let mounted = bed.mount_image("ext4", &image, &[]);
     live_through(mounted.path(), 20 << 20, 7);
-    // Where /bin is a link to usr/bin, that must be there first. Packages that are not here are left out.
+    // Where /bin is a link to usr/bin, that must be there first. Packages that are not here are skipped.
     let fill =
         "cd \"$0\" && mkdir -p usr/bin usr/sbin usr/lib usr/lib64 && cd / && dpkg -L \"$@\" 2>/dev/null | sort -u |
         tar -c --no-recursion --ignore-failed-read -T - 2>/dev/null | tar -x -C \"$0\"";

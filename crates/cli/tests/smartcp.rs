@@ -136,9 +136,9 @@ fn each_record_names_its_file_and_the_md5_follows_its_data() {
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert!(!out.contains('\u{7}'), "a terminal is commanded");
     let records: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let told = records.iter().map(|it| (it["r"].as_str().unwrap_or(""), it["file"].as_str().unwrap_or("")));
+    let reported = records.iter().map(|it| (it["r"].as_str().unwrap_or(""), it["file"].as_str().unwrap_or("")));
     let expected = names.iter().flat_map(|name| [("data", *name), ("md5", *name)]).collect::<Vec<_>>();
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(reported.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn ctrl_c_removes_a_new_copy_and_names_an_overwritten_one() {
             .spawn()
             .expect("it can be run");
         let mut first = vec![0; 20];
-        child.stdout.as_mut().expect("it is piped").read_exact(&mut first).expect("it tells after a second");
+        child.stdout.as_mut().expect("it is piped").read_exact(&mut first).expect("it reports after a second");
         assert_eq!(first, b"{ \"r\": \"data\", \"v\": ");
         kill_process(Pid::from_child(&child), Signal::INT).expect("the process is there");
         let mut said = String::new();

@@ -39,7 +39,7 @@ struct Hello {
     dest: (Vec<u8>, Option<Seen>),
 }
 
-/// What stat tells of a file that is the same on all machines, of a directory only what does not change: a machine may have
+/// What stat reports of a file that is the same on all machines, of a directory only what does not change: a machine may have
 /// an older view of the rest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Seen {
@@ -54,7 +54,7 @@ struct Seen {
 }
 
 impl PartialEq for Seen {
-    /// Whether both may be of one file: not every machine need tell when it was made.
+    /// Whether both may be of one file: not every machine need report when it was made.
     fn eq(&self, other: &Seen) -> bool {
         let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
         born && (self.inode, self.kind, self.size, self.modified)
@@ -92,7 +92,7 @@ pub struct Agreed {
     pub hosts: Vec<String>,
     /// Rank 0 shows how far the job is.
     pub progress: bool,
-    /// What the destination is: 0 a directory to copy into, 1 the copy itself, 2 neither, which rank 0 tells.
+    /// What the destination is: 0 a directory to copy into, 1 the copy itself, 2 neither, which rank 0 reports.
     dest: (u8, Vec<u8>),
 }
 
@@ -113,8 +113,8 @@ impl Agreed {
         (neighbours > 1).then(|| (facts::cores() / neighbours).max(1))
     }
 
-    /// What people call a process.
-    pub fn who(&self, rank: usize) -> String {
+    /// How messages name a process.
+    pub fn label(&self, rank: usize) -> String {
         format!("rank {rank} on {}", self.hosts.get(rank).map_or("?", String::as_str))
     }
 }
@@ -123,7 +123,7 @@ impl Agreed {
 /// written, so they must see each other's files.
 ///
 /// # Errors
-/// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 tells.
+/// On rank 0 what is wrong, for the user. On all others an empty text: rank 0 reports it.
 pub fn agree(
     line: &mut Line<'_>,
     plan: &Plan,
@@ -144,7 +144,7 @@ pub fn agree(
     let checked = differences(plan, &hellos).map_or(Ok(()), Err);
     let checked = checked.and_then(|()| if writes && line.ranks() > 1 { show_file(line, &hellos) } else { Ok(()) });
     if let Err(why) = checked {
-        tell_all(line, &Verdict::Refused);
+        send_all(line, &Verdict::Refused);
         return Err(why);
     }
     let dest = match settle_destination(plan) {
@@ -158,7 +158,7 @@ pub fn agree(
         progress,
         dest: (dest.0, dest.1.as_bytes().to_vec()),
     };
-    tell_all(line, &Verdict::Go(agreed.clone()));
+    send_all(line, &Verdict::Go(agreed.clone()));
     Ok(agreed)
 }
 
@@ -198,26 +198,28 @@ fn nearest_directory(destination: &Destination) -> PathBuf {
 fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
     let first = hellos.first()?;
     hellos.iter().enumerate().skip(1).find_map(|(rank, hello)| {
-        let who = format!("rank {rank} on {}", hello.host);
+        let label = format!("rank {rank} on {}", hello.host);
         let words = |arguments: &[Vec<u8>]| {
             let words: Vec<_> = arguments.iter().map(|word| String::from_utf8_lossy(word)).collect();
             words.join(" ")
         };
         if hello.version != first.version {
-            return Some(format!("{who} runs version {}, rank 0 version {}", hello.version, first.version));
+            return Some(format!("{label} runs version {}, rank 0 version {}", hello.version, first.version));
         }
         if hello.arguments != first.arguments {
             let (theirs, ours) = (words(&hello.arguments), words(&first.arguments));
-            return Some(format!("{who} was started with '{theirs}', rank 0 with '{ours}': all need the same"));
+            return Some(format!("{label} was started with '{theirs}', rank 0 with '{ours}': all need the same"));
         }
         if hello.user != first.user {
             let words =
                 |(user, group, umask): &(u32, u32, String)| format!("user {user}, group {group}, umask {umask}");
             let (theirs, ours) = (words(&hello.user), words(&first.user));
-            return Some(format!("{who} runs as {theirs}, rank 0 as {ours}: the copies would differ"));
+            return Some(format!("{label} runs as {theirs}, rank 0 as {ours}: the copies would differ"));
         }
         if hello.list != first.list {
-            return Some(format!("{who} has another list of what is to be copied than rank 0: all need the same file"));
+            return Some(format!(
+                "{label} has another list of what is to be copied than rank 0: all need the same file"
+            ));
         }
         for (index, source) in plan.sources.iter().enumerate() {
             let (theirs, ours) = (hello.sources.get(index), first.sources.get(index));
@@ -227,17 +229,17 @@ fn differences(plan: &Plan, hellos: &[Hello]) -> Option<String> {
                     Some(Some(_)) => "is another one, or looks different,",
                     _ => "cannot be seen",
                 };
-                return Some(format!("the source '{source}' {what} on {who}: all ranks need the same files"));
+                return Some(format!("the source '{source}' {what} on {label}: all ranks need the same files"));
             }
         }
-        (hello.dest != first.dest).then(|| not_shared(&who, &first.dest.0))
+        (hello.dest != first.dest).then(|| not_shared(&label, &first.dest.0))
     })
 }
 
-fn not_shared(who: &str, dest: &[u8]) -> String {
+fn not_shared(label: &str, dest: &[u8]) -> String {
     let dest = Path::new(OsStr::from_bytes(dest)).display();
     format!(
-        "the destination is not shared by all ranks: '{dest}' of rank 0 is not that of {who}; nothing was written; \
+        "the destination is not shared by all ranks: '{dest}' of rank 0 is not that of {label}; nothing was written; \
          use a filesystem that all machines have mounted at the same place"
     )
 }
@@ -253,14 +255,14 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     let Ok(file) = made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes()).map(|()| file))
     else {
-        // Nothing can be made there: that is what the copy will tell, as it does with one process.
+        // Nothing can be made there: the copy will report that, as it does with one process.
         fs::remove_file(&path).ok();
         return Ok(());
     };
     // Close-to-open: others see what was written when it is closed.
     let closed = file.sync_all();
     drop(file);
-    tell_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.into_bytes()));
+    send_all(line, &Verdict::Look(path.as_os_str().as_bytes().to_vec(), secret.into_bytes()));
     let mut blind = None;
     for _ in 1..line.ranks() {
         let (from, answer) = line.wait();
@@ -275,7 +277,7 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
             last_access: time(before.atime(), before.atime_nsec()),
             last_modification: time(before.mtime(), before.mtime_nsec()),
         };
-        // As if nothing had been there. Who may not set times may still copy.
+        // As if nothing had been there. A user who may not set times may still copy.
         utimensat(CWD, dir, &times, AtFlags::empty()).ok();
     }
     if let Some(rank) = blind {
@@ -284,7 +286,7 @@ fn show_file(line: &mut Line<'_>, hellos: &[Hello]) -> Result<(), String> {
     closed.and(removed).map_err(|error| format!("cannot make and remove '{}': {error}", path.display()))
 }
 
-fn tell_all(line: &mut Line<'_>, verdict: &Verdict) {
+fn send_all(line: &mut Line<'_>, verdict: &Verdict) {
     let bytes = serde_json::to_vec(verdict).unwrap_or_default();
     for rank in 1..line.ranks() {
         line.send(rank, &bytes);
@@ -319,7 +321,7 @@ fn is_seen(path: &Path, secret: &[u8]) -> bool {
         if started.elapsed() > PATIENCE {
             return false;
         }
-        // No machine tells another one that it would see something now.
+        // No machine notifies another one that it would see something now.
         std::thread::sleep(pause);
         pause = (2 * pause).min(Duration::from_millis(250));
     }

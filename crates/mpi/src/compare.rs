@@ -1,4 +1,4 @@
-//! `--compare`: rank 0 walks and tells, all ranks compare.
+//! `--compare`: rank 0 walks and reports, all ranks compare.
 //!
 //! A rank asks for names by `Want`, once for each batch that it can have at a time, and by each answer again. The main
 //! thread carries the messages, as in a copy.
@@ -63,16 +63,16 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
     let status = AtomicU8::new(UNKNOWN);
     // Entries that others have compared, by rank.
     let shares = Mutex::new(vec![0_u64; line.ranks()]);
-    let told = |summary: &Summary| table(agreed, summary, &lock(&shares));
+    let shares_table = |summary: &Summary| table(agreed, summary, &lock(&shares));
     let compare = || {
-        let ended = compare_with(report, plan, show, Some(Helped { board: &board, shares: &told }));
+        let ended = compare_with(report, plan, show, Some(Helped { board: &board, shares: &shares_table }));
         status.store(ended, Ordering::Release);
     };
     thread::scope(|scope| {
         let Ok(comparing) = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, compare) else {
             give_up(line, agreed)
         };
-        // Who waits for names, in the order in which they asked.
+        // The ranks that wait for names, in the order in which they asked.
         let mut asked = VecDeque::new();
         let mut rest = SHORT_REST;
         loop {
@@ -82,7 +82,7 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
                 match Talk::decode(bytes) {
                     Some(Talk::Want) => asked.push_back(from),
                     Some(Talk::Run(message)) => {
-                        // Held until it is counted: with the last answer the shares may be told.
+                        // Held until it is counted: with the last answer the shares may be printed.
                         let mut shares = lock(&shares);
                         match board.hear(&message) {
                             Some(Heard::More) => {}
@@ -98,10 +98,10 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
                 }
             }
             while let Some(rank) = asked.front().copied()
-                && let Some(parcel) = board.take()
+                && let Some(work) = board.take()
             {
                 asked.pop_front();
-                line.send(rank, &Talk::Work(parcel).encode());
+                line.send(rank, &Talk::Work(work).encode());
                 busy = true;
             }
             if comparing.is_finished() {
@@ -129,8 +129,8 @@ fn help(line: &mut Line<'_>, agreed: &Agreed, plan: &Plan) -> u8 {
     let work = || {
         let _alarm = Alarm(&exchange);
         let mut helper = Helper::new(plan, &rules, &|| false);
-        while let Some((from, parcel)) = exchange.receive() {
-            if helper.compare(&parcel, &mut |message| exchange.say(from, Talk::Run(message))).is_none() {
+        while let Some((from, work)) = exchange.receive() {
+            if helper.compare(&work, &mut |message| exchange.say(from, Talk::Run(message))).is_none() {
                 return exchange.give_up();
             }
         }
@@ -152,7 +152,7 @@ fn help(line: &mut Line<'_>, agreed: &Agreed, plan: &Plan) -> u8 {
             while let Some((from, bytes)) = line.receive() {
                 busy = true;
                 match Talk::decode(bytes) {
-                    Some(Talk::Work(parcel)) => exchange.deliver(from, parcel),
+                    Some(Talk::Work(work)) => exchange.deliver(from, work),
                     Some(Talk::Status(status)) => {
                         exchange.hang_up();
                         return status;
@@ -175,11 +175,11 @@ fn next_rest(rest: Duration, busy: bool) -> Duration {
 
 /// Ends all processes: the others would wait for this one for ever.
 fn give_up(line: &Line<'_>, agreed: &Agreed) -> ! {
-    farewell(&agreed.who(line.rank()));
+    farewell(&agreed.label(line.rank()));
     line.abort(i32::from(exit::TROUBLE))
 }
 
-/// Tells that a thread has panicked.
+/// Reports that a thread has panicked.
 struct Alarm<'a>(&'a Exchange);
 
 impl Drop for Alarm<'_> {
@@ -197,7 +197,7 @@ fn table(agreed: &Agreed, summary: &Summary, shares: &[u64]) -> String {
     for (rank, share) in shares.iter().enumerate() {
         let entries = if rank == 0 { summary.entries.saturating_sub(others) } else { *share };
         // Writing to a String cannot fail.
-        writeln!(text, "{}: {entries} of them", agreed.who(rank)).unwrap_or_default();
+        writeln!(text, "{}: {entries} of them", agreed.label(rank)).unwrap_or_default();
     }
     text
 }

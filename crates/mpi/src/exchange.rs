@@ -220,7 +220,7 @@ impl Transport for Exchange {
     }
 }
 
-/// Whatever has happened to who had it.
+/// Whatever has happened to the one that had it.
 pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is changed in single steps.
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_goes_to_who_has_waited_longest_and_comes_back_if_nobody_waits() {
+    fn work_goes_to_the_longest_waiting_and_comes_back_if_none_waits() {
         let exchange = Exchange::new(0, vec![0, 0, 2]);
         assert_eq!(exchange.give(vec![1]), Some(vec![1]));
         exchange.is_wanted_by(2);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_long_enough_is_told_so_once() {
+    fn a_request_that_waited_long_enough_is_answered_once() {
         let exchange = Exchange::new(0, vec![0, 0, 0]);
         exchange.is_wanted_by(1);
         exchange.is_wanted_by(2);

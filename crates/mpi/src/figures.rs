@@ -50,7 +50,7 @@ impl Account {
         Account {
             rank,
             host: host.to_owned(),
-            // Who was stopped may have left something out that all others were done with.
+            // A rank that was stopped may have skipped something that all others were done with.
             failed: failed || summary.failed || summary.cancelled || !summary.damaged.is_empty(),
             cancelled: summary.cancelled,
             damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
@@ -69,7 +69,7 @@ impl Account {
         }
     }
 
-    /// As a summary of a run. What disk images were found to be is told where they were copied.
+    /// As a summary of a run. What disk images were found to be is reported where they were copied.
     pub fn summary(&self) -> Summary {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsString::from_vec(bytes.clone()));
         let mut stats = Stats { moved: moved(self.moved), ..Stats::default() };
@@ -104,7 +104,7 @@ impl Account {
     }
 }
 
-/// The counters of a run, those of engines and of bytes left out.
+/// The counters of a run, those of engines and of bytes skipped.
 fn counts(stats: &mut Stats) -> [&mut u64; 16] {
     // What is known of single images stays behind, but for their number.
     stats.images_left_out += stats.images.len() as u64;

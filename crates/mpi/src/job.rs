@@ -50,7 +50,7 @@ struct Desk {
     report: Arc<Report>,
     exchange: Arc<Exchange>,
     started: Instant,
-    /// What the last report of progress has told.
+    /// What the last report of progress has said.
     reported: Mutex<(u64, u64)>,
     /// What the processes have done, as they end.
     accounts: Mutex<Vec<Account>>,
@@ -87,11 +87,11 @@ impl Job {
         }
         thread::scope(|scope| {
             let copying = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || self.copy(rank, &desk));
-            let who = self.agreed.who(rank);
+            let label = self.agreed.label(rank);
             let status = match &copying {
-                Ok(copying) => Carrier::new(line, &exchange, &Guarded { desk: &desk, copying, who }).carry(),
+                Ok(copying) => Carrier::new(line, &exchange, &Guarded { desk: &desk, copying, label }).carry(),
                 Err(_) => {
-                    farewell(&who);
+                    farewell(&label);
                     line.abort(1)
                 }
             };
@@ -243,18 +243,18 @@ fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Resul
     Ok(())
 }
 
-/// Tells on the standard error of this process that it ends the job.
-pub fn farewell(who: &str) {
-    let text = format!("{NAME}: {who} cannot go on; all processes of the job are ended\n");
+/// Reports on the standard error of this process that it ends the job.
+pub fn farewell(label: &str) {
+    let text = format!("{NAME}: {label} cannot go on; all processes of the job are ended\n");
     Screen::of_process().complain(text.as_bytes());
     thread::sleep(LAST_WORDS);
 }
 
-/// The desk, and who works there.
+/// The desk, and which rank works there.
 struct Guarded<'a, 's> {
     desk: &'a Desk,
     copying: &'a thread::ScopedJoinHandle<'s, ()>,
-    who: String,
+    label: String,
 }
 
 impl Host for Guarded<'_, '_> {
@@ -308,7 +308,7 @@ impl Host for Guarded<'_, '_> {
     }
 
     fn says_farewell(&self) {
-        farewell(&self.who);
+        farewell(&self.label);
     }
 }
 

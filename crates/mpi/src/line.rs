@@ -130,11 +130,11 @@ pub trait Host {
     fn text(&self, output: bool, text: &[u8]);
     /// Another process has done so many more bytes and entries.
     fn progress(&self, bytes: u64, entries: u64);
-    /// Bytes and entries that this process has done since the last time, if anybody wants to know.
+    /// Bytes and entries that this process has done since the last time, if it is asked for.
     fn own_progress(&self) -> Option<(u64, u64)>;
     /// The job is to stop.
     fn cancel(&self);
-    /// Whether this process was told to stop.
+    /// Whether this process was asked to stop.
     fn is_cancelled(&self) -> bool;
     /// What another process has done. True if all was well.
     fn account(&self, from: usize, bytes: &[u8]) -> bool;
@@ -144,7 +144,7 @@ pub trait Host {
     fn status(&self) -> Option<u8>;
     /// The run of this process has ended in a way that it was not meant to.
     fn has_panicked(&self) -> bool;
-    /// Tells by itself that this process ends the job.
+    /// Reports by itself that this process ends the job.
     fn says_farewell(&self);
 }
 
@@ -217,7 +217,7 @@ impl<'a, 'w> Carrier<'a, 'w> {
                 while let Some((to, talk)) = self.exchange.next_out() {
                     self.line.send(to, &talk.encode());
                 }
-                // Here, too: rank 0 may have no time to say what it was told. With `--resume` another job goes on.
+                // Here, too: rank 0 may have no time to say what it has heard. With `--resume` another job goes on.
                 self.host.says_farewell();
                 self.line.abort(1);
             }
@@ -242,7 +242,7 @@ impl<'a, 'w> Carrier<'a, 'w> {
             Talk::Work(bytes) => {
                 self.asked = None;
                 (self.refused, self.pause) = (0, SHORT_PAUSE);
-                // Who had something is likely to have more.
+                // A rank that had something is likely to have more.
                 self.victims.retain(|victim| *victim != from);
                 self.victims.push_front(from);
                 self.exchange.deliver(from, bytes);
@@ -261,7 +261,7 @@ impl<'a, 'w> Carrier<'a, 'w> {
             Talk::Progress(bytes, entries) => self.host.progress(bytes, entries),
             Talk::Cancel => {
                 self.host.cancel();
-                self.tell_all_to_stop();
+                self.stop_all();
             }
             Talk::End => self.exchange.hang_up(),
             Talk::Account(bytes) => {
@@ -279,7 +279,7 @@ impl<'a, 'w> Carrier<'a, 'w> {
 
     /// What is to be done from time to time.
     fn look_around(&mut self) {
-        // Who asks a process without work loses time: in the model (docs/cluster.md) 256 ranks were 19 % slower.
+        // A rank that asks a process without work loses time: in the model (docs/cluster.md) 256 ranks were 19 % slower.
         let hold = if self.exchange.is_hungry() { SHORT_HOLD } else { HOLD };
         for rank in self.exchange.tired_of_waiting(hold) {
             self.line.send(rank, &Talk::No.encode());
@@ -294,7 +294,7 @@ impl<'a, 'w> Carrier<'a, 'w> {
             self.line.send(victim, &Talk::Want.encode());
         }
         if !self.said_cancel && self.host.is_cancelled() {
-            self.tell_all_to_stop();
+            self.stop_all();
         }
         if self.line.rank() != 0 && Instant::now() >= self.next_report {
             self.report();
@@ -308,8 +308,8 @@ impl<'a, 'w> Carrier<'a, 'w> {
         }
     }
 
-    /// Rank 0 tells everybody, the others tell rank 0.
-    fn tell_all_to_stop(&mut self) {
+    /// Rank 0 notifies everybody, the others notify rank 0.
+    fn stop_all(&mut self) {
         if std::mem::replace(&mut self.said_cancel, true) {
             return;
         }

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     process_state::restore_sigpipe();
     process_state::ignore_sigxfsz();
     let report = Report::new(NAME.as_bytes().to_vec());
-    // It tells nobody before there is anybody.
+    // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
         report.complain(b"cannot start: MPI is not available to this process");
         return ExitCode::FAILURE;
@@ -82,7 +82,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
             .map(|wanted| (wanted, own.chunk))
             .map_err(|complaint| (complaint.message, complaint.hint))
     });
-    // All ranks read the same, or are told so below; one of them says it.
+    // All ranks read the same, or hear it below; one of them says it.
     complaints.iter().filter(|_| first).for_each(|warning| report.complain(warning));
     let (wanted, chunk) = match wanted {
         Ok(wanted) => wanted,

@@ -5,7 +5,7 @@ use std::{io, panic, process, thread};
 
 use crate::name::NAME;
 
-/// From now on a panic is told in one message, and one of the calling thread ends the process, which ends the job.
+/// From now on a panic is one message, and one of the calling thread ends the process, which ends the job.
 ///
 /// The calling thread is the one that talks to the other processes. If it unwound, the threads of the run would wait for
 /// it, and MPI's own end for processes that wait for this one.
@@ -15,7 +15,7 @@ use crate::name::NAME;
 pub fn end_the_job() {
     let talker = thread::current().id();
     panic::set_hook(Box::new(move |info| {
-        // Nobody is left to be told that nobody listens.
+        // There is no reader left for a complaint about that.
         writeln!(io::stderr(), "{NAME}: {info}").ok();
         if thread::current().id() == talker {
             process::abort();

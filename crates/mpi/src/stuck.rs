@@ -12,7 +12,7 @@ use std::{io, process, thread};
 
 use crate::name::NAME;
 
-/// Processor time of a call that will not come back, in clock ticks of a hundredth of a second. No time that a process
+/// CPU time of a call that will not come back, in clock ticks of a hundredth of a second. No time that a process
 /// is stopped, or has to wait for a processor, is in it.
 const TOO_LONG: u64 = 1000;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ fn look(stat: &File) {
 #[derive(Default)]
 struct Watch {
     calls: u64,
-    /// The processor time of the thread then.
+    /// The CPU time of the thread then.
     ticks: u64,
 }
 
@@ -68,7 +68,7 @@ impl Watch {
     }
 }
 
-/// Processor time of a thread in clock ticks.
+/// CPU time of a thread in clock ticks.
 fn ticks(stat: &File) -> Option<u64> {
     let mut buffer = [0; 1024];
     let read = stat.read_at(&mut buffer, 0).ok()?;

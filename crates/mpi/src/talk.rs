@@ -1,4 +1,4 @@
-//! What the processes of a job tell each other beside what the library has to say.
+//! What the processes of a job send each other beside what the library has to say.
 
 /// One message between two processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Talk {
     Want,
     /// There is nothing to be had here now.
     No,
-    /// Work, for who wanted some.
+    /// Work, for a rank that requested some.
     Work(Vec<u8>),
     /// Text for standard output (true) or standard error of the job, whole lines.
     Text(bool, Vec<u8>),

@@ -9,7 +9,7 @@ use crate::shell::{self, Result};
 /// Lines that describe machine, kernel and programs.
 ///
 /// # Errors
-/// When a program does not tell its version.
+/// When a program does not print its version.
 pub fn describe(haul: &Path) -> Result<String> {
     let machine = Machine::here();
     let first = |text: String| text.lines().next().unwrap_or_default().to_owned();

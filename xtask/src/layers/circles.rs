@@ -32,7 +32,7 @@ impl<'a> Modules<'a> {
         Modules { files, reexports }
     }
 
-    /// The file that a path leads to, through re-exports: who imports by them needs that file, and not the one between.
+    /// The file that a path leads to, through re-exports: an import by them needs that file, and not the one between.
     fn file(&self, mut path: Vec<String>) -> Option<&'a Source> {
         for _ in 0..8 {
             if path.first().is_some_and(|first| first.starts_with("haul_")) {

@@ -14,7 +14,7 @@ pub struct Found {
     pub line: usize,
 }
 
-/// All such paths below `module`, in order. Items under `#[cfg(test)]` are left out unless `with_tests`.
+/// All such paths below `module`, in order. Items under `#[cfg(test)]` are skipped unless `with_tests`.
 pub fn find(tokens: TokenStream, module: &[String], with_tests: bool) -> Vec<Found> {
     let mut finder = Finder { with_tests, found: Vec::new() };
     finder.walk(tokens, module);
@@ -71,7 +71,7 @@ pub fn heads(tokens: TokenStream, names: &BTreeSet<&str>) -> Vec<(Vec<String>, u
     found
 }
 
-/// The names that a `use` brings in, and the paths behind them from the crate's root; those of other crates are left out.
+/// The names that a `use` brings in, and the paths behind them from the crate's root; those of other crates are skipped.
 pub fn leaves(tree: &syn::UseTree, base: &[String], module: &[String], found: &mut Vec<(String, Vec<String>)>) {
     let at = |word: &syn::Ident| step(&word.to_string(), base.to_vec(), module);
     match tree {

@@ -243,7 +243,7 @@ fn a_parent_and_a_child_that_need_each_other_are_a_circle() {
 }
 
 #[test]
-fn who_imports_by_a_re_export_needs_the_file_behind_it() {
+fn an_import_by_a_re_export_needs_the_file_behind_it() {
     let parent = ("crates/x/src/a/mod.rs", "mod b;\nmod c;\npub use b::B;\npub use c::C;");
     let files = [parent, ("crates/x/src/a/b.rs", "pub struct B;"), ("crates/x/src/a/c.rs", "use super::B;")];
     assert_eq!(circular(&files), 0);

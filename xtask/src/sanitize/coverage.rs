@@ -26,7 +26,7 @@ pub fn read(dir: &Path, programs: &[PathBuf]) -> Result<BTreeSet<String>> {
     let mut addresses: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for entry in fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
         let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
-        // PROGRAM.PID.sancov; of libraries there is nothing to know.
+        // PROGRAM.PID.sancov; libraries do not matter.
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let Some((program, _)) = name.strip_suffix(".sancov").and_then(|name| name.rsplit_once('.')) else { continue };
         let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -22,7 +22,7 @@ struct Row {
     part: &'static str,
     passed: u64,
     failed: u64,
-    /// Tests that were left out, and looks that tests could not take.
+    /// Tests that were skipped, and looks that tests could not take.
     skipped: u64,
     findings: u64,
     time: Duration,

@@ -58,7 +58,7 @@ pub fn run(args: &[String]) -> Result {
     play(&programs, &cases).and_then(|table| table.judge()).map(drop)
 }
 
-/// What `cargo xtask test` gets to know.
+/// What `cargo xtask test` reports of vm.
 pub enum Checked {
     /// How many rows of the quick cases were right.
     Done(String),

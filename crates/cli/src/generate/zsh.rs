@@ -10,7 +10,7 @@ pub(super) fn completion<D>(program: &Program<D>) -> String {
     format!("#compdef {}\n# {NOTE}\n\n_arguments -s -S \\\n{}  '*:file:_files'\n", program.name, specs.concat())
 }
 
-/// What `_arguments` is told about an option: for each way to write it, since only the long one may take an argument.
+/// What `_arguments` gets for an option: for each way to write it, since only the long one may take an argument.
 fn specs<D>(flag: &Flag<D>) -> Vec<String> {
     let mut forms: Vec<String> = flag.short.chars().map(|letter| format!("-{letter}")).collect();
     if !flag.long.is_empty() {

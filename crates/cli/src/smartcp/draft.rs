@@ -15,7 +15,7 @@ pub struct Request {
     pub format: Format,
     /// Containers are copied as containers, and not as the disks that they hold.
     pub keep: bool,
-    /// What may be left out beyond free space.
+    /// What may be skipped beyond free space.
     pub guests: haul_guest::fs::Options,
     /// How often an image is copied again that somebody wrote to meanwhile.
     pub retries: u32,

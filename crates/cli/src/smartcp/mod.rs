@@ -338,7 +338,7 @@ enum Known<'a> {
     Contained,
     /// It is no disk of which anything could be found out.
     NoDisk,
-    /// What may be left out.
+    /// What may be skipped.
     Free(&'a Found),
 }
 

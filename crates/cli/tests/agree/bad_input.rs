@@ -28,7 +28,7 @@ fn a_missing_source_does_not_keep_the_others_from_being_copied() {
 }
 
 #[test]
-fn a_directory_without_recursion_is_left_out() {
+fn a_directory_without_recursion_is_skipped() {
     sealed("directory without -r", |place| {
         let done = place.agree(&|work| lay(work, &["s/x", "f", "d/"]), &Call::new(&["s", "f", "d"]));
         assert_eq!((done.status.as_str(), exists(&done, "d/s"), exists(&done, "d/f")), ("exit 1", false, true));

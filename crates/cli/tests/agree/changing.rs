@@ -10,10 +10,10 @@ use haul_testbed::Command;
 
 use crate::support::{LIMIT, sealed};
 
-/// Bytes that a writer adds at most: a copier that never ends is told from one that ends late.
+/// Bytes that a writer adds at most: a copier that never ends is distinguished from one that ends late.
 const MOST: u64 = 160 << 20;
 
-/// Copies a file again and again while `change` works on it, which is told the number of its call.
+/// Copies a file again and again while `change` works on it, which gets the number of its call.
 fn copy_while(name: &str, options: &[&str], size: u64, change: fn(&File, u64)) {
     sealed(name, |place| {
         for filesystem in ["memory", "disk"] {
@@ -118,7 +118,7 @@ fn every_engine_survives_a_file_that_shrinks_and_grows() {
             std::fs::write(directory.join("source"), vec![1; 1 << 20]).expect("room");
             let mut command = Command::new(&place.cp);
             command.arg(format!("--engine={engine}")).args(["source", "copy"]).current_dir(&directory);
-            // A filesystem without shared extents refuses to clone; an unknown engine is told in other words.
+            // A filesystem without shared extents refuses to clone; an unknown engine is reported in other words.
             let said = String::from_utf8_lossy(&command.output().expect("starts").stderr).into_owned();
             assert!(said.is_empty() || engine == "clone" && !said.contains("invalid"), "{engine}: {said}");
         });

@@ -45,7 +45,7 @@ fn random_scenes_and_options_give_the_same_as_cp() {
 }
 
 /// What is replaced by a rename has a directory that changes, and keeps its other names; what cp removes or opens first, and
-/// cannot, is told in other words; and what comes as a stream cannot be verified.
+/// cannot, is reported in other words; and what comes as a stream cannot be verified.
 fn comes_of_renaming(failure: &Failure) -> bool {
     let streams = failure.differences.iter().any(|difference| difference.tested.contains("a second time"));
     let loses_links = failure.differences.iter().any(|difference| difference.sort.starts_with("links"));

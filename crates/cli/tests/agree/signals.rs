@@ -24,7 +24,7 @@ fn stop(mut child: Child, signal: Signal) -> (String, String) {
     let messages = child.stderr.take().expect("was piped");
     kill_process(Pid::from_child(&child), signal).expect("is still there");
     let (status, timed_out) = wait(child, LIMIT).expect("can be waited for");
-    assert!(!timed_out, "did not stop when told to");
+    assert!(!timed_out, "did not stop when asked to");
     (describe(status), std::io::read_to_string(messages).expect("readable"))
 }
 

@@ -47,7 +47,7 @@ const NOT_OF_FILES: &[&str] = &[
 /// The calls of each name that concern the copy: their numbers, as the tracer counts them for each thread from its start.
 ///
 /// What comes before the first mention of an operand, or of the directory that they are in, is the start of the program, which the loader and the standard
-/// library make. Since numbers count in every thread, those of the start are left out in the others, too.
+/// library make. Since numbers count in every thread, those of the start are skipped in the others, too.
 pub fn calls(log: &str) -> BTreeMap<String, Vec<u32>> {
     let mut counted: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     let mut of_start: BTreeMap<&str, u32> = BTreeMap::new();
@@ -70,7 +70,7 @@ pub fn calls(log: &str) -> BTreeMap<String, Vec<u32>> {
     found.into_iter().map(|(name, numbers)| (name.to_owned(), numbers.into_iter().collect())).collect()
 }
 
-/// Thread, name and arguments of a line that tells of the beginning of a call.
+/// Thread, name and arguments of a line that reports the beginning of a call.
 fn call(line: &str) -> Option<(&str, &str, &str)> {
     let (thread, rest) = line.split_once(' ')?;
     let (name, rest) = rest.trim_start().split_once('(')?;
@@ -79,7 +79,7 @@ fn call(line: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn is_worth_it(name: &str, rest: &str) -> bool {
-    // Calls that the tracer knows by number only cannot be told to fail.
+    // Calls that the tracer knows by number only cannot be made to fail.
     if NOT_OF_FILES.contains(&name) || name.starts_with("syscall_") {
         return false;
     }

@@ -102,7 +102,7 @@ fn of_failure(set: &Set, fault: &Fault, scene: &Scene, now: &Sides, ran: &Ran) -
         wrong.push("it failed, and names nothing".to_owned());
     }
     for (path, mut fields) in differences(expected, &now.dest) {
-        // The time of a directory tells when something was made in it, unless it is the source's.
+        // The time of a directory says when something was made in it, unless it is the source's.
         let is_directory = expected.get(&path).is_some_and(|item| item.kind == 'd');
         fields.retain(|field| set.keeps_all() || !is_directory || *field != "mtime");
         if fields.is_empty() {

@@ -1,5 +1,5 @@
 //! Every system call may fail once. One fault is injected into a small copy, at each call that the copy makes on files and
-//! with each of a few errors; whatever becomes of the run, it must tell the truth about what is at the destination.
+//! with each of a few errors; whatever becomes of the run, it must report the truth about what is at the destination.
 //!
 //! Exit status 0 means that the copy is equal to the source. Otherwise every name at the destination is complete, absent,
 //! the untouched old file or named on standard error; the source is as it was; nothing temporary is left; and the same
@@ -15,7 +15,7 @@
 //! `haul_copy::engine::wrap`, and from the tests of the engines.
 //!
 //! Nor calls that the tracer knows by their number only, such as `fchmodat2` and `setxattrat` where it is older than the
-//! kernel: it cannot be told to fail them.
+//! kernel: it cannot be made to fail them.
 #![forbid(unsafe_code)]
 
 mod calls;

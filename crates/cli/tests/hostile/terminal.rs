@@ -128,7 +128,7 @@ fn write_script(dir: &Path, script: &str) -> std::path::PathBuf {
 /// The first thing in a text that a terminal would not just show.
 fn command_in(text: &[u8], utf8: bool) -> Option<String> {
     let mut at = 0;
-    let told = |at: usize, what: &str| {
+    let reported = |at: usize, what: &str| {
         let around = &text[at.saturating_sub(60)..(at + 40).min(text.len())];
         Some(format!("{what} in {:?}", String::from_utf8_lossy(around)))
     };
@@ -139,13 +139,13 @@ fn command_in(text: &[u8], utf8: bool) -> Option<String> {
         }
         match text[at] {
             b'\n' | 0x20..0x7f => at += 1,
-            0..0x20 | 0x7f => return told(at, "a control byte"),
-            _ if !utf8 => return told(at, "a byte that is no ASCII"),
+            0..0x20 | 0x7f => return reported(at, "a control byte"),
+            _ if !utf8 => return reported(at, "a byte that is no ASCII"),
             _ => {
                 let valid = text[at..].utf8_chunks().next().map_or("", |chunk| chunk.valid());
                 match valid.chars().next() {
-                    None => return told(at, "bytes that are no UTF-8"),
-                    Some(letter) if letter.is_control() => return told(at, "a C1 control character"),
+                    None => return reported(at, "bytes that are no UTF-8"),
+                    Some(letter) if letter.is_control() => return reported(at, "a C1 control character"),
                     Some(letter) => at += letter.len_utf8(),
                 }
             }

@@ -1,4 +1,4 @@
-//! Entries that vanish while they are copied: that is told, and everything else is copied.
+//! Entries that vanish while they are copied: that is reported, and everything else is copied.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,8 +66,8 @@ fn round(room: &Path, options: &str, seed: u64) -> bool {
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {context}", output.status);
     // A file that loses its name while it is copied has changed, which is a warning and no error.
     let is_warning = |line: &str| line.ends_with(" changed while it was being copied");
-    let told = said(&output).lines().any(|line| !is_warning(line));
-    assert_eq!(output.status.success(), !told, "the status does not go with the words: {context}");
+    let reported = said(&output).lines().any(|line| !is_warning(line));
+    assert_eq!(output.status.success(), !reported, "the status does not go with the words: {context}");
     for path in &paths {
         let vanished = removed.iter().any(|gone| path.starts_with(gone));
         let copy = dest.join(path);
@@ -81,17 +81,17 @@ fn round(room: &Path, options: &str, seed: u64) -> bool {
     assert!(tidy.expect("sh can be run").success(), "{context}");
     fs::remove_dir_all(source).expect("it can be removed");
     fs::remove_dir_all(dest).expect("it can be removed");
-    told
+    reported
 }
 
 #[test]
-fn what_vanishes_is_told_and_everything_else_is_copied() {
+fn what_vanishes_is_reported_and_everything_else_is_copied() {
     let Some(bed) = Bed::new() else { return };
     let Some(room) = bed.mount(Fs::Tmpfs) else { return };
     let first = number("HAUL_HOSTILE_SEED", 1);
     let rounds = number("HAUL_HOSTILE_ROUNDS", 8);
     for options in ["-a", "-r --jobs=4", "-a --atomic", "-a --durable=file --jobs=4", "-a --verify=read", "-rL"] {
-        let told = (first..first + rounds).filter(|seed| round(&room, options, *seed)).count();
-        println!("{options}: {rounds} rounds, something was missed in {told}");
+        let reported = (first..first + rounds).filter(|seed| round(&room, options, *seed)).count();
+        println!("{options}: {rounds} rounds, something was missed in {reported}");
     }
 }

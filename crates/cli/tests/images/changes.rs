@@ -50,7 +50,7 @@ fn if_changed_decides_what_becomes_of_the_copy() {
         assert_eq!(err.contains("was overwritten and is now incomplete"), old && status == 1, "{what}: {err}");
         assert_eq!(at("copy").exists(), old || status != 1, "{what}: {err}");
         if what == "retry" {
-            // What is free is left out again: the second copy has a map of its own.
+            // What is free is skipped again: the second copy has a map of its own.
             assert_holds(&at("copy"), &image.copied(), what);
         }
     }

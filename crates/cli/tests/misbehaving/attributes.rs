@@ -47,7 +47,7 @@ const ERRORS: [Errno; 6] = [Errno::OPNOTSUPP, Errno::PERM, Errno::NOSPC, Errno::
 const REFUSING: [(On, &str); 2] = [(On::SetAttribute, DEST_ODD), (On::GetAttribute, SOURCE_ODD)];
 
 #[test]
-fn attributes_that_are_refused_do_not_fail_who_does_not_insist() {
+fn attributes_that_are_refused_fail_no_copy_by_default() {
     let Some(trial) = Trial::new() else { return };
     for (on, path) in REFUSING {
         for errno in ERRORS {
@@ -61,7 +61,7 @@ fn attributes_that_are_refused_do_not_fail_who_does_not_insist() {
 }
 
 #[test]
-fn attributes_that_are_refused_are_told_to_who_insists() {
+fn attributes_that_are_refused_are_reported_where_required() {
     let Some(trial) = Trial::new() else { return };
     for (on, path) in REFUSING {
         for errno in ERRORS {
@@ -75,7 +75,7 @@ fn attributes_that_are_refused_are_told_to_who_insists() {
 }
 
 #[test]
-fn acls_that_are_refused_are_told() {
+fn acls_that_are_refused_are_reported() {
     let Some(trial) = Trial::new() else { return };
     for (on, path) in REFUSING {
         for errno in [Errno::PERM, Errno::NOSPC, Errno::IO] {
@@ -101,7 +101,7 @@ fn a_source_that_does_not_know_of_attributes_has_none() {
 }
 
 #[test]
-fn a_list_of_attributes_that_fails_is_told_to_who_insists() {
+fn a_list_of_attributes_that_fails_is_reported_where_required() {
     let Some(trial) = Trial::new() else { return };
     for errno in [Errno::PERM, Errno::IO, Errno::TOOBIG] {
         for options in STRICT {

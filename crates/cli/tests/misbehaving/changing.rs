@@ -21,7 +21,7 @@ fn says_so(said: &str) -> bool {
     said.contains("odd/file' changed while it was being copied")
 }
 
-/// Copies while the source changes at its second read. With `warned`, the change must be told; otherwise the copy is judged
+/// Copies while the source changes at its second read. With `warned`, the change must be reported; otherwise the copy is judged
 /// by the source as it is in the end.
 fn play(trial: &Trial, options: &str, number: usize, faults: &[Fault], expect: Expect, warned: bool) {
     let (side, manner) = [(Side::Source, CACHED), (Side::Source, DIRECT), (Side::Both, CACHED)][mixed(number) % 3];
@@ -32,7 +32,7 @@ fn play(trial: &Trial, options: &str, number: usize, faults: &[Fault], expect: E
     let mut wrong = Vec::new();
     if warned && ran.status.success() {
         // Which bytes it has, nobody knows.
-        wrong.extend((met && !says_so(&ran.said)).then(|| "the change is not told".to_owned()));
+        wrong.extend((met && !says_so(&ran.said)).then(|| "the change is not reported".to_owned()));
     } else {
         wrong.extend(judge(&scene, &ran, options));
     }
@@ -53,7 +53,7 @@ fn with_each_engine(mut run: impl FnMut(usize, &str, Change)) {
 }
 
 #[test]
-fn a_change_is_told_by_default() {
+fn a_change_is_reported_by_default() {
     let Some(trial) = Trial::new() else { return };
     with_each_engine(|number, engine, change| {
         play(&trial, &format!("-r --engine={engine}"), number, &[second_read(change)], Expect::Honesty, true);
@@ -97,7 +97,7 @@ fn a_file_that_does_not_stop_changing_is_not_copied() {
 }
 
 #[test]
-fn a_change_is_told_of_a_file_that_seems_to_have_no_space() {
+fn a_change_of_a_file_that_seems_to_have_no_space_is_reported() {
     let Some(trial) = Trial::new() else { return };
     with_each_engine(|number, engine, change| {
         let no_blocks: Lie = |look, _| look.blocks = 0;

@@ -75,12 +75,12 @@ fn names_that_cannot_be_synced_are_an_error() {
 }
 
 #[test]
-fn what_cannot_be_written_later_is_told_at_the_latest_with_the_close() {
+fn what_cannot_be_written_later_is_reported_at_the_latest_with_the_close() {
     let Some(trial) = Trial::new() else { return };
     let bytes = ordinary();
     for (number, options) in all_ways().iter().enumerate() {
         let errno = ERRORS[mixed(number) % ERRORS.len()];
-        // Each time, and only once: the error is told once, whoever asks.
+        // Each time, and only once: the error is reported once, whoever asks.
         for fault in [Fault::of(On::Write, DEST_ODD).at(200_000), Fault::of(On::Write, DEST_ODD).at(200_000).once()] {
             let faults = [fault.does(What::Fail(errno))];
             let play = Play {

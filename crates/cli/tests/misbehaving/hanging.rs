@@ -83,7 +83,7 @@ fn a_copy_that_hung_goes_on_when_the_filesystem_does() {
 fn wrong_after(scene: &Scene<'_>, ran: &Ran, statuses: &[i32]) -> Vec<String> {
     let mut wrong = Vec::new();
     if !ran.status.code().is_some_and(|code| statuses.contains(&code)) {
-        wrong.push("the status does not tell of the signal".to_owned());
+        wrong.push("the status does not name the signal".to_owned());
     }
     if scene.look("tree") != scene.truth || !scene.fs.mutations("tree").is_empty() {
         wrong.push("the source has changed".to_owned());

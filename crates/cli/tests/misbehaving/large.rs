@@ -69,7 +69,7 @@ fn the_size_of_a_large_file_is_a_hint() {
 }
 
 #[test]
-fn a_large_file_that_is_lost_with_the_close_is_told() {
+fn a_large_file_that_is_lost_with_the_close_is_reported() {
     let Some(trial) = Trial::new() else { return };
     let close = Fault::of(On::Flush, DEST_ODD).does(What::Fail(Errno::NOSPC));
     play_all(&trial, &[(Side::Dest, CACHED), (Side::Dest, WRITE_BACK)], &close, Expect::Failure);

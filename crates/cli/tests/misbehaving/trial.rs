@@ -15,7 +15,7 @@ use crate::scene::{Scene, Side};
 pub enum Expect {
     /// The fault can be got over.
     Success,
-    /// The fault cannot be got over, or must be told.
+    /// The fault cannot be got over, or must be reported.
     Failure,
     /// Either.
     Honesty,

@@ -71,7 +71,7 @@ pub fn dest(root: &Path) -> PathBuf {
 
 /// Somebody who syncs a file of his own on the destination's filesystem, again and again. With each time the journal commits
 /// what others have done to names, and not what they have written to files: so he makes visible who relies on
-/// both reaching the device together. And what he was told to be synced must be there afterwards, which shows
+/// both reaching the device together. And what was reported as synced must be there afterwards, which shows
 /// that the cut is no worse than a real one.
 pub struct Neighbour {
     thread: JoinHandle<u64>,

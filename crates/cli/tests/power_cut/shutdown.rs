@@ -73,7 +73,7 @@ fn length(place: &Place<'_>, way: &Way) -> Duration {
     })
 }
 
-/// Cuts so many times, unless `enough` has been seen.
+/// Cuts this many times, unless `enough` has been seen.
 fn cuts(place: &Place<'_>, way: &Way, count: u64, enough: impl Fn(&Tally) -> bool) -> Tally {
     let seed = number("HAUL_CUTS_SEED", 1);
     let length = length(place, way);
@@ -108,7 +108,7 @@ fn on_each(way: &Way, count: u64, enough: impl Fn(&Tally) -> bool, judge: impl F
     }
 }
 
-/// Cuts so many times, or as often as the environment says, and sees the promise kept each time.
+/// Cuts this many times, or as often as the environment says, and sees the promise kept each time.
 fn promise_is_kept(way: &Way, cuts: u64) {
     on_each(way, number("HAUL_CUTS", cuts), |_| false, Tally::assert_kept);
 }

@@ -51,7 +51,7 @@ fn run(mut command: Command, dir: &Path, said: &Path) -> ExitStatus {
     child.wait().expect("the child is ours")
 }
 
-/// Whether it ended by itself, well or with errors that it told of.
+/// Whether it ended by itself, well or with errors that it reported.
 fn ended(status: ExitStatus) -> bool {
     status.signal().is_none() && matches!(status.code(), Some(0 | 1))
 }

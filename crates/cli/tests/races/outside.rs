@@ -149,21 +149,21 @@ pub fn leaked(path: &Path, own_links: bool) -> Vec<String> {
     if own_links && metadata.is_file() && metadata.nlink() > 1 {
         return found;
     }
-    let mut tell = |what: &str| found.push(format!("{} has the {what} of the outside", path.display()));
+    let mut report = |what: &str| found.push(format!("{} has the {what} of the outside", path.display()));
     if metadata.uid() == OWNER || metadata.gid() == OWNER {
-        tell("owner");
+        report("owner");
     }
     if path.file_name() == Some(OsStr::new(ONLY_OUTSIDE)) {
-        tell("names");
+        report("names");
     }
     if rustix::fs::lgetxattr(path, ATTRIBUTE, &mut [0u8; 0][..]).is_ok() {
-        tell("attributes");
+        report("attributes");
     }
     if metadata.is_file() {
         let contents = fs::read(path).expect("it can be read");
         let first = SECRET.as_bytes();
         if contents.windows(first.len()).any(|window| window == first) {
-            tell("contents");
+            report("contents");
         }
     }
     if metadata.is_dir() {

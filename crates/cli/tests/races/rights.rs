@@ -81,7 +81,7 @@ impl Case {
         format!("{}-onto-{old}", self.source)
     }
 
-    /// What is wrong with what is seen under its name, or under one that it has in the meantime.
+    /// What is wrong with what is seen under its name, or under a temporary one.
     fn objection(self, seen: Rights, has_new_contents: bool) -> Option<&'static str> {
         let Case { source, old } = self;
         let is_old = |seen: &Rights| !has_new_contents && old.is_some_and(|old| old == *seen);
@@ -137,7 +137,7 @@ fn objections(room: &Path) -> Vec<String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let seen = Rights::of(&path).expect("nobody is at work");
         let has_new = fs::read(&path).expect("root reads all").contains(&NEW);
-        // Backups have the name of the old file with something behind it. Under a name of the meantime it may be any file:
+        // Backups have the name of the old file with something behind it. Under a temporary name it may be any file:
         // then one case at least must allow it.
         let of_name = Case::all().find(|case| name == case.name());
         let is_backup = Case::all().any(|case| name.starts_with(&case.name())) && of_name.is_none();

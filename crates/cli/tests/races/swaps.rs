@@ -100,7 +100,7 @@ fn play(sets: impl Iterator<Item = (&'static str, Side)>) {
     let Some(bed) = Bed::new() else { return };
     let mut total = [0; 3];
     for (index, (options, side)) in sets.enumerate() {
-        // On a filesystem with a device of its own some questions are left out, so each second set has one.
+        // On a filesystem with a device of its own some questions are skipped, so each second set has one.
         let fs = if index % 2 == 0 { Fs::Tmpfs } else { Fs::Ext4 };
         let Some(disk) = bed.mount(fs) else { continue };
         let place = disk.join(index.to_string());

@@ -83,12 +83,12 @@ fn the_new_file_has_the_owner_mode_and_attributes_of_the_old_one() {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_ne!(after.ino(), before.ino(), "{option}");
         assert_eq!((after.uid(), after.gid(), after.mode()), (before.uid(), before.gid(), before.mode()), "{option}");
-        let told = |program: &str, arguments: &[&str]| {
+        let printed = |program: &str, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).arg(&path).output().unwrap();
             String::from_utf8(output.stdout).unwrap()
         };
-        assert!(told("getfattr", &["-n", "user.note"]).contains("mine"), "{option}");
-        assert!(told("getfacl", &["-n", "--omit-header"]).contains("user:42:rw-"), "{option}");
+        assert!(printed("getfattr", &["-n", "user.note"]).contains("mine"), "{option}");
+        assert!(printed("getfacl", &["-n", "--omit-header"]).contains("user:42:rw-"), "{option}");
         fs::remove_file(&path).unwrap();
     }
 }

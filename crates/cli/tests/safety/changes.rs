@@ -53,7 +53,7 @@ fn haul_sys_kill(id: u32) {
 }
 
 #[test]
-fn a_change_is_told_and_the_copy_stays() {
+fn a_change_is_reported_and_the_copy_stays() {
     let (dir, output) = changed_meanwhile("haul", &[], 1);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(said(&output), "haul: 'source' changed while it was being copied\n");

@@ -113,7 +113,7 @@ fn where_names_wait_for_the_device_there_are_no_other_syncs_before_the_end() {
 }
 
 #[test]
-fn an_error_of_the_device_that_was_met_while_files_were_still_copied_is_told_at_the_end() {
+fn an_error_of_the_device_during_the_copy_is_reported_at_the_end() {
     let Some(bed) = Bed::new() else { return };
     let Some(place) = bed.mount(Fs::Tmpfs) else { return };
     make_many(&place.join("tree"));

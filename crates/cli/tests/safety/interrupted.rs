@@ -45,7 +45,7 @@ pub fn killed(dir: &Path, arguments: &[&str], records: u64, journal: &Path) {
     child.wait().unwrap();
 }
 
-/// The one file under a name of the meantime.
+/// The one file under a temporary name.
 pub fn beginning(dir: &Path) -> PathBuf {
     let mut found = entries(dir);
     found.retain(|path| {
@@ -111,7 +111,7 @@ fn no_more_than_one_chunk_is_copied_twice() {
     let at = |name: &str| dir.path().join(name);
     create_painted(at("large"), 400 << 20);
     for records in [2, 3, 5] {
-        // One worker moves it from the beginning to the end, so its size tells how far it came.
+        // One worker moves it from the beginning to the end, so its size says how far it came.
         let arguments = ["--resume", "--stats=json", "--limit=400M", "--engine=read-write", "-T", "large", "copy"];
         let arguments = [&["--preallocate=never", "--buffer-size=1M"], &arguments[..]].concat();
         killed(dir.path(), &arguments, records, dir.path());

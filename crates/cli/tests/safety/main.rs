@@ -75,7 +75,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// No name of the meantime is left.
+/// No temporary name is left.
 fn assert_tidy(dir: &Path) {
     let left: Vec<_> = entries(dir).into_iter().filter(|path| path.to_string_lossy().contains(".haul-")).collect();
     assert!(left.is_empty(), "{left:?}");

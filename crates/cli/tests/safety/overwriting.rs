@@ -117,7 +117,7 @@ fn a_fifo_that_somebody_reads_is_written_to() {
 }
 
 #[test]
-fn who_names_a_fifo_waits_for_its_reader() {
+fn a_named_fifo_waits_for_its_reader() {
     let dir = temp_dir();
     let place = dir.path();
     fs::write(place.join("f"), "contents").unwrap();

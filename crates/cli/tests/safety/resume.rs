@@ -27,7 +27,7 @@ pub fn counted(output: &Output, name: &str) -> u64 {
     digits.parse().expect("a number")
 }
 
-/// Waits until nothing below was changed just now: a change from then on can be told by its time.
+/// Waits until nothing below was changed just now: a change from then on can be seen by its time.
 pub fn let_settle(dir: &Path) {
     for path in entries(dir) {
         let found = fs::symlink_metadata(path).unwrap();
@@ -50,7 +50,7 @@ pub fn interrupted(dir: &Path, options: &[&str]) {
     fs::remove_dir(dir.join("dest/tree/small")).unwrap();
 }
 
-/// The same command again, which succeeds and tells in numbers what it did.
+/// The same command again, which succeeds and reports in numbers what it did.
 pub fn resumed(dir: &Path, options: &[&str]) -> Output {
     let output = succeeds(dir, &[&["--resume", "--stats=json"], options, &["tree", "dest/"]].concat());
     assert_eq!(journals(&dir.join("dest")), [] as [PathBuf; 0]);
@@ -291,7 +291,7 @@ fn a_source_that_changes_twice_within_a_tick_of_the_clock_is_copied_anew() {
     fs::create_dir_all(at("tree/blocked")).unwrap();
     fs::create_dir_all(at("dest/tree")).unwrap();
     fs::write(at("dest/tree/blocked"), "in the way").unwrap();
-    // Too fresh to be told from what it may be a moment later: nothing is promised of it.
+    // Too fresh to be distinguished from what it may be a moment later: nothing is promised of it.
     fs::write(at("tree/file"), "text").unwrap();
     let arguments = ["--resume", "--stats=json", "-r", "tree", "dest/"];
     for attempt in 0.. {

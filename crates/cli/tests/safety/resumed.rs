@@ -61,7 +61,7 @@ fn each_name_of_a_source_has_a_beginning_of_its_own() {
     fs::hard_link(at("tree/one/large"), at("tree/two/large")).unwrap();
     // Names are not kept together: both are copied.
     let arguments = ["--resume", "--stats=json", "--limit=400M", "--jobs=1", "-rT", "tree", "dest"];
-    // The beginning, three directories, three marks of the first file and its end, one of the second.
+    // The beginning, three directories, three checkpoints of the first file and its end, one of the second.
     killed(dir.path(), &arguments, 6, dir.path());
     succeeds(dir.path(), &arguments);
     for name in ["one/large", "two/large"] {

@@ -79,7 +79,7 @@ fn the_names_and_errors_of_many_threads_come_as_those_of_one() {
 }
 
 #[test]
-fn what_was_chosen_for_each_file_is_told_as_by_one_thread() {
+fn the_choice_for_each_file_is_reported_as_by_one_thread() {
     if lacks_root("messages") {
         return;
     }
@@ -89,7 +89,7 @@ fn what_was_chosen_for_each_file_is_told_as_by_one_thread() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_as_by_one_thread() {
+fn obstacles_are_reported_as_by_one_thread() {
     if lacks_root("messages") {
         return;
     }

@@ -40,8 +40,8 @@ fn says_the_same(job: &Job, reference: &Output, context: &str) {
     let errors = String::from_utf8_lossy(&reference.stderr).replace(&format!("{}: ", haul().display()), "haul-mpi: ");
     // Where it has to wait, an MPI may have something to say itself.
     let ours = |line: &&str| line.starts_with("haul-mpi: ") || errors.lines().any(|wanted| wanted == *line);
-    let told: String = done.stderr.lines().filter(ours).map(|line| line.to_owned() + "\n").collect();
-    same_lines(&told, &errors, context);
+    let reported: String = done.stderr.lines().filter(ours).map(|line| line.to_owned() + "\n").collect();
+    same_lines(&reported, &errors, context);
 }
 
 /// Wants two texts to be the same; shows the first line that is not.
@@ -207,7 +207,7 @@ fn a_copy_that_is_the_same_is_said_to_be_so_by_any_number_of_ranks() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_once_and_in_order_by_all_ranks_together() {
+fn what_cannot_be_read_is_reported_once_and_in_order_by_all_ranks_together() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     for part in 0..20 {
@@ -245,7 +245,7 @@ fn what_another_rank_is_not_let_in_rank_0_compares() {
     for path in all.iter().filter(|path| path.symlink_metadata().is_ok_and(|now| now.is_file() || now.is_dir())) {
         fs::set_permissions(path, PermissionsExt::from_mode(0o0)).expect("it is ours");
     }
-    // That the source lacks it is nothing that they could tell.
+    // That the source lacks it is nothing that they could report.
     fs::write(dir.join("copy/many/only here"), "").expect("it is ours");
     let words = ["-r", "--compare", "-T", "source", "copy"];
     let reference = haul_says(&[], &dir, &words);
@@ -292,7 +292,7 @@ fn what_differs_for_another_rank_alone_is_no_difference() {
     let words = ["-a", "--compare", "-T", "source", "copy"];
     let reference = haul_says(&[], &dir, &words);
     assert_eq!(reference.status.code(), Some(0), "{reference:?}");
-    // On the same filesystem, so that nothing tells this view from that of the first rank.
+    // On the same filesystem, so that nothing distinguishes this view from that of the first rank.
     let line = "for copy in copy/many/known*; do mount --bind older \"$copy\" || exit; done; exec \"$0\" \"$@\"";
     let starter = ["unshare", "--mount", "sh", "-c", line];
     for mpi in Mpi::all() {
@@ -301,7 +301,7 @@ fn what_differs_for_another_rank_alone_is_no_difference() {
     }
 }
 
-/// Entries that each rank has compared, as `-v` tells.
+/// Entries that each rank has compared, as `-v` reports.
 fn shares(stdout: &str) -> Vec<u64> {
     let share = |line: &str| line.strip_suffix(" of them")?.rsplit(' ').next()?.parse().ok();
     stdout.lines().filter(|line| line.starts_with("rank ")).filter_map(share).collect()

@@ -30,7 +30,7 @@ fn same_as_haul(dir: &Path, ranks: usize, options: &[&str]) {
 #[test]
 fn every_engine_works_with_several_ranks() {
     let Some(bed) = Bed::new() else { return };
-    // It knows clones, and allocates no more than it is told to.
+    // It knows clones, and allocates no more than it is asked to.
     let Some(dir) = place(&bed, Fs::Btrfs) else { return };
     grow(&mut chance(2), &dir, SMALL);
     for engine in EngineName::ALL {

@@ -1,4 +1,4 @@
-//! What is wrong is told by rank 0, and by the exit status of the job.
+//! Rank 0 reports what is wrong, and so does the exit status of the job.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ fn is_refused(job: &Job, dest: &Path, words: &[&str]) {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_and_all_others_are_copied() {
+fn a_file_that_cannot_be_read_is_reported_and_all_others_are_copied() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     for part in 0..6 {
@@ -42,7 +42,7 @@ fn a_file_that_cannot_be_read_is_told_and_all_others_are_copied() {
         let part = Part::new(4, &["-aT", "source", "result"]).by(&HUMBLE);
         let done = Job::of(mpi, &dir, vec![part]).run().failed_with(1);
         let done = done.says(&["haul-mpi: ", "source/3/7", "Permission denied"]);
-        assert_eq!(done.stderr.matches("source/3/7").count(), 1, "told once: {done}");
+        assert_eq!(done.stderr.matches("source/3/7").count(), 1, "reported once: {done}");
         let found = differences(&look(&dir.join("source")), &look(&dir.join("result")));
         assert_eq!(found, ["3/7: missing"], "{mpi:?}");
         remove(&dir.join("result"));
@@ -50,7 +50,7 @@ fn a_file_that_cannot_be_read_is_told_and_all_others_are_copied() {
 }
 
 #[test]
-fn a_full_filesystem_is_told_and_what_is_there_is_whole() {
+fn a_full_filesystem_is_reported_and_what_is_there_is_whole() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     fs::create_dir(dir.join("source")).expect("a directory");
@@ -173,7 +173,7 @@ fn a_destination_that_could_mean_two_things_is_refused_with_resume() {
 }
 
 #[test]
-fn a_source_that_is_missing_is_told_once_with_status_1() {
+fn a_source_that_is_missing_is_reported_once_with_status_1() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     fs::create_dir(dir.join("result")).expect("a directory");
@@ -184,7 +184,7 @@ fn a_source_that_is_missing_is_told_once_with_status_1() {
 }
 
 #[test]
-fn a_list_that_is_of_another_tree_is_refused_and_told_once() {
+fn a_list_that_is_of_another_tree_is_refused_and_reported_once() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = place(&bed, Fs::Ext4) else { return };
     grow(&mut chance(17), &dir, SMALL);

@@ -137,7 +137,7 @@ fn a_rank_that_is_out_of_memory_ends_the_job_which_is_resumed() {
                     assert_none(&differences_but_for(FILLED, &reference, &found), &context);
                 } else {
                     failed += 1;
-                    // Of a rank that was ended by a signal MPICH tells there.
+                    // Of a rank that was ended by a signal MPICH reports there.
                     assert!(!done.stderr.is_empty() || !done.stdout.is_empty(), "{context}: not a word: {done}");
                     assert_whole(&reference, &found, &context);
                 }

@@ -55,20 +55,20 @@ pub fn all(smartcp: &Path) -> (Vec<Program>, Vec<(&'static str, &'static str)>) 
         ("partclone", "partclone.extfs", "partclone.extfs", "-b -q -F -L /dev/null -s IMAGE -O COPY", "-v"),
         ("virt-sparsify", "virt-sparsify", "virt-sparsify", "--quiet IMAGE COPY", "--version"),
     ];
-    for &(key, name, program, words, tell) in list {
+    for &(key, name, program, words, version_word) in list {
         if !program.starts_with('/') && !shell::has(program) {
             missing.push((name, "it is not installed"));
             continue;
         }
         let words = std::iter::once(program).chain(words.split(' ')).map(str::to_owned).collect();
-        programs.push(Program { key, name, version: version(program, tell), words, sized: key == "partclone" });
+        programs.push(Program { key, name, version: version(program, version_word), words, sized: key == "partclone" });
     }
     (programs, missing)
 }
 
 /// The first line that a program says of itself, on either output.
-fn version(program: &str, tell: &str) -> String {
-    let said = shell::command(program).arg(tell).output();
+fn version(program: &str, version_word: &str) -> String {
+    let said = shell::command(program).arg(version_word).output();
     let said = said.map(|said| [said.stdout, said.stderr].concat()).unwrap_or_default();
     String::from_utf8_lossy(&said).lines().next().unwrap_or("unknown version").trim().to_owned()
 }

@@ -56,7 +56,7 @@ fn table(results: &Results, programs: &[Program], cold: bool) -> String {
         let whole =
             |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, |all| format!("{:.0}", all.median));
         let time = |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, range);
-        let middle =
+        let two_digits =
             |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, |all| format!("{:.2}", all.median));
         let busy = row.samples.iter().filter(|sample| sample.disturbed).count();
         let verified = match row.samples.iter().find_map(|sample| sample.failed.as_deref()) {
@@ -72,8 +72,8 @@ fn table(results: &Results, programs: &[Program], cold: bool) -> String {
             whole(|sample| sample.written as f64 / MIB),
             time(|sample| sample.returned),
             time(|sample| sample.durable),
-            middle(|sample| sample.user),
-            middle(|sample| sample.system),
+            two_digits(|sample| sample.user),
+            two_digits(|sample| sample.system),
             whole(|sample| sample.memory as f64 / MIB),
             whole(|sample| sample.allocated as f64 / MIB),
             verified,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_promise_is_told() {
+    fn a_broken_promise_is_reported() {
         let mut results = results();
         results.rows[0].samples[0].read = 80;
         results.rows[0].samples[0].returned = 1.6;

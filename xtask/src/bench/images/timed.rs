@@ -59,9 +59,9 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
         other => other.into(),
     };
     // The program itself is in memory in either case.
-    let mut tell = shell::command(&program.words[0]);
-    tell.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    tell.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
+    let mut version = shell::command(&program.words[0]);
+    version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
     let mut command = shell::command(&program.words[0]);
     command.args(program.words[1..].iter().map(word));
     let (commands, timeout) = (vec![command], Duration::MAX);

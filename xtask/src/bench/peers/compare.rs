@@ -19,8 +19,8 @@ const THREADS: usize = 2;
 const BUFFER: usize = 1 << 20;
 /// Large files are compared in pieces of so many bytes, so that both threads have work.
 const PIECE: u64 = 64 << 20;
-/// Differences that are told one by one.
-const TOLD: usize = 3;
+/// Differences that are reported one by one.
+const REPORTED: usize = 3;
 
 /// Kinds of metadata that a copy has not kept, each with the number of entries.
 pub type Lost = BTreeMap<String, u64>;
@@ -33,7 +33,7 @@ pub struct Found {
     /// Number of entries that are missing, too many, of another kind, or differ in contents.
     pub wrong: u64,
     /// The first of them, in words.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
     /// Metadata that was not kept.
     pub lost: Lost,
 }
@@ -54,15 +54,15 @@ struct Piece {
 impl Found {
     /// One sentence if the copy is wrong.
     pub fn sentence(&self) -> Option<String> {
-        (self.wrong > 0).then(|| format!("{} of {} entries: {}", self.wrong, self.entries, self.told.join("; ")))
+        (self.wrong > 0).then(|| format!("{} of {} entries: {}", self.wrong, self.entries, self.reported.join("; ")))
     }
 
     fn wrong(&mut self, name: &Path, what: &str) {
         self.wrong += 1;
-        if self.told.len() < TOLD {
+        if self.reported.len() < REPORTED {
             // The copied file itself has no name below itself.
             let name = if name.as_os_str().is_empty() { Path::new("it") } else { name };
-            self.told.push(format!("{} {what}", name.display()));
+            self.reported.push(format!("{} {what}", name.display()));
         }
     }
 
@@ -73,8 +73,8 @@ impl Found {
     fn add(&mut self, other: Found) {
         self.entries += other.entries;
         self.wrong += other.wrong;
-        self.told.extend(other.told);
-        self.told.truncate(TOLD);
+        self.reported.extend(other.reported);
+        self.reported.truncate(REPORTED);
         for (what, count) in other.lost {
             *self.lost.entry(what).or_default() += count;
         }
@@ -92,8 +92,8 @@ pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
     let said: Value = serde_json::from_str(&shell::output(&mut command)?).map_err(|error| error.to_string())?;
     let number = |value: &Value| value.as_u64().ok_or("the comparison did not say how it ended");
     let mut found = Found { entries: number(&said["entries"])?, wrong: number(&said["wrong"])?, ..Found::default() };
-    let told = said["told"].as_array().into_iter().flatten();
-    found.told = told.filter_map(|text| text.as_str().map(str::to_owned)).collect();
+    let reported = said["reported"].as_array().into_iter().flatten();
+    found.reported = reported.filter_map(|text| text.as_str().map(str::to_owned)).collect();
     for (what, count) in said["lost"].as_object().into_iter().flatten() {
         found.lost.insert(what.clone(), number(count)?);
     }
@@ -107,7 +107,10 @@ pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
 pub fn process(args: &[String]) -> Result {
     let [source, dest, what] = args else { return Err("peers-compare wants two paths and what to compare".into()) };
     let found = compare(Path::new(source), Path::new(dest), what == "all")?;
-    println!("{}", json!({ "entries": found.entries, "wrong": found.wrong, "told": found.told, "lost": found.lost }));
+    println!(
+        "{}",
+        json!({ "entries": found.entries, "wrong": found.wrong, "reported": found.reported, "lost": found.lost })
+    );
     Ok(())
 }
 
@@ -341,7 +344,7 @@ fn data(file: &File, at: u64, end: u64) -> io::Result<u64> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(found) => Ok(found.min(end)),
         Err(Errno::NXIO) => Ok(end),
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(at), // the filesystem cannot tell
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(at), // the filesystem cannot say
         Err(error) => Err(error.into()),
     }
 }
@@ -427,7 +430,7 @@ mod tests {
             fs::remove_file(two.join("link")).unwrap();
             symlink("deep", two.join("link")).unwrap();
         });
-        assert_eq!(found.told, ["link points elsewhere"]);
+        assert_eq!(found.reported, ["link points elsewhere"]);
     }
 
     #[test]
@@ -446,7 +449,7 @@ mod tests {
             File::open(two.join("other")).unwrap().set_modified(old).unwrap();
             File::open(two).unwrap().set_modified(time).unwrap();
         });
-        assert_eq!(found.wrong, 0, "{:?}", found.told);
+        assert_eq!(found.wrong, 0, "{:?}", found.reported);
         let kinds: Vec<&str> = found.lost.keys().map(String::as_str).collect();
         assert_eq!(kinds, ["hard links", "mode", "mtime", "mtime of directories", "nanoseconds"]);
     }

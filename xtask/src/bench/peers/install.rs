@@ -15,7 +15,7 @@ enum Origin {
     Own,
 }
 
-/// Every peer: its name in `--programs`, where it comes from, and the words that make it tell its version.
+/// Every peer: its name in `--programs`, where it comes from, and the words that make it print its version.
 const PEERS: &[(&str, Origin, &[&str])] = &[
     ("cp", Origin::Debian { package: "coreutils", program: "cp" }, &["--version"]),
     ("haul", Origin::Own, &["--version"]),
@@ -31,7 +31,7 @@ const PEERS: &[(&str, Origin, &[&str])] = &[
     ("fio", Origin::Debian { package: "fio", program: "fio" }, &["--version"]),
 ];
 
-/// The name of another build of haul, which is told to copy as haul is.
+/// The name of another build of haul, which gets the options of haul.
 pub const BEFORE: &str = "before";
 
 /// A program that can be run.
@@ -43,8 +43,8 @@ pub struct Peer {
     pub program: PathBuf,
     /// Its version number.
     pub version: String,
-    /// The words that make it tell its version, which also bring it into memory.
-    pub tell: &'static [&'static str],
+    /// The words that make it print its version, which also bring it into memory.
+    pub version_words: &'static [&'static str],
 }
 
 /// A program that there is not.
@@ -64,10 +64,10 @@ pub fn names() -> Vec<&'static str> {
 /// Finds or installs the wanted peers; `haul` is the program of this repository.
 pub fn all(haul: &Path, wanted: &dyn Fn(&str) -> bool) -> (Vec<Peer>, Vec<Missing>) {
     let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for (name, origin, tell) in PEERS.iter().filter(|(name, ..)| wanted(name)) {
-        let found = program(origin, haul).and_then(|program| Ok((version(&program, tell)?, program)));
+    for (name, origin, version_words) in PEERS.iter().filter(|(name, ..)| wanted(name)) {
+        let found = program(origin, haul).and_then(|program| Ok((version(&program, version_words)?, program)));
         match found {
-            Ok((version, program)) => there.push(Peer { name, program, version, tell }),
+            Ok((version, program)) => there.push(Peer { name, program, version, version_words }),
             Err(why) => missing.push(Missing { name, why }),
         }
     }
@@ -79,8 +79,8 @@ pub fn all(haul: &Path, wanted: &dyn Fn(&str) -> bool) -> (Vec<Peer>, Vec<Missin
 /// # Errors
 /// When it cannot be run.
 pub fn before(program: &Path) -> Result<Peer> {
-    let tell = &["--version"];
-    Ok(Peer { name: BEFORE, program: program.to_owned(), version: version(program, tell)?, tell })
+    let version_words = &["--version"];
+    Ok(Peer { name: BEFORE, program: program.to_owned(), version: version(program, version_words)?, version_words })
 }
 
 /// Where the crates' programs are: one folder for each, since one of them is called cp.
@@ -122,8 +122,8 @@ fn build(name: &str, version: &str, root: &Path) -> Result {
 }
 
 /// The first word that starts with a digit, wherever it is said: fcp calls its version an error.
-fn version(program: &Path, tell: &[&str]) -> Result<String> {
-    let output = shell::command(program).args(tell).output();
+fn version(program: &Path, version_words: &[&str]) -> Result<String> {
+    let output = shell::command(program).args(version_words).output();
     let output = output.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     let said = [output.stdout, output.stderr].concat();
     let word = String::from_utf8_lossy(&said).split_whitespace().find_map(number).map(str::to_owned);

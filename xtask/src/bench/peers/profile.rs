@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_and_empty_columns_are_left_out() {
+    fn headings_and_empty_columns_are_skipped() {
         assert_eq!(block("# head\n\n  50.0%  [k] copy  -  -  \n"), "```\n  50.0%  [k] copy\n```\n");
     }
 }

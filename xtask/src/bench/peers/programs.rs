@@ -1,4 +1,4 @@
-//! How each peer is told to do each kind of copy.
+//! The options of each peer for each kind of copy.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     fn peer(name: &'static str) -> Peer {
-        Peer { name, program: format!("/bin/{name}").into(), version: "1".into(), tell: &[] }
+        Peer { name, program: format!("/bin/{name}").into(), version: "1".into(), version_words: &[] }
     }
 
     fn line(program: &Program) -> String {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn another_build_of_haul_is_told_what_haul_is_told() {
+    fn another_build_of_haul_gets_the_options_of_haul() {
         let programs = of(Shape::Archive, &[peer("cp"), peer("haul"), peer(BEFORE)], &[], false);
         assert_eq!(
             programs.iter().map(line).collect::<Vec<_>>()[1..],

@@ -42,7 +42,7 @@ pub fn measure(workload: &Workload, programs: &[Program], options: &Options, wor
             eprintln!("{}", said(row));
         }
         if round == 0 {
-            leave_out_slow(&mut rows);
+            skip_slow(&mut rows);
         }
     }
     let place = scene.title.clone();
@@ -76,7 +76,7 @@ fn said(row: &Row) -> String {
     format!("{:.3} s, durable {:.3} s{disturbed}", last.returned, last.durable)
 }
 
-fn leave_out_slow(rows: &mut [Row]) {
+fn skip_slow(rows: &mut [Row]) {
     let time = |row: &Row| row.samples.first().map(|sample| sample.durable);
     let Some(base) = rows.iter().find(|row| row.base).and_then(time) else { return };
     for row in rows.iter_mut().filter(|row| !row.base && !row.haul) {
@@ -210,12 +210,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_peers_that_are_much_slower_than_cp_are_left_out() {
+    fn only_peers_that_are_much_slower_than_cp_are_skipped() {
         let mut rows = [row("cp", &[(1.0, 2.0)]), row("haul", &[(50.0, 50.0)]), row("a", &[(9.0, 9.9)])];
-        leave_out_slow(&mut rows);
+        skip_slow(&mut rows);
         assert!(!rows.iter().any(|row| row.slow));
         rows[2].samples[0].durable = 10.1;
-        leave_out_slow(&mut rows);
+        skip_slow(&mut rows);
         assert_eq!(rows.map(|row| row.slow), [false, false, true]);
     }
 

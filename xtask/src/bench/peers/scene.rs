@@ -165,10 +165,10 @@ impl<'a> Scene<'a> {
             cache::read_apart(&Own::running()?, &self.source)?;
         }
         // The program itself is in memory in either case.
-        let mut tell = shell::command(&program.peer.program);
-        tell.args(program.peer.tell).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut version = shell::command(&program.peer.program);
+        version.args(program.peer.version_words).stdout(Stdio::null()).stderr(Stdio::null());
         // Only for what it brings in; fcp calls its version an error.
-        tell.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
+        version.status().map_err(|error| format!("cannot run {}: {error}", program.name))?;
         self.settle()
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// What must be true of haul's medians in one workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Target {
-    /// cp's time until it returned is at least so many times haul's.
+    /// cp's time until it returned is at least this many times haul's.
     pub returned: Option<f64>,
     /// The same until the copy is durable.
     pub durable: Option<f64>,
