@@ -75,7 +75,7 @@ impl Scratch {
 
 /// One line for each mount and each loop device in use.
 fn held() -> Result<Vec<String>> {
-    let all = mounts::all().map_err(|error| format!("cannot tell what is mounted: {error}"))?;
+    let all = mounts::all().map_err(|error| format!("cannot find out what is mounted: {error}"))?;
     let mut lines: Vec<String> = all.iter().map(|mount| format!("mount {}", mount.point.display())).collect();
     lines.extend(mounts::loops().iter().map(|(device, file)| format!("{} on {}", device.display(), file.display())));
     Ok(lines)

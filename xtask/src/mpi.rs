@@ -35,14 +35,14 @@ impl Mpi {
     pub fn look() -> Mpi {
         let missing = packages::missing_for_mpi();
         let missing = (!missing.is_empty())
-            .then(|| format!("{PACKAGE} is left out, the Debian packages are missing: {}", missing.join(" ")));
+            .then(|| format!("{PACKAGE} is skipped, the Debian packages are missing: {}", missing.join(" ")));
         if let Some(why) = &missing {
             println!("NOT CHECKED: {why}");
         }
         Mpi { missing }
     }
 
-    /// Makes a command of cargo one for all of the workspace that can be built here, with Open MPI. The tests get to know
+    /// Makes a command of cargo one for all of the workspace that can be built here, with Open MPI. The tests hear
     /// where the other build is.
     pub fn workspace(&self, command: &mut Command) {
         command.arg("--workspace");
@@ -59,7 +59,7 @@ impl Mpi {
     pub fn build(&self) -> Result<Built> {
         match &self.missing {
             Some(why) if std::env::var("CI").is_ok_and(|value| value == "true") => {
-                return Err(format!("{why}; in CI nothing may be left out"));
+                return Err(format!("{why}; in CI nothing may be skipped"));
             }
             Some(why) => return Ok(Built::NotPossible(why.clone())),
             None => {}

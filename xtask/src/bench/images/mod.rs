@@ -103,7 +103,7 @@ fn scan(smartcp: &Path, scratch: &Path) -> Result<f64> {
         let said = shell::output(&mut command)?;
         let time = said.lines().rev().find_map(|line| line.trim().strip_prefix("time on scan:"));
         let time: Option<f64> = time.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        let time = time.filter(|time| *time > 0.0).ok_or("smartcp -v tells no time on scan")?;
+        let time = time.filter(|time| *time > 0.0).ok_or("smartcp -v reports no time on scan")?;
         best = best.max(SIZE as f64 / time);
     }
     for path in [&zeros, &copy] {

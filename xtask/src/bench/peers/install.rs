@@ -127,7 +127,7 @@ fn version(program: &Path, version_words: &[&str]) -> Result<String> {
     let output = output.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     let said = [output.stdout, output.stderr].concat();
     let word = String::from_utf8_lossy(&said).split_whitespace().find_map(number).map(str::to_owned);
-    word.ok_or(format!("{} does not tell its version", program.display()))
+    word.ok_or(format!("{} does not print its version", program.display()))
 }
 
 fn number(word: &str) -> Option<&str> {
