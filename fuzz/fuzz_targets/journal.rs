@@ -12,8 +12,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if first & 1 == 1 {
         for (number, record) in (0..).zip(bytes.chunks_exact_mut(RECORD)) {
             let whole: [u8; RECORD] = (*record).try_into().expect("a whole record");
-            let mended = Record::mend(&whole, number, &COMMAND);
-            record.copy_from_slice(&mended);
+            let fixed = Record::fix_checksum(&whole, number, &COMMAND);
+            record.copy_from_slice(&fixed);
         }
     }
     let mut written = Vec::new();

@@ -4,12 +4,12 @@
 
 use std::num::NonZero;
 
-use haul_copy::list::{self, mend};
+use haul_copy::list::{self, fix_checksum};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((first, bytes)) = input.split_first() else { return };
     let bytes = match first & 1 {
-        1 => mend(&[b"haul\0mf2", bytes, &[0; 32]].concat()),
+        1 => fix_checksum(&[b"haul\0mf2", bytes, &[0; 32]].concat()),
         _ => bytes.to_vec(),
     };
     let Ok(mut list) = list::load(&mut &bytes[..]) else { return };

@@ -156,7 +156,7 @@ impl Sample {
 fn repair(pages: &mut Pages, blocks: &[u64]) {
     let pristine = pages.clone();
     for at in blocks {
-        Fix::Crc32c { from: at + 32, len: NODE as u64 - 32, to: *at }.mend(pages, &pristine);
+        Fix::Crc32c { from: at + 32, len: NODE as u64 - 32, to: *at }.apply(pages, &pristine);
     }
 }
 
@@ -434,9 +434,9 @@ fn pack(leaf: &mut [u8], items: &Items) {
     }
 }
 
-/// Takes an extent of this kind out of the extent tree: its last one in a leaf that has several. With `mended` as if it had never
+/// Takes an extent of this kind out of the extent tree: its last one in a leaf that has several. With `accounted` as if it had never
 /// been there for those that count: the block group, and the superblock.
-fn without_extent(sample: &Sample, kind: u8, mended: bool) -> Pages {
+fn without_extent(sample: &Sample, kind: u8, accounted: bool) -> Pages {
     let mut pages = sample.pages.clone();
     let mut blocks = vec![PRIMARY];
     let mut gone = None;
@@ -453,7 +453,7 @@ fn without_extent(sample: &Sample, kind: u8, mended: bool) -> Pages {
         blocks.push(leaf.at);
     }
     let (start, len) = gone.expect("an extent");
-    if mended {
+    if accounted {
         for leaf in sample.nodes().iter().filter(|node| node.owner == EXTENT_TREE && node.level == 0) {
             let mut bytes = pages.read(leaf.at, NODE);
             let mut items = unpack(&bytes);
@@ -480,9 +480,9 @@ fn an_extent_that_is_missing_is_noticed_by_what_counts_it_and_by_the_free_space_
     for (sample, second_account) in [(&with_tree, true), (&without_tree, false)] {
         for kind in [168, 169] {
             assert!(free(&Btrfs, &without_extent(sample, kind, false)).is_err(), "{kind}");
-            let mended = free(&Btrfs, &without_extent(sample, kind, true));
+            let accounted = free(&Btrfs, &without_extent(sample, kind, true));
             // Alone, a tree with right checksums and right counts everywhere is the authority.
-            assert!(mended.is_err() || !second_account, "{kind}");
+            assert!(accounted.is_err() || !second_account, "{kind}");
         }
     }
 }

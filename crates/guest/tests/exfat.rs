@@ -255,14 +255,14 @@ fn dirty_and_contradicting_volumes_are_refused() {
     }
 }
 
-/// The image with the boot region's checksum mended, after changes.
+/// The image with the boot region's checksum fixed, after changes.
 fn forged(image: &[u8], changes: &[(usize, &[u8])]) -> Result<ExtentSet, Refusal> {
     let mut image = image.to_vec();
     for (at, bytes) in changes {
         image[*at..at + bytes.len()].copy_from_slice(bytes);
     }
     let mut pages = Pages::of(&image, std::iter::once(0..image.len() as u64));
-    mend_boot(&mut pages);
+    fix_boot(&mut pages);
     free(&ExFat, &pages).map(|found| found.free)
 }
 
@@ -372,17 +372,17 @@ fn volumes_copied_while_mounted_are_refused_or_right() {
     }
 }
 
-/// Mends the checksum of the boot region.
-fn mend_boot(pages: &mut Pages) {
+/// Fixes the checksum of the boot region.
+fn fix_boot(pages: &mut Pages) {
     let pristine = pages.clone();
-    Fix::ExfatBoot.mend(pages, &pristine);
+    Fix::ExfatBoot.apply(pages, &pristine);
 }
 
-/// Mends the checksums of the sets of directory entries that lie in one piece.
-fn mend_sets(pages: &mut Pages, places: &[Range<u64>]) {
+/// Fixes the checksums of the sets of directory entries that lie in one piece.
+fn fix_sets(pages: &mut Pages, places: &[Range<u64>]) {
     let pristine = pages.clone();
     for place in places {
-        Fix::ExfatSets { from: place.start, len: place.end - place.start }.mend(pages, &pristine);
+        Fix::ExfatSets { from: place.start, len: place.end - place.start }.apply(pages, &pristine);
     }
 }
 
@@ -408,15 +408,15 @@ fn mutated_volumes_are_refused_or_right() {
         let bitmap = layout.bitmap_at..layout.bitmap_at + busy;
         let truth = layout.free();
         let sets = directories.clone();
-        let mend = |pages: &mut Pages| mend_sets(pages, &sets);
+        let fix = |pages: &mut Pages| fix_sets(pages, &sets);
         let [boot, head] = [512, 128].map(|end| std::iter::once(0..end).collect::<Vec<_>>());
         let runs = [
             ("boot", assert_sound(&ExFat, &pages, &truth, &boot, 500, |_| ())),
-            ("boot, mended", assert_sound(&ExFat, &pages, &truth, &head, 2000, mend_boot)),
+            ("boot, fixed", assert_sound(&ExFat, &pages, &truth, &head, 2000, fix_boot)),
             ("table", assert_sound(&ExFat, &pages, &truth, &[table], 1000, |_| ())),
             ("bitmap", assert_sound(&ExFat, &pages, &truth, &[bitmap], 1000, |_| ())),
             ("directories", assert_sound(&ExFat, &pages, &truth, &directories, 500, |_| ())),
-            ("directories, mended", assert_sound(&ExFat, &pages, &truth, &directories, 2000, mend)),
+            ("directories, fixed", assert_sound(&ExFat, &pages, &truth, &directories, 2000, fix)),
         ];
         for (what, counts) in runs {
             println!("clusters of {cluster}, {what}: {counts:?}");

@@ -107,7 +107,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 fn repair(small: &Small, pages: &mut Pages) {
     // With meta_bg the descriptors are in several pieces, which these layouts have only without checksums.
     if let Some(range) = small.descriptors.first() {
-        Fix::ExtGroups { from: range.start, len: range.end - range.start }.mend(pages, &small.pages);
+        Fix::ExtGroups { from: range.start, len: range.end - range.start }.apply(pages, &small.pages);
     }
 }
 
@@ -117,7 +117,7 @@ fn repair_journal(small: &Small, pages: &mut Pages) {
     let superblock = small.journal.iter().find(|range| small.pages.read(range.start + 4, 4) == [0, 0, 0, 4]).unwrap();
     for range in &small.journal {
         let journal = superblock.start;
-        Fix::ExtJournal { from: range.start, len: small.block, journal }.mend(pages, &small.pages);
+        Fix::ExtJournal { from: range.start, len: small.block, journal }.apply(pages, &small.pages);
     }
 }
 
@@ -142,9 +142,10 @@ fn changed_metadata_of_ext4_with_checksums_are_refused_or_harmless() {
         let bitmaps = assert_sound(&Ext, &small.pages, &small.free, &small.bitmaps, ROUNDS, |_| ());
         report(&format!("{what}, bitmaps"), &bitmaps);
         for place in [SUPERBLOCK, small.descriptors[0].clone()] {
-            let mended = assert_sound(&Ext, &small.pages, &small.free, &[place], ROUNDS, |pages| repair(small, pages));
-            report(&format!("{what}, repaired"), &mended);
-            assert!(mended.accepted > 0);
+            let repaired =
+                assert_sound(&Ext, &small.pages, &small.free, &[place], ROUNDS, |pages| repair(small, pages));
+            report(&format!("{what}, repaired"), &repaired);
+            assert!(repaired.accepted > 0);
         }
     }
 }
@@ -189,12 +190,12 @@ fn changed_journals_are_refused_or_harmless() {
     report("anything", &counts);
     let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &guarded.journal, ROUNDS, |_| ());
     report("journal", &counts);
-    let mend = |pages: &mut Pages| repair_journal(&guarded, pages);
-    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &guarded.journal, ROUNDS, mend);
+    let repair = |pages: &mut Pages| repair_journal(&guarded, pages);
+    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &guarded.journal, ROUNDS, repair);
     report("journal, repaired", &counts);
     assert!(counts.accepted > 0);
     let heads: Vec<_> = guarded.journal.iter().map(|range| range.start..range.start + 64).collect();
-    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &heads, ROUNDS, mend);
+    let counts = assert_sound(&Ext, &guarded.pages, &guarded.free, &heads, ROUNDS, repair);
     report("heads, repaired", &counts);
 
     let bare = small(&bed, 20, &["-t", "ext3", "-b", "1024", "-g", "2048"], true, true);

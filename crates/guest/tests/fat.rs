@@ -526,8 +526,8 @@ fn mutated_volumes_are_refused_or_right() {
         };
         for (what, places) in [("boot", boot), ("table", vec![busy.clone()]), ("directories", directories)] {
             let plain = assert_sound(&Fat, &pages, &layout.free(), &places, 700, |_| ());
-            let mended = assert_sound(&Fat, &pages, &layout.free(), &places, 1500, mirror);
-            println!("image {number}, FAT{bits}, {what}: {plain:?}, mirrored {mended:?}");
+            let mirrored = assert_sound(&Fat, &pages, &layout.free(), &places, 1500, mirror);
+            println!("image {number}, FAT{bits}, {what}: {plain:?}, mirrored {mirrored:?}");
         }
     }
 }

@@ -185,10 +185,10 @@ fn a_gpt_that_no_mbr_protects_frees_nothing_by_itself() {
     assert!(dos.free.is_subset_of(&free.clipped(start..end)), "{dos}");
 }
 
-/// Mends both checksums of the GPT header at `at`, if its fields make sense.
+/// Fixes both checksums of the GPT header at `at`, if its fields make sense.
 fn repair_gpt(image: &mut Pages, at: u64, sector: u64) {
     let pristine = image.clone();
-    Fix::Gpt { at, sector }.mend(image, &pristine);
+    Fix::Gpt { at, sector }.apply(image, &pristine);
 }
 
 #[test]

@@ -456,7 +456,7 @@ fn structures(image: &dyn ReadAt) -> Vec<Sealed> {
 fn seal(pages: &mut Pages, structures: &[Sealed]) {
     let pristine = pages.clone();
     for (offset, len, at) in structures {
-        Fix::Crc32c { from: *offset, len: *len as u64, to: *offset + *at as u64 }.mend(pages, &pristine);
+        Fix::Crc32c { from: *offset, len: *len as u64, to: *offset + *at as u64 }.apply(pages, &pristine);
     }
 }
 

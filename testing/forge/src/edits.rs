@@ -1,6 +1,6 @@
-//! What an input of the fuzzer says: which seed, whether checksums are mended, and a list of edits.
+//! What an input of the fuzzer says: which seed, whether checksums are fixed, and a list of edits.
 //!
-//! The first byte has the number of the seed in its upper seven bits, and in the lowest whether checksums are mended.
+//! The first byte has the number of the seed in its upper seven bits, and in the lowest whether checksums are fixed.
 //! Each edit is a byte that says what to do, three bytes of a position among the places of the seed, and values. What a
 //! position counts is said by a bit of the first byte: the bytes of all places, or places and then bytes, so that a long
 //! place, such as a log, does not take all edits.
@@ -16,14 +16,14 @@ const MOST: usize = 32;
 pub struct Head {
     /// The number of the seed, to be taken modulo how many there are.
     pub seed: usize,
-    /// Whether checksums are to be mended.
-    pub mends: bool,
+    /// Whether checksums are to be fixed.
+    pub fix_checksums: bool,
 }
 
 /// Takes the head off an input.
 pub fn head(input: &[u8]) -> Option<(Head, &[u8])> {
     let (first, rest) = input.split_first()?;
-    Some((Head { seed: usize::from(first >> 1), mends: first & 1 == 1 }, rest))
+    Some((Head { seed: usize::from(first >> 1), fix_checksums: first & 1 == 1 }, rest))
 }
 
 /// What was done to an image.

@@ -1,4 +1,4 @@
-//! Mending checksums and copies.
+//! Fixing checksums and copies.
 
 use haul_guest::ReadAt;
 use haul_guest::crc32::{self, crc32};
@@ -110,8 +110,8 @@ impl Fix {
         })
     }
 
-    /// Mends it in `pages`, which were made of `pristine`.
-    pub fn mend(self, pages: &mut Pages, pristine: &Pages) {
+    /// Fixes it in `pages`, which were made of `pristine`.
+    pub fn apply(self, pages: &mut Pages, pristine: &Pages) {
         match self {
             Fix::Crc32c { from, len, to } => {
                 let mut bytes = pages.read(from, len as usize);

@@ -58,11 +58,11 @@ pub fn run(target: Target, seeds: &[Seed], input: &[u8]) -> Ended {
     };
     let mut pages = seed.pages.clone();
     let done = edits::apply(rest, seed, &mut pages);
-    if head.mends {
-        seed.fixes.iter().for_each(|fix| fix.mend(&mut pages, &seed.pages));
+    if head.fix_checksums {
+        seed.fixes.iter().for_each(|fix| fix.apply(&mut pages, &seed.pages));
     }
     // A right checksum vouches for what the damage says. Of several changes one may be the checksum.
-    let proven = seed.guarded && !head.mends && done.edits <= 1 && done.longest <= NOTICED;
+    let proven = seed.guarded && !head.fix_checksums && done.edits <= 1 && done.longest <= NOTICED;
     let free = match target {
         Target::Qcow2 | Target::Vmdk | Target::Vhdx | Target::Vdi | Target::Vhd => return open(pages, input),
         Target::Gpt | Target::Mbr | Target::Lvm => {

@@ -506,7 +506,7 @@ mod tests {
         for (name, target) in Target::ALL {
             let made = make(target, bed.as_ref());
             let seeds: Vec<Seed> = made.iter().map(|seed| Seed::from_bytes(&seed.to_bytes()).unwrap()).collect();
-            // Nothing is changed, and mending what is right changes nothing. A descriptor's extents are not there.
+            // Nothing is changed, and fixing what is right changes nothing. A descriptor's extents are not there.
             for input in 0..seeds.len() as u8 * 2 {
                 let ended = run(target, &seeds, &[input]);
                 assert!(ended == Ended::Accepted || target == Target::Vmdk, "{name}: input {input} is refused");

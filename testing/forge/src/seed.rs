@@ -68,7 +68,7 @@ pub struct Seed {
     pub free: ExtentSet,
     /// Where it is changed.
     pub places: Vec<Range<u64>>,
-    /// Checksums and copies, in the order in which they are mended.
+    /// Checksums and copies, in the order in which they are fixed.
     pub fixes: Vec<Fix>,
     /// Whether checksums guard all places: then a single change frees nothing that was not free.
     pub guarded: bool,

@@ -154,7 +154,7 @@ pub enum End {
     SourceEnd,
     /// This engine cannot go on here, another one may, from the job's offset plus `moved.total()`.
     Refused(Refusal),
-    /// A final error (EIO, ENOSPC, EDQUOT, ENOMEM and all that no other engine could mend).
+    /// A final error (EIO, ENOSPC, EDQUOT, ENOMEM and all that no other engine could fix).
     Failed(Failure),
 }
 

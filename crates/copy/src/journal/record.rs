@@ -220,12 +220,12 @@ impl Record {
     }
 
     /// Such bytes with the checksum and the number that a record has; for tests of what is read then.
-    pub fn mend(bytes: &[u8; RECORD], number: u64, command: &Fingerprint) -> [u8; RECORD] {
-        let mut mended = *bytes;
-        mended[8..14].copy_from_slice(&number.to_le_bytes()[..6]);
-        let check = check(&mended, command);
-        mended[..8].copy_from_slice(&check.to_le_bytes());
-        mended
+    pub fn fix_checksum(bytes: &[u8; RECORD], number: u64, command: &Fingerprint) -> [u8; RECORD] {
+        let mut fixed = *bytes;
+        fixed[8..14].copy_from_slice(&number.to_le_bytes()[..6]);
+        let check = check(&fixed, command);
+        fixed[..8].copy_from_slice(&check.to_le_bytes());
+        fixed
     }
 
     /// What such bytes say as record `number`; `None` if they say nothing.

@@ -196,7 +196,7 @@ impl fmt::Debug for FileList {
 }
 
 /// The bytes of a list with the checksum that they should have; for tests of what is read then.
-pub fn mend(bytes: &[u8]) -> Vec<u8> {
+pub fn fix_checksum(bytes: &[u8]) -> Vec<u8> {
     let body = &bytes[..bytes.len().saturating_sub(SUM)];
     [body, blake3::hash(body).as_bytes()].concat()
 }

@@ -9,7 +9,7 @@ mod order;
 mod split;
 
 pub use file_list::{Entry, FileList, Index, MOST_NAME, Misplaced, Root};
-pub use format::{LoadError, digest_text, load, mend, save};
+pub use format::{LoadError, digest_text, fix_checksum, load, save};
 pub use order::sort;
 pub use split::{Assignment, MOST_SHARDS, Shard, Work, split};
 

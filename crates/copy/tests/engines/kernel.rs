@@ -586,7 +586,7 @@ fn an_ordinary_error_is_the_kernels_own() {
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 100_000);
     fs::write(&b, b"").unwrap();
-    // A destination that is open for reading only, which no fallback can mend.
+    // A destination that is open for reading only, which no fallback can fix.
     let outcome = run(&mut *engine(EngineName::ReadWrite), job(&source(&a), &source(&b), 0, 1));
     assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Write, errno: Errno::BADF }));
 }

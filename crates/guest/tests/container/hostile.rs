@@ -79,7 +79,7 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
-/// Mends the checksums of VHDX and VHD.
+/// Fixes the checksums of VHDX and VHD.
 pub fn repair(format: Format, bytes: &mut [u8]) {
     match format.name {
         "vhdx" => {

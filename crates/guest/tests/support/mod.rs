@@ -74,7 +74,7 @@ pub struct Soundness {
     pub accepted: u64,
 }
 
-/// Mutates one to three bytes in `places` of an image, `rounds` times, lets `repair` mend the checksums, and asserts that
+/// Mutates one to three bytes in `places` of an image, `rounds` times, lets `repair` fix the checksums, and asserts that
 /// the parser refuses or finds only bytes free that are in `truly_free`.
 pub fn assert_sound(
     parser: &dyn FreeMap,

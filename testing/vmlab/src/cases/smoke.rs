@@ -73,7 +73,7 @@ fn image(lab: &mut Lab, source: &Path, at: &Path) -> Result<(), String> {
         tool::run("modprobe loop")?;
         fs::create_dir_all("/tmp/guest/disk").map_err(|error| error.to_string())?;
         tool::run(&format!("mount -o loop,ro {} /tmp/guest/disk", copy.display()))?;
-        // The image has a directory for what is found when it is mended.
+        // The image has a directory for what is found when it is repaired.
         let same = tool::run(&format!(
             "diff --recursive --no-dereference --exclude=lost+found --exclude=fifo {} /tmp/guest/disk",
             source.join("a").display()

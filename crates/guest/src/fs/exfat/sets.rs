@@ -177,11 +177,11 @@ mod tests {
         (set[32], set[33]) = (STREAM, ALLOCATION_POSSIBLE | NO_FAT_CHAIN);
         (set[52], set[56], set[40]) = (9, 100, 100);
         set[64] = NAME;
-        mend(&mut set);
+        fix_checksum(&mut set);
         set
     }
 
-    fn mend(set: &mut [u8]) {
+    fn fix_checksum(set: &mut [u8]) {
         let sum = checksum(set).to_le_bytes();
         set[2..4].copy_from_slice(&sum);
     }
@@ -211,7 +211,7 @@ mod tests {
             let mut set = file();
             change(&mut set);
             if sum {
-                mend(&mut set);
+                fix_checksum(&mut set);
             }
             read(&set)
         };
@@ -231,7 +231,7 @@ mod tests {
     fn what_a_vendor_keeps_with_a_file_is_found() {
         let mut set = file();
         (set[64], set[65], set[84], set[88]) = (VENDOR_DATA, ALLOCATION_POSSIBLE, 7, 5);
-        mend(&mut set);
+        fix_checksum(&mut set);
         let Ok(Some(Found::File { vendor, .. })) = read(&set) else { panic!("no file") };
         assert_eq!(vendor, [Data { first: 7, len: 5, contiguous: false }]);
     }

@@ -1,6 +1,6 @@
 //! The proof that nobody has anything in mind that the tables do not show: the volume's flags, the log, hibernation.
 
-use super::record::{Body, Record, VOLUME_INFORMATION, mend};
+use super::record::{Body, Record, VOLUME_INFORMATION, apply_fixups};
 use super::runs::Stream;
 use super::volume::Volume;
 use crate::bytes::{array, le16, le32, le64, slice, u8_at};
@@ -101,7 +101,7 @@ impl Restart {
         if page_size > PAGE {
             bytes = volume.read(log, at, page_size as usize)?;
         }
-        mend(&mut bytes).map_err(|_| wrong("is torn"))?;
+        apply_fixups(&mut bytes).map_err(|_| wrong("is torn"))?;
         // Version 2 is what Windows leaves when it only pretends to shut down (Fast Startup).
         let version = (le16(&bytes, 28)?, le16(&bytes, 26)?);
         if version.0 != 1 || version.1 > 1 {

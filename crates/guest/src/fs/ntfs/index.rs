@@ -1,6 +1,6 @@
 //! The index of a directory: which names lead to which files.
 
-use super::record::{Attribute, BITMAP, Body, INDEX_ALLOCATION, INDEX_ROOT, Record, Reference, mend};
+use super::record::{Attribute, BITMAP, Body, INDEX_ALLOCATION, INDEX_ROOT, Record, Reference, apply_fixups};
 use super::volume::Volume;
 use super::walk::FileName;
 use crate::bytes::{le16, le32, le64, slice, u8_at};
@@ -39,7 +39,7 @@ pub(super) fn each_entry(
         if slice(&block, 0, 4)? != b"INDX" {
             return Err(wrong());
         }
-        mend(&mut block)?;
+        apply_fixups(&mut block)?;
         each_of_node(slice(&block, 24, size - 24)?, &mut visit)?;
     }
     Ok(())

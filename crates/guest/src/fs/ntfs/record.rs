@@ -40,7 +40,7 @@ impl Reference {
 /// Checks that all sectors of a structure were written together, and puts back the bytes that the check replaced.
 ///
 /// The last two bytes of each 512 are the same number, and what belongs there is in an array behind the header.
-pub(super) fn mend(bytes: &mut [u8]) -> Result<(), Refusal> {
+pub(super) fn apply_fixups(bytes: &mut [u8]) -> Result<(), Refusal> {
     let torn = || Refusal::corrupt("a structure of several sectors is torn");
     let (at, count) = (usize::from(le16(bytes, 4)?), usize::from(le16(bytes, 6)?));
     let blocks = bytes.len() / STRIDE;
@@ -64,7 +64,7 @@ pub(super) fn mend(bytes: &mut [u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A record whose sectors have been mended and whose header is right.
+/// A record whose sectors have their fixups applied and whose header is right.
 pub(super) struct Record<'a> {
     bytes: &'a [u8],
     pub this: Reference,
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn the_bytes_that_the_check_replaced_come_back() {
         let mut bytes = record();
-        mend(&mut bytes).unwrap();
+        apply_fixups(&mut bytes).unwrap();
         assert_eq!((&bytes[510..512], &bytes[1022..]), (&[1, 2][..], &[3, 4][..]));
         assert!(Record::parse(&bytes, 7).unwrap().attributes().unwrap().is_empty());
         assert!(Record::parse(&bytes, 8).is_err());
@@ -257,11 +257,11 @@ mod tests {
     fn a_torn_record_is_refused() {
         let mut bytes = record();
         bytes[1022] ^= 1;
-        assert!(mend(&mut bytes).is_err());
+        assert!(apply_fixups(&mut bytes).is_err());
         for (at, value) in [(4, 7), (4, 47), (4, 0xff), (6, 2), (6, 4)] {
             let mut bytes = record();
             bytes[at] = value;
-            assert!(mend(&mut bytes).is_err());
+            assert!(apply_fixups(&mut bytes).is_err());
         }
     }
 

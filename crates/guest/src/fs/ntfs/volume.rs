@@ -1,7 +1,7 @@
 //! The master file table, and the values of files that are found through it.
 
 use super::boot::Geometry;
-use super::record::{ATTRIBUTE_LIST, Attribute, Body, DATA, Record, Reference, mend};
+use super::record::{ATTRIBUTE_LIST, Attribute, Body, DATA, Record, Reference, apply_fixups};
 use super::runs::Stream;
 use crate::bytes::{le16, le32, le64, slice, u8_at};
 use crate::image::View;
@@ -61,7 +61,7 @@ impl<'a, 'b> Volume<'a, 'b> {
     /// Finds the whole master file table, which may be in many pieces that it says itself.
     pub fn open(region: &'a View<'b>, geometry: Geometry) -> Result<Volume<'a, 'b>, Refusal> {
         let mut first = region.read(geometry.mft * geometry.cluster, geometry.record as usize)?;
-        mend(&mut first)?;
+        apply_fixups(&mut first)?;
         let mft = gather(&first, 0, DATA, &[], region, &geometry, |so_far, number| {
             let mapped = so_far.mapped(&geometry);
             if (number + 1).checked_mul(geometry.record).is_none_or(|end| end > mapped) {
@@ -84,7 +84,7 @@ impl<'a, 'b> Volume<'a, 'b> {
         self.mft.sizes.data / self.geometry.record
     }
 
-    /// One record, mended.
+    /// One record, with its fixups applied.
     pub fn record(&self, number: u64) -> Result<Vec<u8>, Refusal> {
         if number >= self.records() {
             return Err(Refusal::corrupt(format!("there is no record {number}")));
@@ -124,7 +124,7 @@ impl<'a, 'b> Volume<'a, 'b> {
         for number in 0..4 {
             let (one, mut other) =
                 (self.record(number)?, self.read(&mirror, number * self.geometry.record, self.len())?);
-            mend(&mut other)?;
+            apply_fixups(&mut other)?;
             let (one, other) = (Record::parse(&one, number)?, Record::parse(&other, number)?);
             if one.comparable()? != other.comparable()? {
                 return Err(Refusal::corrupt(format!("record {number} and its copy differ")));
@@ -140,7 +140,7 @@ impl<'a, 'b> Volume<'a, 'b> {
 
 fn read_record(region: &View<'_>, geometry: &Geometry, mft: &Stream, number: u64) -> Result<Vec<u8>, Refusal> {
     let mut bytes = mft.read(region, geometry, number * geometry.record, geometry.record as usize)?;
-    mend(&mut bytes)?;
+    apply_fixups(&mut bytes)?;
     Ok(bytes)
 }
 

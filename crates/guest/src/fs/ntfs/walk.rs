@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::clusters::ClusterSet;
-use super::record::{ATTRIBUTE_LIST, Attribute, BITMAP, Body, FILE_NAME, IN_USE, Record, Reference, mend};
+use super::record::{ATTRIBUTE_LIST, Attribute, BITMAP, Body, FILE_NAME, IN_USE, Record, Reference, apply_fixups};
 use super::runs::each_run;
 use super::volume::{Volume, entries};
 use crate::bytes::{le16, le64, slice, u8_at};
@@ -123,7 +123,7 @@ impl Walk {
         if !bit {
             return Err(Refusal::corrupt(format!("record {number} is in use and its bitmap calls it free")));
         }
-        mend(bytes)?;
+        apply_fixups(bytes)?;
         let record = Record::parse(bytes, number)?;
         let attributes = record.attributes()?;
         for attribute in &attributes {

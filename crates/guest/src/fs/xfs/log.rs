@@ -2,7 +2,7 @@
 //!
 //! The log is a ring of basic blocks. The first word of each is the number of the turn ("cycle") in which it was
 //! written, so the head is where the number falls by one. Records are a header, further headers for long ones, and data,
-//! whose first words are kept in the headers. The kernel looks for the head in the same way (xfs_log_recover.c), and mends
+//! whose first words are kept in the headers. The kernel looks for the head in the same way (xfs_log_recover.c), and repairs
 //! what a crash tore; a torn log is refused here.
 
 use crate::bytes::{array, be32, be64, slice, sum, u8_at};
