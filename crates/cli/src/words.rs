@@ -130,14 +130,14 @@ pub fn debug_line(report: &DataReport<'_>, reflink: Reflink) -> String {
 
 /// The lines of `--explain` for one file.
 pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
-    let mut text = arrow(report.source, report.dest, quoter);
+    let mut text = arrow(&report.source, &report.dest, quoter);
     let seconds = report.time.as_secs_f64();
     text.extend(format!(": {} in {seconds:.6} s", human_size(report.moved.total())).as_bytes());
     text.push(b'\n');
-    for tried in report.tried {
+    for tried in report.tried.iter() {
         text.extend(format!("  {}: {}\n", tried.engine, tried_words(tried)).as_bytes());
     }
-    if let Some((setting, origin)) = report.profile {
+    if let Some((setting, origin)) = &report.profile {
         let origin = quoter.always(origin.as_bytes());
         text.extend([b"  profile ", &origin[..], format!(": {setting}\n").as_bytes()].concat());
     }
@@ -151,10 +151,10 @@ pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
         HoleSearch::SeekAndZeros => "looked for with SEEK_HOLE and as runs of zeros",
     };
     text.extend(format!("  holes: {holes}\n").as_bytes());
-    for reason in report.reasons {
+    for reason in report.reasons.iter() {
         text.extend(format!("  because {reason}\n").as_bytes());
     }
-    if let Some(image) = report.image {
+    if let Some(image) = &report.image {
         text.extend(image_words(image));
     }
     text

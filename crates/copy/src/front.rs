@@ -335,7 +335,7 @@ impl Observer for Errors<'_> {
         if let Event::Problem(error) = event {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < ERRORS_KEPT {
-                kept.push((*error).clone());
+                kept.push(Error::clone(error));
             }
         }
         self.next.event(event);

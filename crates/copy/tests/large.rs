@@ -195,7 +195,7 @@ fn files_of_a_mebibyte_get_their_space_first_on_ext4_and_nowhere_else() {
             let mut reasons = Vec::new();
             let (summary, _) = support::copy(&plan(&a, &b), &Cancel::default(), |event| {
                 if let Event::DataDone(report) = event {
-                    reasons.extend_from_slice(report.reasons);
+                    reasons.extend_from_slice(&report.reasons);
                 }
             });
             assert!(!summary.failed);

@@ -112,9 +112,9 @@ fn what_took_the_place_of_a_listed_file_is_copied_as_what_it_is() {
         if let Event::DataDone(report) = event
             && first.is_none()
         {
-            first = Some(report.source.to_owned());
+            first = Some(report.source.to_path_buf());
             for (path, becomes_link) in [(&link, true), (&fifo, false)] {
-                if path != report.source {
+                if *path != report.source {
                     fs::remove_file(path).unwrap();
                     if becomes_link {
                         symlink(s.victim.join("file"), path).unwrap();

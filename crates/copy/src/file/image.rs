@@ -1,6 +1,7 @@
 //! Disk images in a run (`Plan::smart`): which files are copied without what their guests do not use. Everything around
 //! the data, from the destination's name to its times, is that of any other file.
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -153,7 +154,7 @@ pub(crate) fn move_image(
     let started = Instant::now();
     let session = cx.session;
     let source = &looked.source;
-    session.observer.event(&Event::DataStarted { source: job.source_path, size: source.file_size() });
+    session.observer.event(&Event::DataStarted { source: job.source_path.into(), size: source.file_size() });
     let told = Told { session, counted: Mutex::default() };
     let probe = &cx.services.transfers.probe;
     probe.begin();
@@ -192,21 +193,21 @@ pub(crate) fn move_image(
     }
     let moved = moved(&done.stats);
     report.stats.moved += moved;
-    session.observer.event(&Event::DataDone(&DataReport {
-        source: job.source_path,
-        dest: job.dest_path,
-        reasons: match cx.plan.cache {
+    session.observer.event(&Event::DataDone(DataReport {
+        source: job.source_path.into(),
+        dest: job.dest_path.into(),
+        reasons: Cow::Borrowed(match cx.plan.cache {
             _ if !done.to_device => &[NOT_READ],
             CacheUse::Drop => &[NOT_READ, AS_TOLD],
             _ => &[NOT_READ, TO_DEVICE],
-        },
+        }),
         profile: None,
-        tried: &[],
+        tried: Cow::Borrowed(&[]),
         holes: if cx.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
         moved,
         workers: 1,
         time: started.elapsed(),
-        image: Some(&looked.report),
+        image: Some(Arc::new(looked.report.clone())),
     }));
     Ok(())
 }

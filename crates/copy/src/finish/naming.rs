@@ -233,7 +233,7 @@ pub(crate) fn link_now(
     follow: bool,
 ) -> Result<(), Errno> {
     if link_to(made, dest, here, follow, cx.temporary_names())? == Replaced::Something {
-        report.tell(&Event::Removed(dest.path));
+        report.tell(&Event::Removed(dest.path.into()));
     }
     report.stats.hard_links += 1;
     Ok(())
@@ -272,7 +272,7 @@ pub(crate) fn sync_everything(cx: RunContext<'_>, worker: &mut Worker<'_>) {
 /// Tells the digest of a file whose copy has its name.
 pub(crate) fn tell_digest(report: &Reporter<'_>, dest: &Path, checked: &Checked) {
     if let Some(digest) = &checked.digest {
-        report.tell(&Event::Digest { dest, digest });
+        report.tell(&Event::Digest { dest: dest.into(), digest: digest.into() });
     }
 }
 

@@ -124,7 +124,7 @@ pub(crate) fn put_back(report: &mut Reporter<'_>, state: &DestState, dest: Spot<
         backup.unlink().ok();
     }
     match put_back {
-        Ok(()) => report.tell(&Event::UnBackedUp { backup: &path, dest: dest.path }),
+        Ok(()) => report.tell(&Event::UnBackedUp { backup: path.into(), dest: dest.path.into() }),
         Err(errno) => {
             report.problem(Error::new(What::CannotUnBackup, dest.path).errno(errno));
         }

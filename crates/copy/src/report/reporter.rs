@@ -1,5 +1,6 @@
 //! What one thread of a run reports: errors, warnings and events for the observer, and what it counts.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -38,7 +39,7 @@ impl<'a> Reporter<'a> {
             self.session.cancel.cancel();
         }
         self.stats.errors += 1;
-        self.session.observer.event(&Event::Problem(&error));
+        self.session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
         false
     }
 
@@ -51,7 +52,7 @@ impl<'a> Reporter<'a> {
     /// Reports something that is no failure.
     pub(crate) fn warning(&mut self, error: &Error) {
         self.stats.warnings += 1;
-        self.session.observer.event(&Event::Warning(error));
+        self.session.observer.event(&Event::Warning(Cow::Borrowed(error)));
     }
 
     /// Reports anything else.

@@ -8,6 +8,7 @@ use crate::meta;
 use crate::plan::{Durable, Plan};
 use crate::sources::selection;
 use crate::stats::Stats;
+use std::borrow::Cow;
 
 pub use crate::control::Cancel;
 pub use crate::peers::{Part, Transport};
@@ -45,7 +46,7 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
     };
     let first = part.is_none_or(|part| part.transport.rank() == 0);
     let prepared = meta::Caller::this_thread().map_err(|error| {
-        session.observer.event(&Event::Problem(&error));
+        session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
         Box::new(Stats { errors: 1, ..Stats::default() })
     });
     let prepared = prepared.and_then(|caller| Ok((selection::prepare(plan, session, first)?, caller)));

@@ -1,5 +1,6 @@
 //! A run from its first thread to its last.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,7 +91,7 @@ pub(crate) fn run(
                 lock(&team.outcome).failed = true;
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
                 let error = Error::new(What::CannotStartThreads, dest_of(plan)).errno(errno);
-                session.observer.event(&Event::Problem(&error));
+                session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
                 peers.transport.give_up();
                 return;
             }

@@ -4,16 +4,10 @@
 //! writer. The first one is live: its events go to the observer at once. Those of the others are held back until every
 //! segment before them is closed.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use crate::error::Error;
-use crate::events::{DataReport, Event, HoleSearch, Observer, Tried};
-use crate::images::ImageReport;
-use crate::moved::Moved;
-use crate::plan::profile::Setting;
+use crate::events::{Event, Observer};
 
 /// Bytes held back (about) from which on writers of later segments wait for the first one.
 const ENOUGH: usize = 4 << 20;
@@ -40,7 +34,7 @@ struct Slot {
     before: Option<usize>,
     next: Option<usize>,
     closed: bool,
-    held: Vec<Held>,
+    held: Vec<Event<'static>>,
 }
 
 impl OrderedEvents {
@@ -89,8 +83,8 @@ impl OrderedEvents {
             row.first = next;
             row.slots[next].before = None;
             for held in std::mem::take(&mut row.slots[next].held) {
-                self.held.fetch_sub(held.size(), Ordering::Relaxed);
-                held.tell(observer);
+                self.held.fetch_sub(held.memory(), Ordering::Relaxed);
+                observer.event(&held);
             }
         }
     }
@@ -100,8 +94,9 @@ impl OrderedEvents {
         let mut row = self.lock();
         if row.first == segment.0 {
             observer.event(event);
-        } else if let Some(held) = Held::of(event) {
-            self.held.fetch_add(held.size(), Ordering::Relaxed);
+        } else {
+            let held = event.clone().into_owned();
+            self.held.fetch_add(held.memory(), Ordering::Relaxed);
             row.slots[segment.0].held.push(held);
         }
     }
@@ -229,113 +224,10 @@ impl Observer for EventSink<'_> {
     }
 }
 
-/// An event with everything that it refers to.
-enum Held {
-    Copying { source: PathBuf, dest: PathBuf, backup: Option<PathBuf> },
-    Removed(PathBuf),
-    UnBackedUp { backup: PathBuf, dest: PathBuf },
-    ParentMade { source: PathBuf, dest: PathBuf },
-    Skipped(PathBuf),
-    Digest { dest: PathBuf, digest: String },
-    DataDone(Box<Report>),
-    Problem(Error),
-    Warning(Error),
-}
-
-struct Report {
-    source: PathBuf,
-    dest: PathBuf,
-    reasons: Vec<&'static str>,
-    profile: Option<(Setting, String)>,
-    tried: Vec<Tried>,
-    holes: HoleSearch,
-    moved: Moved,
-    workers: usize,
-    time: Duration,
-    image: Option<ImageReport>,
-}
-
-impl Held {
-    fn of(event: &Event<'_>) -> Option<Held> {
-        let owned = |path: &Path| path.to_owned();
-        Some(match event {
-            Event::Copying { source, dest, backup } => {
-                Held::Copying { source: owned(source), dest: owned(dest), backup: backup.map(owned) }
-            }
-            Event::Removed(path) => Held::Removed(owned(path)),
-            Event::UnBackedUp { backup, dest } => Held::UnBackedUp { backup: owned(backup), dest: owned(dest) },
-            Event::ParentMade { source, dest } => Held::ParentMade { source: owned(source), dest: owned(dest) },
-            Event::Skipped(path) => Held::Skipped(owned(path)),
-            Event::Digest { dest, digest } => Held::Digest { dest: owned(dest), digest: (*digest).to_owned() },
-            Event::DataDone(report) => Held::DataDone(Box::new(Report {
-                source: owned(report.source),
-                dest: owned(report.dest),
-                reasons: report.reasons.to_vec(),
-                profile: report.profile.map(|(setting, origin)| (setting, origin.to_owned())),
-                tried: report.tried.to_vec(),
-                holes: report.holes,
-                moved: report.moved,
-                workers: report.workers,
-                time: report.time,
-                image: report.image.cloned(),
-            })),
-            Event::Problem(error) => Held::Problem((*error).clone()),
-            Event::Warning(error) => Held::Warning((*error).clone()),
-            Event::DataStarted { .. } | Event::Progress(_) => return None,
-        })
-    }
-
-    fn tell(&self, observer: &dyn Observer) {
-        match self {
-            Held::Copying { source, dest, backup } => {
-                observer.event(&Event::Copying { source, dest, backup: backup.as_deref() });
-            }
-            Held::Removed(path) => observer.event(&Event::Removed(path)),
-            Held::UnBackedUp { backup, dest } => observer.event(&Event::UnBackedUp { backup, dest }),
-            Held::ParentMade { source, dest } => observer.event(&Event::ParentMade { source, dest }),
-            Held::Skipped(path) => observer.event(&Event::Skipped(path)),
-            Held::Digest { dest, digest } => observer.event(&Event::Digest { dest, digest }),
-            Held::DataDone(report) => observer.event(&Event::DataDone(&DataReport {
-                source: &report.source,
-                dest: &report.dest,
-                reasons: &report.reasons,
-                profile: report.profile.as_ref().map(|(setting, origin)| (*setting, origin.as_str())),
-                tried: &report.tried,
-                holes: report.holes,
-                moved: report.moved,
-                workers: report.workers,
-                time: report.time,
-                image: report.image.as_ref(),
-            })),
-            Held::Problem(error) => observer.event(&Event::Problem(error)),
-            Held::Warning(error) => observer.event(&Event::Warning(error)),
-        }
-    }
-
-    /// Bytes that it takes, about.
-    fn size(&self) -> usize {
-        let of = |path: &PathBuf| path.capacity();
-        size_of::<Held>()
-            + match self {
-                Held::Copying { source, dest, backup } => of(source) + of(dest) + backup.as_ref().map_or(0, of),
-                Held::UnBackedUp { backup: a, dest: b } | Held::ParentMade { source: a, dest: b } => of(a) + of(b),
-                Held::Removed(path) | Held::Skipped(path) => of(path),
-                Held::Digest { dest, digest } => of(dest) + digest.capacity(),
-                Held::DataDone(report) => {
-                    of(&report.source)
-                        + of(&report.dest)
-                        + size_of::<Report>()
-                        + size_of_val(&report.tried[..])
-                        + report.image.as_ref().map_or(0, ImageReport::memory)
-                }
-                Held::Problem(error) | Held::Warning(error) => of(&error.path) + of(&error.other),
-            }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::{Path, PathBuf};
 
     #[derive(Default)]
     struct Names(Mutex<Vec<PathBuf>>);
@@ -358,7 +250,8 @@ mod tests {
         let (ordered, first) = OrderedEvents::new();
         let third = ordered.insert_after(&first);
         let second = ordered.insert_after(&first);
-        let say = |segment: &Segment, name: &str| ordered.tell(segment, &Event::Removed(Path::new(name)), &names);
+        let say =
+            |segment: &Segment, name: &str| ordered.tell(segment, &Event::Removed(Path::new(name).into()), &names);
         say(&third, "e");
         say(&second, "c");
         say(&first, "a");
@@ -382,14 +275,14 @@ mod tests {
             let segment = ordered.insert_after(&first);
             let later = ordered.insert_after(&segment);
             let name = number.to_string();
-            ordered.tell(&segment, &Event::Removed(Path::new(&name)), &names);
+            ordered.tell(&segment, &Event::Removed(Path::new(&name).into()), &names);
             ordered.close(later, &names);
             ordered.close(segment, &names);
         }
         let mut at = ordered.insert_after(&first);
         for _ in 0..1000 {
             let next = ordered.insert_after(&at);
-            ordered.tell(&at, &Event::Removed(Path::new("in order")), &names);
+            ordered.tell(&at, &Event::Removed(Path::new("in order").into()), &names);
             ordered.close(std::mem::replace(&mut at, next), &names);
         }
         assert!(ordered.lock().slots.len() < 1010, "{}", ordered.lock().slots.len());
@@ -409,7 +302,7 @@ mod tests {
         assert!(!ordered.is_too_far_ahead(&second));
         let long = PathBuf::from("x".repeat(1 << 20));
         for _ in 0..5 {
-            ordered.tell(&second, &Event::Removed(&long), &names);
+            ordered.tell(&second, &Event::Removed((&long).into()), &names);
         }
         assert!(ordered.is_too_far_ahead(&second));
         assert!(!ordered.is_too_far_ahead(&first));

@@ -3,6 +3,7 @@
 //! The walk goes by the list instead of the directories' own names, so a shard does not read directories in which it has
 //! nothing to do. Everything else is as in any other copy.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -94,7 +95,7 @@ pub(crate) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result
         if !first {
             return;
         }
-        session.observer.event(&Event::Problem(&error));
+        session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
     };
     if let Some(what) = plan.against_lists() {
         tell(Error::new(What::NotByList, "").detail(what));

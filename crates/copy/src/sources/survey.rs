@@ -1,5 +1,6 @@
 //! Listing what there is to copy, by the same rules as the copy itself, and by descriptors as everywhere.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,7 +38,7 @@ pub fn list(plan: &Plan, session: &Session<'_>) -> Survey {
     match plan.against_lists() {
         None => walk(plan, session, true),
         Some(what) => {
-            session.observer.event(&Event::Problem(&Error::new(What::NotByList, "").detail(what)));
+            session.observer.event(&Event::Problem(Cow::Owned(Error::new(What::NotByList, "").detail(what))));
             Survey { failed: true, errors: 1, ..Survey::default() }
         }
     }
@@ -87,7 +88,7 @@ impl<'a> Walk<'a> {
     fn problem(&mut self, error: &Error) {
         self.survey.failed = true;
         self.survey.errors += 1;
-        self.session.observer.event(&Event::Problem(error));
+        self.session.observer.event(&Event::Problem(Cow::Borrowed(error)));
     }
 
     fn operand(&mut self, source: &OsStr) {

@@ -1,5 +1,6 @@
 //! Moves the data of one open file: gathers the facts, and runs the steps that the strategy chose for them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -140,7 +141,7 @@ impl Mover {
         control: Control<'_>,
         stats: &mut Stats,
     ) -> Result<(), Broken> {
-        control.observer.event(&Event::DataStarted { source: job.source_path, size: job.source_inode.size });
+        control.observer.event(&Event::DataStarted { source: job.source_path.into(), size: job.source_inode.size });
         let preferred = self.preferred(job, plan);
         let quick = DataFacts { preferred, ..self.facts(job, false) };
         let steps = self.choose_quickly(&quick, plan);
@@ -231,12 +232,12 @@ impl Mover {
         if size > 0 {
             control.observer.event(&Event::Progress(moved));
         }
-        control.observer.event(&Event::DataDone(&DataReport {
-            source: job.source_path,
-            dest: job.dest_path,
-            reasons: &steps.reasons,
+        control.observer.event(&Event::DataDone(DataReport {
+            source: job.source_path.into(),
+            dest: job.dest_path.into(),
+            reasons: Cow::Borrowed(&steps.reasons),
             profile: None,
-            tried: &[Tried { engine: EngineName::ReadWrite, moved, refused: None }],
+            tried: Cow::Borrowed(&[Tried { engine: EngineName::ReadWrite, moved, refused: None }]),
             holes: steps.hole_search(),
             moved,
             workers: 1,
@@ -282,17 +283,17 @@ impl Mover {
         }
         let devices = (job.source_inode.id.device(), job.dest_inode.id.device());
         let place = if steps.profile.is_some() { self.places.find(plan, devices, || None) } else { None };
-        control.observer.event(&Event::DataDone(&DataReport {
-            source: job.source_path,
-            dest: job.dest_path,
-            reasons: &steps.reasons,
-            profile: steps.profile.zip(place.map(|place| place.origin.as_str())),
-            tried: &tried,
+        control.observer.event(&Event::DataDone(DataReport {
+            source: job.source_path.into(),
+            dest: job.dest_path.into(),
+            reasons: Cow::Borrowed(&steps.reasons),
+            profile: steps.profile.zip(place.map(|place| place.origin.as_str().into())),
+            tried: tried.into(),
             holes: steps.hole_search(),
             moved: moving.moved_by_all(),
             workers: moving.workers,
             time: started.elapsed(),
-            image: job.image,
+            image: job.image.cloned().map(Arc::new),
         }));
         result.map_err(|stop| match stop {
             Stop::Cancelled => Broken { error: None },

@@ -58,7 +58,7 @@ pub(crate) fn enter_directory(
         remember_made_directory(cx, &mut worker.report, &dest_inode, dest, level);
     }
     if fresh {
-        worker.report.tell(&Event::Copying { source: source.path, dest: dest.path, backup: None });
+        worker.report.tell(&Event::Copying { source: source.path.into(), dest: dest.path.into(), backup: None });
     }
     worker.report.stats.directories += 1;
     let entries = match created && !fresh || cx.plan.shard.is_some() {

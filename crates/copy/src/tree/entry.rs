@@ -1,6 +1,7 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
 use haul_sys::Errno;
+use std::borrow::Cow;
 
 use crate::context::RunContext;
 use crate::context::Worker;
@@ -226,7 +227,11 @@ fn through_just_made_link(walker: &Walker<'_>, subject: &Subject<'_>, state: &De
 
 fn announce(report: &Reporter<'_>, subject: &Subject<'_>, state: &DestState) {
     let backup = state.backup.as_ref().map(|name| renamed(subject.dest.path, name));
-    report.tell(&Event::Copying { source: subject.source.path, dest: subject.dest.path, backup: backup.as_deref() });
+    report.tell(&Event::Copying {
+        source: subject.source.path.into(),
+        dest: subject.dest.path.into(),
+        backup: backup.map(Cow::Owned),
+    });
 }
 
 /// The source was met before.

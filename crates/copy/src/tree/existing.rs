@@ -192,7 +192,7 @@ pub(crate) fn keep(
 
 pub(crate) fn skip(report: &mut Reporter<'_>, dest: Spot<'_>) {
     report.stats.skipped += 1;
-    report.tell(&Event::Skipped(dest.path));
+    report.tell(&Event::Skipped(dest.path.into()));
 }
 
 pub(crate) fn ask(cx: RunContext<'_>, dest: Spot<'_>, inode: &Inode) -> bool {

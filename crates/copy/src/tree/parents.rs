@@ -198,7 +198,7 @@ fn find_or_make(
         report.problem(Error::new(What::ParentMake, dest.path).errno(errno));
         return None;
     }
-    report.tell(&Event::ParentMade { source: source_path, dest: dest.path });
+    report.tell(&Event::ParentMade { source: source_path.into(), dest: dest.path.into() });
     Some(None)
 }
 

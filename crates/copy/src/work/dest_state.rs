@@ -52,7 +52,7 @@ pub(crate) struct DestState {
 pub(crate) fn remove(report: &mut Reporter<'_>, dest: Spot<'_>) -> bool {
     match dest.unlink() {
         Ok(()) | Err(Errno::NOENT) => {
-            report.tell(&Event::Removed(dest.path));
+            report.tell(&Event::Removed(dest.path.into()));
             true
         }
         Err(errno) => report.problem(Error::new(What::CannotRemove, dest.path).errno(errno)),
