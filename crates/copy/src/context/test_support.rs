@@ -36,6 +36,7 @@ use crate::progress::Progress;
 use crate::publish::{Partials, Sides};
 use crate::report::Session;
 use crate::stats::Stats;
+use crate::transfer::Transfer;
 use crate::walk::{PathNode, Spot};
 use crate::work::dest_state::DestState;
 use crate::work::directory::{Directory, FullDirectory};
@@ -265,6 +266,24 @@ impl<T> Ran<T> {
     pub(crate) fn says(&self, expected: &[&str]) {
         assert_eq!(self.heard, expected);
         assert_eq!(self.failed, expected.iter().any(|line| line.starts_with("error: ")), "failed");
+    }
+}
+
+/// Two open files, of which nothing is known but how they look: `a`, to be copied to `b`.
+pub(crate) fn transfer<'a>([source, dest]: [OwnedFd; 2], [source_inode, dest_inode]: [&'a Inode; 2]) -> Transfer<'a> {
+    Transfer {
+        source: Arc::new(source),
+        dest: Arc::new(dest),
+        source_inode,
+        dest_inode,
+        source_path: Path::new("a"),
+        dest_path: Path::new("b"),
+        source_dir: None,
+        image: None,
+        follower: None,
+        start: 0,
+        checkpoints: None,
+        peers: None,
     }
 }
 

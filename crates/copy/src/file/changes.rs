@@ -82,11 +82,8 @@ fn is_unchanged(before: &Inode, after: &Inode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
     use super::*;
-    use crate::context::test_support::{Bench, Ran};
+    use crate::context::test_support::{Bench, Ran, transfer};
     use crate::facts::Time;
     use crate::plan::Plan;
     use crate::verify::Checked;
@@ -119,23 +116,9 @@ mod tests {
 
     /// Looks at `a` after it was copied, when it had been `seen` before. Whether it had changed.
     fn settle(bench: &Bench, seen: Inode, moved: Moved) -> Ran<bool> {
-        let open = |spot: crate::walk::Spot<'_>| spot.open_path().unwrap();
-        let (source, dest) = (Arc::new(open(bench.from("a"))), Arc::new(open(bench.from("a"))));
+        let sides = [bench.from("a"), bench.from("a")].map(|spot| spot.open_path().unwrap());
         bench.run(|cx, worker| {
-            let job = Transfer {
-                source,
-                dest,
-                source_inode: &seen,
-                dest_inode: &seen,
-                source_path: Path::new("a"),
-                dest_path: Path::new("b"),
-                source_dir: None,
-                image: None,
-                follower: None,
-                start: 0,
-                checkpoints: None,
-                peers: None,
-            };
+            let job = transfer(sides, [&seen, &seen]);
             worker.report.stats.moved = moved;
             let before = Moved::default();
             settle_changes(cx, worker, &job, &mut { seen }, before, Ok(Checked::default())).is_err()

@@ -170,12 +170,11 @@ fn is_readable(file: BorrowedFd<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::sync::Arc;
 
     use haul_sys::rustix::pipe::pipe;
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran};
+    use crate::context::test_support::{Bench, Ran, transfer};
     use crate::plan::{Checksum, Plan};
     use crate::verify::Blocks;
 
@@ -184,24 +183,10 @@ mod tests {
 
     /// Copies `a` to `b`, which is open like this, and reads it again.
     fn check(bench: &Bench, dest: impl Into<OwnedFd>) -> Ran<Told> {
-        let source = Arc::new(OwnedFd::from(File::open(bench.source_path("a")).unwrap()));
-        let dest = Arc::new(dest.into());
-        let [source_inode, dest_inode] = [&source, &dest].map(|fd| Inode::of(fd.as_fd()).unwrap());
+        let sides = [File::open(bench.source_path("a")).unwrap().into(), dest.into()];
+        let inodes = sides.each_ref().map(|fd: &OwnedFd| Inode::of(fd.as_fd()).unwrap());
         bench.run(|cx, worker| {
-            let job = Transfer {
-                source,
-                dest,
-                source_inode: &source_inode,
-                dest_inode: &dest_inode,
-                source_path: Path::new("a"),
-                dest_path: Path::new("b"),
-                source_dir: None,
-                image: None,
-                follower: None,
-                start: 0,
-                checkpoints: None,
-                peers: None,
-            };
+            let job = transfer(sides, inodes.each_ref());
             let read = move_and_check(cx, worker, &job);
             let checked = read.and_then(|read| settle_check(&job, read)).map_err(|broken| broken.error)?;
             Ok(checked.mismatch.map(|at| format!("differs at {}", at.offset)).or(checked.digest))

@@ -160,12 +160,11 @@ mod tests {
     use std::fs::{self, File};
     use std::io::Write;
     use std::path::Path;
-    use std::sync::Arc;
 
     use haul_sys::Errno;
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir, tree};
+    use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir, transfer, tree};
     use crate::finish::naming;
     use crate::links::Made;
     use crate::plan::{Durable, Plan};
@@ -325,6 +324,36 @@ mod tests {
         assert!(["of this run", "somebody's"].iter().all(|kept| left.contains(&(*kept).to_owned())), "{left:?}");
     }
 
+    /// What an earlier run has left and noted: the first bytes of `a`.
+    fn with_beginning() -> Bench {
+        let mut bench = bench();
+        let progress = bench.services.progress.get().unwrap();
+        let (number, source) = (progress.names().number(), source(&bench));
+        let name = progress.names().with_number(number).into_string().unwrap();
+        fs::write(bench.dest_path(&name), "left").unwrap();
+        let file = Fingerprint::of_file(&bench.to(&name).inode().unwrap());
+        progress.journal.append(&[Record::Partial { source, file, number, prefix: 4 }]).unwrap();
+        bench.open_journal();
+        bench
+    }
+
+    #[test]
+    fn a_beginning_stays_as_long_as_it_may_be_wanted() {
+        let bench = with_beginning();
+        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), true)).says(&[]);
+        assert_eq!(bench.tree().len(), 1, "a source may come that it is of");
+        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), false)).says(&[]);
+        assert!(bench.tree().is_empty());
+    }
+
+    #[test]
+    fn a_beginning_that_nobody_wanted_goes_at_the_end() {
+        let bench = with_beginning();
+        bench.run(|cx, _| tidy(cx, bench.to("b").dir().unwrap(), true)).says(&[]);
+        assert_eq!(end(&bench, false, true), None);
+        assert!(bench.tree().is_empty());
+    }
+
     /// Ends a run, and says where its journal is, if that is shown.
     fn end(bench: &Bench, failed: bool, did_something: bool) -> Option<PathBuf> {
         let ran = bench.run(|cx, worker| end_progress(cx, &mut worker.report, failed, did_something));
@@ -393,20 +422,9 @@ mod tests {
     /// Whether a file has checkpoints, of which so many bytes are there already and so many are to be copied.
     fn has_checkpoints(bench: &Bench, start: u64, size: u64) -> bool {
         let source = bench.from("a").inode().unwrap();
-        let job = Transfer {
-            source: Arc::new(bench.from("a").open_path().unwrap()),
-            dest: Arc::new(File::create(bench.dest_path("b")).unwrap().into()),
-            source_inode: &Inode { size, ..source },
-            dest_inode: &source,
-            source_path: Path::new("a"),
-            dest_path: Path::new("b"),
-            source_dir: None,
-            image: None,
-            follower: None,
-            start,
-            checkpoints: None,
-            peers: None,
-        };
+        let copied = Inode { size, ..source };
+        let sides = [bench.from("a").open_path().unwrap(), File::create(bench.dest_path("b")).unwrap().into()];
+        let job = Transfer { start, ..transfer(sides, [&copied, &source]) };
         let print = Some(Fingerprint::of_source(&source));
         let unfinished = Unfinished { number: Some(1), home: print, print, start, ..Unfinished::default() };
         bench.run(|cx, _| checkpoints(cx, &job, &unfinished).is_some()).value

@@ -63,13 +63,15 @@ pub(crate) fn sync_early(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: &Ino
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::path::PathBuf;
 
     use haul_sys::Errno;
 
     use super::*;
-    use crate::context::test_support::Bench;
-    use crate::plan::Plan;
+    use crate::context::test_support::{Bench, transfer};
+    use crate::plan::{Plan, Verify};
 
     fn bench(durable: Durable) -> Bench {
         Bench::new(Plan { durable, ..Plan::default() })
@@ -111,6 +113,33 @@ mod tests {
             will_write_to(cx, worker, device, Path::new("dest"), dir);
             assert_eq!(cx.services.filesystems.take().len(), 0, "it did not ask");
         });
+    }
+
+    /// Copies a file when enough for a sync was left in memory. Whether that is counted anew since, as where a sync begins or
+    /// is of no use.
+    fn counts_anew(plan: Plan) -> bool {
+        let bench = Bench::new(plan).source("a", "new").dest("b", "");
+        // It is of no use on this filesystem, so that nobody waits for the data of all programs.
+        bench.writes_to_filesystem(false);
+        assert!(bench.services.background.left(128 << 20));
+        let sides = [File::open(bench.source_path("a")), File::create(bench.dest_path("b"))];
+        let sides: [OwnedFd; 2] = sides.map(|file| file.unwrap().into());
+        let inodes = sides.each_ref().map(|fd| Inode::of(fd.as_fd()).unwrap());
+        bench.run(|cx, worker| {
+            let job = transfer(sides, inodes.each_ref());
+            let moved = worker.mover.move_data(&job, cx.plan, cx.session.control(), &mut worker.report.stats);
+            assert!(moved.is_ok());
+            sync_early(cx, worker, &inodes[1]);
+        });
+        !bench.services.background.left(0)
+    }
+
+    #[test]
+    fn filesystems_are_synced_early_where_a_run_ends_with_that() {
+        let flush = Plan { durable: Durable::Flush, ..Plan::default() };
+        assert!(counts_anew(flush.clone()));
+        assert!(!counts_anew(Plan::default()));
+        assert!(!counts_anew(Plan { verify: Verify::Device, ..flush }), "files are synced before they get their names");
     }
 
     #[test]

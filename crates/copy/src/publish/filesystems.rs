@@ -124,6 +124,7 @@ impl Filesystems {
         let mut known = self.lock();
         let known = known.iter_mut().find(|known| known.device == device).expect("it was noted");
         known.syncs_whole = syncs_whole;
+        known.syncs_early &= syncs_whole;
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Filesystem>> {
