@@ -99,6 +99,18 @@ mod tests {
     }
 
     #[test]
+    fn nobody_fills_a_file_while_another_is_tried_again() {
+        let (tries, gate) = (Cell::new(0), FreeSpaceGate::new(true));
+        let made = gate.with_space(|| {
+            tries.set(tries.get() + 1);
+            let others_may_fill = gate.filling.try_read().is_ok();
+            assert_eq!(others_may_fill, tries.get() == 1);
+            if others_may_fill { Err(Errno::NOSPC) } else { Ok(()) }
+        });
+        assert_eq!(made, Ok(()));
+    }
+
+    #[test]
     fn a_single_thread_does_not_try_again() {
         assert_eq!(make(false, Errno::NOSPC), (Err(Errno::NOSPC), 1));
     }

@@ -290,9 +290,20 @@ mod tests {
             let ran = fill_b(&bench, Identity::Two);
             ran.says(&[]);
             assert_eq!((ran.value, bench.tree(), ran.moves), (true, vec![after.into()], 0));
-            assert_eq!(bench.partials.remove_all(), []);
-            assert_eq!(bench.tree(), [after], "it is whole");
         }
+    }
+
+    #[test]
+    fn a_file_without_data_is_whole_at_once() {
+        let bench = Bench::new(Plan { attributes_only: true, ..Plan::default() }).source("a", "new");
+        let (mut subject, state) = (bench.subject("a", "b"), bench.state("b"));
+        bench.run(|cx, worker| {
+            let unfinished = &mut Unfinished::default();
+            let files = open::both_sides(cx, worker, &mut subject, &state, unfinished).unwrap();
+            contents(cx, worker, &subject, &state, &files, unfinished).unwrap();
+            assert_eq!(bench.partials.remove_all(), [], "as when the process ends, with the file open");
+        });
+        assert_eq!(bench.tree(), ["b: "]);
     }
 
     #[test]

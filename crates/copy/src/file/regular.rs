@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::context::test_support::{Bench, Meanwhile, Ran, tree};
-    use crate::plan::{Checksum, Durable, IfChanged, Plan, Verify};
+    use crate::plan::{Checksum, Durable, IfChanged, ModeRule, Plan, Preserve, Verify};
     use crate::walk::Spot;
 
     /// Copies `a` to `b`.
@@ -364,6 +364,29 @@ mod tests {
         assert_eq!((ran.value.is_err(), ran.heard.len()), (true, 1));
         assert!(ran.heard[0].starts_with(r#"error: the copy "b" differs from its source from byte 0 on"#));
         assert_eq!(bench.tree(), ["b.haul-mismatch: new", "b: old"]);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_temporary_link_that_failed() {
+        let bench = Bench::new(atomic());
+        for name in ["a", "other"] {
+            std::os::unix::fs::symlink("text", bench.source_path(name)).unwrap();
+        }
+        let (mut subject, state) = (bench.subject("a", "b"), bench.state("b"));
+        fs::rename(bench.source_path("other"), bench.source_path("a")).unwrap();
+        let ran = bench.run(|cx, worker| make_file(cx, worker, &mut subject, &state));
+        ran.says(&[r#"error: skipping file "a", as it was replaced while being copied"#]);
+        assert_eq!((ran.value, bench.tree()), (Err(Reported), vec![]));
+    }
+
+    #[test]
+    fn a_file_that_replaces_another_counts_as_found() {
+        // A file that is made gets the mode of the umask then, and one that is found keeps its own.
+        let preserve = Preserve { mode: ModeRule::Discard, ..Preserve::default() };
+        let bench = Bench::new(Plan { preserve, ..atomic() }).source("a", "new").dest("b", "old");
+        fs::set_permissions(bench.dest_path("b"), Permissions::from_mode(0o751)).unwrap();
+        make_b(&bench).says(&[]);
+        assert_eq!(bench.to("b").inode().unwrap().permissions, 0o751);
     }
 
     #[test]
