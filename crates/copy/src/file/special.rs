@@ -184,3 +184,131 @@ fn same_as_current(dest: Spot<'_>) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran};
+    use crate::decide::Existing;
+    use crate::plan::Plan;
+
+    type Made = Result<Option<FileId>, Reported>;
+
+    /// Makes `b` as `a` is.
+    fn make_b(bench: &Bench) -> Ran<Made> {
+        let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
+        bench.run(|cx, worker| make_special(cx, &mut worker.report, &subject, &state))
+    }
+
+    fn id(bench: &Bench, name: &str) -> Made {
+        Ok(Some(bench.to(name).inode().unwrap().id))
+    }
+
+    /// `a` is a symbolic link.
+    fn with_link(plan: Plan) -> Bench {
+        let bench = Bench::new(plan);
+        symlink("text", bench.source_path("a")).unwrap();
+        bench
+    }
+
+    #[test]
+    fn a_symbolic_link_gets_the_same_text() {
+        let bench = with_link(Plan::default());
+        let ran = make_b(&bench);
+        ran.says(&[]);
+        assert_eq!((&ran.value, ran.stats.symbolic_links), (&id(&bench, "b"), 1));
+        assert_eq!(bench.tree(), ["b -> text"]);
+    }
+
+    #[test]
+    fn a_link_replaces_what_stands_there_only_by_force() {
+        for (force, after) in [(false, "b: old"), (true, "b -> text")] {
+            let bench = with_link(Plan { force, ..Plan::default() }).dest("b", "old");
+            let ran = make_b(&bench);
+            assert_eq!((ran.value.is_ok(), ran.heard.len()), (force, usize::from(!force)));
+            assert_eq!(bench.tree(), [after]);
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_there_already_is_as_new_as_can_be() {
+        for (text, is_new) in [("text", true), ("elsewhere", false)] {
+            let bench = with_link(Plan { only_newer: true, ..Plan::default() }).link("b", text);
+            let entry = bench.to("b").inode().unwrap();
+            let existing = Some(Existing { entry, target: entry, is_dot: false });
+            let (subject, state) = (bench.subject("a", "b"), DestState { existing, ..DestState::default() });
+            let ran = bench.run(|cx, worker| make_special(cx, &mut worker.report, &subject, &state));
+            assert_eq!((ran.value.is_ok(), bench.tree()), (is_new, vec![format!("b -> {text}")]));
+        }
+    }
+
+    #[test]
+    fn a_fifo_and_a_socket_are_made_anew() {
+        for kind in [FileType::Fifo, FileType::Socket] {
+            let bench = Bench::new(Plan::default());
+            let none = crate::facts::DeviceNumber { major: 0, minor: 0 };
+            bench.from("a").make_node(kind, 0o600, none).unwrap();
+            let ran = make_b(&bench);
+            ran.says(&[]);
+            assert_eq!((&ran.value, ran.stats.special), (&id(&bench, "b"), 1));
+            assert_eq!(bench.to("b").inode().unwrap().kind, bench.from("a").inode().unwrap().kind);
+        }
+    }
+
+    #[test]
+    fn a_fifo_does_not_take_a_name_that_is_taken() {
+        let bench = Bench::new(Plan::default()).dest("b", "theirs");
+        bench.make_fifo("fifo");
+        fs::rename(bench.dest_path("fifo"), bench.source_path("a")).unwrap();
+        make_b(&bench).says(&[&format!(r#"error: cannot create fifo "b": {}"#, Errno::EXIST)]);
+        assert_eq!(bench.tree(), ["b: theirs"]);
+    }
+
+    fn link_to_source(bench: &Bench, subject: &Subject<'_>) -> Ran<Made> {
+        let state = bench.state("b");
+        bench.run(|cx, worker| make_symbolic_link_to_source(cx, &mut worker.report, subject, &state))
+    }
+
+    #[test]
+    fn a_relative_link_to_the_source_is_made_only_here() {
+        let bench = Bench::new(Plan { link: LinkMode::Symbolic, ..Plan::default() }).source("a", "new");
+        let elsewhere = bench.dest_path("b");
+        let mut subject = bench.subject("a", "b");
+        subject.dest.path = &elsewhere;
+        let ran = link_to_source(&bench, &subject);
+        assert_eq!((ran.value, ran.heard.len(), bench.tree()), (Err(Reported), 1, vec![]));
+        assert!(ran.heard[0].ends_with("can make relative symbolic links only in current directory"));
+        let whole_path = bench.source_path("a");
+        subject.source.path = &whole_path;
+        link_to_source(&bench, &subject).says(&[]);
+        assert_eq!(bench.tree(), [format!("b -> {}", whole_path.display())]);
+    }
+
+    #[test]
+    fn a_hard_link_to_the_source_is_the_same_file() {
+        for (force, dest, linked) in [(false, None, true), (false, Some("old"), false), (true, Some("old"), true)] {
+            let mut bench = Bench::new(Plan { force, ..Plan::default() }).source("a", "new");
+            if let Some(old) = dest {
+                bench = bench.dest("b", old);
+            }
+            let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
+            let ran = bench.run(|cx, worker| make_hard_link_to_source(cx, &mut worker.report, &subject, &state));
+            assert_eq!((ran.value.is_ok(), ran.stats.hard_links), (linked, u64::from(linked)));
+            assert_eq!(bench.to("b").inode().unwrap().id == subject.inode.id, linked);
+            assert_eq!(bench.tree().len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_another_process_put_there_gets_no_attributes() {
+        let bench = with_link(Plan::default()).dest("b", "theirs");
+        let subject = bench.subject("a", "b");
+        let unknown = NewEntries::UNKNOWN;
+        let ran = bench.run(|cx, worker| finish_special(cx, &mut worker.report, &subject, true, unknown));
+        ran.says(&[r#"error: skipping file "b", as it was replaced while being copied"#]);
+        assert_eq!((ran.value, bench.tree()), (Err(Reported), vec!["b: theirs".into()]));
+    }
+}
