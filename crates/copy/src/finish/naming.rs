@@ -406,6 +406,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_has_its_name_is_closed() {
+        let bench = bench();
+        name_all(&bench, [ready(&bench, "b", "new")]).says(&[]);
+        let is_b = |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|path| path == bench.dest_path("b"));
+        assert!(!fs::read_dir("/proc/self/fd").unwrap().flatten().any(is_b));
+    }
+
+    #[test]
     fn a_full_queue_is_emptied_at_once() {
         let bench = bench();
         let large = Ready { size: 1 << 30, ..ready(&bench, "b", "new") };
