@@ -332,3 +332,144 @@ fn options(plan: &Plan) -> Options {
 fn moved(stats: &smart::Stats) -> Moved {
     Moved { written: stats.copied, holes: stats.write_skipped, ..Moved::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran};
+    use crate::file::regular::make_file;
+
+    /// What every copy of a swap area must have, in bytes; nothing else is in use.
+    const KEPT: usize = 64 << 10;
+
+    /// A swap area whose unused pages are full of letters, with this signature.
+    fn swap(size: usize, signature: &[u8]) -> Vec<u8> {
+        let pages = u32::try_from(size / 4096).unwrap();
+        let mut bytes = vec![b'x'; size];
+        // The version, the last page, and how many are bad.
+        for (at, number) in [(1024, 1), (1028, pages - 1), (1032, 0)] {
+            bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(number));
+        }
+        bytes[4086..4086 + signature.len()].copy_from_slice(signature);
+        bytes
+    }
+
+    const AWAKE: &[u8] = b"SWAPSPACE2";
+    const ASLEEP: &[u8] = b"S1SUSPEND\0";
+    const SIZE: usize = 2 << 20;
+
+    /// Copies this to `b`, as of an image that nobody uses.
+    fn copy(smart: SmartCopy, contents: &[u8]) -> (Bench, Ran<bool>) {
+        let bench = Bench::new(Plan { smart, snapshot: true, ..Plan::default() }).source("a", contents);
+        let ran = make_b(&bench);
+        (bench, ran)
+    }
+
+    fn make_b(bench: &Bench) -> Ran<bool> {
+        let (mut subject, state) = (bench.subject("a", "b"), bench.state("b"));
+        bench.run(|cx, worker| make_file(cx, worker, &mut subject, &state).is_ok())
+    }
+
+    /// Whether `b` is a copy of the whole file, which it is, or of what is in use.
+    #[track_caller]
+    fn is_whole(bench: &Bench, contents: &[u8]) -> bool {
+        let made = fs::read(bench.dest_path("b")).unwrap();
+        assert!(made.len() == contents.len() && made[..KEPT] == contents[..KEPT]);
+        let (rest, is_zero) = (&made[KEPT..], |byte: &u8| *byte == 0);
+        assert!(rest == &contents[KEPT..] || rest.iter().all(is_zero), "some of it");
+        !rest.iter().all(is_zero)
+    }
+
+    fn not_smart(why: &str) -> String {
+        format!(r#"error: will not copy "a" without knowing its free space: {why}"#)
+    }
+
+    #[test]
+    fn what_guests_do_not_use_is_left_out() {
+        for smart in [SmartCopy::Auto, SmartCopy::Require] {
+            let (contents, free) = (swap(SIZE, AWAKE), SIZE - KEPT);
+            let (bench, ran) = copy(smart, &contents);
+            ran.says(&[]);
+            assert!(ran.value && !is_whole(&bench, &contents));
+            assert_eq!(ran.stats.moved.written as usize, SIZE - free);
+        }
+    }
+
+    #[test]
+    fn an_image_is_copied_whole_unless_asked() {
+        let contents = swap(SIZE, AWAKE);
+        let (bench, ran) = copy(SmartCopy::Off, &contents);
+        ran.says(&[]);
+        assert!(ran.value && is_whole(&bench, &contents));
+    }
+
+    #[test]
+    fn a_small_file_is_looked_at_only_if_it_must_be() {
+        let contents = swap(SMALLEST as usize / 2, AWAKE);
+        for (smart, whole) in [(SmartCopy::Auto, true), (SmartCopy::Require, false)] {
+            let (bench, ran) = copy(smart, &contents);
+            ran.says(&[]);
+            assert_eq!(is_whole(&bench, &contents), whole);
+        }
+    }
+
+    #[test]
+    fn an_image_in_which_nothing_is_free_is_copied_whole() {
+        let contents = swap(SIZE, ASLEEP);
+        let (bench, ran) = copy(SmartCopy::Auto, &contents);
+        ran.says(&[]);
+        assert!(ran.value && is_whole(&bench, &contents));
+    }
+
+    #[test]
+    fn a_file_that_is_no_image_is_copied_whole() {
+        let contents = vec![b'x'; SIZE];
+        let (bench, ran) = copy(SmartCopy::Auto, &contents);
+        ran.says(&[]);
+        assert!(ran.value && is_whole(&bench, &contents));
+    }
+
+    #[test]
+    fn what_must_be_an_image_and_is_none_is_refused() {
+        for contents in [swap(SIZE, ASLEEP), vec![b'x'; SIZE]] {
+            let (bench, ran) = copy(SmartCopy::Require, &contents);
+            assert!(!ran.value && ran.heard.len() == 1 && ran.moves == 0);
+            assert!(ran.heard[0].starts_with(&not_smart("")), "{:?}", ran.heard);
+            assert!(bench.tree().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_refusal_leaves_the_old_contents() {
+        let plan = Plan { smart: SmartCopy::Require, snapshot: true, ..Plan::default() };
+        let bench = Bench::new(plan).source("a", vec![b'x'; SIZE]).dest("b", "old");
+        let ran = make_b(&bench);
+        assert!(!ran.value && ran.heard[0].starts_with(&not_smart("")), "{:?}", ran.heard);
+        assert_eq!((bench.tree(), ran.damaged), (vec!["b: old".into()], vec![]));
+    }
+
+    #[test]
+    fn a_node_is_no_image() {
+        let plan = Plan { smart: SmartCopy::Require, snapshot: true, recursive: true, ..Plan::default() };
+        let bench = Bench::new(Plan { copy_contents: true, ..plan });
+        let dir = fs::File::open("/dev").unwrap();
+        let null = crate::walk::Spot::new(dir.as_fd(), "null".as_ref(), "a".as_ref());
+        let (mut subject, state) = (bench.subject_of(null, "b"), bench.state("b"));
+        let ran = bench.run(|cx, worker| make_file(cx, worker, &mut subject, &state).is_ok());
+        ran.says(&[&not_smart("it is no disk image")]);
+        assert!(!ran.value && bench.tree().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_image_whose_copy_is_cancelled() {
+        let plan = Plan { smart: SmartCopy::Auto, snapshot: true, ..Plan::default() };
+        let mut bench = Bench::new(plan).source("a", swap(SIZE, AWAKE));
+        let cancel = bench.cancel.clone();
+        bench.before_data = Some(Box::new(move |_| cancel.cancel()));
+        let ran = make_b(&bench);
+        assert!(!ran.value && ran.failed && ran.heard.is_empty(), "{:?}", ran.heard);
+        assert!(bench.tree().is_empty());
+    }
+}
