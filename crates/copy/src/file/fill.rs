@@ -235,8 +235,10 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran};
+    use crate::context::Services;
+    use crate::context::test_support::{Bench, Ran, transfer};
     use crate::file::open;
+    use crate::meta::Caller;
     use crate::plan::{IfChanged, Plan};
 
     /// Opens `a` and `b` as they are found, and fills `b`. What is returned is whether it has its contents.
@@ -353,6 +355,32 @@ mod tests {
             r#"warning: the old "b" was removed and could not be replaced"#,
         ]);
         assert!(bench.tree().is_empty());
+    }
+
+    /// Moves `a` to a device that is always full, as if that were a file. How often that is tried, and whether by this thread
+    /// alone at last.
+    fn move_to_full_device(several: bool) -> (usize, bool) {
+        let services = Services::new(None, Caller::this_thread().unwrap(), several);
+        let bench = Bench::with(Plan::default(), services).source("a", "new");
+        let inode = bench.from("a").inode().unwrap();
+        let sides = [File::open(bench.source_path("a")), File::options().write(true).open("/dev/full")];
+        let ran = bench.run(|cx, worker| {
+            let mut job = transfer(sides.map(|file| file.unwrap().into()), [&inode, &inode]);
+            let (result, held) = move_with_room(cx, worker, &mut job, None);
+            assert!(free_space::ran_out(&result));
+            matches!(held, free_space::Held::Alone(_))
+        });
+        (ran.moves, ran.value)
+    }
+
+    #[test]
+    fn a_file_without_space_is_tried_again_alone() {
+        assert_eq!(move_to_full_device(true), (2, true));
+    }
+
+    #[test]
+    fn a_single_thread_does_not_try_again() {
+        assert_eq!(move_to_full_device(false), (1, false));
     }
 
     #[test]

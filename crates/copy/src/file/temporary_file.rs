@@ -276,7 +276,8 @@ fn open_directory(from: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir, tree};
@@ -461,6 +462,15 @@ mod tests {
         interrupted(&mut bench, Fingerprint::of_source(&settled(&dir).inode().unwrap()));
         assert_eq!(make_b_in_next_run(&mut bench), (4, true));
         assert_eq!(bench.tree().len(), 1);
+    }
+
+    #[test]
+    fn a_beginning_loses_its_special_rights() {
+        let (mut bench, dir) = (Bench::new(resume()), settled_dir());
+        let left = interrupted(&mut bench, Fingerprint::of_source(&settled(&dir).inode().unwrap()));
+        fs::set_permissions(left, Permissions::from_mode(0o4555)).unwrap();
+        assert_eq!(make_b_in_next_run(&mut bench), (4, true));
+        assert_eq!(bench.to("b").inode().unwrap().permissions, 0o555);
     }
 
     #[test]
