@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_copy_of_an_empty_source_is_not_looked_at_again() {
+    fn an_empty_copy_is_not_looked_at_again() {
         let bench = failing().source("a", "");
         let seen = Inode { changed: earlier(inode(&bench).changed), ..inode(&bench) };
         assert!(!settle(&bench, seen, Moved::default()).value);

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_in_place_is_synced_before_it_is_read_back() {
+    fn a_copy_in_place_is_read_back_after_its_sync() {
         let mut bench = verified().dest("b", "half");
         judge(&bench, &by_blocks());
         assert_eq!(bench.kernel.synced(), ["a file, with [b: half]"]);

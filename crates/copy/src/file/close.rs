@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_filesystems_that_sync_file_by_file_are_asked_for_each() {
+    fn files_are_synced_only_where_filesystems_are_not() {
         for (plan, syncs_whole, syncs) in
             [(Durable::Flush, false, 1), (Durable::Flush, true, 0), (Durable::None, false, 0)]
         {

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_is_looked_at_only_if_it_must_be() {
+    fn small_files_are_looked_at_only_if_required() {
         let contents = swap(SMALLEST as usize / 2, AWAKE);
         for (smart, whole) in [(SmartCopy::Auto, true), (SmartCopy::Require, false)] {
             let (bench, ran) = copy(smart, &contents);

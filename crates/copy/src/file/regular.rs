@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_the_old_file_until_the_new_is_whole() {
+    fn the_old_file_keeps_its_name_until_the_new_is_whole() {
         let mut bench = Bench::new(atomic()).source("a", "new").dest("b", "old");
         bench.before_data = expect_meanwhile(&["(temporary): ", "b: old"]);
         let ran = make_b(&bench);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_told_of_a_file_that_has_its_name() {
+    fn digests_are_told_of_files_that_have_their_names() {
         let plan = Plan { checksum: Some(Checksum::Md5), ..Plan::default() };
         for atomic in [false, true] {
             let bench = Bench::new(Plan { atomic, ..plan.clone() }).source("a", "new");

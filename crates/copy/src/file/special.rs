@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_there_already_is_as_new_as_can_be() {
+    fn a_link_that_leads_there_already_is_new_enough() {
         for (text, is_new) in [("text", true), ("elsewhere", false)] {
             let bench = with_link(Plan { only_newer: true, ..Plan::default() }).link("b", text);
             let entry = bench.to("b").inode().unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_has_added_for_itself_is_not_kept() {
+    fn what_a_run_added_for_its_owner_is_taken_back() {
         let bench = Bench::new(Plan::default());
         let directory = Inode::of(bench.to(".").dir().unwrap()).unwrap();
         let source = Inode { permissions: 0o555, ..directory };

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_of_a_filesystem_whose_sync_fails_gets_its_name() {
+    fn no_file_gets_its_name_after_a_failed_sync() {
         let mut bench = bench();
         bench.kernel.sync_filesystem = Some(Errno::IO);
         let ran = name_all(&bench, ["a", "b", "c"].map(|name| ready(&bench, name, "new")));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_sync_of_a_filesystem_files_are_asked_for_errors() {
+    fn files_are_asked_for_errors_after_a_sync() {
         let mut bench = bench();
         bench.kernel.write_back = Some(Errno::NOSPC);
         let ran = name_all(&bench, ["a", "b", "c"].map(|name| ready(&bench, name, "new")));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_its_name_stays_when_the_process_ends() {
+    fn a_named_file_stays_when_the_process_ends() {
         let bench = bench();
         name_all(&bench, [ready(&bench, "b", "new")]).says(&[]);
         assert_eq!(bench.partials.remove_all(), []);
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_that_syncs_in_part_has_its_directory_synced_too() {
+    fn the_directory_is_synced_where_filesystems_are_not() {
         let bench = Bench::new(Plan { durable: Durable::Flush, ..Plan::default() });
         bench.writes_to_filesystem(false);
         bench.run(sync_everything).says(&[]);

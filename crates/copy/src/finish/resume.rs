@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_of_a_source_that_was_changed_is_not_known() {
+    fn the_copy_of_a_changed_source_is_not_known() {
         let mut bench = bench();
         finish_b(&bench, Checked::default());
         File::options().append(true).open(bench.source_path("a")).unwrap().write_all(b"!").unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_did_not_get_its_name_is_not_known() {
+    fn a_copy_without_its_name_is_not_known() {
         let mut bench = bench().dest("b", "new");
         let ran = finish_b(&bench, Checked::default());
         ran.says(&[&format!(r#"error: cannot create regular file "b": {}"#, Errno::EXIST)]);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sources_that_can_be_told_from_later_ones_are_noted() {
+    fn only_settled_regular_sources_are_noted() {
         let (bench, dir) = (bench(), settled_dir());
         let source = crate::walk::Spot::new(dir.as_fd(), SETTLED.as_ref(), Path::new("a"));
         let (fd, seen) = (source.open_path().unwrap(), source.inode().unwrap());

@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_several_names_is_noted_for_the_next_attempt() {
+    fn a_file_with_several_names_is_noted() {
         let preserve = Preserve { links: true, ..Preserve::default() };
         let plan = Plan { preserve, only_newer: true, ..Plan::default() };
         let mut bench = bench(plan).dest("b", "new").dest("c", "theirs");

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_that_cannot_be_removed_is_reported_as_such() {
+    fn a_new_file_that_cannot_be_removed_is_reported() {
         let (bench, inode) = half();
         let ran = bench.run(|cx, worker| {
             let dest = Spot::unreachable(Errno::STALE, OsStr::new("b"), "b".as_ref());
