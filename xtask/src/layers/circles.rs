@@ -9,9 +9,6 @@ use petgraph::graphmap::DiGraphMap;
 use super::source::Source;
 use super::violation::Violation;
 
-/// How many files of each crate are still in a circle. These numbers only become smaller; a crate that is not here has none.
-const LEFT: &[(&str, usize)] = &[];
-
 /// One import of a file of the same crate.
 struct Import<'a> {
     from: &'a Source,
@@ -99,47 +96,8 @@ fn find<'a>(sources: &'a [Source]) -> Vec<Import<'a>> {
     found
 }
 
-/// Each crate that has other files in circles than it may have: more of them, or fewer than are written down here.
+/// Each file in a circle.
 pub fn check(sources: &[Source]) -> Vec<Violation> {
-    let mut crates: BTreeMap<&str, Vec<Import<'_>>> = BTreeMap::new();
-    for import in find(sources) {
-        let folder = import.from.file.split_once("/src/").map_or("", |(folder, _)| folder);
-        crates.entry(folder).or_default().push(import);
-    }
-    let mut found = Vec::new();
-    for (folder, imports) in crates {
-        let left = LEFT.iter().find(|(known, _)| *known == folder).map_or(0, |(_, left)| *left);
-        if imports.len() > left {
-            let why = |import: &Import<'_>| {
-                let (to, count) = (&import.to.file, imports.len());
-                format!(
-                    "imports {to}, which imports it, perhaps by others ({count} files of {folder} are in circles, {left} may be)"
-                )
-            };
-            found.extend(imports.iter().map(|import| import.from.violation(import.line, why(import))));
-        }
-    }
-    found
-}
-
-/// Numbers in this file that have become smaller.
-pub fn outdated(sources: &[Source]) -> Vec<Violation> {
-    let imports = find(sources);
-    let file = "xtask/src/layers/circles.rs".to_owned();
-    let counted = |folder: &str| imports.iter().filter(|import| import.from.file.starts_with(folder)).count();
-    let fewer = LEFT.iter().map(|(folder, left)| (folder, *left, counted(&format!("{folder}/src/"))));
-    let fewer = fewer.filter(|(_, left, now)| now < left);
-    fewer
-        .map(|(folder, left, now)| Violation {
-            file: file.clone(),
-            line: 1,
-            why: format!("{now} files of {folder} are in circles now, not {left}: write that down in LEFT"),
-        })
-        .collect()
-}
-
-/// For LEFT: how many files of each crate are in circles.
-#[cfg(test)]
-pub fn counted(sources: &[Source]) -> usize {
-    find(sources).len()
+    let why = |to: &Source| format!("imports {}, which imports it, perhaps by others", to.file);
+    find(sources).iter().map(|import| import.from.violation(import.line, why(import.to))).collect()
 }

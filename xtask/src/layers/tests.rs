@@ -2,7 +2,7 @@
 
 use super::source::{FILE_LINES, FUNCTION_LINES, Source};
 use super::violation::Violation;
-use super::{crates, judge};
+use super::{circles, crates, judge};
 
 fn violations(files: &[(&str, &str)]) -> Vec<String> {
     let sources: Vec<Source> = files.iter().map(|(file, text)| Source::parse(file, text).unwrap()).collect();
@@ -224,7 +224,7 @@ fn a_long_function_is_found() {
 /// How many of these files are in circles.
 fn circular(files: &[(&str, &str)]) -> usize {
     let sources: Vec<Source> = files.iter().map(|(file, text)| Source::parse(file, text).unwrap()).collect();
-    super::circles::counted(&sources)
+    circles::check(&sources).len()
 }
 
 #[test]
