@@ -21,7 +21,7 @@ use super::cp;
 use crate::map::scan;
 use crate::map::strip::{Kind, Picture};
 use crate::measure::one_copy;
-use crate::measure::sources::{self, Noise};
+use crate::measure::sources;
 use crate::measure::verify::verify_image;
 use crate::results::{Body, Detail};
 use crate::session::{Competitor, Group, Halt, How, Session, check_time, compete_all};
@@ -238,12 +238,12 @@ fn partition(file: &File, len: u64) -> io::Result<()> {
 /// mkfs makes holes of zeros, so they are put in afterwards: this file's blocks can be found in the image.
 fn marked_file(path: &Path, size: u64, mark: &[u8; 16], stop: &Stop) -> io::Result<()> {
     let file = File::create_new(path)?;
-    let mut noise = Noise::new(u64::from(mark[0]));
+    let mut random = fastrand::Rng::with_seed(u64::from(mark[0]));
     let mut buffer = vec![0; BUFFER];
     let mut at = 0;
     while at < size && !stop.is_stopped() {
         let count = usize::try_from(size - at).unwrap_or(BUFFER).min(BUFFER);
-        noise.fill(&mut buffer[..count]);
+        random.fill(&mut buffer[..count]);
         for block in buffer[..count].chunks_mut(BLOCK) {
             let len = block.len().min(mark.len());
             block[..len].copy_from_slice(&mark[..len]);

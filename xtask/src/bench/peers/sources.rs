@@ -123,7 +123,8 @@ const MIXED: RangeInclusive<u64> = 1024..=16 * 1024;
 /// So many files of `sizes` bytes, `in_one` in each directory; the number of a directory, digit by digit, is its path.
 fn tree(root: &Path, files: u64, in_one: u64, sizes: RangeInclusive<u64>, decorated: bool) -> io::Result<()> {
     let pool = pool()?;
-    let mut state = 1_u64;
+    // The same sizes each time.
+    let mut random = fastrand::Rng::with_seed(1);
     let mut dir = root.to_owned();
     let mut dirs = Vec::new();
     for file in 0..files {
@@ -134,10 +135,8 @@ fn tree(root: &Path, files: u64, in_one: u64, sizes: RangeInclusive<u64>, decora
             dirs.push(dir.clone());
         }
         let path = dir.join(format!("f{file}"));
-        // Knuth's generator; its high bits are the random ones. The same sizes each time.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let size = sizes.start() + (state >> 33) % (sizes.end() - sizes.start() + 1);
-        let start = (state >> 20) % (POOL as u64 - sizes.end() - 1024);
+        let size = random.u64(sizes.clone());
+        let start = random.u64(..POOL as u64 - sizes.end());
         let range = usize::try_from(start).unwrap_or(0)..usize::try_from(start + size).unwrap_or(0);
         fs::write(&path, &pool[range])?;
         if decorated {

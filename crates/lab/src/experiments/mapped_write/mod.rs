@@ -22,7 +22,6 @@
 //! | `left-out` | facts | parts that were not run, and why; missing if there are none |
 //! | `verdict` | verdict | what it means |
 
-pub mod chance;
 pub mod child;
 pub mod facts;
 pub mod grid;

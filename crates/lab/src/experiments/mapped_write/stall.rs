@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use haul_sys::page_cache::write_back;
 use haul_sys::rustix::param::page_size;
 use haul_sys::rustix::thread::gettid;
@@ -23,7 +24,6 @@ use haul_sys::rustix::time::{ClockId, clock_gettime};
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::chance::Chance;
 use super::latency::{Latency, Times};
 use super::scene::{self, Failed, Scene};
 use super::waits::{Spent, judge};
@@ -237,7 +237,7 @@ fn grow(
     let threshold = settings.threshold;
     let (fills, extensions) = (Times::new(threshold), Times::new(threshold));
     let mut gathered = Gathered { fills, extensions, worst: Vec::new(), waits: BTreeMap::new(), bytes: 0 };
-    let mut chance = Chance::new(settings.space);
+    let mut chance = Rng::with_seed(settings.space);
     let (begin, count) = (Instant::now(), files.len() as u64);
     let rounds = (settings.space / count / settings.segment * settings.segment / settings.step).max(1);
     let pause = settings.pause.min(settings.time / u32::try_from(rounds).unwrap_or(u32::MAX));
@@ -257,7 +257,7 @@ fn grow(
             growing.read_back(&mut chance, settings.segment)?;
         }
         let most = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-        scene.rest(Duration::from_micros(chance.below(most)))?;
+        scene.rest(Duration::from_micros(chance.u64(..most.max(1))))?;
     }
     Ok(gathered)
 }
@@ -300,12 +300,12 @@ impl Growing {
     }
 
     /// From a segment before the last one, if there is one.
-    fn read_back(&self, chance: &mut Chance, segment: u64) -> Result<(), Failed> {
+    fn read_back(&self, chance: &mut Rng, segment: u64) -> Result<(), Failed> {
         let earlier = self.segments.len().saturating_sub(1) as u64;
         if earlier > 0 {
             // Below the number of segments.
-            let map = &self.segments[chance.below(earlier) as usize];
-            let at = chance.below(segment - READ as u64) as usize;
+            let map = &self.segments[chance.u64(..earlier) as usize];
+            let at = chance.u64(..=segment - READ as u64) as usize;
             let mut bytes = [0; READ];
             map.get(at, &mut bytes).map_err(|errno| Failed::of("read", &self.path, &errno.into()))?;
             std::hint::black_box(&bytes);

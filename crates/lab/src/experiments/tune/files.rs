@@ -1,7 +1,7 @@
 //! The files that are copied: of one size, and as many as there is time and space for.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -11,9 +11,8 @@ use haul_measure::words::{self, quoted};
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::syncfs;
 
-use crate::measure::sources::Noise;
+use crate::measure::sources;
 
-const BUFFER: usize = 1 << 20;
 /// Files of one directory, as far as there are enough: threads that copy wait for each other's directories.
 const TOGETHER: u64 = 64;
 
@@ -56,24 +55,14 @@ pub fn extent(class: SizeClass) -> (u64, u64, u64) {
 pub fn make(path: &Path, shape: Shape, seed: u64, stop: &Stop) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make {}: {}", quoted(path), words::of(&error));
     fs::create_dir(path).map_err(failed)?;
-    let mut noise = Noise::new(seed);
-    let mut buffer = vec![0; BUFFER];
+    let mut random = fastrand::Rng::with_seed(seed);
     for number in 0..shape.count {
         let folder = path.join(format!("d{}", number / TOGETHER));
         if number % TOGETHER == 0 {
             fs::create_dir(&folder).map_err(failed)?;
         }
         let mut file = File::create_new(folder.join(format!("f{number}"))).map_err(failed)?;
-        let mut left = shape.each;
-        while left > 0 {
-            if stop.is_stopped() {
-                return Err("interrupted".to_owned());
-            }
-            let part = usize::try_from(left).unwrap_or(BUFFER).min(BUFFER);
-            noise.fill(&mut buffer[..part]);
-            file.write_all(&buffer[..part]).map_err(failed)?;
-            left -= part as u64;
-        }
+        sources::write(&mut file, shape.each, &mut random, stop, failed)?;
         if shape.each >= SizeClass::Medium.least() {
             // So that they do not all wait for one sync, and fill the memory until then.
             file.sync_data().map_err(failed)?;

@@ -1,7 +1,6 @@
 //! The search on machines whose times are known.
 
 use super::*;
-use crate::measure::sources::Noise;
 
 /// A machine with known times, noise, a clock, and what it was asked.
 struct Machine {
@@ -15,7 +14,7 @@ struct Machine {
     idle: Vec<usize>,
     /// Seconds that are left.
     clock: f64,
-    random: Noise,
+    random: fastrand::Rng,
     asked: Vec<(usize, usize)>,
 }
 
@@ -27,7 +26,7 @@ impl Machine {
             wrong: Vec::new(),
             idle: Vec::new(),
             clock: f64::INFINITY,
-            random: Noise::new(seed),
+            random: fastrand::Rng::with_seed(seed),
             asked: Vec::new(),
         }
     }
@@ -51,7 +50,7 @@ impl Trials for Machine {
             return Trial::Idle;
         }
         // -1 to 1.
-        let random = (self.random.number() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0;
+        let random = self.random.f64() * 2.0 - 1.0;
         Trial::Right(self.times[candidate] * (1.0 + random * self.noise))
     }
 }
