@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::shell::Result;
 
@@ -25,7 +25,8 @@ pub struct Image {
 }
 
 /// What one run cost; bytes and seconds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sample {
     /// What the program asked the kernel to read.
     pub read: u64,
@@ -57,6 +58,29 @@ pub struct Row {
     pub samples: Vec<Sample>,
 }
 
+/// One run in the file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SavedRun {
+    program: String,
+    cold: bool,
+    #[serde(flatten)]
+    sample: Sample,
+}
+
+/// The file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Saved {
+    size: u64,
+    free: u64,
+    live: u64,
+    zeros: u64,
+    rounds: usize,
+    scan: f64,
+    runs: Vec<SavedRun>,
+}
+
 /// Everything that was measured with one image.
 #[derive(Debug)]
 pub struct Results {
@@ -77,29 +101,13 @@ impl Results {
         let mut results = Results { image: image.clone(), rows: Vec::new(), rounds: 0, scan: 0.0 };
         let Some(file) = file.filter(|file| file.exists()) else { return Ok(results) };
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-        if [("size", image.size), ("free", image.free)].iter().any(|(name, here)| value[name].as_u64() != Some(*here)) {
+        let saved: Saved = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        if (saved.size, saved.free) != (image.size, image.free) {
             return Err(format!("{} is of another image", file.display()));
         }
-        results.rounds = value["rounds"].as_u64().unwrap_or_default() as usize;
-        results.scan = value["scan"].as_f64().unwrap_or_default();
-        for run in value["runs"].as_array().into_iter().flatten() {
-            let (count, time) =
-                (|name: &str| run[name].as_u64().unwrap_or(0), |name: &str| run[name].as_f64().unwrap_or(0.0));
-            let sample = Sample {
-                read: count("read"),
-                written: count("written"),
-                fetched: count("fetched"),
-                returned: time("returned"),
-                durable: time("durable"),
-                user: time("user"),
-                system: time("system"),
-                memory: count("memory"),
-                allocated: count("allocated"),
-                disturbed: run["disturbed"].as_bool().unwrap_or(false),
-                failed: run["failed"].as_str().map(str::to_owned),
-            };
-            results.add(run["program"].as_str().unwrap_or_default(), run["cold"].as_bool().unwrap_or(false), sample);
+        (results.rounds, results.scan) = (saved.rounds, saved.scan);
+        for run in saved.runs {
+            results.add(&run.program, run.cold, run.sample);
         }
         Ok(results)
     }
@@ -110,13 +118,14 @@ impl Results {
     /// When that fails.
     pub fn save(&self, file: Option<&Path>) -> Result {
         let Some(file) = file else { return Ok(()) };
-        let runs: Vec<Value> =
-            self.rows.iter().flat_map(|row| row.samples.iter().map(|sample| run(row, sample))).collect();
-        let value = json!({
-            "size": self.image.size, "free": self.image.free, "live": self.image.live, "zeros": self.image.zeros,
-            "rounds": self.rounds, "scan": self.scan, "runs": runs,
+        let runs = self.rows.iter().flat_map(|row| {
+            let (program, cold) = (&row.key, row.cold);
+            row.samples.iter().map(move |sample| SavedRun { program: program.clone(), cold, sample: sample.clone() })
         });
-        fs::write(file, format!("{value:#}\n")).map_err(|error| format!("{}: {error}", file.display()))
+        let Image { size, free, live, zeros, .. } = self.image;
+        let saved = Saved { size, free, live, zeros, rounds: self.rounds, scan: self.scan, runs: runs.collect() };
+        let text = serde_json::to_string_pretty(&saved).map_err(|error| error.to_string())?;
+        fs::write(file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Adds a run.
@@ -133,11 +142,22 @@ impl Results {
     }
 }
 
-fn run(row: &Row, sample: &Sample) -> Value {
-    json!({
-        "program": row.key, "cold": row.cold, "read": sample.read, "written": sample.written,
-        "fetched": sample.fetched, "returned": sample.returned, "durable": sample.durable, "user": sample.user,
-        "system": sample.system, "memory": sample.memory, "allocated": sample.allocated,
-        "disturbed": sample.disturbed, "failed": sample.failed,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_back_from_their_file() {
+        let dir = haul_testbed::temp_dir();
+        let file = dir.path().join("results.json");
+        let image = Image { path: "image".into(), size: 8, allocated: 8, free: 2, live: 4, zeros: 1 };
+        let mut results = Results::load(Some(&file), &image).unwrap();
+        let sample = Sample { read: 7, returned: 0.5, failed: Some("short".to_owned()), ..Sample::default() };
+        results.add("cp", true, sample.clone());
+        (results.rounds, results.scan) = (3, 1.5);
+        results.save(Some(&file)).unwrap();
+        let loaded = Results::load(Some(&file), &image).unwrap();
+        assert_eq!((loaded.rounds, &loaded.row("cp", true).unwrap().samples), (3, &vec![sample]));
+        assert!(Results::load(Some(&file), &Image { free: 3, ..image }).is_err());
+    }
 }

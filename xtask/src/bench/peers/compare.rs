@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_sys::rustix::fs::{Advice, SeekFrom, fadvise, lgetxattr, llistxattr, seek};
 use haul_sys::rustix::io::Errno;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::shell::{self, Result};
 
@@ -26,7 +26,7 @@ const REPORTED: usize = 3;
 pub type Lost = BTreeMap<String, u64>;
 
 /// What a comparison found.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Entries that were compared.
     pub entries: u64,
@@ -89,15 +89,7 @@ pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = shell::command(program);
     command.arg("peers-compare").arg(source).arg(dest).arg(if metadata { "all" } else { "contents" });
-    let said: Value = serde_json::from_str(&shell::output(&mut command)?).map_err(|error| error.to_string())?;
-    let number = |value: &Value| value.as_u64().ok_or("the comparison did not say how it ended");
-    let mut found = Found { entries: number(&said["entries"])?, wrong: number(&said["wrong"])?, ..Found::default() };
-    let reported = said["reported"].as_array().into_iter().flatten();
-    found.reported = reported.filter_map(|text| text.as_str().map(str::to_owned)).collect();
-    for (what, count) in said["lost"].as_object().into_iter().flatten() {
-        found.lost.insert(what.clone(), number(count)?);
-    }
-    Ok(found)
+    serde_json::from_str(&shell::output(&mut command)?).map_err(|error| error.to_string())
 }
 
 /// The process: prints what it found.
@@ -107,10 +99,7 @@ pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
 pub fn process(args: &[String]) -> Result {
     let [source, dest, what] = args else { return Err("peers-compare wants two paths and what to compare".into()) };
     let found = compare(Path::new(source), Path::new(dest), what == "all")?;
-    println!(
-        "{}",
-        json!({ "entries": found.entries, "wrong": found.wrong, "reported": found.reported, "lost": found.lost })
-    );
+    println!("{}", serde_json::to_string(&found).map_err(|error| error.to_string())?);
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 
 use haul_measure::process::Cost;
 use haul_measure::stats::Spread;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::super::report::spread;
 use super::compare::Lost;
@@ -10,17 +11,22 @@ use super::target::Target;
 use crate::shell::Result;
 
 /// One run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds from before the program starts until it has ended.
+    #[serde(rename = "returned_s")]
     pub returned: f64,
     /// The same and a sync of the destination's filesystem.
+    #[serde(rename = "durable_s")]
     pub durable: f64,
     /// Seconds of CPU in user mode.
+    #[serde(rename = "user_s")]
     pub user: f64,
     /// Seconds of CPU in the kernel on the program's behalf.
+    #[serde(rename = "system_s")]
     pub system: f64,
     /// Seconds of CPU of the whole machine until the copy was durable, with writeback and other kernel threads.
+    #[serde(rename = "machine_cpu_s")]
     pub machine: f64,
     /// Largest resident set in KiB.
     pub rss_kib: u64,
@@ -33,7 +39,7 @@ pub struct Sample {
 }
 
 /// All runs of one program in one workload.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The program and its options.
     pub name: String,
@@ -52,13 +58,14 @@ pub struct Row {
     /// Why it did not copy or was not run to the end.
     pub failed: Option<String>,
     /// Metadata that it did not keep although all was to be kept.
+    #[serde(with = "pairs")]
     pub lost: Lost,
     /// It was so slow that it was not run again.
     pub slow: bool,
 }
 
 /// All programs in one workload.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// The workload's name.
     pub name: String,
@@ -69,8 +76,10 @@ pub struct Table {
     /// Where the files were.
     pub place: String,
     /// What haul must reach.
+    #[serde(default)]
     pub target: Target,
     /// The programs.
+    #[serde(rename = "programs")]
     pub rows: Vec<Row>,
 }
 
@@ -99,32 +108,6 @@ impl Row {
     pub fn ranked(&self) -> bool {
         self.wrong.is_none() && self.lost.is_empty() && !self.limit && !self.samples.is_empty()
     }
-
-    fn to_json(&self) -> Value {
-        let lost: Vec<Value> = self.lost.iter().map(|(what, count)| json!([what, count])).collect();
-        json!({
-            "name": self.name, "version": self.version, "base": self.base, "haul": self.haul, "limit": self.limit,
-            "wrong": self.wrong, "failed": self.failed, "lost": lost, "slow": self.slow,
-            "samples": self.samples.iter().copied().map(Sample::to_json).collect::<Vec<_>>(),
-        })
-    }
-
-    fn from_json(value: &Value) -> Option<Row> {
-        let flag = |name: &str| value[name].as_bool();
-        let lost = value["lost"].as_array()?.iter();
-        Some(Row {
-            name: text(&value["name"])?,
-            version: text(&value["version"])?,
-            base: flag("base")?,
-            haul: flag("haul")?,
-            limit: flag("limit")?,
-            wrong: text(&value["wrong"]),
-            failed: text(&value["failed"]),
-            slow: flag("slow")?,
-            lost: lost.map(|pair| Some((text(&pair[0])?, pair[1].as_u64()?))).collect::<Option<_>>()?,
-            samples: value["samples"].as_array()?.iter().map(Sample::from_json).collect::<Option<_>>()?,
-        })
-    }
 }
 
 impl Sample {
@@ -142,57 +125,26 @@ impl Sample {
             disturbed: cost.is_disturbed(),
         }
     }
-
-    fn to_json(self) -> Value {
-        json!({
-            "returned_s": self.returned, "durable_s": self.durable, "user_s": self.user, "system_s": self.system,
-            "machine_cpu_s": self.machine, "rss_kib": self.rss_kib, "own_kib": self.own_kib,
-            "allocated_kib": self.allocated_kib, "disturbed": self.disturbed,
-        })
-    }
-
-    fn from_json(value: &Value) -> Option<Sample> {
-        Some(Sample {
-            returned: value["returned_s"].as_f64()?,
-            durable: value["durable_s"].as_f64()?,
-            user: value["user_s"].as_f64()?,
-            system: value["system_s"].as_f64()?,
-            machine: value["machine_cpu_s"].as_f64()?,
-            rss_kib: value["rss_kib"].as_u64()?,
-            own_kib: value["own_kib"].as_u64()?,
-            allocated_kib: value["allocated_kib"].as_u64(),
-            disturbed: value["disturbed"].as_bool()?,
-        })
-    }
 }
 
-impl Table {
-    fn to_json(&self) -> Value {
-        json!({
-            "name": self.name, "group": self.group, "title": self.title, "place": self.place,
-            "target": self.target.to_json(), "programs": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
-        })
+/// [`Lost`] as pairs.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Lost;
+
+    pub fn serialize<S: Serializer>(lost: &Lost, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(lost)
     }
 
-    fn from_json(value: &Value) -> Option<Table> {
-        Some(Table {
-            name: text(&value["name"])?,
-            group: text(&value["group"])?,
-            title: text(&value["title"])?,
-            place: text(&value["place"])?,
-            target: Target::from_json(&value["target"]),
-            rows: value["programs"].as_array()?.iter().map(Row::from_json).collect::<Option<_>>()?,
-        })
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Lost, D::Error> {
+        Ok(Vec::deserialize(from)?.into_iter().collect())
     }
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
 }
 
 /// Everything, with lines that describe machine and programs.
 pub fn write(about: &[String], tables: &[Table]) -> String {
-    let value = json!({ "about": about, "workloads": tables.iter().map(Table::to_json).collect::<Vec<_>>() });
+    let value = json!({ "about": about, "workloads": tables });
     format!("{value:#}\n")
 }
 
@@ -201,11 +153,14 @@ pub fn write(about: &[String], tables: &[Table]) -> String {
 /// # Errors
 /// When it is something else.
 pub fn read(text: &str) -> Result<(Vec<String>, Vec<Table>)> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("no results: {error}"))?;
-    let list = |name: &str| value[name].as_array().ok_or(format!("no results: there is no list {name:?}"));
-    let about = list("about")?.iter().filter_map(self::text).collect();
-    let tables = list("workloads")?.iter().map(Table::from_json).collect::<Option<Vec<_>>>();
-    Ok((about, tables.ok_or("no results, or of another version of this program")?))
+    let saved: Saved = serde_json::from_str(text).map_err(|error| format!("no results: {error}"))?;
+    Ok((saved.about, saved.workloads))
+}
+
+#[derive(Deserialize)]
+struct Saved {
+    about: Vec<String>,
+    workloads: Vec<Table>,
 }
 
 /// Puts new tables in the place of older ones of the same name.
