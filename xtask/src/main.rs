@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         "fresh-data" => bench::limit::process(rest),
         "peers-make" => bench::peers::sources::process(rest),
         cache::PART => cache::read(rest.first().map_or("", String::as_str).as_ref()),
-        "peers-compare" => bench::peers::compare::process(rest),
+        "compare-copies" => bench::compare::process(rest),
         workspace::PART => bench::surroundings::guard(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

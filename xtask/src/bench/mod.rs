@@ -5,6 +5,7 @@
 //! * the order of the programs rotates, and each run has a new destination, removed at the end of the place;
 //! * durable time is a figure of its own; other load on the machine is counted and marked.
 
+pub mod compare;
 mod images;
 pub mod limit;
 pub mod machine;

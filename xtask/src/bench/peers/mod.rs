@@ -3,7 +3,6 @@
 //! It keeps to the rules of [`super`]. The programs run in processes that this one measures; everything that needs
 //! memory (sources, comparisons) is done by helpers, since Linux counts the parent's memory to what it starts.
 
-pub mod compare;
 mod install;
 mod judge;
 mod options;

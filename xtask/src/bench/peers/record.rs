@@ -5,8 +5,8 @@ use haul_measure::stats::Spread;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::super::compare::Lost;
 use super::super::report::spread;
-use super::compare::Lost;
 use super::target::Target;
 use crate::shell::Result;
 

@@ -9,8 +9,8 @@ use haul_measure::workspace::Workspace;
 use haul_measure::{cache, turns};
 use serde_json::Value;
 
+use super::super::compare::{self, Lost};
 use super::super::surroundings::failure;
-use super::compare::{self, Lost};
 use super::options::Options;
 use super::programs::{Program, Shape, Task};
 use super::record::{Row, Sample, Table};

@@ -88,7 +88,7 @@ impl Found {
 pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = shell::command(program);
-    command.arg("peers-compare").arg(source).arg(dest).arg(if metadata { "all" } else { "contents" });
+    command.arg("compare-copies").arg(source).arg(dest).arg(if metadata { "all" } else { "contents" });
     serde_json::from_str(&shell::output(&mut command)?).map_err(|error| error.to_string())
 }
 
@@ -97,7 +97,7 @@ pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
 /// # Errors
 /// When one side cannot be read.
 pub fn process(args: &[String]) -> Result {
-    let [source, dest, what] = args else { return Err("peers-compare wants two paths and what to compare".into()) };
+    let [source, dest, what] = args else { return Err("compare-copies wants two paths and what to compare".into()) };
     let found = compare(Path::new(source), Path::new(dest), what == "all")?;
     println!("{}", serde_json::to_string(&found).map_err(|error| error.to_string())?);
     Ok(())
