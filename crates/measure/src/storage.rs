@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use haul_sys::rustix::fs::{major, minor, statvfs};
+use haul_sys::rustix::fs::{major, minor};
 
 use crate::device::{self, Device};
 use crate::mounts::Mount;
+use crate::space;
 use crate::words::{self, quoted};
 
 /// The storage of a directory.
@@ -33,12 +34,12 @@ impl Storage {
         let failed = |error: io::Error| format!("cannot look at {}: {}", quoted(directory), words::of(&error));
         let directory = directory.canonicalize().map_err(failed)?;
         let number = fs::metadata(&directory).map_err(failed)?.dev();
-        let space = statvfs(&directory).map_err(|errno| failed(errno.into()))?;
+        let free = space::free(&directory)?;
         let (major, minor) = (major(number), minor(number));
         let mount = Mount::of(&directory, &format!("{major}:{minor}"));
         let source = mount.as_ref().map_or("", |mount| &mount.source);
         let device = device::below(major, minor, source).map(|folder| Device::of(&folder));
-        Ok(Storage { directory, mount, device, free: space.f_bavail.saturating_mul(space.f_frsize) })
+        Ok(Storage { directory, mount, device, free })
     }
 
     /// Type of the filesystem.

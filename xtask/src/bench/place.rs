@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use haul_sys::rustix::fs::statvfs;
+use haul_measure::space;
+use haul_measure::storage::Storage;
 
 use crate::shell::{self, Result};
 
@@ -67,8 +68,7 @@ impl Place {
     pub fn plain_in(base: &Path, space: u64) -> Result<Place> {
         let dir = base.join(TEMPORARY);
         fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-        let source = shell::output(shell::command("findmnt").args(["-n", "-o", "FSTYPE,SOURCE", "--target"]).arg(&dir));
-        let title = format!("{TEMPORARY}: {}", source?.split_whitespace().collect::<Vec<_>>().join(" on "));
+        let title = format!("{TEMPORARY}: {}", on(&dir)?);
         let place = Place { dir, title, mounted: false };
         match need(&place.dir, space) {
             Ok(()) => Ok(place),
@@ -132,9 +132,17 @@ impl Place {
     }
 }
 
+/// The type of the filesystem that a directory is on, and what is mounted there.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn on(dir: &Path) -> Result<String> {
+    let storage = Storage::of(dir)?;
+    Ok(format!("{} on {}", storage.filesystem(), storage.source()))
+}
+
 fn need(dir: &Path, space: u64) -> Result {
-    let free = statvfs(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    let free = free.f_bavail.saturating_mul(free.f_frsize);
+    let free = space::free(dir)?;
     if free > space + space / 4 {
         return Ok(());
     }

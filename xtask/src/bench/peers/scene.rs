@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use haul_measure::cache;
 use haul_measure::own::Own;
+use haul_measure::storage::Storage;
 use haul_sys::rustix::fs::{statvfs, syncfs};
 
-use super::super::place::{Image, Place};
+use super::super::place::{self, Image, Place};
 use super::super::surroundings::{drop_caches, warm_memory};
 use super::options::Options;
 use super::programs::Program;
@@ -62,7 +63,7 @@ impl<'a> Scene<'a> {
         let mut places = Vec::new();
         let mut dir = |fs: Fs| -> Result<(PathBuf, String)> {
             let image = match fs {
-                Fs::Dir => return Ok((base.clone(), format!("{} on {}", kind(&base)?, device(&base)?))),
+                Fs::Dir => return Ok((base.clone(), place::on(&base)?)),
                 Fs::Xfs => XFS,
                 Fs::Btrfs => BTRFS,
             };
@@ -203,16 +204,10 @@ fn room(extent: Extent, options: &Options) -> u64 {
     (bytes * (copies + 1)).min(options.space).max(bytes * 3)
 }
 
-/// The type of the filesystem that a path is on.
-pub fn kind(path: &Path) -> Result<String> {
-    find(path, "FSTYPE")
-}
-
-fn device(path: &Path) -> Result<String> {
-    find(path, "SOURCE")
-}
-
-fn find(path: &Path, what: &str) -> Result<String> {
-    let said = shell::output(shell::command("findmnt").args(["-n", "-o", what, "--target"]).arg(path))?;
-    Ok(said.split_whitespace().collect::<Vec<_>>().join(" "))
+/// The type of the filesystem that a directory is on.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn kind(dir: &Path) -> Result<String> {
+    Ok(Storage::of(dir)?.filesystem().to_owned())
 }

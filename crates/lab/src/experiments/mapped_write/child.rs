@@ -7,11 +7,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use haul_measure::words;
+use haul_measure::{space, words};
 use haul_sys::rustix::process::Signal;
 
 use super::part::{self, Answer, Message, Task};
-use super::scene::{empty, free_bytes};
+use super::scene::empty;
 
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -120,7 +120,7 @@ fn why_it_ended(status: Option<ExitStatus>, place: &Path) -> String {
         let how = status.map_or_else(|| "nobody knows how".to_owned(), |status| status.to_string());
         return format!("a part of the experiment ended without a result ({how})");
     }
-    let free = free_bytes(place).map_or_else(|_| "an unknown amount".to_owned(), words::bytes);
+    let free = space::free(place).map_or_else(|_| "an unknown amount".to_owned(), words::bytes);
     format!(
         "SIGBUS: below {} a store to a mapped page could not be carried out. The filesystem had no room for the page \
          ({free} are free now), somebody else cut the file, or the device failed",

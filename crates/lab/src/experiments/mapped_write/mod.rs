@@ -41,7 +41,7 @@ pub mod watch;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_measure::words;
+use haul_measure::{space, words};
 
 use self::facts::Facts;
 use crate::results::Detail;
@@ -129,7 +129,7 @@ pub fn measure(
         None => std::env::current_exe().map_err(|error| format!("cannot find this program: {}", words::of(&error)))?,
     };
     let mut request = request.clone();
-    request.limit(scene::free_bytes(place).map_err(|error| cannot("look at", error))? / 2);
+    request.limit(space::free(place)? / 2);
     let mut measured = Measured {
         facts: Facts::of(place).map_err(|error| cannot("look at", error))?,
         skipped: request.too_small(),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use haul_measure::words;
-use haul_sys::rustix::fs::{OFlags, statvfs};
+use haul_measure::{space, words};
+use haul_sys::rustix::fs::OFlags;
 
 /// Progress is said so often at most.
 const OFTEN: Duration = Duration::from_millis(200);
@@ -81,7 +81,7 @@ impl Scene {
     /// # Errors
     /// If the filesystem has no room for so many bytes: storing to a mapped page would end the process.
     pub fn room_for(&self, place: &Path, bytes: u64) -> Result<(), Failed> {
-        let free = free_bytes(place).map_err(|error| Failed::of("look at", place, &error))?;
+        let free = space::free(place).map_err(Failed::Why)?;
         if free >= bytes.saturating_add(RESERVE) {
             return Ok(());
         }
@@ -91,15 +91,6 @@ impl Scene {
             words::quoted(place)
         )))
     }
-}
-
-/// Bytes that may be written.
-///
-/// # Errors
-/// What statvfs(3) says.
-pub fn free_bytes(place: &Path) -> std::io::Result<u64> {
-    let free = statvfs(place)?;
-    Ok(free.f_bavail.saturating_mul(free.f_frsize))
 }
 
 /// Opens a file for reading and writing, and makes it if need be.
