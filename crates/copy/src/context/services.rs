@@ -15,6 +15,17 @@ use crate::sources::selection::Selection;
 use crate::transfer;
 use crate::walk::Identities;
 
+/// What has to reach its device.
+#[derive(Default)]
+pub(crate) struct Durability {
+    /// The filesystems that are written to.
+    pub filesystems: Filesystems,
+    /// Their syncs while files are still being copied.
+    pub background: BackgroundSync,
+    /// What waits for its name until it is on its device.
+    pub names: NameQueue,
+}
+
 /// What all threads of a run share.
 pub(crate) struct Services {
     /// What was made for source files that have several names, and for directories.
@@ -28,11 +39,8 @@ pub(crate) struct Services {
     pub space_gate: FreeSpaceGate,
     /// Whose turn it is to look at a disk image, and to copy it.
     pub images: Mutex<()>,
-    /// The filesystems that are written to, and their syncs, where that matters.
-    pub filesystems: Filesystems,
-    pub background: BackgroundSync,
-    /// What waits for its name until it is on its device.
-    pub name_queue: NameQueue,
+    /// What has to reach its device, where that matters.
+    pub durability: Durability,
     /// The journal, with `--resume`.
     pub progress: OnceLock<Progress>,
     /// What is to be copied, if it is not everything.
@@ -55,9 +63,7 @@ impl Services {
             transfers: Arc::default(),
             space_gate: FreeSpaceGate::new(several),
             images: Mutex::default(),
-            filesystems: Filesystems::default(),
-            background: BackgroundSync::default(),
-            name_queue: NameQueue::default(),
+            durability: Durability::default(),
             progress: OnceLock::new(),
             selection,
             names: TemporaryNames::anybodys(),

@@ -154,8 +154,8 @@ impl Bench {
     /// Notes the filesystem of the destination, as one that is synced as a whole or file by file.
     pub(crate) fn writes_to_filesystem(&self, syncs_whole: bool) -> DeviceNumber {
         let device = Inode::of(self.to.as_fd()).unwrap().id.device();
-        self.services.filesystems.note(device, Path::new("dest"), self.to.as_fd());
-        self.services.filesystems.pretend(device, syncs_whole);
+        self.services.durability.filesystems.note(device, Path::new("dest"), self.to.as_fd());
+        self.services.durability.filesystems.pretend(device, syncs_whole);
         device
     }
 

@@ -1,7 +1,6 @@
 //! Moves the data of an open file, and looks whether it came through whole.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
@@ -63,24 +62,9 @@ fn fill(
     unfinished: &mut Unfinished,
 ) -> Option<(Inode, Checked)> {
     let OpenFiles { source, source_inode, dest, dest_inode, created, .. } = files;
-    let created = *created;
-    let mut copied = *source_inode;
+    let (created, mut copied) = (*created, *source_inode);
     let peers = subject.remote.map(|remote| remote.with_copy(subject.dest.name));
-    let mut job = Transfer {
-        source: Arc::clone(source),
-        dest: Arc::clone(dest),
-        source_inode,
-        dest_inode,
-        source_path: subject.source.path,
-        dest_path: subject.dest.path,
-        source_dir: subject.source.dir().ok(),
-        image: None,
-        follower: None,
-        start: 0,
-        checkpoints: None,
-        peers: peers.as_deref(),
-    };
-    let shared = cx.services;
+    let mut job = files.transfer(subject, peers.as_deref());
     let checkpoints = resume::checkpoints(cx, &job, unfinished);
     job.start = unfinished.start;
     job.checkpoints = checkpoints.as_ref();
@@ -91,17 +75,17 @@ fn fill(
     } else {
         cx.session.partials.done(); // With checkpoints it stays for the next run.
     }
-    let mut looked = match image::look_for_free(cx, &job, created, &shared.images) {
+    let mut looked = match image::look_for_free(cx, &job, created, &cx.services.images) {
         Ok(looked) => looked,
         Err(error) => {
             undo::refuse(cx, &mut worker.report, subject.dest, (dest, dest_inode), (created, unfinished), error);
             return None;
         }
     };
-    if regular && !created && !empty(cx, &mut worker.report, subject, (source, source_inode), (dest, dest_inode)) {
-        return None;
-    }
     if regular && !created {
+        if !empty(cx, &mut worker.report, subject, (source, source_inode), (dest, dest_inode)) {
+            return None;
+        }
         // Of a device or a FIFO there is nothing to remove.
         cx.session.partials.begin(subject.dest, subject.sides, dest, created);
     }
@@ -117,9 +101,7 @@ fn fill(
     let whole = match result.and_then(|read| check::settle_check(&job, read)) {
         Ok(checked) => {
             unfinished.left = false;
-            if let Some(looked) = looked.or(whole_image) {
-                worker.report.stats.count_image(&looked.report);
-            }
+            looked.or(whole_image).iter().for_each(|looked| worker.report.stats.count_image(&looked.report));
             Some((copied, checked))
         }
         Err(broken) => {
@@ -130,8 +112,7 @@ fn fill(
         }
     };
     cx.session.partials.done();
-    // Not before a file that does not fit was removed.
-    drop(room);
+    drop(room); // Not before a file that does not fit was removed.
     whole
 }
 

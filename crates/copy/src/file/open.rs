@@ -9,6 +9,7 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use crate::attributes::{Keep, SPECIAL_RIGHTS};
 use crate::context::{RunContext, Worker};
+use crate::decide::Existing;
 use crate::error::{Error, What};
 use crate::facts::{Inode, Kind};
 use crate::finish::{resume, undo, written};
@@ -17,6 +18,7 @@ use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
 use crate::report::{Reported, Reporter};
 use crate::strategy::SMALL;
+use crate::transfer::{Peers, Transfer};
 use crate::walk::Spot;
 use crate::work::dest_state::{self, DestState};
 use crate::work::subject::Subject;
@@ -62,6 +64,26 @@ impl OpenFiles {
             dest_path: subject.dest.path,
             created: self.created,
             entries: self.entries,
+        }
+    }
+}
+
+impl OpenFiles {
+    /// The data to be moved.
+    pub(crate) fn transfer<'t>(&'t self, subject: &Subject<'t>, peers: Option<&'t dyn Peers>) -> Transfer<'t> {
+        Transfer {
+            source: Arc::clone(&self.source),
+            dest: Arc::clone(&self.dest),
+            source_inode: &self.source_inode,
+            dest_inode: &self.dest_inode,
+            source_path: subject.source.path,
+            dest_path: subject.dest.path,
+            source_dir: subject.source.dir().ok(),
+            image: None,
+            follower: None,
+            start: 0,
+            checkpoints: None,
+            peers,
         }
     }
 }
@@ -144,9 +166,7 @@ fn open_regular_destination(
         Ok(opened) => opened,
         Err(error) => {
             report.failed = true;
-            if let Some(error) = error {
-                report.problem(error);
-            }
+            error.into_iter().for_each(|error| _ = report.problem(error));
             if replaced {
                 report.warning(&Error::new(What::Lost, dest.path));
             }
@@ -167,19 +187,28 @@ fn open_regular_destination(
             return None;
         }
     };
-    if inode.id == source_inode.id && inode.kind == Kind::Regular {
-        // The names were checked before; this is what they lead to now. Nothing has been written yet.
-        report.problem(Error::new(What::SameFile, subject.source.path).and(dest.path));
-        return None;
-    }
-    if let Some(existing) = state.existing.filter(|_| !created)
-        && existing.target.kind == Kind::Regular
-        && !(inode.is_same_file_as(&existing.target) || inode.kind == Kind::Regular && renumbers(fd.as_fd()))
-    {
-        report.problem(Error::new(What::ReplacedWhileCopied, dest.path));
+    let existing = state.existing.filter(|_| !created);
+    if let Some(objection) = objection(subject, (&fd, &inode), existing, source_inode) {
+        report.problem(objection);
         return None;
     }
     Some(Opened { fd, inode, known: true, created, replaced, entries })
+}
+
+/// Why nothing may be written to a destination: the names were checked before; this is what they lead to now.
+fn objection(
+    subject: &Subject<'_>,
+    (fd, inode): (&OwnedFd, &Inode),
+    existing: Option<Existing>,
+    source_inode: &Inode,
+) -> Option<Error> {
+    let dest = subject.dest.path;
+    if inode.id == source_inode.id && inode.kind == Kind::Regular {
+        return Some(Error::new(What::SameFile, subject.source.path).and(dest));
+    }
+    let expected = existing.map(|existing| existing.target).filter(|target| target.kind == Kind::Regular)?;
+    let same = inode.is_same_file_as(&expected) || inode.kind == Kind::Regular && renumbers(fd.as_fd());
+    (!same).then(|| Error::new(What::ReplacedWhileCopied, dest))
 }
 
 /// What may be taken for granted of a destination that was just made, where nothing else will be asked of it: a small

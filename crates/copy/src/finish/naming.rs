@@ -69,7 +69,7 @@ pub(crate) fn wait_for_device(cx: RunContext<'_>, worker: &mut Worker<'_>, ready
 /// Gives everything its name if one of these is that of the entry: an operand that comes now must find it.
 pub(crate) fn give_names_if_one_is(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: Spot<'_>) {
     let name = last_component(dest.name);
-    let waits = lock(&cx.services.name_queue.waiting).items.iter().any(|item| match item {
+    let waits = lock(&cx.services.durability.names.waiting).items.iter().any(|item| match item {
         Item::File(ready) => ready.last == name,
         Item::Link { last, .. } => last == name,
         Item::Directory(_) => false,
@@ -107,7 +107,7 @@ pub(crate) fn directory_is_full(cx: RunContext<'_>, worker: &mut Worker<'_>, dir
 fn enqueue(cx: RunContext<'_>, worker: &mut Worker<'_>, item: Item, bytes: u64) {
     // Each has a descriptor of its own, and maybe two of a directory.
     let most = (descriptors() / 16).clamp(1, MOST_FILES);
-    if cx.services.name_queue.push(item, bytes, most) {
+    if cx.services.durability.names.push(item, bytes, most) {
         give_names(cx, worker);
     }
 }
@@ -118,7 +118,7 @@ pub(crate) fn give_names(cx: RunContext<'_>, worker: &mut Worker<'_>) {
         return;
     }
     let shared = cx.services;
-    let (items, turn) = shared.name_queue.take();
+    let (items, turn) = shared.durability.names.take();
     let started = Instant::now();
     let synced = sync_filesystems(cx, &items);
     worker.report.stats.sync_time += started.elapsed();
@@ -162,7 +162,7 @@ fn sync_filesystems(cx: RunContext<'_>, items: &[Item]) -> Synced {
     // For one or two, syncs of their own are no more, and wait for nobody else's data.
     files.retain(|(_, count)| *count > 2);
     let devices: Vec<DeviceNumber> = files.into_iter().map(|(device, _)| device).collect();
-    cx.services.filesystems.sync(&devices, &|fd| retry_on_intr(|| cx.kernel.sync_filesystem(fd)))
+    cx.services.durability.filesystems.sync(&devices, &|fd| retry_on_intr(|| cx.kernel.sync_filesystem(fd)))
 }
 
 fn give_name(cx: RunContext<'_>, worker: &mut Worker<'_>, ready: &Ready, synced: &[(DeviceNumber, Result<(), Errno>)]) {
@@ -247,8 +247,8 @@ pub(crate) fn sync_everything(cx: RunContext<'_>, worker: &mut Worker<'_>) {
         return;
     }
     let started = Instant::now();
-    let failed_early = cx.services.background.end();
-    for filesystem in cx.services.filesystems.take() {
+    let failed_early = cx.services.durability.background.end();
+    for filesystem in cx.services.durability.filesystems.take() {
         let synced = match &filesystem.fd {
             Some(fd) if filesystem.syncs_whole => retry_on_intr(|| cx.kernel.sync_filesystem(fd.as_fd())),
             // What was made below has been synced; this is what the operands were made in.
@@ -578,7 +578,7 @@ mod tests {
     fn a_failed_background_sync_is_reported_at_the_end() {
         let bench = Bench::new(Plan { durable: Durable::Flush, ..Plan::default() });
         let device = bench.writes_to_filesystem(true);
-        bench.services.background.begin(device, || Err(Errno::IO));
+        bench.services.durability.background.begin(device, || Err(Errno::IO));
         bench.run(sync_everything).says(&[&not_durable()]);
         assert_eq!(bench.kernel.synced().len(), 1, "it has not heard of the error");
     }

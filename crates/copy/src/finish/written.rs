@@ -23,14 +23,14 @@ pub(crate) fn will_write_to(
     if cx.plan.durable == Durable::None || worker.writes_to == Some(device) {
         return;
     }
-    if cx.services.filesystems.note(device, path, fd) {
+    if cx.services.durability.filesystems.note(device, path, fd) {
         worker.writes_to = Some(device);
     }
 }
 
 /// Whether a file on this filesystem has to be synced by itself if the copy has to be durable.
 pub(crate) fn syncs_alone(cx: RunContext<'_>, device: DeviceNumber) -> bool {
-    cx.plan.durable != Durable::None && cx.services.filesystems.syncs_alone(device)
+    cx.plan.durable != Durable::None && cx.services.durability.filesystems.syncs_alone(device)
 }
 
 /// The same for the directory of an entry, if that is known.
@@ -50,14 +50,15 @@ pub(crate) fn sync_early(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: &Ino
     let bytes = worker.mover.take_left_in_cache();
     let (services, device) = (cx.services, dest.id.device());
     // Where names wait, files are synced before they get them.
-    if bytes == 0 || cx.plan.durable != Durable::Flush || cx.names_wait() || !services.background.left(bytes) {
+    if bytes == 0 || cx.plan.durable != Durable::Flush || cx.names_wait() || !services.durability.background.left(bytes)
+    {
         return;
     }
-    let fd = services.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
+    let fd = services.durability.filesystems.get(device).filter(|filesystem| filesystem.syncs_early);
     let fd = fd.and_then(|filesystem| filesystem.fd);
     match fd.filter(|_| !cx.services.transfers.probe.has_heads([device; 2])) {
-        Some(fd) => services.background.begin(device, move || retry_on_intr(|| syncfs(&fd))),
-        None => services.background.count_anew(),
+        Some(fd) => services.durability.background.begin(device, move || retry_on_intr(|| syncfs(&fd))),
+        None => services.durability.background.count_anew(),
     }
 }
 
@@ -80,7 +81,7 @@ mod tests {
     /// Which filesystems are noted after something was written beside this entry.
     fn noted_beside(bench: &Bench, dest: Spot<'_>) -> Vec<PathBuf> {
         bench.run(|cx, worker| will_write_beside(cx, worker, dest)).says(&[]);
-        bench.services.filesystems.take().into_iter().map(|filesystem| filesystem.path).collect()
+        bench.services.durability.filesystems.take().into_iter().map(|filesystem| filesystem.path).collect()
     }
 
     #[test]
@@ -109,9 +110,9 @@ mod tests {
                 will_write_to(cx, worker, device, Path::new("dest"), dir);
                 assert_eq!(worker.writes_to, asked);
             }
-            assert_eq!(cx.services.filesystems.take().len(), 1);
+            assert_eq!(cx.services.durability.filesystems.take().len(), 1);
             will_write_to(cx, worker, device, Path::new("dest"), dir);
-            assert_eq!(cx.services.filesystems.take().len(), 0, "it did not ask");
+            assert_eq!(cx.services.durability.filesystems.take().len(), 0, "it did not ask");
         });
     }
 
@@ -121,7 +122,7 @@ mod tests {
         let bench = Bench::new(plan).source("a", "new").dest("b", "");
         // It is of no use on this filesystem, so that nobody waits for the data of all programs.
         bench.writes_to_filesystem(false);
-        assert!(bench.services.background.left(128 << 20));
+        assert!(bench.services.durability.background.left(128 << 20));
         let sides = [File::open(bench.source_path("a")), File::create(bench.dest_path("b"))];
         let sides: [OwnedFd; 2] = sides.map(|file| file.unwrap().into());
         let inodes = sides.each_ref().map(|fd| Inode::of(fd.as_fd()).unwrap());
@@ -131,7 +132,7 @@ mod tests {
             assert!(moved.is_ok());
             sync_early(cx, worker, &inodes[1]);
         });
-        !bench.services.background.left(0)
+        !bench.services.durability.background.left(0)
     }
 
     #[test]
