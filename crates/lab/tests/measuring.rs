@@ -136,8 +136,8 @@ fn memory_of_a_competitor_is_its_own() {
 #[test]
 fn a_wrong_copier_is_caught_and_has_no_times() {
     let scene = Scene::new();
-    let (short, null) =
-        ("head -c 299999 {source} > {dest}", format!("{LAB} one-copy --engine=null {{source}} {{dest}}"));
+    let short = "head -c 299999 {source} > {dest}";
+    let null = format!("{LAB} one-copy '{{\"engine\":\"null\"}}' {{source}} {{dest}}");
     let (output, results) = scene.compare(&["--runs=2"], &[short, &null, "cp {source} {dest}"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     for wrong in [short, &null] {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use haul_guest::ReadAt;
 use haul_measure::words;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
+use serde::{Deserialize, Serialize};
 
 /// The name of the part of this program that does it.
 pub const PART: &str = "one-copy";
@@ -28,7 +30,8 @@ pub const PART: &str = "one-copy";
 pub const REFUSED: u8 = 75;
 
 /// What is wanted besides haul's own choice.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The engine by name.
     pub engine: Option<String>,
@@ -54,77 +57,22 @@ pub struct Settings {
 
 impl Settings {
     /// The arguments that [`parse`] reads.
-    pub fn arguments(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        let mut option = |name: &str, value: Option<String>| {
-            all.extend(value.map(|value| format!("--{name}={value}")));
-        };
-        option("engine", self.engine.clone());
-        option("buffer-size", self.buffer_size.map(|size| size.to_string()));
-        option("jobs", self.jobs.map(|jobs| jobs.to_string()));
-        option("readahead", self.readahead.map(|bytes| bytes.to_string()));
-        option("preallocate", self.preallocate.then(|| "yes".to_owned()));
-        option("priority", self.priority.map(|nice| nice.to_string()));
-        option("archive", self.archive.then(|| "yes".to_owned()));
-        option("reflink", self.reflink.then(|| "yes".to_owned()));
-        option("profile", self.profile.clone());
-        option("smart", self.image.map(|(smart, _)| yes(smart)));
-        option("sparse", self.image.map(|(_, sparse)| yes(sparse)));
-        all
+    pub fn arguments(&self, source: &Path, dest: &Path) -> [OsString; 3] {
+        // Settings are plain data with string keys, so they always have a form in JSON.
+        let settings = serde_json::to_string(self).unwrap_or_default();
+        [settings.into(), source.into(), dest.into()]
     }
 }
 
-fn yes(flag: bool) -> String {
-    if flag { "yes" } else { "no" }.to_owned()
-}
-
-/// Reads the arguments of the part: settings, the source and the name of the copy.
+/// Reads the arguments of the part: settings in JSON, the source and the name of the copy.
 ///
 /// # Errors
 /// What is wrong with them.
-pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<(Settings, PathBuf, PathBuf), String> {
-    use lexopt::prelude::*;
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let mut settings = Settings::default();
-    let (mut smart, mut sparse) = (None, None);
-    let mut operands = Vec::new();
-    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
-        let name = match argument {
-            Long(name) => name.to_owned(),
-            Value(path) => {
-                operands.push(PathBuf::from(path));
-                continue;
-            }
-            other @ Short(_) => return Err(other.unexpected().to_string()),
-        };
-        let value = parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())?;
-        let bad = || format!("invalid argument {value:?} for '--{name}'");
-        let number = || value.parse::<u64>().map_err(|_no_number| bad());
-        let flag = || match value.as_str() {
-            "yes" => Ok(true),
-            "no" => Ok(false),
-            _ => Err(bad()),
-        };
-        match name.as_str() {
-            "engine" => settings.engine = Some(value),
-            "buffer-size" => settings.buffer_size = Some(number()?),
-            "jobs" => settings.jobs = Some(number()?),
-            "readahead" => settings.readahead = Some(number()?),
-            "preallocate" => settings.preallocate = flag()?,
-            "priority" => settings.priority = Some(value.parse().map_err(|_no_number| bad())?),
-            "archive" => settings.archive = flag()?,
-            "reflink" => settings.reflink = flag()?,
-            "profile" => settings.profile = Some(value),
-            "smart" => smart = Some(flag()?),
-            "sparse" => sparse = Some(flag()?),
-            _ => return Err(format!("unknown option '--{name}'")),
-        }
-    }
-    settings.image = smart.zip(sparse);
-    match <[PathBuf; 2]>::try_from(operands) {
-        Ok([source, dest]) => Ok((settings, source, dest)),
-        Err(_) => Err("a source and the name of its copy are needed".to_owned()),
-    }
+pub fn parse(arguments: Vec<OsString>) -> Result<(Settings, PathBuf, PathBuf), String> {
+    let [settings, source, dest] = <[OsString; 3]>::try_from(arguments)
+        .map_err(|_| "settings, a source and the name of its copy are needed".to_owned())?;
+    let settings = serde_json::from_slice(settings.as_bytes()).map_err(|error| format!("the settings: {error}"))?;
+    Ok((settings, source.into(), dest.into()))
 }
 
 /// Why there is no copy.
@@ -352,10 +300,6 @@ mod tests {
 
     use super::*;
 
-    fn words(words: &[String]) -> impl Iterator<Item = OsString> {
-        words.iter().map(OsString::from)
-    }
-
     #[test]
     fn settings_are_read_as_they_were_given() {
         let settings = Settings {
@@ -370,11 +314,10 @@ mod tests {
             profile: Some("a file".to_owned()),
             image: Some((true, false)),
         };
-        let mut arguments = settings.arguments();
-        arguments.extend(["from".to_owned(), "to".to_owned()]);
-        assert_eq!(parse(words(&arguments)), Ok((settings, "from".into(), "to".into())));
-        assert!(parse(words(&["--jobs=x".to_owned()])).is_err());
-        assert!(parse(words(&["one".to_owned()])).is_err());
+        let arguments = settings.arguments("from".as_ref(), "to".as_ref());
+        assert_eq!(parse(arguments.to_vec()), Ok((settings, "from".into(), "to".into())));
+        assert!(parse(vec!["{}".into()]).is_err());
+        assert!(parse(["{\"jobs\": \"x\"}", "from", "to"].map(OsString::from).to_vec()).is_err());
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl How {
         match self {
             How::Own(settings) => {
                 let mut command = own.part(one_copy::PART);
-                command.args(settings.arguments()).arg(source).arg(dest);
+                command.args(settings.arguments(source, dest));
                 command
             }
             How::Words(words) => {

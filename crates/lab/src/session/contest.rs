@@ -121,7 +121,7 @@ impl Contest<'_> {
         let (folder, ended, _) = self.timed(base)?;
         self.session.halt_if_stopped()?;
         drop(ended);
-        Ok(workspace::remove(&folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?)
+        Ok(remove(&folder)?)
     }
 
     fn begin_case(&mut self, competitor: &Competitor) -> Result<(), Halt> {
@@ -183,9 +183,7 @@ impl Contest<'_> {
         // In a folder of its own: who knows what else a competitor leaves beside its copy.
         let folder = self.session.workspace.path().join(format!("{RUN}{}", self.session.copies));
         fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {}", words::of(&error)))?;
-        let place = self.session.opened_workspace()?;
-        haul_sys::rustix::fs::syncfs(&place)
-            .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
+        let place = self.session.synced_workspace()?;
         let touched = memory::warm(&self.session.own, self.group.bytes.saturating_mul(2));
         self.session.halt_if_stopped()?;
         touched?;
@@ -230,8 +228,7 @@ impl Contest<'_> {
             Ended::Well(run, said) => return self.judge(competitor, &folder, (*run, said, state)),
             // It was the session's time that was over.
             Ended::TooLong(_) if self.session.is_late() => {
-                return Ok(workspace::remove(&folder)
-                    .map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?);
+                return Ok(remove(&folder)?);
             }
             Ended::TooLong(why) => Outcome::TooLong(why),
             Ended::Badly(code, why) => match &competitor.how {
@@ -249,7 +246,7 @@ impl Contest<'_> {
         case.outcome = outcome;
         // One that failed once has no times to be compared with.
         case.runs.clear();
-        workspace::remove(&folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+        remove(&folder)?;
         Ok(self.session.save()?)
     }
 
@@ -271,7 +268,7 @@ impl Contest<'_> {
         self.session.halt_if_stopped()?;
         if verdict.wrong.is_some() {
             // It may have filled the disk that the results go to.
-            workspace::remove(folder).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
+            remove(folder)?;
         } else {
             cache::forget(&dest);
         }
@@ -309,16 +306,13 @@ impl Contest<'_> {
     }
 
     fn remove_copies(&mut self) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("cannot remove a copy: {}", words::of(&error));
-        for entry in fs::read_dir(self.session.workspace.path()).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        for entry in fs::read_dir(self.session.workspace.path()).map_err(not_removed)? {
+            let entry = entry.map_err(not_removed)?;
             if entry.file_name().as_bytes().starts_with(RUN.as_bytes()) {
-                workspace::remove(&entry.path()).map_err(failed)?;
+                remove(&entry.path())?;
             }
         }
-        let place = self.session.opened_workspace()?;
-        haul_sys::rustix::fs::syncfs(&place)
-            .map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))
+        self.session.synced_workspace().map(drop)
     }
 
     /// Warnings, what was skipped, and the end of source and copies.
@@ -350,6 +344,15 @@ impl Contest<'_> {
         }
         Ok(())
     }
+}
+
+/// Removes a copy.
+fn remove(copy: &Path) -> Result<(), String> {
+    workspace::remove(copy).map_err(not_removed)
+}
+
+fn not_removed(error: std::io::Error) -> String {
+    format!("cannot remove a copy: {}", words::of(&error))
 }
 
 /// Types of doubt about a case whose runs are over.

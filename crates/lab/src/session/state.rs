@@ -12,6 +12,7 @@ use haul_measure::stop::Stop;
 use haul_measure::storage::Storage;
 use haul_measure::words::{self, quoted};
 use haul_measure::workspace::Workspace;
+use haul_sys::rustix::fs::syncfs;
 
 use super::progress::Progress;
 use crate::measure::FOLDER;
@@ -291,9 +292,13 @@ impl Session {
         self.results.save(&path).map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))
     }
 
-    pub(super) fn opened_workspace(&self) -> Result<File, String> {
+    /// The folder of the workspace, after its filesystem was synced.
+    pub(super) fn synced_workspace(&self) -> Result<File, String> {
         let path = self.workspace.path();
-        File::open(path).map_err(|error| format!("cannot open {}: {}", quoted(path), words::of(&error)))
+        let folder =
+            File::open(path).map_err(|error| format!("cannot open {}: {}", quoted(path), words::of(&error)))?;
+        syncfs(&folder).map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
+        Ok(folder)
     }
 }
 

@@ -39,8 +39,7 @@ pub fn time_copy(
     space::check(session.workspace.path(), bytes, "a copy")?;
     session.copies += 1;
     let dest = session.workspace.path().join(format!("copy-{}", session.copies));
-    let place = session.opened_workspace()?;
-    haul_sys::rustix::fs::syncfs(&place).map_err(|errno| failed("sync the destination", errno.into()))?;
+    let place = session.synced_workspace()?;
     memory::warm(&session.own, bytes.saturating_mul(2))?;
     let cached = match state {
         Wanted::Warm => cache::prepare(source, state)?,
@@ -51,7 +50,7 @@ pub fn time_copy(
     cache::prepare(session.own.path(), Wanted::Warm)?;
     session.halt_if_stopped()?;
     let mut command = session.own.part(one_copy::PART);
-    command.args(settings.arguments()).arg(source).arg(&dest);
+    command.args(settings.arguments(source, &dest));
     let device = session.devices.get(DIRECTORY).map(std::path::PathBuf::as_path);
     let job = Job { commands: vec![command], place: &place, devices: (device, device), timeout, output: true };
     let timed = match Ended::of(process::run(job, &session.workspace, &session.stop)?, timeout) {

@@ -73,7 +73,7 @@ fn part(done: Option<Result<(), String>>) -> Result<Answer, Complaint> {
 }
 
 fn copy_once(words: Vec<OsString>) -> Result<Answer, Complaint> {
-    let (settings, source, dest) = one_copy::parse(words.into_iter()).map_err(Complaint::Usage)?;
+    let (settings, source, dest) = one_copy::parse(words).map_err(Complaint::Usage)?;
     match one_copy::copy(&settings, &source, &dest) {
         Ok(report) => {
             serde_json::to_string(&report).map(Answer::done).map_err(|error| Complaint::Failed(error.to_string()))
