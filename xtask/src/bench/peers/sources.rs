@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use haul_sys::rustix::fs::{XattrFlags, setxattr};
@@ -218,41 +218,28 @@ fn sparse(path: &Path, bytes: u64, data: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Counts what is below `root` and how many bytes are allocated for it.
+/// Counts what is at a path and below it, and how many bytes are allocated for it.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn measure(root: &Path) -> Result<Extent> {
-    use std::os::unix::fs::MetadataExt;
-    let mut extent = Extent { inodes: 0, bytes: 0 };
-    for path in everything(root).map_err(|error| format!("{}: {error}", root.display()))? {
-        let meta = path.symlink_metadata().map_err(|error| format!("{}: {error}", path.display()))?;
-        extent.inodes += 1;
-        extent.bytes += meta.blocks() * 512;
+pub fn measure(path: &Path) -> Result<Extent> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let meta = path.symlink_metadata().map_err(failed)?;
+    let mut extent = Extent { inodes: 1, bytes: meta.blocks() * 512 };
+    if meta.is_dir() {
+        for entry in fs::read_dir(path).map_err(failed)? {
+            let below = measure(&entry.map_err(failed)?.path())?;
+            extent.inodes += below.inodes;
+            extent.bytes += below.bytes;
+        }
     }
     Ok(extent)
 }
 
-fn everything(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut all = vec![root.to_owned()];
-    let mut stack = Vec::new();
-    if root.symlink_metadata()?.is_dir() {
-        stack.push(root.to_owned());
-    }
-    while let Some(dir) = stack.pop() {
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                stack.push(entry.path());
-            }
-            all.push(entry.path());
-        }
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn made(kind: &str, count: u64, bytes: u64) -> (PathBuf, Extent) {
