@@ -7,6 +7,7 @@ use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::naming;
 use crate::links::{Claim, Made, Source};
+use crate::report::Reporter;
 use crate::tree::claims::{self, made_at};
 use crate::work::subject::{Level, Subject};
 
@@ -47,22 +48,35 @@ pub(crate) fn link_to_earlier(
                 return Linked::Failed;
             }
         };
-        // Another thread may have begun another file by now.
-        let forgotten = cx.services.links.forget_if(Source::from(&subject.inode), full.id);
-        if claims::table(&mut worker.report, forgotten, subject.source).is_none() {
-            return Linked::Failed;
+        match name_of_another(cx, &mut worker.report, full, subject, level) {
+            Ok(next) => earlier = next,
+            Err(linked) => return linked,
         }
-        // Among peers each process begins a file of its own: the others hear only of the first one.
-        let claim =
-            level.dir.map(|dir| cx.services.links.claim((&subject.inode).into(), || made_at(dir, subject.dest)));
-        match claims::table(&mut worker.report, claim.unwrap_or(Err(Errno::STALE)), subject.source) {
-            Some(Claim::Made(next)) => earlier = next,
-            Some(Claim::First) => {
-                worker.report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
-                return Linked::Claimed;
-            }
-            None => return Linked::Failed,
+    }
+}
+
+/// What the entry becomes a name of where this takes no more names: what another thread has begun, if one has by now.
+fn name_of_another(
+    cx: RunContext<'_>,
+    report: &mut Reporter<'_>,
+    full: Made,
+    subject: &Subject<'_>,
+    level: &Level<'_>,
+) -> Result<Made, Linked> {
+    let source = Source::from(&subject.inode);
+    let forgotten = cx.services.links.forget_if(source, full.id);
+    if claims::table(report, forgotten, subject.source).is_none() {
+        return Err(Linked::Failed);
+    }
+    // Among peers each process begins a file of its own: the others hear only of the first one.
+    let claim = level.dir.map(|dir| cx.services.links.claim(source, || made_at(dir, subject.dest)));
+    match claims::table(report, claim.unwrap_or(Err(Errno::STALE)), subject.source) {
+        Some(Claim::Made(next)) => Ok(next),
+        Some(Claim::First) => {
+            report.warning(&Error::new(What::NoMoreLinks, full.path()).and(subject.dest.path));
+            Err(Linked::Claimed)
         }
+        None => Err(Linked::Failed),
     }
 }
 
