@@ -184,3 +184,7 @@ fn claim_with_others(
 pub(crate) fn made_at(dir: &Arc<DestDir>, dest: Spot<'_>) -> Made {
     Made { dir: Arc::clone(dir), name: last_component(dest.name).to_owned(), id: None }
 }
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+mod tests;

@@ -264,3 +264,7 @@ pub(crate) fn through_link(subject: &Subject<'_>, state: &DestState) -> bool {
 fn is_link_to_directory(state: &DestState) -> bool {
     state.existing.is_some_and(|existing| existing.entry.kind == Kind::SymbolicLink)
 }
+
+#[cfg(test)]
+#[path = "enter_tests.rs"]
+mod tests;

@@ -320,3 +320,7 @@ fn is_being_filled(subject: &Subject<'_>, level: &Level<'_>) -> bool {
         && subject.inode.kind == Kind::Directory
         && level.ancestors.iter().any(|frame| frame.is_filling(subject.inode.id))
 }
+
+#[cfg(test)]
+#[path = "entry_tests.rs"]
+mod tests;

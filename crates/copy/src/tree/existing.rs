@@ -378,3 +378,7 @@ fn close_look(subject: &Subject<'_>, source: &Source<'_>, existing: &Existing) -
         same_target: if source.needs_targets(existing) { same_target() } else { None },
     }
 }
+
+#[cfg(test)]
+#[path = "existing_tests.rs"]
+mod tests;

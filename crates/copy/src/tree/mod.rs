@@ -13,5 +13,7 @@ pub(crate) mod parents;
 pub(crate) mod precreate;
 pub(crate) mod share;
 pub(crate) mod tasks;
+#[cfg(test)]
+pub(crate) mod test_support;
 pub(crate) mod walk;
 pub(crate) mod walker;

@@ -97,3 +97,7 @@ fn link_at_once(
         linked => linked,
     }
 }
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;

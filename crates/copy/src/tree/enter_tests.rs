@@ -1,0 +1,184 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use super::*;
+use crate::context::test_support::{Bench, Ran};
+use crate::decide::Existing;
+use crate::facts::{DeviceNumber, FileId};
+use crate::plan::Dereference;
+use crate::tree::test_support::{entered, level_in, make_dir, mode_of, plan, top_level, troubles, whole_tree};
+
+/// A directory of the source, `a`, of which `b` will be the copy. That is closed to others until it has its owner.
+fn bench() -> Bench {
+    let mut bench = Bench::new(plan());
+    bench.plan.preserve.ownership = true;
+    make_dir(bench.source_path("a"), 0o750);
+    bench
+}
+
+fn new() -> DestState {
+    DestState { new: true, ..DestState::default() }
+}
+
+/// Enters `a` and `b`, which the user has named.
+fn enter(bench: &Bench, state: &DestState, made: Option<u32>) -> Ran<Option<Box<Frame>>> {
+    let (subject, root) = (bench.subject("a", "b"), bench.root());
+    let level = Level { made, ..top_level(&root) };
+    bench.run(|cx, worker| enter_directory(cx, worker, &subject, state, &level))
+}
+
+#[test]
+fn a_missing_directory_is_made_for_its_owner_alone() {
+    let bench = bench();
+    let ran = enter(&bench, &new(), None);
+    let frame = ran.value.as_ref().expect("it is entered");
+    assert!(frame.place.created && frame.place.fresh && !frame.finished && !frame.through_link);
+    assert_eq!(ran.heard, [r#"Copying { source: "a", dest: "b", backup: None }"#]);
+    assert_eq!((ran.stats.directories, bench.tree()), (1, vec!["b/".into()]));
+    assert_eq!(mode_of(bench.dest_path("b")) & 0o077, 0);
+    assert_eq!(frame.place.dest_inode.id, bench.to("b").inode().unwrap().id);
+}
+
+#[test]
+fn a_directory_that_is_there_is_entered_and_keeps_its_mode() {
+    let bench = bench();
+    make_dir(bench.dest_path("b"), 0o711);
+    let ran = enter(&bench, &bench.state("b"), None);
+    let frame = ran.value.as_ref().expect("it is entered");
+    assert!(!frame.place.created && !frame.place.fresh);
+    assert_eq!((mode_of(bench.dest_path("b")), ran.stats.directories), (0o711, 1));
+    ran.says(&[]);
+}
+
+#[test]
+fn a_directory_made_ahead_is_taken_as_it_is() {
+    let bench = bench();
+    make_dir(bench.dest_path("b"), 0o700);
+    let ahead = bench.to("b").inode().unwrap().id;
+    // That something is in it shows that it was not made again.
+    fs::write(bench.dest_path("b/mark"), "").unwrap();
+    let ran = enter(&bench, &new(), Some(0o700));
+    assert_eq!(troubles(&ran), [""; 0]);
+    let frame = ran.value.expect("it is entered");
+    assert!(frame.place.fresh && frame.place.dest_inode.id == ahead);
+    assert_eq!(whole_tree(&bench.dest_path("")), ["b/ 700", "b/mark: "]);
+}
+
+#[test]
+fn a_directory_made_ahead_with_another_mode_is_made_again() {
+    let bench = bench();
+    make_dir(bench.dest_path("b"), 0o755);
+    let ran = enter(&bench, &new(), Some(0o755));
+    assert_eq!(troubles(&ran), [""; 0]);
+    assert!(ran.value.expect("it is entered").place.fresh);
+    assert_eq!(mode_of(bench.dest_path("b")), 0o700);
+}
+
+#[test]
+fn a_directory_made_ahead_and_removed_since_is_made_again() {
+    let bench = bench();
+    let ran = enter(&bench, &new(), Some(0o700));
+    assert_eq!(troubles(&ran), [""; 0]);
+    assert!(ran.value.is_some());
+    assert_eq!(bench.tree(), ["b/"]);
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_new_directory_is_reported() {
+    let bench = bench().dest("b", "came meanwhile");
+    let ran = enter(&bench, &new(), None);
+    assert!(ran.value.is_none());
+    ran.says(&[&format!(r#"error: cannot create directory "b": {}"#, Errno::EXIST)]);
+}
+
+#[test]
+fn a_source_that_was_replaced_meanwhile_is_not_entered() {
+    let bench = bench();
+    let (subject, root) = (bench.subject("a", "b"), bench.root());
+    fs::rename(bench.source_path("a"), bench.source_path("moved")).unwrap();
+    make_dir(bench.source_path("a"), 0o750);
+    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&root)));
+    assert!(ran.value.is_none());
+    assert_eq!(troubles(&ran), [r#"error: skipping file "a", as it was replaced while being copied"#]);
+}
+
+#[test]
+fn a_source_that_became_a_link_is_not_followed() {
+    let bench = bench();
+    let (subject, root) = (bench.subject("a", "b"), bench.root());
+    fs::rename(bench.source_path("a"), bench.source_path("moved")).unwrap();
+    symlink("moved", bench.source_path("a")).unwrap();
+    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&root)));
+    assert!(ran.value.is_none());
+    assert_eq!(troubles(&ran).len(), 1, "{:?}", ran.heard);
+}
+
+#[test]
+fn a_destination_that_was_replaced_meanwhile_is_not_entered() {
+    let bench = bench();
+    make_dir(bench.dest_path("b"), 0o711);
+    let state = bench.state("b");
+    fs::rename(bench.dest_path("b"), bench.dest_path("moved")).unwrap();
+    make_dir(bench.dest_path("b"), 0o711);
+    let ran = enter(&bench, &state, None);
+    assert!(ran.value.is_none());
+    ran.says(&[&format!(r#"error: cannot stat "b": {}"#, Errno::STALE)]);
+}
+
+#[test]
+fn a_link_that_leads_back_into_what_is_copied_is_cyclic() {
+    let bench = bench();
+    let subject = bench.subject("a", "b");
+    let root = bench.root();
+    let within = root.below("x".as_ref(), root.id, subject.inode.id);
+    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&within)));
+    assert!(ran.value.is_none());
+    ran.says(&[r#"error: cannot copy cyclic symbolic link "a""#]);
+    assert!(bench.tree().is_empty());
+}
+
+#[test]
+fn the_contents_of_another_filesystem_are_left_if_asked() {
+    let mut bench = bench();
+    bench.plan.one_file_system = true;
+    let mut above = entered(&bench);
+    let place = Arc::get_mut(&mut above.place).unwrap();
+    place.source_inode.id = FileId::new(DeviceNumber { major: 7, minor: 7 }, 1);
+    let (subject, ancestors) = (bench.subject("a", "b"), [above]);
+    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &level_in(&ancestors)));
+    let frame = ran.value.as_ref().expect("the directory itself is copied");
+    assert!(frame.finished && frame.place.source_path_only);
+    assert_eq!((troubles(&ran), bench.tree()), (vec![], vec!["b/".to_owned()]));
+}
+
+#[test]
+fn a_directory_behind_a_link_is_known_to_be_behind_one() {
+    let mut bench = bench();
+    bench.plan.dereference = Dereference::Always;
+    symlink("a", bench.source_path("link")).unwrap();
+    let root = bench.root();
+    let inode = bench.from("link").inode_following().unwrap();
+    let subject = Subject { inode, follow: true, ..bench.subject("link", "b") };
+    let ran = bench.run(|cx, worker| enter_directory(cx, worker, &subject, &new(), &top_level(&root)));
+    assert!(ran.value.expect("it is entered").through_link);
+}
+
+#[test]
+fn a_link_to_a_directory_is_entered_where_it_was_followed() {
+    let bench = bench().link("b", "far");
+    make_dir(bench.dest_path("far"), 0o711);
+    let [entry, target] = [bench.to("b").inode().unwrap(), bench.to("far").inode().unwrap()];
+    let state = DestState { existing: Some(Existing { entry, target, is_dot: false }), ..DestState::default() };
+    let frame = enter(&bench, &state, None).value.expect("it is entered");
+    assert!(frame.through_link && !frame.place.created);
+    assert_eq!(frame.place.dest_inode.id, target.id);
+}
+
+#[test]
+fn a_directory_that_was_made_is_remembered_for_operands_that_follow() {
+    let bench = bench();
+    enter(&bench, &new(), None).value.expect("it is entered");
+    let made = bench.services.links.get((&bench.to("b").inode().unwrap()).into()).unwrap();
+    assert_eq!(made.expect("it is remembered").name, "b");
+    assert_eq!(fs::metadata(bench.dest_path("b")).unwrap().nlink(), bench.to("b").inode().unwrap().links.into());
+}
