@@ -202,3 +202,7 @@ fn name_in<'o>(target: &OsStr, operand: &'o OsStr) -> (&'o OsStr, PathBuf) {
         _ => (base, joined(target, base)),
     }
 }
+
+#[cfg(test)]
+#[path = "operands_tests.rs"]
+mod tests;

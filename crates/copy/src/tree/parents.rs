@@ -234,3 +234,101 @@ fn directories_of(path: &OsStr) -> Vec<&OsStr> {
     names.pop();
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran};
+    use crate::tree::operands::copy_operands;
+    use crate::tree::test_support::{alone, copy_into, make_dir, mode_of, plan, troubles};
+
+    /// A file two directories below the source, to be copied with the whole path to it.
+    fn bench() -> Bench {
+        let mut bench = Bench::new(plan());
+        make_dir(bench.source_path("one"), 0o750);
+        make_dir(bench.source_path("one/two"), 0o711);
+        fs::write(bench.source_path("one/two/file"), "contents").unwrap();
+        copy_into(&mut bench, &["one/two/file"]);
+        bench.plan.parents = true;
+        bench
+    }
+
+    /// Where the copy of an entry of the source is.
+    fn copy_of(bench: &Bench, name: &str) -> PathBuf {
+        bench.dest_path("").join(bench.source_path(name).strip_prefix("/").unwrap())
+    }
+
+    fn copy(bench: &Bench) -> Ran<()> {
+        alone(bench, copy_operands)
+    }
+
+    #[test]
+    fn missing_parents_are_made_with_the_attributes_of_the_source() {
+        let bench = bench();
+        assert_eq!(troubles(&copy(&bench)), [""; 0]);
+        assert_eq!(fs::read(copy_of(&bench, "one/two/file")).unwrap(), b"contents");
+        assert_eq!(["one", "one/two"].map(|dir| mode_of(copy_of(&bench, dir))), [0o750, 0o711]);
+    }
+
+    #[test]
+    fn parents_that_are_all_there_are_left_alone() {
+        let bench = bench();
+        fs::create_dir_all(copy_of(&bench, "one")).unwrap();
+        make_dir(copy_of(&bench, "one/two"), 0o770);
+        assert_eq!(troubles(&copy(&bench)), [""; 0]);
+        assert_eq!(mode_of(copy_of(&bench, "one/two")), 0o770);
+        assert_eq!(fs::read(copy_of(&bench, "one/two/file")).unwrap(), b"contents");
+    }
+
+    #[test]
+    fn each_parent_that_is_made_is_told() {
+        let bench = bench();
+        fs::create_dir_all(copy_of(&bench, "one")).unwrap();
+        let ran = copy(&bench);
+        let told: Vec<_> = ran.heard.iter().filter(|line| line.starts_with("ParentMade")).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with(r#"ParentMade { source: "source/one/two", dest: "#), "{told:?}");
+    }
+
+    #[test]
+    fn a_parent_that_is_a_file_is_an_error() {
+        let bench = bench();
+        fs::create_dir_all(copy_of(&bench, "one").parent().unwrap()).unwrap();
+        fs::write(copy_of(&bench, "one"), "in the way").unwrap();
+        let ran = copy(&bench);
+        assert_eq!(troubles(&ran).len(), 1);
+        assert!(troubles(&ran)[0].ends_with(r#"source/one" exists but is not a directory"#), "{:?}", ran.heard);
+        assert_eq!(fs::read(copy_of(&bench, "one")).unwrap(), b"in the way");
+    }
+
+    #[test]
+    fn nothing_is_made_of_a_path_that_leads_nowhere() {
+        let mut bench = bench();
+        copy_into(&mut bench, &["one/missing/file"]);
+        let ran = copy(&bench);
+        let error = format!(r#"error: failed to get attributes of "source/one/missing": {}"#, Errno::NOENT);
+        assert_eq!(troubles(&ran), [error]);
+        assert!(!copy_of(&bench, "one/missing").exists());
+    }
+
+    #[test]
+    fn a_link_at_the_destination_is_followed_to_a_parent() {
+        let bench = bench();
+        make_dir(bench.path().join("elsewhere"), 0o755);
+        fs::create_dir_all(copy_of(&bench, "one").parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(bench.path().join("elsewhere"), copy_of(&bench, "one")).unwrap();
+        assert_eq!(troubles(&copy(&bench)), [""; 0]);
+        assert_eq!(fs::read(bench.path().join("elsewhere/two/file")).unwrap(), b"contents");
+    }
+
+    #[test]
+    fn the_directories_of_a_path_are_all_but_its_last_name() {
+        for (path, dirs) in
+            [("a/b//c", &["a", "b"][..]), ("/a/b", &["a"]), ("a", &[]), ("/", &[]), ("a/./b", &["a", "."])]
+        {
+            assert_eq!(directories_of(OsStr::new(path)), dirs, "{path}");
+        }
+    }
+}

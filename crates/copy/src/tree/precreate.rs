@@ -86,3 +86,108 @@ pub(crate) fn unmake(dest: Spot<'_>, listed: &Listed) {
         dest.remove_dir().ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::context::test_support::Bench;
+    use crate::facts::{DeviceNumber, FileId};
+    use crate::tree::test_support::{alone, beside_other, entered, found, make_dir, mode_of, plan, whole_tree};
+
+    /// Two directories and a file in the source. Directories are closed to others until they have their owners.
+    fn bench() -> Bench {
+        let mut bench = Bench::new(plan()).source("file", "");
+        bench.plan.preserve.ownership = true;
+        for name in ["one", "two"] {
+            make_dir(bench.source_path(name), 0o755);
+        }
+        bench
+    }
+
+    /// The directory with the names that were just read in it, on a filesystem with a device.
+    fn just_read(mut frame: Frame) -> Frame {
+        let place = Arc::get_mut(&mut frame.place).unwrap();
+        place.dest_inode.id = FileId::new(DeviceNumber { major: 8, minor: 1 }, place.dest_inode.id.inode());
+        assert!(frame.listing.read(frame.sides.as_ref().unwrap().both()[0]).unwrap());
+        frame
+    }
+
+    #[test]
+    fn the_directories_among_the_names_are_made_ahead() {
+        let bench = bench();
+        let mut frame = just_read(entered(&bench));
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame)).says(&[]);
+        assert_eq!(whole_tree(&bench.dest_path("")), ["one/ 700", "two/ 700"]);
+        let made: Vec<_> = frame.names().2.map(|listed| (listed.name.to_str() != Some("file"), listed.made)).collect();
+        assert!(made.contains(&(false, None)));
+        assert_eq!(made.iter().filter(|made| **made == (true, Some(0o700))).count(), 2);
+    }
+
+    #[test]
+    fn nothing_is_made_ahead_by_the_only_thread() {
+        let bench = bench();
+        let mut frame = just_read(entered(&bench));
+        alone(&bench, |walker| precreate(walker, &mut frame));
+        assert!(bench.tree().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_made_ahead_in_a_directory_that_was_there() {
+        let bench = bench();
+        let mut frame = just_read(found(&bench));
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame));
+        assert!(bench.tree().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_made_ahead_on_a_filesystem_without_device() {
+        let bench = bench();
+        let mut frame = just_read(entered(&bench));
+        let place = Arc::get_mut(&mut frame.place).unwrap();
+        place.dest_inode.id = FileId::new(DeviceNumber { major: 0, minor: 30 }, 2);
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame));
+        assert!(bench.tree().is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_run_makes_nothing_ahead() {
+        let bench = bench();
+        bench.cancel.cancel();
+        let mut frame = just_read(entered(&bench));
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame));
+        assert!(bench.tree().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_made_ahead_is_left_to_the_visit() {
+        let bench = bench().dest("one", "in the way");
+        let mut frame = just_read(entered(&bench));
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame)).says(&[]);
+        let made = |name: &str, frame: &mut Frame| frame.names().2.find(|listed| listed.name == *name).unwrap().made;
+        assert_eq!((made("one", &mut frame), made("two", &mut frame)), (None, Some(0o700)));
+    }
+
+    #[test]
+    fn what_was_made_ahead_and_is_not_visited_goes_again() {
+        let bench = bench();
+        let mut frame = just_read(entered(&bench));
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame));
+        fs::write(bench.dest_path("two/somebody's"), "").unwrap();
+        make_dir(bench.dest_path("three"), 0o700);
+        unmake_rest(&mut frame);
+        assert_eq!(whole_tree(&bench.dest_path("")), ["three/ 700", "two/ 700", "two/somebody's: "]);
+    }
+
+    #[test]
+    fn a_closed_directory_is_opened_to_take_away_what_was_made_ahead() {
+        let bench = bench();
+        let mut frame = just_read(entered(&bench));
+        beside_other(&bench, |walker, _| precreate(walker, &mut frame));
+        assert_eq!(mode_of(bench.dest_path("one")), 0o700);
+        frame.sides = None;
+        unmake_rest(&mut frame);
+        assert!(bench.tree().is_empty());
+    }
+}

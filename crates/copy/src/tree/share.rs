@@ -177,3 +177,7 @@ fn report_part(cx: RunContext<'_>, worker: &mut Worker<'_>, reply: ReplyHandle) 
         peers.tell(Some((reply.from, Message::NamesDone { token: reply.token, given_back: false })));
     }
 }
+
+#[cfg(test)]
+#[path = "share_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,14 +13,16 @@ use crate::context::test_support::{self, Bench, Ran};
 use crate::facts::{DeviceNumber, FileId};
 use crate::links::{DestDir, LinkTable, Made, Source};
 use crate::peers::PeerGroup;
-use crate::plan::{Dereference, ModeRule, Plan, Preserve};
+use crate::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
+use crate::publish::Sides;
 use crate::report::Session;
 use crate::schedule::ordered::{EventSink, OrderedEvents};
 use crate::schedule::pool::Pool;
 use crate::tree::tasks;
 use crate::tree::walker::Walker;
 use crate::tuner::Tuner;
-use crate::walk::Listing;
+use crate::walk::{Listing, PathNode};
+use crate::work::directory::Directory;
 use crate::work::frame::Frame;
 use crate::work::subject::{Level, Top};
 use crate::work::task::Task;
@@ -30,13 +33,36 @@ pub(crate) fn plan() -> Plan {
     Plan { recursive: true, dereference: Dereference::Never, preserve, ..Plan::default() }
 }
 
-/// What a second thread was given, which a test does by hand.
+/// The same of these entries of the source into the directory of the destination.
+pub(crate) fn copy_into(bench: &mut Bench, operands: &[&str]) {
+    bench.plan.sources = operands.iter().map(|name| bench.source_path(name).into()).collect();
+    bench.plan.destination = Destination::Directory(bench.dest_path("").into());
+}
+
+/// What a second thread was given, which a test does by [`do_given`].
 #[derive(Default)]
 pub(crate) struct Other(RefCell<VecDeque<Task>>);
+
+impl Other {
+    /// The names in the parts of directories that it was given.
+    pub(crate) fn names(&self) -> Vec<OsString> {
+        let mut tasks = self.0.borrow_mut();
+        let names = tasks.iter_mut().flat_map(|task| match task {
+            Task::Names { frame, .. } => frame.names().2.map(|listed| listed.name.clone()).collect(),
+            _ => Vec::new(),
+        });
+        names.collect()
+    }
+}
 
 /// Runs a walker that is the only one.
 pub(crate) fn alone<T>(bench: &Bench, walk: impl FnOnce(&mut Walker<'_>) -> T) -> Ran<T> {
     run(bench, None, false, |walker, _| walk(walker))
+}
+
+/// Runs a walker that finds another thread idle. That is given what there is to give, and does nothing of its own accord.
+pub(crate) fn beside_other<T>(bench: &Bench, walk: impl FnOnce(&mut Walker<'_>, &Other) -> T) -> Ran<T> {
+    run(bench, None, true, walk)
 }
 
 fn run<T>(
@@ -77,10 +103,32 @@ fn run<T>(
     ran
 }
 
+/// Does what the other thread was given.
+pub(crate) fn do_given(walker: &mut Walker<'_>, other: &Other) {
+    let pool = walker.pool.unwrap();
+    loop {
+        let Some(task) = other.0.borrow_mut().pop_front() else { return };
+        tasks::do_task(walker, task);
+        pool.finished();
+    }
+}
+
 /// The directory of the source as one that was entered, and the one of the destination, which was made for it.
 pub(crate) fn entered(bench: &Bench) -> Frame {
     let place = Arc::into_inner(bench.full_directory().place).unwrap();
-    Frame::new(place, bench.sides(), Listing::default())
+    Frame::new(place, opened(bench), Listing::default())
+}
+
+/// The same, where the directory of the destination was there before.
+pub(crate) fn found(bench: &Bench) -> Frame {
+    let place = Arc::into_inner(bench.full_directory().place).unwrap();
+    Frame::new(Directory { created: false, fresh: false, ..place }, opened(bench), Listing::default())
+}
+
+/// Both directories. What was read of them for another walk is read again.
+fn opened(bench: &Bench) -> Sides {
+    let [source, dest] = [bench.source_path(""), bench.dest_path("")].map(|dir| fs::File::open(dir).unwrap().into());
+    Sides::new(source, dest, &PathNode::root(Path::new("dest")))
 }
 
 /// Where an operand stands.

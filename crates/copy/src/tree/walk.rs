@@ -161,3 +161,7 @@ fn reopen(parent: &mut Frame, child: &Frame) -> Result<(), Error> {
     parent.sides = Some(Arc::new(Sides::new(source, dest, &place.dest_path)));
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

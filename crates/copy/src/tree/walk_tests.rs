@@ -1,0 +1,167 @@
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::context::test_support::{Bench, Ran};
+use crate::facts::{Kind, Time};
+use crate::list::{Entry, FileList};
+use crate::plan::{Overwrite, Plan};
+use crate::sources::selection::Selection;
+use crate::tree::test_support::{alone, entered, found, make_dir, plan, top, troubles, whole_tree};
+
+/// Copies what is in the source, with so many levels open.
+fn walk(bench: &Bench, frame: Frame, open_levels: usize) -> Ran<()> {
+    alone(bench, |walker| {
+        walker.open_levels = open_levels;
+        walk_tree(walker, frame, &mut top());
+    })
+}
+
+/// `a/b/c/...`, with a file at the end of the way and beside each directory.
+fn deep(bench: &Bench, depth: usize) {
+    let mut path = bench.source_path("");
+    for level in 0..depth {
+        path.push("d");
+        make_dir(&path, 0o700);
+        fs::write(path.join("file"), level.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn any_depth_is_copied_with_few_open_levels() {
+    for open_levels in [1, 2, 7, 100] {
+        let bench = Bench::new(plan());
+        deep(&bench, 30);
+        let ran = walk(&bench, entered(&bench), open_levels);
+        assert_eq!(troubles(&ran), [""; 0]);
+        assert_eq!(whole_tree(&bench.dest_path("")), whole_tree(&bench.source_path("")), "{open_levels}");
+        assert_eq!((ran.stats.directories, ran.stats.regular), (30, 30));
+    }
+}
+
+#[test]
+fn far_ancestors_are_closed_and_opened_again() {
+    let bench = Bench::new(plan());
+    make_dir(bench.source_path("d"), 0o700);
+    let mut stack = vec![entered(&bench)];
+    alone(&bench, |walker| {
+        let listed = Listed { name: "d".into(), kind: None, entry: None, made: None };
+        stack.extend(visit_child(walker, &stack, &listed, &mut top()).map(|frame| *frame));
+    });
+    close_far_ancestors(&mut stack, 1);
+    assert_eq!([0, 1].map(|level| stack[level].sides.is_some()), [false, true]);
+    let child = stack.pop().unwrap();
+    reopen(&mut stack[0], &child).unwrap();
+    let [source, dest] = stack[0].sides().unwrap().map(|dir| Inode::of(dir).unwrap().id);
+    assert_eq!([source, dest], [stack[0].place.source_inode.id, stack[0].place.dest_inode.id]);
+}
+
+#[test]
+fn an_ancestor_of_what_is_behind_a_link_stays_open() {
+    let bench = Bench::new(plan());
+    let mut stack = vec![entered(&bench), entered(&bench)];
+    stack[1].through_link = true;
+    close_far_ancestors(&mut stack, 1);
+    assert!(stack[0].sides.is_some());
+}
+
+/// Three levels, of which the innermost directory is moved away while a file in it is copied: in the source or at the
+/// destination. What is said of it, and what there is where it went.
+fn moved_away(side: &'static str) -> (Vec<String>, Vec<String>) {
+    let mut bench = Bench::new(plan());
+    fs::create_dir_all(bench.source_path("a/b/c")).unwrap();
+    fs::write(bench.source_path("a/b/c/file"), "contents").unwrap();
+    // Both are behind it, whatever the order.
+    fs::write(bench.source_path("a/b/c/empty"), "").unwrap();
+    make_dir(bench.path().join("elsewhere"), 0o700);
+    bench.before_data = Some(Box::new(move |path| {
+        // Only the first file finds it there.
+        fs::rename(path.join(side).join("a/b/c"), path.join("elsewhere/c")).ok();
+    }));
+    let ran = walk(&bench, entered(&bench), 1);
+    assert!(ran.failed);
+    let above = format!("{side}/a/b");
+    assert!(troubles(&ran)[0].contains(&format!(r#"directory "{above}" was moved"#)), "{:?}", ran.heard);
+    (ran.heard, whole_tree(&bench.path().join("elsewhere")).iter().map(|line| line.replace(" 755", "")).collect())
+}
+
+#[test]
+fn nothing_else_is_read_where_a_source_was_moved_to() {
+    let (_, elsewhere) = moved_away("source");
+    assert_eq!(elsewhere, ["c/", "c/empty: ", "c/file: contents"]);
+}
+
+#[test]
+fn nothing_else_is_written_where_a_destination_was_moved_to() {
+    let (_, elsewhere) = moved_away("dest");
+    assert_eq!(elsewhere, ["c/", "c/empty: ", "c/file: contents"]);
+}
+
+#[test]
+fn a_directory_keeps_its_times_though_files_were_made_in_it() {
+    let mut bench = Bench::new(plan());
+    bench.plan.preserve.timestamps = true;
+    make_dir(bench.source_path("d"), 0o755);
+    fs::write(bench.source_path("d/file"), "").unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+    for dir in ["d", ""] {
+        File::open(bench.source_path(dir)).unwrap().set_modified(long_ago).unwrap();
+    }
+    assert_eq!(troubles(&walk(&bench, entered(&bench), 9)), [""; 0]);
+    assert_eq!(["d", ""].map(|dir| fs::metadata(bench.dest_path(dir)).unwrap().mtime()), [1000; 2]);
+}
+
+#[test]
+fn what_stands_in_a_directory_that_was_there_is_met() {
+    let bench = Bench::new(Plan { overwrite: Overwrite::Skip, ..plan() });
+    let bench = bench.source("a", "new").source("b", "new").dest("a", "old");
+    let ran = walk(&bench, found(&bench), 9);
+    assert_eq!((troubles(&ran), ran.stats.skipped), (vec![], 1));
+    assert_eq!(bench.tree(), ["a: old", "b: new"]);
+}
+
+#[test]
+fn an_operand_that_is_in_itself_is_left_alone_from_there_on() {
+    let bench = Bench::new(plan()).source("a", "new");
+    alone(&bench, |walker| walk_tree(walker, entered(&bench), &mut Top { into_itself: true, ..top() })).says(&[]);
+    assert!(bench.tree().is_empty());
+}
+
+#[test]
+fn a_directory_whose_contents_are_not_wanted_stays_empty() {
+    let bench = Bench::new(plan()).source("a", "new");
+    let mut frame = entered(&bench);
+    frame.finished = true;
+    walk(&bench, frame, 9).says(&[]);
+    assert!(bench.tree().is_empty());
+}
+
+#[test]
+fn only_listed_names_are_copied() {
+    let mut bench = Bench::new(plan()).source("a", "new").source("b", "new").source("c", "new");
+    let never = Time { seconds: 0, nanoseconds: 0 };
+    let entry = |inode: &Inode| Entry {
+        kind: inode.kind,
+        size: inode.size,
+        modified: inode.modified,
+        changed: inode.changed,
+        id: None,
+    };
+    let mut list = FileList::default();
+    list.add_operand("source".as_ref(), None);
+    let root = Entry { kind: Kind::Directory, size: 0, modified: never, changed: never, id: None };
+    let root = list.add_root(&root).unwrap();
+    for name in ["a", "c"] {
+        list.add(root, name.as_ref(), &entry(&bench.from(name).inode().unwrap())).unwrap();
+    }
+    let list = Arc::new(list);
+    let (first, next) = (vec![1, 0, 0], vec![0, 2, 0]);
+    bench.services.selection = Some(Selection { list, shards: None, roots: vec![Some(0)], first, next });
+    let mut frame = entered(&bench);
+    Arc::get_mut(&mut frame.place).unwrap().listed = Some(0);
+    frame.listing = Listing::out_of_list(Some(1));
+    assert_eq!(troubles(&walk(&bench, frame, 9)), [""; 0]);
+    assert_eq!(bench.tree(), ["a: new", "c: new"]);
+}
