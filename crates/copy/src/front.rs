@@ -6,7 +6,8 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::control::Cancel;
 use crate::error::Error;
@@ -220,10 +221,7 @@ impl Prepared {
         };
         let summary = run(&self.plan, &session);
         match summary.failed || summary.cancelled {
-            true => Err(Failed {
-                summary: Box::new(summary),
-                errors: errors.kept.into_inner().unwrap_or_else(PoisonError::into_inner),
-            }),
+            true => Err(Failed { summary: Box::new(summary), errors: errors.kept.into_inner() }),
             false => Ok(summary),
         }
     }
@@ -333,7 +331,7 @@ struct Errors<'a> {
 impl Observer for Errors<'_> {
     fn event(&self, event: &Event<'_>) {
         if let Event::Problem(error) = event {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock();
             if kept.len() < ERRORS_KEPT {
                 kept.push(Error::clone(error));
             }

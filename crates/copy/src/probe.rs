@@ -9,10 +9,10 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
+use parking_lot::Mutex;
 
 pub use self::disk::{Disk, disk};
 pub use self::place::{Mount, mount, place, place_of};
@@ -85,23 +85,23 @@ impl Probe {
 
     fn memory(&self) -> Option<u64> {
         let moved = self.moved.load(Ordering::Relaxed);
-        let known = *self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.memory.lock();
         if let Some((_, memory)) = known.filter(|(then, _)| moved.saturating_sub(*then) < MEMORY_AGE) {
             return memory;
         }
         let available = memory();
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some((moved, available));
+        *self.memory.lock() = Some((moved, available));
         available
     }
 
     fn cores(&self) -> usize {
-        let mut known = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cores.lock();
         // Heeds the affinity mask and the quotas of control groups.
         *known.get_or_insert_with(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn disk(&self, device: DeviceNumber) -> Option<Disk> {
-        let known = || self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.disks.lock();
         if let Some(disk) = known().get(&device) {
             return disk.clone();
         }

@@ -6,12 +6,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use haul_sys::rustix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
 
 use crate::error::{Error, What};
 use crate::facts::Inode;
@@ -141,15 +141,10 @@ impl Progress {
         &self.names
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        // Every change is of one entry and whole.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The digest that was noted, if this pair is finished.
     pub(crate) fn finished(&self, pair: Fingerprint) -> Option<Option<Digest>> {
         // What cannot be looked up is copied again.
-        let page = self.lock().done.get(&key(b'p', pair)).ok().flatten()?;
+        let page = self.known.lock().done.get(&key(b'p', pair)).ok().flatten()?;
         let digest = page.name.as_bytes();
         Some(if digest.is_empty() { None } else { Digest::from_bytes(digest) })
     }
@@ -161,22 +156,22 @@ impl Progress {
         }
         // What was written down may be lost with the power; the birth tells all the same, if nobody has put the clock back.
         let born_since = directory.born.is_some_and(|born| self.journal.is_of_earlier_run(born));
-        born_since || matches!(self.lock().done.get(&key(b'm', Fingerprint::of_file(directory))), Ok(Some(_)))
+        born_since || matches!(self.known.lock().done.get(&key(b'm', Fingerprint::of_file(directory))), Ok(Some(_)))
     }
 
     /// Whether a source may have beginnings, or get some.
     pub(crate) fn is_worth_checkpoints(&self, source: &Inode) -> bool {
-        source.size >= 2 * STEP || !self.lock().partial.is_empty()
+        source.size >= 2 * STEP || !self.known.lock().partial.is_empty()
     }
 
     /// What an earlier run has of this beginning; nobody else gets it.
     pub(crate) fn partial(&self, beginning: Fingerprint) -> Option<Partial> {
-        self.lock().partial.remove(&beginning)
+        self.known.lock().partial.remove(&beginning)
     }
 
     /// This run goes on with the file that has this number.
     pub(crate) fn adopt(&self, number: u64) {
-        self.lock().adopted.insert(number);
+        self.known.lock().adopted.insert(number);
     }
 
     /// Removes what earlier runs have left in a directory under temporary names; with `keep` not what this run may go
@@ -196,7 +191,7 @@ impl Progress {
                 }
                 Fate::MayBeWanted => {
                     let Ok(dir) = fcntl_dupfd_cloexec(dir, 0) else { continue };
-                    self.lock().kept.push((dir, number));
+                    self.known.lock().kept.push((dir, number));
                 }
             }
         }
@@ -204,7 +199,7 @@ impl Progress {
 
     /// What to do with a temporary file that has this number.
     fn fate_of(&self, number: u64, keep: bool) -> Fate {
-        let known = self.lock();
+        let known = self.known.lock();
         let noted = || known.kept.iter().any(|(_, kept)| *kept == number);
         if self.names.is_own(number) || known.adopted.contains(&number) {
             Fate::InUse
@@ -220,7 +215,7 @@ impl Progress {
     /// Removes the beginnings that nobody has gone on with.
     pub(crate) fn tidy_kept(&self) {
         let unwanted = {
-            let mut known = self.lock();
+            let mut known = self.known.lock();
             let mut kept = std::mem::take(&mut known.kept);
             kept.retain(|(_, number)| !known.adopted.contains(number));
             kept

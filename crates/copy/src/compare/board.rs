@@ -4,8 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::walk::PathNode;
@@ -128,7 +130,7 @@ impl Board {
     /// Names for a helper in another process, as a message for it; `None` if none wait now. It must be answered, or the
     /// comparison never ends. Never blocks.
     pub fn take(&self) -> Option<Vec<u8>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let batch = state.waiting.pop_front()?;
         state.tokens += 1;
         let token = state.tokens;
@@ -147,7 +149,7 @@ impl Board {
     /// What comes after the end of the comparison is dropped.
     pub fn hear(&self, message: &[u8]) -> Option<Heard> {
         let reply = Reply::decode(message)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return Some(Heard::Done(0));
         }
@@ -189,23 +191,23 @@ impl Board {
 
     /// Batches that others have.
     pub(super) fn away(&self) -> usize {
-        self.state().away.len()
+        self.state.lock().away.len()
     }
 
     pub(super) fn put(&self, batch: Batch) {
-        self.state().waiting.push_back(batch);
+        self.state.lock().waiting.push_back(batch);
         self.filled.notify_one();
     }
 
     /// For the threads of this process alone.
     pub(super) fn put_for_own(&self, batch: Batch) {
-        self.state().for_own.push_back(batch);
+        self.state.lock().for_own.push_back(batch);
         self.filled.notify_one();
     }
 
     /// To where it came from.
     fn put_back(&self, batch: Batch, for_own: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let queue = if for_own { &mut state.for_own } else { &mut state.waiting };
         queue.push_front(batch);
         self.filled.notify_one();
@@ -213,19 +215,19 @@ impl Board {
 
     /// Nothing more is compared; whatever is left is dropped.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         *state = State { closed: true, tokens: state.tokens, ..State::default() };
         self.filled.notify_all();
     }
 
     /// As it was before the first comparison.
     pub(super) fn open(&self) {
-        self.state().closed = false;
+        self.state.lock().closed = false;
     }
 
     /// Waits for the next batch, and whether it is for this process alone; `None` once there are no more.
     fn next(&self) -> Option<(Batch, bool)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -236,13 +238,8 @@ impl Board {
             if let Some(batch) = state.waiting.pop_front() {
                 return Some((batch, false));
             }
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.filled.wait(&mut state);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // What is guarded is changed in single steps.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a thread of this process does until there is nothing left.

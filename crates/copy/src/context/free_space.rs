@@ -2,10 +2,10 @@
 //! about to be removed. A single thread would have met free space there, so its file is tried again.
 
 use std::os::fd::OwnedFd;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::fstatvfs;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::facts::Inode;
 use crate::transfer::Broken;
@@ -48,12 +48,12 @@ impl FreeSpaceGate {
 
     /// A file is being filled, until this is dropped. Space that it gives back must be given back before.
     pub(crate) fn together(&self) -> RwLockReadGuard<'_, ()> {
-        self.filling.read().unwrap_or_else(PoisonError::into_inner)
+        self.filling.read()
     }
 
     /// Waits until no file is being filled: what is half is gone or whole by then. Others wait until this is dropped.
     pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.filling.write().unwrap_or_else(PoisonError::into_inner)
+        self.filling.write()
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
         let (tries, gate) = (Cell::new(0), FreeSpaceGate::new(true));
         let made = gate.with_space(|| {
             tries.set(tries.get() + 1);
-            let others_may_fill = gate.filling.try_read().is_ok();
+            let others_may_fill = gate.filling.try_read().is_some();
             assert_eq!(others_may_fill, tries.get() == 1);
             if others_may_fill { Err(Errno::NOSPC) } else { Ok(()) }
         });

@@ -1,7 +1,9 @@
 //! What waits for its name until it is on its device.
 
 use std::ffi::OsString;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::links::Made;
 use crate::publish::ready::{ParentDirectory, Ready};
@@ -49,7 +51,7 @@ pub(crate) struct Turn<'a>(&'a NameQueue);
 impl NameQueue {
     /// True if there is so much now that it should be emptied.
     pub(crate) fn push(&self, item: Item, bytes: u64, most: usize) -> bool {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.items.push(item);
         waiting.bytes += bytes;
         waiting.items.len() >= most || waiting.bytes >= MOST_BYTES
@@ -57,9 +59,9 @@ impl NameQueue {
 
     /// Everything that waits, once nobody else gives names. Others go on to add to the queue until the turn is dropped.
     pub(crate) fn take(&self) -> (Vec<Item>, Turn<'_>) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         while waiting.taken {
-            waiting = self.free.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            self.free.wait(&mut waiting);
         }
         waiting.taken = true;
         waiting.bytes = 0;
@@ -69,14 +71,9 @@ impl NameQueue {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        lock(&self.0.waiting).taken = false;
+        self.0.waiting.lock().taken = false;
         self.0.free.notify_one();
     }
-}
-
-pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while it was held cannot have left it inconsistent.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

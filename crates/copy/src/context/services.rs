@@ -1,6 +1,8 @@
 //! What all threads of a run share: small services, each with a module of its own.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::context::free_space::FreeSpaceGate;
 use crate::context::name_queue::NameQueue;

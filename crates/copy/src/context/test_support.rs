@@ -16,12 +16,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::{FileType, OFlags, fcntl_getfl};
 use haul_testbed::{TempDir, temp_dir};
+use parking_lot::Mutex;
 
 use super::{RunContext, Services, Worker};
 use crate::control::Cancel;
@@ -246,7 +247,7 @@ impl Bench {
         let value = stage(cx, &mut worker);
         let report = worker.report;
         let (stats, failed, damaged) = (report.stats, report.failed, report.damaged);
-        let Said { lines, moves } = heard.said.into_inner().unwrap();
+        let Said { lines, moves } = heard.said.into_inner();
         let (errors, warnings) = (stats.errors as usize, stats.warnings as usize);
         let count = |kind: &str| lines.iter().filter(|line| line.starts_with(kind)).count();
         assert_eq!([errors, warnings], ["error: ", "warning: "].map(count), "what is said is counted: {lines:?}");
@@ -358,7 +359,7 @@ impl Observer for Heard<'_> {
             Event::UnBackedUp { backup, dest } => format!("{} is {} again", backup.display(), dest.display()),
             Event::Digest { dest, digest } => format!("digest of {}: {digest}", dest.display()),
             Event::DataStarted { .. } => {
-                lock(&self.said).moves += 1;
+                self.said.lock().moves += 1;
                 if let Some(meanwhile) = self.meanwhile {
                     meanwhile(self.path);
                 }
@@ -367,12 +368,8 @@ impl Observer for Heard<'_> {
             Event::Progress(_) | Event::DataDone(_) => return,
             other => format!("{other:?}"),
         };
-        lock(&self.said).lines.push(shown(&line));
+        self.said.lock().lines.push(shown(&line));
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Nobody;
@@ -403,12 +400,12 @@ pub(crate) struct Script {
 impl Script {
     /// What was synced so far, and which entries there were then.
     pub(crate) fn synced(&self) -> Vec<String> {
-        lock(&self.synced).clone()
+        self.synced.lock().clone()
     }
 
     fn note(&self, what: &str) {
         let line = format!("{what}, with [{}]", tree(&self.dest).join(", "));
-        lock(&self.synced).push(line);
+        self.synced.lock().push(line);
     }
 }
 

@@ -4,11 +4,11 @@
 //! refused or found the end of the source has been written perhaps, and is as good as not.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Instant;
 
 use haul_sys::{Errno, memory};
+use parking_lot::{Condvar, Mutex};
 
 use super::contract::{End, Engine, FailedOn, Job, Outcome, Side, Zeros, complete};
 use super::transfer::failed;
@@ -106,7 +106,7 @@ impl FileWorkers<'_> {
             shared.spawn(scope);
             shared.work(scope, 0);
         });
-        let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = shared.state.into_inner();
         let mut stopped = state.stopped.unwrap_or(Stopped::End(End::Complete));
         // An error behind a refusal is as final as any: the next engine must not try that place again.
         let failure = state.done.values().map(|(_, stopped)| *stopped).find(|stopped| is_failure(*stopped));
@@ -150,16 +150,11 @@ struct State<'i> {
 }
 
 impl<'i> Shared<'_, 'i> {
-    fn lock(&self) -> MutexGuard<'_, State<'i>> {
-        // A worker that panicked takes the whole scope with it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts the workers that are wanted and not there yet.
     fn spawn<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         loop {
             let index = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if state.no_more || state.started >= state.tuner.level() {
                     return;
                 }
@@ -170,7 +165,7 @@ impl<'i> Shared<'_, 'i> {
                 && thread::Builder::new().spawn_scoped(scope, move || self.work(scope, index)).is_ok();
             if !spawned {
                 // No thread to be had: those that are there do it.
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 state.started -= 1;
                 state.tuner = Tuner::of_file(state.started, state.started);
                 return;
@@ -203,7 +198,7 @@ impl<'i> Shared<'_, 'i> {
 
     /// The next piece for this worker; waits while it is not wanted or too far ahead.
     fn next(&self, index: usize) -> Option<(u64, u64)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.no_more {
                 return None;
@@ -212,7 +207,7 @@ impl<'i> Shared<'_, 'i> {
             if index < state.tuner.level() && state.done.len() < AHEAD {
                 break;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         let piece = state.cut(self.workers.piece);
         state.advance(self.workers.watch);
@@ -224,7 +219,7 @@ impl<'i> Shared<'_, 'i> {
 
     /// A piece has ended; whether another worker is wanted.
     fn done(&self, offset: u64, moved: Moved, stopped: Stopped, len: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let active = state.tuner.level();
         // Less was moved than asked for, whatever the engine says: nothing behind it counts.
         let stopped = match stopped {
@@ -253,7 +248,7 @@ struct Alarm<'d, 'a, 'i>(&'d Shared<'a, 'i>);
 impl Drop for Alarm<'_, '_, '_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().no_more = true;
+            self.0.state.lock().no_more = true;
             self.0.changed.notify_all();
         }
     }

@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use haul_guest::report::{Map, Verdict};
 use haul_sys::kernel::{Kernel, Linux};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
@@ -66,7 +67,7 @@ struct Told<'a> {
 impl Told<'_> {
     fn count(&self, stats: &smart::Stats) {
         let now = moved(stats);
-        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.counted.lock();
         let more = Moved {
             written: now.written.saturating_sub(before.written),
             holes: now.holes.saturating_sub(before.holes),
@@ -123,8 +124,7 @@ pub(crate) fn look_for_free<'a>(
     if size < SMALLEST && !required {
         return Ok(None);
     }
-    // A panic while it was held has left nothing behind.
-    let turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = turns.lock();
     let first = Look::of(job.source_inode, &system);
     let source = Source::given(Arc::clone(&job.source), *job.source_inode, job.source_path, size);
     let seen = look(&source, job.source_dir, plan);

@@ -12,7 +12,7 @@ use haul_sys::rustix::io::retry_on_intr;
 
 use crate::context::RunContext;
 use crate::context::Worker;
-use crate::context::name_queue::{Item, MOST_FILES, lock};
+use crate::context::name_queue::{Item, MOST_FILES};
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::facts::{DeviceNumber, FileId};
@@ -69,7 +69,7 @@ pub(crate) fn wait_for_device(cx: RunContext<'_>, worker: &mut Worker<'_>, ready
 /// Gives everything its name if one of these is that of the entry: an operand that comes now must find it.
 pub(crate) fn give_names_if_one_is(cx: RunContext<'_>, worker: &mut Worker<'_>, dest: Spot<'_>) {
     let name = last_component(dest.name);
-    let waits = lock(&cx.services.durability.names.waiting).items.iter().any(|item| match item {
+    let waits = cx.services.durability.names.waiting.lock().items.iter().any(|item| match item {
         Item::File(ready) => ready.last == name,
         Item::Link { last, .. } => last == name,
         Item::Directory(_) => false,

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
+use parking_lot::Mutex;
 
 use crate::attributes::Keep;
 use crate::context::RunContext;
@@ -226,7 +227,7 @@ pub(crate) fn leave_to_last_shard(cx: RunContext<'_>, full: &FullDirectory, keep
         source_path: Arc::clone(&full.place.source_path),
         created: keep.created,
     };
-    shards.lock().push(waiting);
+    shards.waiting.lock().push(waiting);
     true
 }
 
@@ -253,7 +254,7 @@ pub(crate) fn end_shard(cx: RunContext<'_>, report: &mut Reporter<'_>, failed: b
         let missing = shards.state.missing();
         return report_of_shards(report, shards, missing, over);
     }
-    let mut waiting = std::mem::take(&mut *shards.lock());
+    let mut waiting = std::mem::take(&mut *shards.waiting.lock());
     // From the innermost on: what is in a directory cannot be reached any more when that is closed.
     waiting.sort_by_key(|directory| std::cmp::Reverse(directory.directory));
     let needed = needed_by(cx, &waiting);

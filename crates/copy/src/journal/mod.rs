@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{
@@ -19,6 +18,7 @@ use haul_sys::rustix::fs::{
 };
 use haul_sys::rustix::io::retry_on_intr;
 use haul_sys::rustix::process::geteuid;
+use parking_lot::Mutex;
 
 use crate::facts::{Inode, Kind, Time};
 pub use record::{Digest, Fingerprint, RECORD, Record, read};
@@ -143,7 +143,7 @@ impl Journal {
     /// # Errors
     /// What the kernel said. If half a record cannot be taken away again, nothing more is written.
     pub fn append(&self, records: &[Record]) -> Result<(), Errno> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.place.lock();
         if place.closed {
             return Err(Errno::IO);
         }

@@ -7,10 +7,11 @@
 //! records as well, so nothing is kept in memory for each of them.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
 use haul_sys::Errno;
+use parking_lot::{Condvar, Mutex};
 
 use super::dest_dir::DestDir;
 use super::made::Made;
@@ -117,7 +118,7 @@ impl LinkTable {
     /// EDEADLK if the caller itself is just making it; else what the file of the table said, now or before: then nothing
     /// is known of any file, and this one cannot be copied with its links.
     pub fn claim(&self, source: Source, made: impl FnOnce() -> Made) -> Result<Claim, Errno> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Once a thread has panicked, whoever makes it may never come back, and the run has failed.
         while !state.abandoned
             && let Some(pending) = state.pending.get(&source)
@@ -127,7 +128,7 @@ impl LinkTable {
             }
             #[cfg(test)]
             state.pending.entry(source).and_modify(|pending| pending.waiting += 1);
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.ended.wait(&mut state);
         }
         match state.guarded(|state| state.found(source))? {
             Some(made) => Ok(Claim::Made(made)),
@@ -150,7 +151,7 @@ impl LinkTable {
     /// # Errors
     /// What the file of the table said: the other names of this file will not be linked, which they report themselves.
     pub fn complete(&self, source: Source, dest: FileId) -> Result<(), Errno> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(Pending { made, .. }) = state.pending.remove(&source) else { return Ok(()) };
         self.ended.notify_all();
         let made = Made { id: Some(dest), ..made };
@@ -162,7 +163,7 @@ impl LinkTable {
     /// # Errors
     /// What the file of the table said.
     pub fn was_made_elsewhere(&self, source: Source, made: &Made) -> Result<(), Errno> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.pending.remove(&source);
         self.ended.notify_all();
         state.guarded(|state| state.insert(source, made))
@@ -173,7 +174,7 @@ impl LinkTable {
     /// # Errors
     /// What the file of the table said.
     pub fn forget(&self, source: Source) -> Result<(), Errno> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.pending.remove(&source).is_some() {
             self.ended.notify_all();
             return Ok(());
@@ -187,7 +188,7 @@ impl LinkTable {
     /// # Errors
     /// What the file of the table said.
     pub fn forget_if(&self, source: Source, dest: Option<FileId>) -> Result<(), Errno> {
-        self.lock().guarded(|state| {
+        self.state.lock().guarded(|state| {
             let is_it = state.found(source)?.is_some_and(|made| made.id == dest);
             if is_it { state.pages.remove(&key_of(source)).map(drop) } else { Ok(()) }
         })
@@ -195,7 +196,7 @@ impl LinkTable {
 
     /// A thread panicked: nobody waits for what it was making.
     pub fn abandon(&self) {
-        self.lock().abandoned = true;
+        self.state.lock().abandoned = true;
         self.ended.notify_all();
     }
 
@@ -204,7 +205,7 @@ impl LinkTable {
     /// # Errors
     /// What the file of the table said.
     pub fn get(&self, source: Source) -> Result<Option<Made>, Errno> {
-        self.lock().guarded(|state| state.get(source))
+        self.state.lock().guarded(|state| state.get(source))
     }
 
     /// Remembers what is about to be made for this source, unless something was made for it already: then that. For
@@ -213,18 +214,13 @@ impl LinkTable {
     /// # Errors
     /// What the file of the table said.
     pub fn remember(&self, source: Source, made: impl FnOnce() -> Made) -> Result<Option<Made>, Errno> {
-        self.lock().guarded(|state| {
+        self.state.lock().guarded(|state| {
             let earlier = state.get(source)?;
             if earlier.is_none() {
                 state.insert(source, &made())?;
             }
             Ok(earlier)
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves the state whole: nothing in here panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

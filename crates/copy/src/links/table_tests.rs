@@ -53,7 +53,7 @@ fn scene() -> (TempDir, Arc<DestDir>) {
 }
 
 fn spilled(table: &LinkTable) -> usize {
-    table.lock().pages.spilled()
+    table.state.lock().pages.spilled()
 }
 
 /// What the model knows of a source.
@@ -190,7 +190,7 @@ fn a_hundred_thousand_files_with_little_memory_are_all_found_again() {
         table.complete(source(number), file(number + 500_000)).unwrap();
     }
     assert!(spilled(&table) > 1000);
-    assert_eq!(table.lock().pages.in_memory(), 8);
+    assert_eq!(table.state.lock().pages.in_memory(), 8);
     // The file has no name.
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     for number in (0..100_000).rev() {
@@ -289,7 +289,7 @@ fn who_waits_is_woken_by_both_ends_of_a_claim() {
         assert!(matches!(table.claim(source, || made(&top, "a")).unwrap(), Claim::First));
         thread::scope(|scope| {
             let waiter = scope.spawn(|| table.claim(source, || made(&top, "b")).unwrap());
-            while table.lock().pending[&source].waiting == 0 {
+            while table.state.lock().pending[&source].waiting == 0 {
                 thread::yield_now();
             }
             match well {
@@ -311,7 +311,7 @@ fn nobody_waits_any_more_after_a_panic() {
     assert!(matches!(table.claim(source(1), || made(&top, "a")).unwrap(), Claim::First));
     thread::scope(|scope| {
         let waiter = scope.spawn(|| table.claim(source(1), || made(&top, "b")).unwrap());
-        while table.lock().pending[&source(1)].waiting == 0 {
+        while table.state.lock().pending[&source(1)].waiting == 0 {
             thread::yield_now();
         }
         table.abandon();

@@ -1,11 +1,11 @@
 //! What is remembered from one file to the next.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use haul_sys::Errno;
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::fstatfs;
+use parking_lot::{Mutex, RwLock};
 
 use crate::error::What;
 use crate::facts::DeviceNumber;
@@ -47,21 +47,20 @@ impl PairMemory {
         errno: Errno,
         (source, dest): (DeviceNumber, DeviceNumber),
     ) -> bool {
-        // A panic elsewhere leaves the set whole.
-        let mut seen = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.reported.lock();
         seen.insert(((cause, detail.to_owned(), errno), source, dest))
     }
 
     /// Whether this filesystem is one of [`KEEP_TO_RULES`]; it is asked once.
     pub(super) fn keeps_to_rules(&self, object: Object<'_>, device: DeviceNumber) -> bool {
-        let known = self.filesystems.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.filesystems.read();
         if let Some((_, keeps)) = known.iter().find(|(known, _)| *known == device) {
             return *keeps;
         }
         drop(known);
         let keeps =
             fstatfs(object).is_ok_and(|fs| u32::try_from(fs.f_type).is_ok_and(|id| KEEP_TO_RULES.contains(&id)));
-        self.filesystems.write().unwrap_or_else(PoisonError::into_inner).push((device, keeps));
+        self.filesystems.write().push((device, keeps));
         keeps
     }
 }

@@ -13,8 +13,8 @@ mod limit;
 mod pressure;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use backoff::{Backoff, FLOOR};
@@ -22,6 +22,7 @@ pub use limit::{Limit, Work};
 pub use pressure::{Pressure, Sample, parse_run_delay, parse_stalled};
 
 use bucket::Bucket;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The smallest piece that data is cut to: smaller ones would be no whole blocks of the common filesystems.
 const SMALLEST_PIECE: u64 = 4 << 10;
@@ -139,22 +140,22 @@ impl Pace {
 
     /// The limits in force: the user's, and those out of consideration.
     pub fn limit(&self) -> Limit {
-        self.lock().limit()
+        self.0.state.lock().limit()
     }
 
     /// Whether the run makes way for others.
     pub fn is_yielding(&self) -> bool {
-        self.lock().yielded.is_some()
+        self.0.state.lock().yielded.is_some()
     }
 
     /// Time that threads have waited for their turns, all together.
     pub fn waited(&self) -> Duration {
-        self.lock().waited
+        self.0.state.lock().waited
     }
 
     /// What was done since somebody began to limit or to measure.
     pub fn done(&self) -> Work {
-        self.lock().done
+        self.0.state.lock().done
     }
 
     /// Gives no turns for so long, or until [`Pace::end_silence`], so that it can be heard whether others want something.
@@ -171,13 +172,13 @@ impl Pace {
     /// Waits until no job is under way, at most so long. Whether that was reached.
     pub fn wait_for_silence(&self, most: Duration) -> bool {
         let end = self.0.clock.now().saturating_add(most);
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         while state.in_flight > 0 {
             let left = end.saturating_sub(self.0.clock.now());
             if left.is_zero() {
                 return false;
             }
-            state = self.pause(state, left);
+            self.pause(&mut state, left);
         }
         true
     }
@@ -185,7 +186,7 @@ impl Pace {
     /// Lets everybody who waits look again whether the run was cancelled. Without it they do so within a quarter of a second.
     pub fn wake(&self) {
         // Taken and let go: whoever has just looked at the flag is waiting by now, and hears this.
-        drop(self.lock());
+        drop(self.0.state.lock());
         self.0.changed.notify_all();
     }
 
@@ -195,7 +196,7 @@ impl Pace {
         if !self.is_active() {
             return u64::MAX;
         }
-        let state = self.lock();
+        let state = self.0.state.lock();
         let limit = state.limit();
         let polite = state.yielded.map(|_| POLITE_PIECE);
         let by_bytes = limit.bytes.map(|rate| rate / 10);
@@ -214,7 +215,7 @@ impl Pace {
             return Some(Turn { paid: None });
         }
         let begun = self.0.clock.now();
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         loop {
             if cancelled() {
                 return None;
@@ -222,7 +223,7 @@ impl Pace {
             let now = self.0.clock.now();
             match state.delay(now) {
                 None => break state.waited += now.saturating_sub(begun),
-                Some(delay) => state = self.pause(state, delay.min(LONGEST_WAIT)),
+                Some(delay) => self.pause(&mut state, delay.min(LONGEST_WAIT)),
             }
         }
         state.bytes.take(expected.bytes);
@@ -234,7 +235,7 @@ impl Pace {
     /// The work of a turn is over, and came to this.
     pub fn settle(&self, turn: Turn, done: Work) {
         let Some(paid) = turn.paid else { return };
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         settle(&mut state.bytes, paid.bytes, done.bytes);
         settle(&mut state.operations, paid.operations, done.operations);
         state.done.bytes += done.bytes;
@@ -258,22 +259,16 @@ impl Pace {
         came
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is a few assignments, none of which can leave it half done.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Lets time pass, or less of it if something changes.
-    fn pause<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        if self.0.clock.skip(time) {
-            return state;
+    fn pause(&self, state: &mut MutexGuard<'_, State>, time: Duration) {
+        if !self.0.clock.skip(time) {
+            self.0.changed.wait_for(state, time);
         }
-        self.0.changed.wait_timeout(state, time).map_or_else(|poison| poison.into_inner().0, |(state, _)| state)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let now = self.0.clock.now();
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         change(&mut state);
         let limit = state.limit();
         state.bytes.set_rate(limit.bytes, now);

@@ -9,10 +9,10 @@
 //! interrupted, and no process ends before its threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
 use haul_sys::Errno;
+use parking_lot::Mutex;
 
 use crate::facts::DeviceNumber;
 
@@ -49,12 +49,8 @@ impl BackgroundSync {
     /// Has the filesystem on this device synced, unless one is being synced. Where no thread can be had there is only less
     /// done early.
     pub fn begin(&self, device: DeviceNumber, sync: impl FnOnce() -> Result<(), Errno> + Send + 'static) {
-        let mut rounds = match self.rounds.try_lock() {
-            Ok(rounds) => rounds,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody else is just beginning.
-            Err(TryLockError::WouldBlock) => return,
-        };
+        // Else somebody else is just beginning.
+        let Some(mut rounds) = self.rounds.try_lock() else { return };
         if rounds.running.as_ref().is_some_and(|(_, thread)| !thread.is_finished()) {
             return;
         }
@@ -66,7 +62,7 @@ impl BackgroundSync {
 
     /// Waits for the last one, and says which filesystems could not be synced.
     pub fn end(&self) -> Vec<(DeviceNumber, Errno)> {
-        let mut rounds = std::mem::take(&mut *self.rounds.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut rounds = std::mem::take(&mut *self.rounds.lock());
         rounds.take_result();
         rounds.failed
     }
@@ -119,7 +115,7 @@ mod tests {
         let early = BackgroundSync::default();
         early.begin(DEVICE, || Err(Errno::IO));
         for _ in 0..3 {
-            while early.rounds.lock().unwrap().running.as_ref().is_some_and(|(_, thread)| !thread.is_finished()) {
+            while early.rounds.lock().running.as_ref().is_some_and(|(_, thread)| !thread.is_finished()) {
                 thread::yield_now();
             }
             early.begin(DEVICE, || Ok(()));

@@ -5,11 +5,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, fstatfs, openat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
+use parking_lot::Mutex;
 
 use crate::facts::DeviceNumber;
 
@@ -62,7 +63,7 @@ impl Filesystems {
             Some(_) => {
                 // A directory that cannot be read was no help; an open file is.
                 let opened = if is_handle(fd) { None } else { fcntl_dupfd_cloexec(fd, 0).ok() };
-                let mut known = self.lock();
+                let mut known = self.0.lock();
                 if let Some(known) = known.iter_mut().find(|known| known.device == device && known.fd.is_none()) {
                     known.fd = opened.map(Arc::new);
                 }
@@ -86,7 +87,7 @@ impl Filesystems {
             syncs_early: is_one_of(&SYNC_EARLY),
             path: path.to_owned(),
         };
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         // Another thread may have been quicker, and what it has opened has heard of more.
         if known.iter().all(|known| known.device != device) {
             known.push(found);
@@ -96,12 +97,12 @@ impl Filesystems {
 
     /// What is known of the one with this device.
     pub fn get(&self, device: DeviceNumber) -> Option<Filesystem> {
-        self.lock().iter().find(|filesystem| filesystem.device == device).cloned()
+        self.0.lock().iter().find(|filesystem| filesystem.device == device).cloned()
     }
 
     /// Whether a file on this filesystem has to be synced by itself.
     pub fn syncs_alone(&self, device: DeviceNumber) -> bool {
-        self.lock().iter().any(|filesystem| filesystem.device == device && !filesystem.syncs_whole)
+        self.0.lock().iter().any(|filesystem| filesystem.device == device && !filesystem.syncs_whole)
     }
 
     /// Syncs those of these filesystems that can be synced as a whole, one after the other, each once.
@@ -115,21 +116,16 @@ impl Filesystems {
 
     /// Takes all of them, in the order in which they were met.
     pub fn take(&self) -> Vec<Filesystem> {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *self.0.lock())
     }
 
     /// Whatever this filesystem is, it is one that is synced as a whole, or file by file.
     #[cfg(test)]
     pub fn pretend(&self, device: DeviceNumber, syncs_whole: bool) {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         let known = known.iter_mut().find(|known| known.device == device).expect("it was noted");
         known.syncs_whole = syncs_whole;
         known.syncs_early &= syncs_whole;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Filesystem>> {
-        // Every change is of one entry and whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The destinations that are being written, so that half copies can be removed from another thread.
 //!
-//! What is locked for the end of the process when memory runs out asks for no memory while it is locked.
+//! What is locked for the end of the process when memory runs out asks for no memory while it is locked. Its locks are those of
+//! the standard library: parking_lot's ask for memory where a thread waits.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

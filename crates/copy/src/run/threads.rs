@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, Scope};
 
 use haul_sys::kernel::Linux;
 use haul_sys::{Errno, memory};
+use parking_lot::Mutex;
 
 use crate::attributes::DeferredFlags;
 use crate::context::RunContext;
@@ -88,7 +89,7 @@ pub(crate) fn run(
             let listen = || attend(scope, &team, peers);
             if let Err(error) = thread::Builder::new().name("haul".into()).spawn_scoped(scope, listen) {
                 // The others may ask this process for what only it knows: they cannot go on without it.
-                lock(&team.outcome).failed = true;
+                team.outcome.lock().failed = true;
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
                 let error = Error::new(What::CannotStartThreads, dest_of(plan)).errno(errno);
                 session.observer.event(&Event::Problem(Cow::Borrowed(&error)));
@@ -123,10 +124,6 @@ pub(crate) fn run(
 fn dest_of(plan: &Plan) -> &OsStr {
     let (Destination::Guess(path) | Destination::Directory(path) | Destination::Exactly(path)) = &plan.destination;
     path
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Listens to the other processes until there is nothing more to hear.
@@ -165,7 +162,7 @@ fn spawn<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'e
     }
     // A thread that cannot be started drops its closure, but must not drop the task.
     let task = Arc::new(Mutex::new(Some(task)));
-    let take = |task: &Mutex<Option<Task>>| task.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |task: &Mutex<Option<Task>>| task.lock().take();
     let first = Arc::clone(&task);
     let start = move || work(scope, team, take(&first));
     match thread::Builder::new().name("haul".into()).spawn_scoped(scope, start) {
@@ -250,7 +247,7 @@ impl Team<'_> {
 
     /// Adds what one thread did.
     fn take_over(&self, mut walker: Walker<'_>) {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = self.outcome.lock();
         outcome.stats += &walker.worker.report.stats;
         outcome.failed |= walker.worker.report.failed;
         outcome.damaged.append(&mut walker.worker.report.damaged);
@@ -260,7 +257,7 @@ impl Team<'_> {
     /// When every hard link is made, files can become immutable.
     fn seal(self, others_failed: bool) -> Outcome {
         let is_first = self.peers.as_ref().is_none_or(PeerGroup::is_first);
-        let mut outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = self.outcome.into_inner();
         let (plan, session, services) = (self.plan, self.session, &self.services);
         let cx = RunContext { plan, session, services, kernel: &Linux, peers: None };
         let mut worker = Worker::new(cx);

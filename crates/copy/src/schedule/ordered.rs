@@ -5,7 +5,8 @@
 //! segment before them is closed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::events::{Event, Observer};
 
@@ -46,7 +47,7 @@ impl OrderedEvents {
 
     /// A new segment right behind this one.
     pub fn insert_after(&self, segment: &Segment) -> Segment {
-        let mut row = self.lock();
+        let mut row = self.row.lock();
         let next = row.slots[segment.0].next;
         let slot = Slot { before: Some(segment.0), next, ..Slot::default() };
         let new = match row.free.pop() {
@@ -68,7 +69,7 @@ impl OrderedEvents {
 
     /// Nothing more comes in this segment. If it was the live one, what the next ones held back is told now.
     pub fn close(&self, segment: Segment, observer: &dyn Observer) {
-        let mut row = self.lock();
+        let mut row = self.row.lock();
         row.slots[segment.0].closed = true;
         if row.first != segment.0 {
             row.join_to_earlier(segment.0);
@@ -91,7 +92,7 @@ impl OrderedEvents {
 
     /// Tells the observer, now or when its turn comes.
     pub fn tell(&self, segment: &Segment, event: &Event<'_>, observer: &dyn Observer) {
-        let mut row = self.lock();
+        let mut row = self.row.lock();
         if row.first == segment.0 {
             observer.event(event);
         } else {
@@ -103,12 +104,7 @@ impl OrderedEvents {
 
     /// Whether so much is held back that the writer of this segment should wait for those before it.
     pub fn is_too_far_ahead(&self, segment: &Segment) -> bool {
-        self.held.load(Ordering::Relaxed) > ENOUGH && self.lock().first != segment.0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Row> {
-        // No step in between leaves the row inconsistent, and an observer that panics has lost its output anyway.
-        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.load(Ordering::Relaxed) > ENOUGH && self.row.lock().first != segment.0
     }
 }
 
@@ -165,7 +161,7 @@ impl<'a> EventSink<'a> {
 
     /// Goes on in another segment and returns the current one, which stays open.
     pub fn enter(&self, segment: Option<Segment>) -> Option<Segment> {
-        std::mem::replace(&mut *self.segment(), segment)
+        std::mem::replace(&mut *self.segment.lock(), segment)
     }
 
     /// Nothing more comes in this segment.
@@ -177,7 +173,7 @@ impl<'a> EventSink<'a> {
 
     /// A new segment behind the current one.
     pub fn insert_after_current(&self) -> Option<Segment> {
-        Some(self.ordered.insert_after(self.segment().as_ref()?))
+        Some(self.ordered.insert_after(self.segment.lock().as_ref()?))
     }
 
     /// A new segment behind another one.
@@ -192,13 +188,7 @@ impl<'a> EventSink<'a> {
     }
 
     pub fn is_too_far_ahead(&self) -> bool {
-        let segment = self.segment();
-        let Some(segment) = &*segment else { return false };
-        self.ordered.is_too_far_ahead(segment)
-    }
-
-    fn segment(&self) -> MutexGuard<'_, Option<Segment>> {
-        self.segment.lock().unwrap_or_else(PoisonError::into_inner)
+        self.segment.lock().as_ref().is_some_and(|segment| self.ordered.is_too_far_ahead(segment))
     }
 }
 
@@ -213,7 +203,7 @@ impl Observer for EventSink<'_> {
             Event::Problem(_) | Event::Warning(_) => true,
             _ => self.observer.in_order(),
         };
-        match in_order.then(|| self.segment()).as_deref() {
+        match in_order.then(|| self.segment.lock()).as_deref() {
             Some(Some(segment)) => self.ordered.tell(segment, event, self.observer),
             _ => self.observer.event(event),
         }
@@ -235,13 +225,13 @@ mod tests {
     impl Observer for Names {
         fn event(&self, event: &Event<'_>) {
             if let Event::Removed(path) = event {
-                self.0.lock().unwrap().push(path.to_path_buf());
+                self.0.lock().push(path.to_path_buf());
             }
         }
     }
 
     fn told(names: &Names) -> Vec<String> {
-        names.0.lock().unwrap().iter().map(|path| path.display().to_string()).collect()
+        names.0.lock().iter().map(|path| path.display().to_string()).collect()
     }
 
     #[test]
@@ -285,7 +275,7 @@ mod tests {
             ordered.tell(&at, &Event::Removed(Path::new("in order").into()), &names);
             ordered.close(std::mem::replace(&mut at, next), &names);
         }
-        assert!(ordered.lock().slots.len() < 1010, "{}", ordered.lock().slots.len());
+        assert!(ordered.row.lock().slots.len() < 1010, "{}", ordered.row.lock().slots.len());
         ordered.close(at, &names);
         ordered.close(first, &names);
         let expected = (0..1000).rev().map(|number| number.to_string());

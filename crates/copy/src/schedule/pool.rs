@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use haul_sys::rustix::time::{ClockId, clock_gettime};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::facts;
 use crate::schedule::ordered::Meter;
@@ -166,19 +167,19 @@ impl<T> Pool<T> {
 
     /// Whether there can ever be a second one.
     pub fn is_alone(&self) -> bool {
-        self.lock().most == 1
+        self.state.lock().most == 1
     }
 
     /// Begins with one thread: more than one may be slower on this device.
     pub fn start_low(&self) {
-        self.lock().tuning.tuner.start_low();
+        self.state.lock().tuning.tuner.start_low();
         drop(self.lock_and_publish());
     }
 
     /// So many threads, or as many as there can be, for the user's profile knows the storage. `None`: it does not, and the
     /// number is found again.
     pub fn fix(&self, jobs: Option<usize>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.tuning.fix(jobs) {
             self.publish(&state);
         }
@@ -191,19 +192,19 @@ impl<T> Pool<T> {
 
     /// For the first thread of a process that begins with nothing: it is as one that was spawned and has done its task.
     pub fn start_idle(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.running -= 1;
         self.publish(&state);
     }
 
     /// A task is in the hands of another process.
     pub fn one_more(&self) {
-        self.lock().open += 1;
+        self.state.lock().open += 1;
     }
 
     /// It is not any more, and nobody has to do anything about it.
     pub fn one_fewer(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.open -= 1;
         let all_done = state.open == 0;
         drop(state);
@@ -215,7 +216,7 @@ impl<T> Pool<T> {
     /// A task that has come from another process, and that a thread of its own may have to do: whoever waits takes it, else
     /// the caller spawns a thread.
     pub fn accept(&self, task: T) -> Offer<T> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.open += 1;
         if state.queue.len() < state.waiting {
             // Also one too many at work: others may be waiting for this very task.
@@ -233,7 +234,7 @@ impl<T> Pool<T> {
 
     /// No thread could be spawned for a task that was accepted: it waits for one that comes by.
     pub fn keep_for_later(&self, task: T) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.spawned -= 1;
         state.running -= 1;
         state.queue.push_back(task);
@@ -249,7 +250,7 @@ impl<T> Pool<T> {
 
     /// Offers a task.
     pub fn give(&self, task: T) -> Offer<T> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if wanted(&state) == 0 {
             return Offer::Back(task);
         }
@@ -270,7 +271,7 @@ impl<T> Pool<T> {
 
     /// The thread that was to do a task could not be started, nor will others be: the caller keeps the task.
     pub fn could_not_spawn(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.spawned -= 1;
         state.most = state.spawned + 1;
         self.one_less(state);
@@ -278,7 +279,7 @@ impl<T> Pool<T> {
 
     /// Waits for a task. `None`: there will be no more.
     pub fn take(&self) -> Option<T> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.waiting += 1;
         self.publish(&state);
         loop {
@@ -292,13 +293,13 @@ impl<T> Pool<T> {
                 state.waiting -= 1;
                 return None;
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.work.wait(&mut state);
         }
     }
 
     /// The task in hand is done.
     pub fn finished(&self) {
-        self.one_less(self.lock());
+        self.one_less(self.state.lock());
     }
 
     /// A task is no longer open, and who had it is not at work.
@@ -317,7 +318,7 @@ impl<T> Pool<T> {
 
     /// Works until all tasks are done. For the first thread, which counts as working before and after.
     pub fn drain(&self, mut work: impl FnMut(T)) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.open == 0 {
             return;
         }
@@ -326,7 +327,7 @@ impl<T> Pool<T> {
         self.publish(&state);
         while state.open > 0 && !state.abandoned {
             let Some(task) = state.queue.pop_front() else {
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.work.wait(&mut state);
                 continue;
             };
             state.waiting -= 1;
@@ -335,7 +336,7 @@ impl<T> Pool<T> {
             drop(state);
             work(task);
             self.finished();
-            state = self.lock();
+            state = self.state.lock();
             state.waiting += 1;
             self.publish(&state);
         }
@@ -346,13 +347,13 @@ impl<T> Pool<T> {
 
     /// No more tasks will come.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.work.notify_all();
     }
 
     /// A thread panicked and cannot finish what it had in hand: nobody may wait for that.
     pub fn abandon(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.abandoned = true;
         state.closed = true;
         drop(state);
@@ -375,12 +376,12 @@ impl<T> Pool<T> {
     }
 
     fn rest(&self, over: impl Fn(&State<T>) -> bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.running -= 1;
         self.publish(&state);
         self.change.notify_all();
         while !over(&state) && !state.abandoned {
-            state = self.change.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            self.change.wait_for(&mut state, PATIENCE);
         }
         state.running += 1;
         self.publish(&state);
@@ -404,7 +405,7 @@ impl<T> Pool<T> {
         if (now.as_millis() as u64) < self.due.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(mut state) = self.state.try_lock() else { return };
+        let Some(mut state) = self.state.try_lock() else { return };
         let elapsed = state.measured.elapsed();
         if elapsed < SHORT || (self.done.load(Ordering::Relaxed) < ENOUGH_WORK && elapsed < LONG) {
             return;
@@ -427,13 +428,8 @@ impl<T> Pool<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The numbers are changed together, in code that cannot panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn lock_and_publish(&self) -> MutexGuard<'_, State<T>> {
-        let state = self.lock();
+        let state = self.state.lock();
         self.publish(&state);
         state
     }
@@ -492,9 +488,9 @@ mod tests {
         for (jobs, wants) in [(1, false), (2, true), (100, true)] {
             let pool: Pool<u32> = Pool::new(Tuner::of_tree(2, 4, 0), 8);
             pool.fix(Some(jobs));
-            assert_eq!((pool.wants_work(), pool.lock().tuning.tuner.level()), (wants, jobs.min(4)));
+            assert_eq!((pool.wants_work(), pool.state.lock().tuning.tuner.level()), (wants, jobs.min(4)));
             pool.fix(None);
-            assert_eq!(pool.lock().tuning.tuner.level(), 2, "elsewhere it is found again");
+            assert_eq!(pool.state.lock().tuning.tuner.level(), 2, "elsewhere it is found again");
         }
     }
 
@@ -502,7 +498,7 @@ mod tests {
     fn draining_does_all_work_that_is_left_and_then_all_that_came_of_it() {
         let pool: Pool<u32> = Pool::new(Tuner::fixed(8), 8);
         // As if somebody waited, who is never quick enough.
-        pool.lock().waiting = 1;
+        pool.state.lock().waiting = 1;
         assert!(matches!(pool.give(3), Offer::Taken));
         let mut done = Vec::new();
         pool.drain(|task| {
@@ -559,16 +555,16 @@ mod tests {
     fn who_rests_goes_on_when_the_others_stop() {
         let pool: Pool<u32> = Pool::new(Tuner::fixed(2), 8);
         assert!(matches!(pool.give(1), Offer::ForNewThread(1)));
-        pool.lock().tuning.tuner = Tuner::fixed(1);
+        pool.state.lock().tuning.tuner = Tuner::fixed(1);
         drop(pool.lock_and_publish());
         std::thread::scope(|scope| {
             let resting = scope.spawn(|| pool.rest_if_needed(|| false, || false));
-            while pool.lock().running > 1 {
+            while pool.state.lock().running > 1 {
                 std::thread::yield_now();
             }
             pool.finished();
             resting.join().unwrap();
         });
-        assert_eq!(pool.lock().running, 1);
+        assert_eq!(pool.state.lock().running, 1);
     }
 }

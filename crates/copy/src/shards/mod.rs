@@ -12,10 +12,11 @@ pub(crate) mod state;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
+use parking_lot::Mutex;
 
 use crate::error::{Error, What};
 use crate::facts::Inode;
@@ -94,11 +95,6 @@ impl Shards {
         let epoch = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let epoch = epoch.and_then(|digits| u32::from_str_radix(&digits[..4], 16).ok());
         epoch.is_some_and(|epoch| epoch != self.state.epoch() & 0xffff)
-    }
-
-    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
-        // Every change is of one entry and whole.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

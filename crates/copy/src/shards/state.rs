@@ -13,7 +13,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -21,6 +20,7 @@ use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, rena
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::process::geteuid;
 use haul_sys::{Errno, range_lock};
+use parking_lot::Mutex;
 
 use crate::facts::{Inode, Kind, Time};
 use crate::journal::Fingerprint;
@@ -185,7 +185,7 @@ impl State {
     /// Notes a name or a file.
     pub(crate) fn note(&self, print: Fingerprint) -> Result<(), Errno> {
         // The lock of the file is one for all threads.
-        let _noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let _noted = self.noted.lock();
         lock(&self.file)?;
         let start = self.header.notes_start();
         let written = Inode::of(self.file.as_fd()).and_then(|inode| {
@@ -198,7 +198,7 @@ impl State {
 
     /// Whether a shard has noted it.
     pub(crate) fn is_noted(&self, print: Fingerprint) -> bool {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted.lock();
         let mut bytes = [0; NAME];
         let start = self.header.notes_start();
         // What was noted is not taken back; what cannot be read was not.

@@ -61,7 +61,8 @@ impl Unfinished {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Entry>> {
-        // A panic while it was held cannot have left it inconsistent.
+        // Also locked when memory runs out, so not parking_lot's, which asks for memory where a thread waits. A panic while it
+        // was held cannot have left it inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

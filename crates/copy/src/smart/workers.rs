@@ -16,13 +16,13 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel};
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
+use parking_lot::Mutex;
 
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::hole::Run;
@@ -69,7 +69,7 @@ pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
         watch(&ended, counters, observer);
         outcome(workers.into_iter().map(|worker| join(worker).map(drop)).collect())
     })?;
-    let last = supply.lock().unwrap_or_else(PoisonError::into_inner).last.take();
+    let last = supply.lock().last.take();
     let mut worker = worker(sink.another());
     last.map_or(Ok(()), |last| worker.copy(&last, &mut worker.buffer(), &mut Vec::new()))
 }
@@ -192,7 +192,7 @@ impl Worker<'_, '_> {
 
     fn take(&self, share: &mut Vec<Piece>) -> Result<(), Stop> {
         // Whoever panicked takes the others along when they are joined.
-        self.supply.lock().unwrap_or_else(PoisonError::into_inner).take(share)?;
+        self.supply.lock().take(share)?;
         if let Some((kernel, file)) = self.file {
             // What goes past the page cache is not to come into it.
             let most = self.io_mode.source.as_ref().map_or(u64::MAX, |direct| direct.at_least as u64);

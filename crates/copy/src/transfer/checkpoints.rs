@@ -1,11 +1,11 @@
 //! How far a large file is on its device, noted behind the copy, so that the next run can go on there (`--resume`).
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::fdatasync;
 use haul_sys::rustix::io::retry_on_intr;
+use parking_lot::{Condvar, Mutex};
 
 use super::last_bytes::LAST_BYTES;
 use crate::error::Error;
@@ -74,13 +74,13 @@ impl<'a> Checkpoints<'a> {
 
     /// The copy begins once more, where the last checkpoint is.
     pub(crate) fn begin_again(&self) {
-        let mut place = self.lock();
+        let mut place = self.place.lock();
         *place = Place::from(place.noted);
     }
 
     /// The copy has come so far, and everything before is there.
     pub(crate) fn copied(&self, to: u64) {
-        let mut place = self.lock();
+        let mut place = self.place.lock();
         if to > place.copied {
             place.copied = to;
             self.moved_on.notify_all();
@@ -89,23 +89,23 @@ impl<'a> Checkpoints<'a> {
 
     /// Waits until a copy that goes on here is not too far ahead.
     pub(crate) fn let_follow(&self, at: u64) {
-        let mut place = self.lock();
+        let mut place = self.place.lock();
         while place.over.is_none()
             && place.failed.is_none()
             && place.copied.min(at).saturating_sub(place.synced) > AHEAD
         {
-            place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner);
+            self.moved_on.wait(&mut place);
         }
     }
 
     /// Up to where the next run can rely on it.
     pub(crate) fn noted(&self) -> u64 {
-        self.lock().noted
+        self.place.lock().noted
     }
 
     /// The copy has ended. Only the first word about that counts.
     pub(crate) fn end(&self, over: Over) {
-        self.lock().over.get_or_insert(over);
+        self.place.lock().over.get_or_insert(over);
         self.moved_on.notify_all();
     }
 
@@ -120,7 +120,7 @@ impl<'a> Checkpoints<'a> {
             let synced = retry_on_intr(|| fdatasync(&self.own)).and_then(|()| Inode::of(self.own.as_fd()));
             let size = synced.as_ref().map_or(0, |inode| inode.size);
             if let Err(errno) = synced {
-                self.lock().failed = Some(errno);
+                self.place.lock().failed = Some(errno);
                 self.moved_on.notify_all();
                 return Err(errno);
             }
@@ -129,9 +129,9 @@ impl<'a> Checkpoints<'a> {
             if prefix > self.noted() {
                 let record = Record::Partial { source, file, number, prefix };
                 complaint = complaint.or(self.log.checkpoint(record).err());
-                self.lock().noted = prefix;
+                self.place.lock().noted = prefix;
             }
-            self.lock().synced = to;
+            self.place.lock().synced = to;
             self.moved_on.notify_all();
         }
         Ok(complaint)
@@ -139,7 +139,7 @@ impl<'a> Checkpoints<'a> {
 
     /// Waits until there is something to note.
     fn next(&self) -> Option<u64> {
-        let mut place = self.lock();
+        let mut place = self.place.lock();
         loop {
             // Direct I/O wants to begin there.
             let to = place.copied - place.copied % LAST_BYTES;
@@ -148,14 +148,9 @@ impl<'a> Checkpoints<'a> {
                 Some(Over::Done) => return None,
                 Some(Over::Stopped) => return (to > place.synced).then_some(to),
                 None if to >= place.synced + STEP => return Some(to),
-                None => place = self.moved_on.wait(place).unwrap_or_else(PoisonError::into_inner),
+                None => self.moved_on.wait(&mut place),
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Place> {
-        // Every change is of one field and whole.
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

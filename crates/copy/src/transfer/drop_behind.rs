@@ -5,10 +5,11 @@
 //! a single page is in memory is left alone.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::page_cache;
+use parking_lot::Mutex;
 
 use crate::probe;
 
@@ -62,7 +63,7 @@ impl DropBehind {
 
     /// The copy has come up to this offset. Quick.
     pub(crate) fn copied(&self, to: u64) {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.place.lock();
         place.copied = place.copied.max(to);
     }
 
@@ -74,7 +75,7 @@ impl DropBehind {
     pub(crate) fn tidy(&self, all: bool) -> Result<(), Errno> {
         let piece = self.source.as_ref().map_or(PIECE, |source| source.piece);
         let (from, to) = {
-            let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = self.place.lock();
             let to = if all { place.copied } else { place.copied - place.copied % piece };
             let from = place.tidied;
             place.tidied = place.tidied.max(to);
@@ -86,7 +87,7 @@ impl DropBehind {
             source.forget(from, to);
         }
         let done = self.send(from, to, all);
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.place.lock();
         place.failed = place.failed.or(done.err());
         place.failed.map_or(Ok(()), Err)
     }
@@ -98,7 +99,7 @@ impl DropBehind {
             written(page_cache::write_back(dest.as_fd(), from, to - from, false))?;
         }
         let (start, end) = {
-            let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = self.place.lock();
             let end = if all { to } else { to.saturating_sub(ON_THE_WAY) };
             let start = place.written;
             place.written = place.written.max(end);

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
+use parking_lot::RwLock;
 
 use super::engines::Engines;
 use super::job::{Broken, Transfer};
@@ -306,7 +307,7 @@ impl Mover {
         let pair = (source.id.device(), dest.id.device());
         let cannot = {
             // Held for a moment only: what is asked below can take its time on some filesystems.
-            let known = self.shared.cannot.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.shared.cannot.read();
             [EngineName::Clone, EngineName::CopyRange].map(|engine| known.contains_key(&(engine, pair.0, pair.1)))
         };
         let sides = ((&*job.source, source), (&*job.dest, dest));
@@ -341,7 +342,7 @@ impl Mover {
     /// what is told must not depend on that.
     fn known_refusals(&self, job: &Transfer<'_>, steps: &Steps) -> Vec<Tried> {
         let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
-        let known = self.shared.cannot.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.shared.cannot.read();
         let refused = |engine: &EngineName| {
             let refusal = known.get(&(*engine, pair.0, pair.1))?;
             Some(Tried { engine: *engine, moved: Moved::default(), refused: Some(*refusal) })
@@ -356,7 +357,7 @@ impl Mover {
             matches!(refusal, Refusal::Unsupported(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS));
         if of_filesystems && matches!(tried.engine, EngineName::Clone | EngineName::CopyRange) {
             let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
-            let mut known = self.shared.cannot.write().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.shared.cannot.write();
             known.insert((tried.engine, pair.0, pair.1), refusal);
         }
     }

@@ -1,12 +1,13 @@
 //! One file while its data is being moved: each engine goes on at the exact byte where the one before refused.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
+use parking_lot::Mutex;
 
 use super::drop_behind::DropBehind;
 use super::engines::Engines;
@@ -349,7 +350,7 @@ impl<'a> Moving<'a> {
             Stopped::End(End::Refused(refusal)) => Some(refusal),
             _ => None,
         };
-        self.read_ahead = read_ahead.map(|ahead| ahead.into_inner().unwrap_or_else(PoisonError::into_inner));
+        self.read_ahead = read_ahead.map(|ahead| ahead.into_inner());
         // Holes of the source are nobody's work.
         let holes_seen = self.zeros == Zeros::Write;
         let own = Moved { holes: if holes_seen { 0 } else { ran.moved.holes }, ..ran.moved };

@@ -1,11 +1,11 @@
 //! The pieces of a file that several workers move: how large they are, and what is looked after meanwhile.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::kernel::Linux;
 use haul_sys::rustix::param::page_size;
+use parking_lot::Mutex;
 
 use super::checkpoints::{self, Checkpoints};
 use super::drop_behind::DropBehind;
@@ -37,7 +37,7 @@ pub(crate) struct Monitor<'a> {
 impl Watch for Monitor<'_> {
     fn may_move(&self, offset: u64, len: u64) -> bool {
         if let Some((ahead, source)) = self.read_ahead {
-            let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ahead = ahead.lock();
             ahead.ask(&Linux, source, offset, self.size.max(offset + len));
         }
         self.trail.let_follow(offset);

@@ -5,10 +5,11 @@
 //! `--readahead` always asks.
 
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_sys::kernel::{Fd, Kernel};
+use parking_lot::Mutex;
 
 use crate::plan::EngineName;
 
@@ -57,12 +58,12 @@ struct Trying {
 impl Trial {
     /// Whether cold files are to be read ahead on request now.
     fn is_on_request(&self) -> bool {
-        self.lock().on_request
+        self.0.lock().on_request
     }
 
     /// A thread has moved so many bytes in this way in so much time.
     fn note(&self, on_request: bool, moved: u64, took: Duration) {
-        let mut trying = self.lock();
+        let mut trying = self.0.lock();
         // What was begun in the other way says nothing of this one.
         if on_request == trying.on_request {
             if trying.skip > 0 {
@@ -75,10 +76,6 @@ impl Trial {
                 trying.judge();
             }
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Trying> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -204,8 +201,8 @@ impl ReadAhead {
 mod tests {
     use super::*;
     use haul_sys::Errno;
+    use parking_lot::Mutex;
     use std::os::fd::AsFd;
-    use std::sync::Mutex;
 
     const MIB: u64 = 1 << 20;
 
@@ -215,7 +212,7 @@ mod tests {
 
     impl Kernel for Asked {
         fn read_ahead(&self, _: Fd<'_>, offset: u64, len: NonZeroU64) -> Result<(), Errno> {
-            self.0.lock().unwrap().push((offset, offset + len.get()));
+            self.0.lock().push((offset, offset + len.get()));
             Ok(())
         }
     }
@@ -228,7 +225,7 @@ mod tests {
             ahead.ask(&kernel, file.as_fd(), *at, *end);
         }
         let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (from, to) in kernel.0.into_inner().unwrap() {
+        for (from, to) in kernel.0.into_inner() {
             assert!(to - from <= REQUEST);
             match joined.last_mut() {
                 Some(last) if last.1 == from => last.1 = to,
@@ -251,7 +248,7 @@ mod tests {
         ahead.widen(8 * MIB);
         let (kernel, file) = (Asked::default(), std::fs::File::open("/").unwrap());
         ahead.ask(&kernel, file.as_fd(), 0, 100 * MIB);
-        let asked = kernel.0.into_inner().unwrap();
+        let asked = kernel.0.into_inner();
         assert_eq!(asked.iter().map(|(from, to)| to - from).sum::<u64>(), 8 * MIB);
     }
 
@@ -272,7 +269,7 @@ mod tests {
                 let way = trial.is_on_request();
                 let took = Duration::from_secs_f64(PHASE as f64 / rate(phase)[usize::from(way)]);
                 trial.note(!way, 10 * PHASE, Duration::from_nanos(1));
-                if trial.lock().skip > 0 {
+                if trial.0.lock().skip > 0 {
                     trial.note(way, PHASE, Duration::from_nanos(1));
                 }
                 trial.note(way, PHASE / 2, took / 2);
@@ -316,16 +313,16 @@ mod tests {
         let mut ahead = ReadAhead::on_trial(8 * MIB, &trial);
         ahead.ask(&kernel, file.as_fd(), 0, 100 * MIB);
         ahead.ask(&kernel, file.as_fd(), 4 * MIB, 100 * MIB);
-        assert!(kernel.0.lock().unwrap().is_empty());
-        assert_eq!(trial.lock().moved, 4 * MIB);
-        trial.lock().switch();
+        assert!(kernel.0.lock().is_empty());
+        assert_eq!(trial.0.lock().moved, 4 * MIB);
+        trial.0.lock().switch();
         ahead.ask(&kernel, file.as_fd(), 16 * MIB, 100 * MIB);
-        assert!(kernel.0.lock().unwrap().is_empty(), "it goes on as it has begun for a while");
+        assert!(kernel.0.lock().is_empty(), "it goes on as it has begun for a while");
         ahead.ask(&kernel, file.as_fd(), 32 * MIB, 100 * MIB);
-        assert_eq!(kernel.0.lock().unwrap().first(), Some(&(32 * MIB, 32 * MIB + REQUEST)));
+        assert_eq!(kernel.0.lock().first(), Some(&(32 * MIB, 32 * MIB + REQUEST)));
         ahead.reached(40 * MIB);
         ahead.reached(48 * MIB);
-        assert_eq!(trial.lock().skip, PHASE - 8 * MIB, "nothing is counted twice");
+        assert_eq!(trial.0.lock().skip, PHASE - 8 * MIB, "nothing is counted twice");
     }
 
     #[test]
@@ -334,12 +331,12 @@ mod tests {
         struct Refusing(Mutex<usize>);
         impl Kernel for Refusing {
             fn read_ahead(&self, _: Fd<'_>, _: u64, _: NonZeroU64) -> Result<(), Errno> {
-                *self.0.lock().unwrap() += 1;
+                *self.0.lock() += 1;
                 Err(Errno::INVAL)
             }
         }
         let (kernel, file) = (Refusing::default(), std::fs::File::open("/").unwrap());
         ReadAhead::new(8 * MIB).ask(&kernel, file.as_fd(), 0, 100 * MIB);
-        assert_eq!(*kernel.0.lock().unwrap(), 1);
+        assert_eq!(*kernel.0.lock(), 1);
     }
 }

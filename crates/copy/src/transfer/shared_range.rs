@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::facts::Inode;
 
@@ -72,18 +73,18 @@ impl<'a> SharedRange<'a> {
 
     /// This process goes on at this byte.
     pub(super) fn go_on_at(&self, at: u64) {
-        self.lock().front = at;
+        self.rest.lock().front = at;
     }
 
     /// Up to where this process has taken it.
     pub(super) fn front(&self) -> u64 {
-        self.lock().front
+        self.rest.lock().front
     }
 
     /// The next bytes for this process: offset and length.
     pub(super) fn next(&self) -> Option<(u64, u64)> {
         let chunk = self.peers.chunk();
-        let mut rest = self.lock();
+        let mut rest = self.rest.lock();
         let from = rest.front;
         let to = (from / chunk + 1).saturating_mul(chunk).min(rest.back);
         rest.front = to.max(from);
@@ -100,7 +101,7 @@ impl<'a> SharedRange<'a> {
             let (token, taken) = self.peers.give(&Chunk { source: self.source, dest: self.dest, offset, len });
             // If somebody else has served who waited, another worker may have met the new end already and gone. So it is not put
             // back: it is done after all with what comes back.
-            self.lock().away.push_back((token, offset, len));
+            self.rest.lock().away.push_back((token, offset, len));
             if !taken {
                 return;
             }
@@ -110,14 +111,14 @@ impl<'a> SharedRange<'a> {
     /// Whether somebody could do nothing with a chunk of it: others may neither (a copy that only its maker can open), and what
     /// comes back is done by one worker.
     fn comes_back(&self) -> bool {
-        let rest = self.lock();
+        let rest = self.rest.lock();
         rest.away.iter().any(|(token, _, _)| self.peers.has_moved_nothing(*token))
     }
 
     /// Takes the last chunk that nobody has begun with, if one stays for this process.
     fn last_chunk(&self) -> Option<(u64, u64)> {
         let chunk = self.peers.chunk();
-        let mut rest = self.lock();
+        let mut rest = self.rest.lock();
         let from = rest.back.saturating_sub(1) / chunk * chunk;
         if from < rest.front.saturating_add(chunk) {
             return None;
@@ -133,7 +134,7 @@ impl<'a> SharedRange<'a> {
         let mut left = Vec::new();
         let mut elsewhere = 0;
         loop {
-            let Some((token, offset, len)) = self.lock().away.pop_front() else { break };
+            let Some((token, offset, len)) = self.rest.lock().away.pop_front() else { break };
             let moved = self.peers.wait_for(token).min(len);
             elsewhere += moved;
             if moved < len {
@@ -142,11 +143,6 @@ impl<'a> SharedRange<'a> {
         }
         left.sort_unstable();
         (left, elsewhere)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Rest> {
-        // Every change is whole.
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,8 +187,8 @@ mod tests {
             true
         }
         fn give(&self, _: &Chunk<'_>) -> (u64, bool) {
-            self.now.lock().unwrap().send(()).unwrap();
-            self.done.lock().unwrap().recv().unwrap();
+            self.now.lock().send(()).unwrap();
+            self.done.lock().recv().unwrap();
             (1, false)
         }
         fn has_moved_nothing(&self, _: u64) -> bool {
@@ -234,10 +230,10 @@ mod tests {
             CHUNK
         }
         fn is_asked_for_work(&self) -> bool {
-            *self.wanted.lock().unwrap() > 0
+            *self.wanted.lock() > 0
         }
         fn give(&self, _: &Chunk<'_>) -> (u64, bool) {
-            let mut wanted = self.wanted.lock().unwrap();
+            let mut wanted = self.wanted.lock();
             *wanted -= 1;
             (*wanted, true)
         }
@@ -268,7 +264,7 @@ mod tests {
         let inode = inode();
         let range = SharedRange::new(&peers, [&inode, &inode], 0, END);
         range.offer();
-        assert_eq!(*peers.wanted.lock().unwrap(), 2);
+        assert_eq!(*peers.wanted.lock(), 2);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Reads behind a copy: what it has moved is read again from the source, hashed, and compared with the destination.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use parking_lot::{Condvar, Mutex};
 use twox_hash::xxhash3_128::Hasher;
 
 use super::blocks::{Blocks, Mismatch, WINDOW, hash};
@@ -74,12 +74,12 @@ impl Follower {
 
     /// The copy does not wait for it.
     pub fn do_not_wait(&self) {
-        self.lock().afterwards = true;
+        self.progress.lock().afterwards = true;
     }
 
     /// The copy has come so far, and everything before is there.
     pub fn copied(&self, to: u64) {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         if to > progress.copied {
             progress.copied = to;
             self.moved_on.notify_all();
@@ -88,31 +88,31 @@ impl Follower {
 
     /// Waits until a copy that goes on here is not too far ahead.
     pub fn let_follow(&self, at: u64) {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         while !progress.over && !progress.afterwards && progress.copied.min(at).saturating_sub(progress.checked) > AHEAD
         {
-            progress = self.moved_on.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            self.moved_on.wait(&mut progress);
         }
     }
 
     /// Up to where everything was read again.
     pub fn checked(&self) -> u64 {
-        self.lock().checked
+        self.progress.lock().checked
     }
 
     /// The copy is whole and has this size. Waits until all of it was read again, if somebody does that.
     pub fn whole(&self, end: u64, wait: bool) {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         (progress.copied, progress.end) = (end, Some(end));
         self.moved_on.notify_all();
         while wait && !progress.over && !progress.afterwards && progress.checked < end {
-            progress = self.moved_on.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            self.moved_on.wait(&mut progress);
         }
     }
 
     /// Nothing more comes.
     pub fn abandon(&self) {
-        self.lock().over = true;
+        self.progress.lock().over = true;
         self.moved_on.notify_all();
     }
 
@@ -145,7 +145,7 @@ impl Follower {
                 let len = (to - at).min(WINDOW as u64) as usize;
                 pass.window(at, len)?;
                 at += len as u64;
-                self.lock().checked = at;
+                self.progress.lock().checked = at;
                 self.moved_on.notify_all();
             }
             if let Some(end) = end.filter(|end| at >= *end) {
@@ -157,7 +157,7 @@ impl Follower {
 
     /// Waits for whole windows, or the last one.
     fn next(&self, at: u64) -> Result<(u64, Option<u64>), Trouble> {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         loop {
             if progress.over {
                 return Err(Trouble::Abandoned);
@@ -169,13 +169,8 @@ impl Follower {
             if whole > at {
                 return Ok((whole, None));
             }
-            progress = self.moved_on.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            self.moved_on.wait(&mut progress);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        // Every change is of one field and whole.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

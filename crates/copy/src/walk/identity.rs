@@ -8,11 +8,11 @@
 //! Where one of two files is on such a filesystem, nothing is truncated or removed before the two are proven to differ.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{PoisonError, RwLock};
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{self, Access, AtFlags, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
 use haul_sys::rustix::io::{pread, retry_on_intr};
+use parking_lot::RwLock;
 
 use super::spot::Spot;
 use crate::facts::{DeviceNumber, Inode, Kind};
@@ -118,7 +118,7 @@ impl Identities {
         if device.major != 0 {
             return Shows::Own;
         }
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         if let Some((_, shows)) = known.iter().find(|(known, _)| *known == device) {
             return *shows;
         }
@@ -126,7 +126,7 @@ impl Identities {
         let held = open(party, OFlags::PATH);
         // One that cannot be opened is not known, and may be anything.
         let Ok(shows) = held.and_then(|fd| kind_of(fd.as_fd())) else { return Shows::OthersUnnumbered };
-        self.known.write().unwrap_or_else(PoisonError::into_inner).push((device, shows));
+        self.known.write().push((device, shows));
         shows
     }
 }

@@ -1,10 +1,11 @@
 //! A directory whose contents are being copied, or a part of them.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
+use parking_lot::Mutex;
 
 use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::links::DestDir;
@@ -174,19 +175,19 @@ impl Frame {
 
 impl Tally {
     pub(crate) fn add(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+        self.0.lock().open += 1;
     }
 
     /// One part is done. If it was the last one, gives back the directory that waited for it.
     pub(crate) fn remove(&self) -> Option<Box<Parked>> {
-        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.0.lock();
         parts.open -= 1;
         if parts.open == 0 { parts.parked.take() } else { None }
     }
 
     /// Leaves the directory to whoever does the last part; gives it back if there is none.
     pub(crate) fn park(&self, parked: Box<Parked>) -> Option<Box<Parked>> {
-        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.0.lock();
         if parts.open == 0 {
             return Some(parked);
         }
@@ -195,7 +196,7 @@ impl Tally {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).open == 0
+        self.0.lock().open == 0
     }
 }
 

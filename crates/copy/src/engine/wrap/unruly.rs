@@ -1,12 +1,13 @@
 //! A kernel that interrupts and stops short, as the real one may at any time.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::map::Mapping;
 use haul_sys::queue::{Completion, Queue, QueueKind, Request};
+use parking_lot::Mutex;
 
 use super::dice::Dice;
 
@@ -25,7 +26,7 @@ impl Unruly {
 
     /// EINTR, or how much of `len` this call may move.
     fn most(&self, len: usize) -> Result<usize, Errno> {
-        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dice = self.dice.lock();
         if dice.roll().is_multiple_of(4) {
             return Err(Errno::INTR);
         }
@@ -119,7 +120,7 @@ impl Kernel for Unruly {
     }
 
     fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
-        let seed = self.dice.lock().unwrap_or_else(PoisonError::into_inner).roll();
+        let seed = self.dice.lock().roll();
         let inner = Linux.queue(kind)?;
         Ok(Box::new(UnrulyQueue {
             inner,
