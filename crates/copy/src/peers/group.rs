@@ -322,3 +322,7 @@ pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is changed in single steps.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

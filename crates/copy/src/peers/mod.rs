@@ -13,6 +13,8 @@ mod link_owner;
 pub(crate) mod paths;
 pub(crate) mod patience;
 pub(crate) mod remote;
+#[cfg(test)]
+pub(crate) mod test_support;
 mod transport;
 
 pub(crate) use group::{Away, PeerGroup, ToDo};

@@ -141,3 +141,142 @@ pub(crate) fn open_holder(pair: &Pair) -> Result<OwnedFd, Errno> {
     let (fd, _dir) = open_way(&pair.dest)?;
     duplicate(fd.as_fd())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::context::test_support::Bench;
+    use crate::peers::test_support::{Wires, group};
+    use crate::tree::test_support::{entered, plan};
+
+    /// The directories `one/two` of both sides, and how another process finds them.
+    fn below(bench: &Bench) -> Pair {
+        for side in [bench.source_path("one/two"), bench.dest_path("one/two")] {
+            fs::create_dir_all(side).unwrap();
+        }
+        pair_below(bench)
+    }
+
+    fn pair_below(bench: &Bench) -> Pair {
+        let inode = |path: &Path| Inode::at(CWD, path.as_os_str()).unwrap();
+        let [source, dest] = [bench.source_path("one/two"), bench.dest_path("one/two")].map(|path| inode(&path));
+        Pair {
+            operand: bench.source_path("one").into(),
+            operand_dest: bench.dest_path("one").into(),
+            dest: Way { prefix: bench.dest_path("").into(), names: ["one", "two"].map(OsString::from).into() },
+            inodes: [source, dest].map(|inode| inode.id.inode()),
+            born: [source, dest].map(|inode| born_of(inode.born)),
+            device: 0,
+            listed: None,
+            shown: [OsString::new(), OsString::new()],
+        }
+    }
+
+    fn opened(pair: &Pair) -> Result<[u64; 2], Errno> {
+        let open = open_pair(&plan(), pair)?;
+        assert_eq!(open.dir.names(), pair.dest.names);
+        Ok([open.source_inode, open.dest_inode].map(|inode| inode.id.inode()))
+    }
+
+    #[test]
+    fn both_directories_are_found_by_the_names_on_the_way() {
+        let bench = Bench::new(plan());
+        let pair = below(&bench);
+        assert_eq!(opened(&pair), Ok(pair.inodes));
+    }
+
+    #[test]
+    fn other_directories_in_their_places_are_stale() {
+        let bench = Bench::new(plan());
+        let pair = below(&bench);
+        for side in [bench.source_path("one"), bench.dest_path("one")] {
+            fs::rename(side.join("two"), side.join("moved")).unwrap();
+            fs::create_dir(side.join("two")).unwrap();
+            assert_eq!(opened(&pair), Err(Errno::STALE));
+            fs::remove_dir(side.join("two")).unwrap();
+            fs::rename(side.join("moved"), side.join("two")).unwrap();
+        }
+        assert_eq!(opened(&pair), Ok(pair.inodes));
+    }
+
+    #[test]
+    fn a_directory_of_the_same_number_on_another_filesystem_is_not_taken() {
+        let bench = Bench::new(plan());
+        let pair = below(&bench);
+        let Some(born) = pair.born[0] else { return haul_testbed::skip("births of directories") };
+        let pair = Pair { born: [Some((born.0 + 1, born.1)), pair.born[1]], ..pair };
+        assert_eq!(opened(&pair), Err(Errno::XDEV));
+    }
+
+    #[test]
+    fn no_link_on_the_way_is_followed_in_the_source() {
+        let bench = Bench::new(plan());
+        let pair = below(&bench);
+        fs::rename(bench.source_path("one/two"), bench.source_path("two")).unwrap();
+        symlink("../two", bench.source_path("one/two")).unwrap();
+        assert!(matches!(opened(&pair), Err(Errno::NOTDIR | Errno::LOOP)));
+    }
+
+    #[test]
+    fn what_is_missing_on_the_way_is_not_there_yet() {
+        let bench = Bench::new(plan());
+        let pair = below(&bench);
+        fs::remove_dir(bench.dest_path("one/two")).unwrap();
+        assert_eq!(opened(&pair), Err(Errno::NOENT));
+    }
+
+    /// Where an entry of the destination is said to be.
+    fn location(bench: &Bench, name: &str, inode: u64) -> Location {
+        let way = Way { prefix: bench.dest_path("").into(), names: Vec::new() };
+        Location { way, name: name.into(), inode }
+    }
+
+    #[test]
+    fn a_file_is_found_where_another_process_made_it() {
+        let bench = Bench::new(plan()).dest("a", "copy");
+        let id = bench.to("a").inode().unwrap().id;
+        let made = find(&location(&bench, "a", id.inode())).unwrap();
+        assert_eq!((made.id, made.path()), (Some(id), bench.dest_path("a")));
+    }
+
+    #[test]
+    fn a_file_that_was_written_through_a_link_is_found_behind_it() {
+        let bench = Bench::new(plan()).dest("far", "copy").link("a", "far");
+        let id = bench.to("far").inode().unwrap().id;
+        assert_eq!(find(&location(&bench, "a", id.inode())).unwrap().id, Some(id));
+    }
+
+    #[test]
+    fn another_file_of_the_name_is_stale() {
+        let bench = Bench::new(plan()).dest("a", "of somebody else").dest("b", "copy");
+        let id = bench.to("b").inode().unwrap().id;
+        assert_eq!(find(&location(&bench, "a", id.inode())).map(drop), Err(Errno::STALE));
+    }
+
+    #[test]
+    fn a_directory_that_was_entered_is_described_so_that_it_is_found() {
+        let bench = Bench::new(plan());
+        let wires = Wires::new(1);
+        let end = wires.end_of(0);
+        let (peers, frame) = (group(&end), entered(&bench));
+        let top = Top { source: bench.source_path(""), dest: bench.dest_path(""), into_itself: false };
+        let pair = pair_of(frame.dest_dir(), Some((&frame, &top)), (Path::new(""), Path::new("")), &peers);
+        assert_eq!(pair.inodes, [frame.source_id(), frame.place().dest_inode.id].map(|id| id.inode()));
+        assert_eq!(pair.shown, ["source", "dest"]);
+        let pair = Pair { dest: Way { prefix: bench.dest_path("").into(), ..pair.dest }, ..pair };
+        assert_eq!(opened(&pair), Ok(pair.inodes));
+    }
+
+    #[test]
+    fn a_file_that_is_an_operand_is_described_by_its_paths() {
+        let bench = Bench::new(plan()).source("a", "new");
+        let wires = Wires::new(1);
+        let end = wires.end_of(0);
+        let pair = pair_of(&bench.root(), None, (Path::new("a"), Path::new("dest/b")), &group(&end));
+        assert_eq!((pair.operand, pair.operand_dest), ("a".into(), "dest/b".into()));
+    }
+}

@@ -30,3 +30,37 @@ pub(crate) fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Resu
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_yet_is_looked_for_again() {
+        let mut attempts = 0;
+        let found = patiently(PATIENCE, || {
+            attempts += 1;
+            match attempts {
+                1 => Err(Errno::NOENT),
+                2 => Err(Errno::STALE),
+                _ => Ok("found"),
+            }
+        });
+        assert_eq!((found, attempts), (Ok("found"), 3));
+    }
+
+    #[test]
+    fn other_errors_are_final() {
+        let mut attempts = 0;
+        let found = patiently(PATIENCE, || {
+            attempts += 1;
+            Err::<(), _>(Errno::ACCESS)
+        });
+        assert_eq!((found, attempts), (Err(Errno::ACCESS), 1));
+    }
+
+    #[test]
+    fn patience_ends() {
+        assert_eq!(patiently(Duration::ZERO, || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
+    }
+}

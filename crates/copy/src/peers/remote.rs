@@ -97,3 +97,7 @@ impl<'a> RemoteSource<'a> {
         Some(RemoteSource { peers, pair, name: frame.map(|_| subject.source.name.to_owned()) })
     }
 }
+
+#[cfg(test)]
+#[path = "remote_tests.rs"]
+mod tests;

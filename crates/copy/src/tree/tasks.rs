@@ -218,3 +218,7 @@ fn do_parcel(walker: &mut Walker<'_>, from: usize, parcel: WorkUnit) {
     walker.worker.report.stats.parcels += 1;
     walk::walk_tree(walker, frame, &mut top);
 }
+
+#[cfg(test)]
+#[path = "tasks_tests.rs"]
+mod tests;

@@ -57,23 +57,28 @@ impl Other {
 
 /// Runs a walker that is the only one.
 pub(crate) fn alone<T>(bench: &Bench, walk: impl FnOnce(&mut Walker<'_>) -> T) -> Ran<T> {
-    run(bench, None, false, |walker, _| walk(walker))
+    run(bench, None, None, |walker, _| walk(walker))
 }
 
 /// Runs a walker that finds another thread idle. That is given what there is to give, and does nothing of its own accord.
 pub(crate) fn beside_other<T>(bench: &Bench, walk: impl FnOnce(&mut Walker<'_>, &Other) -> T) -> Ran<T> {
-    run(bench, None, true, walk)
+    run(bench, None, Some(2), walk)
+}
+
+/// Runs a walker of one of several processes, with no other thread.
+pub(crate) fn among<T>(bench: &Bench, peers: &PeerGroup<'_>, walk: impl FnOnce(&mut Walker<'_>) -> T) -> Ran<T> {
+    run(bench, Some(peers), Some(1), |walker, _| walk(walker))
 }
 
 fn run<T>(
     bench: &Bench,
     peers: Option<&PeerGroup<'_>>,
-    beside: bool,
+    threads: Option<usize>,
     walk: impl FnOnce(&mut Walker<'_>, &Other) -> T,
 ) -> Ran<T> {
     let mut ran = bench.run(|cx, worker| {
         let (ordered, first) = OrderedEvents::new();
-        let pool = Pool::new(Tuner::fixed(if beside { 2 } else { 1 }), 8);
+        let pool = Pool::new(Tuner::fixed(threads.unwrap_or(1)), 8);
         let sink = EventSink::new(cx.session.observer, &ordered, Some(first), &pool);
         let session = Session {
             observer: &sink,
@@ -90,7 +95,7 @@ fn run<T>(
             None
         };
         let mut walker = Walker::alone(RunContext { session: &session, peers, ..cx }, &sink, tasks::do_task);
-        walker.pool = beside.then_some(&pool);
+        walker.pool = threads.map(|_| &pool);
         walker.spawn = &spawn;
         let value = walk(&mut walker, &other);
         assert!(other.0.borrow().is_empty(), "everything that was given away is done");

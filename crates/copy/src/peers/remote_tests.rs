@@ -1,0 +1,95 @@
+use std::fs::File;
+
+use super::*;
+use crate::context::test_support::Bench;
+use crate::facts::Inode;
+use crate::peers::test_support::{CHUNK, End, Wires, group};
+use crate::tree::test_support::{entered, level_in, plan, top, top_level};
+
+/// A source, `a`, of so many bytes, all of them holes.
+fn bench(size: u64) -> Bench {
+    let bench = Bench::new(plan()).source("a", "").dest("b", "");
+    File::options().write(true).open(bench.source_path("a")).unwrap().set_len(size).unwrap();
+    bench
+}
+
+fn inodes(bench: &Bench) -> [Inode; 2] {
+    [bench.from("a"), bench.to("b")].map(|spot| spot.inode().unwrap())
+}
+
+#[test]
+fn a_file_of_two_chunks_may_be_shared_and_a_smaller_one_not() {
+    let wires = Wires::new(1);
+    let end = wires.end_of(0);
+    let peers = group(&end);
+    for (size, shared) in [(2 * CHUNK, true), (2 * CHUNK - 1, false)] {
+        let bench = bench(size);
+        let (subject, root) = (bench.subject("a", "b"), bench.root());
+        assert_eq!(RemoteSource::of(&peers, &subject, &top_level(&root), &top()).is_some(), shared, "{size}");
+    }
+}
+
+#[test]
+fn an_operand_is_found_by_its_path_and_an_entry_by_its_name() {
+    let wires = Wires::new(1);
+    let end = wires.end_of(0);
+    let peers = group(&end);
+    let bench = bench(2 * CHUNK);
+    let (subject, root, ancestors) = (bench.subject("a", "b"), bench.root(), [entered(&bench)]);
+    let operand = RemoteSource::of(&peers, &subject, &top_level(&root), &top()).unwrap();
+    assert_eq!((operand.name, operand.pair.operand), (None, "a".into()));
+    let entry = RemoteSource::of(&peers, &subject, &level_in(&ancestors), &top()).unwrap();
+    assert_eq!((entry.name, entry.pair.operand), (Some("a".into()), "source".into()));
+}
+
+/// Offers a chunk to the other process, which is idle or not. Whether it was taken, and what is known of it then.
+fn offer<T>(idle: bool, then: impl FnOnce(&dyn Peers, (u64, bool), &PeerGroup<'_>, &End<'_>) -> T) -> T {
+    let wires = Wires::new(2);
+    let ends = [0, 1].map(|rank| wires.end_of(rank));
+    let peers = group(&ends[0]);
+    let bench = bench(2 * CHUNK);
+    let (subject, root, [source, dest]) = (bench.subject("a", "b"), bench.root(), inodes(&bench));
+    let file = RemoteSource::of(&peers, &subject, &top_level(&root), &top()).unwrap();
+    if idle {
+        wires.is_idle(1);
+    }
+    let handle = file.with_copy(OsStr::new("dir/.temporary"));
+    assert_eq!((handle.is_asked_for_work(), handle.chunk()), (idle, CHUNK));
+    let given = handle.give(&Chunk { source: &source, dest: &dest, offset: CHUNK, len: CHUNK });
+    then(&*handle, given, &peers, &ends[1])
+}
+
+#[test]
+fn a_chunk_says_which_file_and_which_bytes() {
+    offer(true, |_, (token, taken), _, other| {
+        let Some((0, Message::Chunk(chunk))) = other.arrived() else { panic!("it was sent") };
+        assert!(taken);
+        assert_eq!((chunk.token, chunk.size, chunk.offset, chunk.len), (token, 2 * CHUNK, CHUNK, CHUNK));
+        assert_eq!((chunk.source_name, chunk.dest_name), (None, ".temporary".into()));
+    });
+}
+
+#[test]
+fn a_chunk_that_nobody_takes_has_moved_nothing() {
+    offer(false, |handle, (token, taken), _, other| {
+        assert!(!taken && handle.has_moved_nothing(token) && other.arrived().is_none());
+        assert_eq!(handle.wait_for(token), 0);
+    });
+}
+
+#[test]
+fn the_answer_to_a_chunk_is_what_was_moved() {
+    offer(true, |handle, (token, _), peers, _| {
+        peers.take(1, &Message::ChunkDone { token, moved: 4096 }.encode());
+        assert!(!handle.has_moved_nothing(token));
+        assert_eq!(handle.wait_for(token), 4096);
+    });
+}
+
+#[test]
+fn a_chunk_whose_answer_never_comes_has_moved_nothing() {
+    offer(true, |handle, (token, _), peers, _| {
+        peers.end();
+        assert_eq!(handle.wait_for(token), 0);
+    });
+}

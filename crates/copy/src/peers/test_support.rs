@@ -1,0 +1,181 @@
+//! For unit tests: processes in one, which send each other messages through memory.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::thread;
+
+use crate::links::LinkTable;
+use crate::messages::Message;
+use crate::peers::group::lock;
+use crate::peers::{Part, PeerGroup, ToDo, Transport};
+use crate::schedule::pool::SpareCapacity;
+use crate::work::task::Task;
+
+/// Bytes of a chunk.
+pub(crate) const CHUNK: u64 = 64 << 10;
+
+/// What was sent to one process and from whom, and whether more can come.
+#[derive(Default)]
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<(usize, Vec<u8>)>,
+    ended: bool,
+}
+
+/// The ways between so many processes.
+pub(crate) struct Wires {
+    inboxes: Vec<Inbox>,
+    /// Which process waits for work; what is given goes there.
+    idle: AtomicUsize,
+    gave_up: AtomicBool,
+}
+
+const NOBODY: usize = usize::MAX;
+
+impl Wires {
+    pub(crate) fn new(ranks: usize) -> Wires {
+        let inboxes = (0..ranks).map(|_| Inbox::default()).collect();
+        Wires { inboxes, idle: AtomicUsize::new(NOBODY), gave_up: AtomicBool::new(false) }
+    }
+
+    /// The end of this process.
+    pub(crate) fn end_of(&self, rank: usize) -> End<'_> {
+        End { wires: self, rank }
+    }
+
+    /// This process waits for work.
+    pub(crate) fn is_idle(&self, rank: usize) {
+        self.idle.store(rank, Ordering::SeqCst);
+    }
+
+    /// Whether a process has given up.
+    pub(crate) fn gave_up(&self) -> bool {
+        self.gave_up.load(Ordering::SeqCst)
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn end(&self) {
+        for inbox in &self.inboxes {
+            lock(&inbox.waiting).ended = true;
+            inbox.changed.notify_all();
+        }
+    }
+}
+
+/// One process's end of the wires.
+pub(crate) struct End<'a> {
+    wires: &'a Wires,
+    rank: usize,
+}
+
+impl End<'_> {
+    /// The message that came first, if one has come.
+    pub(crate) fn arrived(&self) -> Option<(usize, Message)> {
+        let (from, bytes) = lock(&self.wires.inboxes[self.rank].waiting).messages.pop_front()?;
+        Some((from, Message::decode(&bytes).expect("a message")))
+    }
+}
+
+impl Transport for End<'_> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.wires.inboxes.len()
+    }
+
+    fn is_near(&self, _: usize) -> bool {
+        true
+    }
+
+    fn begin(&self, _: SpareCapacity) {}
+
+    fn is_asked_for_work(&self) -> bool {
+        self.wires.idle.load(Ordering::SeqCst) != NOBODY
+    }
+
+    fn give(&self, work: Vec<u8>) -> Option<Vec<u8>> {
+        match self.wires.idle.swap(NOBODY, Ordering::SeqCst) {
+            NOBODY => Some(work),
+            rank => {
+                self.send(rank, work);
+                None
+            }
+        }
+    }
+
+    fn send(&self, to: usize, message: Vec<u8>) {
+        let inbox = &self.wires.inboxes[to];
+        lock(&inbox.waiting).messages.push_back((self.rank, message));
+        inbox.changed.notify_all();
+    }
+
+    fn receive(&self) -> Option<(usize, Vec<u8>)> {
+        let inbox = &self.wires.inboxes[self.rank];
+        let mut waiting = lock(&inbox.waiting);
+        loop {
+            match waiting.messages.pop_front() {
+                None if waiting.ended => return None,
+                None => waiting = inbox.changed.wait(waiting).unwrap(),
+                some => return some,
+            }
+        }
+    }
+
+    fn finish(&self) -> bool {
+        true
+    }
+
+    fn give_up(&self) {
+        self.wires.gave_up.store(true, Ordering::SeqCst);
+    }
+}
+
+/// This process among the others.
+pub(crate) fn group<'a>(end: &'a End<'a>) -> PeerGroup<'a> {
+    PeerGroup::new(Part { transport: end, chunk: CHUNK })
+}
+
+/// Does something while each of these processes answers what the others ask, each of its own table of links. No work may
+/// come meanwhile.
+pub(crate) fn while_listening<T>(wires: &Wires, groups: &[(&PeerGroup<'_>, &LinkTable)], act: impl FnOnce() -> T) -> T {
+    struct End<'a>(&'a Wires);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+    thread::scope(|scope| {
+        for (peers, links) in groups {
+            scope.spawn(move || {
+                while let Some((from, message)) = peers.transport.receive() {
+                    match peers.take(from, &message) {
+                        ToDo::Nothing => {}
+                        ToDo::Where { from, token, key } => peers.say_where(links, from, token, &key),
+                        ToDo::Work(_) | ToDo::AtOnce(_) => panic!("no work was asked for"),
+                    }
+                }
+                peers.end();
+            });
+        }
+        // Also if it panics: the listeners must not wait for ever.
+        let _end = End(wires);
+        act()
+    })
+}
+
+/// The work that this process was given, if it was.
+pub(crate) fn work_for(peers: &PeerGroup<'_>, end: &End<'_>) -> Option<Task> {
+    let (from, message) = end.arrived()?;
+    match peers.take(from, &message.encode()) {
+        ToDo::Work(task) | ToDo::AtOnce(task) => Some(task),
+        ToDo::Nothing | ToDo::Where { .. } => None,
+    }
+}
