@@ -223,3 +223,7 @@ pub(crate) fn overlap(sides: &Frame) -> bool {
     let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
     within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
 }
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod tests;
