@@ -26,3 +26,50 @@ pub fn settle_destination(plan: &Plan) -> Destination {
 pub(crate) fn open_directory(path: &OsStr) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::context::test_support::Bench;
+
+    /// What this name at the destination stands for, for so many sources.
+    fn settled(bench: &Bench, name: &str, sources: usize, resume: bool) -> Destination {
+        let path: OsString = bench.dest_path(name).into();
+        let sources = vec!["a".into(); sources];
+        settle_destination(&Plan { sources, destination: Destination::Guess(path), resume, ..Plan::default() })
+    }
+
+    #[test]
+    fn a_directory_is_copied_into_and_anything_else_is_the_copy() {
+        let bench = Bench::new(Plan::default()).dest("file", "");
+        symlink(".", bench.dest_path("link")).unwrap();
+        let path = |name: &str| bench.dest_path(name).into();
+        assert_eq!(settled(&bench, "", 1, false), Destination::Directory(path("")));
+        assert_eq!(settled(&bench, "link", 1, false), Destination::Directory(path("link")));
+        assert_eq!(settled(&bench, "file", 1, false), Destination::Exactly(path("file")));
+        assert_eq!(settled(&bench, "missing", 1, false), Destination::Exactly(path("missing")));
+    }
+
+    #[test]
+    fn several_sources_have_no_one_copy() {
+        let bench = Bench::new(Plan::default());
+        assert_eq!(settled(&bench, "missing", 2, false), Destination::Guess(bench.dest_path("missing").into()));
+        assert_eq!(settled(&bench, "", 2, false), Destination::Directory(bench.dest_path("").into()));
+    }
+
+    #[test]
+    fn what_is_ambiguous_stays_so_for_the_run_to_refuse() {
+        let bench = Bench::new(Plan::default());
+        assert_eq!(settled(&bench, "", 1, true), Destination::Guess(bench.dest_path("").into()));
+    }
+
+    #[test]
+    fn what_is_named_exactly_needs_no_look() {
+        let destination = Destination::Exactly("/".into());
+        let plan = Plan { destination: destination.clone(), ..Plan::default() };
+        assert_eq!(settle_destination(&plan), destination);
+    }
+}

@@ -217,3 +217,7 @@ pub(crate) fn words_for(kind: Kind) -> &'static str {
         Kind::Unknown => "something else",
     }
 }
+
+#[cfg(test)]
+#[path = "selection_tests.rs"]
+mod tests;
