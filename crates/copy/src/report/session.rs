@@ -31,3 +31,28 @@ impl Session<'_> {
         Control { observer: self.observer, cancel: &self.cancel, pace: &self.pace }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::context::test_support::Bench;
+    use crate::plan::Plan;
+
+    #[test]
+    fn what_moves_bytes_is_stopped_with_the_session() {
+        let bench = Bench::new(Plan::default());
+        let ran = bench.run(|cx, _| {
+            let control = cx.session.control();
+            let before = control.cancel.is_cancelled();
+            cx.session.cancel.cancel();
+            (before, control.cancel.is_cancelled())
+        });
+        assert_eq!(ran.value, (false, true));
+    }
+
+    #[test]
+    fn what_moves_bytes_reports_to_the_observer_of_the_session() {
+        let bench = Bench::new(Plan::default());
+        let told = crate::events::Event::Removed("a".as_ref());
+        bench.run(|cx, _| cx.session.control().observer.event(&told)).says(&["removed a"]);
+    }
+}

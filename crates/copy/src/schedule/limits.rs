@@ -25,3 +25,29 @@ pub(crate) fn descriptors() -> usize {
     let limit = process::getrlimit(process::Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit.saturating_sub(16)).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_open_however_many_threads_there_are() {
+        assert_eq!(open_levels(usize::MAX), 1);
+    }
+
+    #[test]
+    fn open_levels_of_all_threads_take_half_of_the_descriptors() {
+        for threads in [1, 2, 8, 64] {
+            let levels = open_levels(threads);
+            // Two descriptors a level.
+            assert!(levels == 1 || 2 * threads * levels <= descriptors() / 2, "{threads}: {levels}");
+            assert!(levels <= open_levels(1) && levels <= 4096);
+        }
+    }
+
+    #[test]
+    fn there_is_always_a_thread_and_for_each_there_are_descriptors() {
+        let threads = affordable_threads();
+        assert!(threads == 1 || (threads > 1 && 16 * threads <= descriptors()), "{threads}");
+    }
+}
