@@ -316,3 +316,7 @@ pub(crate) fn journals_of_others(dir: BorrowedFd<'_>, first: &OsStr) -> Vec<OsSt
     others.sort();
     others
 }
+
+#[cfg(test)]
+#[path = "progress_tests.rs"]
+mod tests;
