@@ -50,3 +50,63 @@ fn listed_operand(walker: &Walker<'_>) -> Option<Option<Index>> {
         Some(selection) => selection.roots.get(walker.operands.current).copied().flatten().map(Some),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::context::test_support::Bench;
+    use crate::plan::{Destination, Durable};
+    use crate::tree::operands::copy_operands;
+    use crate::tree::test_support::{alone, beside_other, copy_into, make_dir, plan, troubles, whole_tree};
+
+    #[test]
+    fn an_operand_finds_a_name_that_waits_for_its_device() {
+        let mut bench = Bench::new(plan()).source("file", "first");
+        make_dir(bench.source_path("dir"), 0o755);
+        fs::write(bench.source_path("dir/file"), "second").unwrap();
+        copy_into(&mut bench, &["file", "dir/file"]);
+        bench.plan.durable = Durable::File;
+        let ran = alone(&bench, |walker| {
+            copy_operands(walker);
+            walker.drain();
+        });
+        assert_eq!(troubles(&ran), [r#"error: will not overwrite just-created "dest/file" with "source/dir/file""#]);
+        assert_eq!(bench.tree(), ["file: first"]);
+    }
+
+    #[test]
+    fn names_that_wait_are_given_before_the_next_operand() {
+        let mut bench = Bench::new(plan()).source("file", "last");
+        make_dir(bench.source_path("dir"), 0o755);
+        fs::write(bench.source_path("dir/below"), "first").unwrap();
+        copy_into(&mut bench, &["dir", "file"]);
+        bench.plan.durable = Durable::File;
+        let ran = alone(&bench, |walker| {
+            copy_operands(walker);
+            bench.tree()
+        });
+        // That of the last one is given by the end of the run.
+        assert_eq!(ran.value.iter().filter(|line| *line == "dir/").count(), 1);
+        assert_eq!(fs::read(bench.dest_path("dir/below")).unwrap(), b"first");
+        assert!(!ran.value.contains(&"file: last".to_owned()));
+    }
+
+    #[test]
+    fn one_thread_copies_what_changes_its_own_source() {
+        let mut bench = Bench::new(plan());
+        fs::create_dir_all(bench.dest_path("d/d/sub")).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(bench.dest_path("d/d/sub").join(name), name).unwrap();
+        }
+        bench.plan.sources = vec![bench.dest_path("d/d").into()];
+        bench.plan.destination = Destination::Directory(bench.dest_path("").into());
+        let ran = beside_other(&bench, |walker, _| {
+            walker.spawn = &|_| panic!("something is given to another thread");
+            copy_operands(walker);
+            assert!(walker.pool.is_some(), "the next operand may be shared again");
+        });
+        assert_eq!(troubles(&ran), [""; 0]);
+        assert_eq!(whole_tree(&bench.dest_path("d/sub")), ["a: a", "b: b", "c: c"]);
+    }
+}

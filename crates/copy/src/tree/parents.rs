@@ -247,8 +247,9 @@ mod tests {
     /// A file two directories below the source, to be copied with the whole path to it.
     fn bench() -> Bench {
         let mut bench = Bench::new(plan());
-        make_dir(bench.source_path("one"), 0o750);
-        make_dir(bench.source_path("one/two"), 0o711);
+        // Such a mode no directory has by itself, whatever the umask is.
+        make_dir(bench.source_path("one"), 0o1770);
+        make_dir(bench.source_path("one/two"), 0o1711);
         fs::write(bench.source_path("one/two/file"), "contents").unwrap();
         copy_into(&mut bench, &["one/two/file"]);
         bench.plan.parents = true;
@@ -269,7 +270,7 @@ mod tests {
         let bench = bench();
         assert_eq!(troubles(&copy(&bench)), [""; 0]);
         assert_eq!(fs::read(copy_of(&bench, "one/two/file")).unwrap(), b"contents");
-        assert_eq!(["one", "one/two"].map(|dir| mode_of(copy_of(&bench, dir))), [0o750, 0o711]);
+        assert_eq!(["one", "one/two"].map(|dir| mode_of(copy_of(&bench, dir))), [0o1770, 0o1711]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::links::DestDir;
 use crate::messages::{Pair, Way};
+use crate::peers::ToDo;
 use crate::peers::test_support::{CHUNK, Wires, group, work_for};
 use crate::tree::share::share_and_rest;
 use crate::tree::test_support::{among, entered, plan, troubles, whole_tree};
@@ -95,6 +96,28 @@ fn names_that_come_back_are_copied_by_who_gave_them() {
     let given = give(&bench, |unit| unit.pair.born = [Some((1, 1)); 2]);
     assert_eq!((given.before, given.finished, given.second.stats.parcels), (2, false, 0));
     is_whole(&bench, &given);
+}
+
+#[test]
+fn names_that_came_back_are_not_given_again() {
+    let bench = bench();
+    let wires = Wires::new(2);
+    let ends = [0, 1].map(|rank| wires.end_of(rank));
+    let first = group(&ends[0]);
+    let ran = among(&bench, &first, |walker| {
+        let (mut frame, top) = operand(&bench);
+        frame.listing.read(frame.sides.as_ref().unwrap().both()[0]).unwrap();
+        let mut stack = vec![frame];
+        wires.is_idle(1);
+        share_and_rest(walker, &mut stack, &top);
+        let Some((0, Message::Names(unit))) = ends[1].arrived() else { panic!("names are given") };
+        let back = Message::NamesDone { token: unit.token, given_back: true };
+        assert!(matches!(first.take(1, &back.encode()), ToDo::AtOnce(Task::Names { .. })));
+        wires.is_idle(1);
+        share_and_rest(walker, &mut stack, &top);
+        ends[1].arrived()
+    });
+    assert_eq!(ran.value, None);
 }
 
 #[test]
