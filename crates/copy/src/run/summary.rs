@@ -34,3 +34,30 @@ impl AddAssign for Summary {
         self.stats += &other.stats;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_processes_did_adds_up() {
+        let part = |errors, path: &str| Summary {
+            damaged: vec![path.into()],
+            stats: Stats { errors, ..Stats::default() },
+            ..Summary::default()
+        };
+        let mut sum = part(1, "a");
+        sum += Summary { failed: true, cancelled: true, journal: Some("j".into()), ..part(2, "b") };
+        assert!(sum.failed && sum.cancelled);
+        assert_eq!((sum.stats.errors, sum.damaged), (3, vec!["a".into(), "b".into()]));
+        assert_eq!(sum.journal, Some("j".into()));
+    }
+
+    #[test]
+    fn the_journal_of_the_first_process_stays() {
+        let with = |journal: &str| Summary { journal: Some(journal.into()), ..Summary::default() };
+        let mut sum = with("first");
+        sum += with("second");
+        assert_eq!(sum.journal, Some("first".into()));
+    }
+}

@@ -243,3 +243,143 @@ fn reopen(parent: &mut Level, child: &Level) -> Result<(), Errno> {
     parent.fd = Some(fd);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::context::test_support::{Bench, Ran};
+
+    /// These entries of the source are to be listed.
+    fn bench(operands: &[&str]) -> Bench {
+        let mut bench = Bench::new(Plan { recursive: true, dereference: Dereference::Never, ..Plan::default() })
+            .source("file", "abc");
+        fs::create_dir_all(bench.source_path("dir/sub/deep")).unwrap();
+        fs::write(bench.source_path("dir/sub/below"), "").unwrap();
+        bench.plan.sources = operands.iter().map(|name| bench.source_path(name).into()).collect();
+        bench
+    }
+
+    fn listed_by(bench: &Bench, walk: impl FnOnce(&Plan, &Session<'_>) -> Survey) -> Ran<Survey> {
+        bench.run(|cx, worker| {
+            let survey = walk(cx.plan, cx.session);
+            worker.report.stats.errors += survey.errors;
+            worker.report.failed |= survey.failed;
+            survey
+        })
+    }
+
+    fn listed(bench: &Bench) -> Ran<Survey> {
+        listed_by(bench, list)
+    }
+
+    /// The paths of all entries below their operands, in the order of the list.
+    fn paths(list: &FileList) -> Vec<String> {
+        let all = 0..Index::try_from(list.len()).unwrap();
+        let path = |at| list.names_to(at).iter().map(|name| name.to_str().unwrap()).collect::<Vec<_>>().join("/");
+        all.map(path).collect()
+    }
+
+    #[test]
+    fn what_is_in_a_directory_comes_behind_it() {
+        let bench = bench(&["dir", "file"]);
+        let ran = listed(&bench);
+        ran.says(&[]);
+        let mut paths = paths(&ran.value.list);
+        assert_eq!((&paths[0][..], &paths[1][..], &paths[4][..]), ("", "sub", ""));
+        paths[2..4].sort();
+        assert_eq!(paths[2..4], ["sub/below", "sub/deep"]);
+        let operands: Vec<_> = ran.value.list.operands().map(|(_, _, root)| root).collect();
+        assert_eq!(operands, [Some(0), Some(4)]);
+    }
+
+    #[test]
+    fn an_entry_is_listed_with_size_kind_and_times() {
+        let bench = bench(&["file"]);
+        let entry = listed(&bench).value.list.entry(0);
+        let inode = bench.from("file").inode().unwrap();
+        let expected =
+            Entry { kind: Kind::Regular, size: 3, modified: inode.modified, changed: inode.changed, id: None };
+        assert_eq!(entry, expected);
+    }
+
+    #[test]
+    fn only_files_that_may_be_met_again_are_listed_by_identity() {
+        let mut bench = bench(&["file"]);
+        let id = bench.from("file").inode().unwrap().id;
+        assert_eq!(listed(&bench).value.list.entry(0).id, None);
+        bench.plan.dereference = Dereference::Operands;
+        assert_eq!(listed(&bench).value.list.entry(0).id, Some(id), "another link may lead to it");
+        bench.plan.dereference = Dereference::Never;
+        fs::hard_link(bench.source_path("file"), bench.source_path("other")).unwrap();
+        assert_eq!(listed(&bench).value.list.entry(0).id, Some(id));
+    }
+
+    #[test]
+    fn a_link_of_an_operand_is_followed_if_asked() {
+        let mut bench = bench(&["link"]);
+        symlink("dir", bench.source_path("link")).unwrap();
+        assert_eq!(listed(&bench).value.list.kind(0), Kind::SymbolicLink);
+        bench.plan.dereference = Dereference::Operands;
+        let list = listed(&bench).value.list;
+        assert_eq!((list.kind(0), list.len()), (Kind::Directory, 4));
+    }
+
+    #[test]
+    fn any_depth_is_listed_with_few_open_levels() {
+        let bench = bench(&["deep"]);
+        let mut path = bench.source_path("deep");
+        for _ in 0..40 {
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), "").unwrap();
+            path.push("d");
+        }
+        for open in [1, 2, 100] {
+            let ran = listed_by(&bench, |plan, session| {
+                let mut walk = Walk { plan, session, unreadable: true, open, survey: Survey::default() };
+                walk.operand(&plan.sources[0]);
+                walk.survey
+            });
+            ran.says(&[]);
+            assert_eq!(ran.value.list.len(), 80);
+        }
+    }
+
+    #[test]
+    fn a_missing_source_is_listed_without_entries() {
+        let bench = bench(&["missing", "file"]);
+        let ran = listed(&bench);
+        let path = bench.source_path("missing");
+        ran.says(&[&format!("error: cannot stat {path:?}: {}", Errno::NOENT)]);
+        let operands: Vec<_> = ran.value.list.operands().map(|(_, _, root)| root).collect();
+        assert_eq!(operands, [None, Some(0)]);
+    }
+
+    #[test]
+    fn a_directory_is_omitted_unless_the_plan_is_recursive() {
+        let mut bench = bench(&["dir"]);
+        bench.plan.recursive = false;
+        let ran = listed(&bench);
+        ran.says(&[&format!("error: -r not specified; omitting directory {:?}", bench.source_path("dir"))]);
+        assert!(ran.value.list.is_empty());
+    }
+
+    #[test]
+    fn options_that_go_against_lists_list_nothing() {
+        let mut bench = bench(&["dir"]);
+        bench.plan.parents = true;
+        let ran = listed(&bench);
+        ran.says(&["error: file lists and shards do not go with --parents"]);
+        assert!(ran.value.list.is_empty() && ran.value.failed);
+    }
+
+    #[test]
+    fn a_cancelled_survey_has_failed() {
+        let bench = bench(&["dir"]);
+        bench.cancel.cancel();
+        let ran = listed(&bench);
+        assert!(ran.value.failed && ran.value.list.is_empty() && ran.heard.is_empty());
+    }
+}
