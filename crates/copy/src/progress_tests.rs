@@ -43,7 +43,7 @@ fn journals(dir: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn the_first_run_finds_nothing_and_the_next_one_finds_it() {
+fn the_next_run_knows_that_there_was_a_first() {
     let dir = temp_dir();
     assert!(!open(&dir).goes_on());
     assert!(open(&dir).goes_on());
@@ -61,7 +61,7 @@ fn another_command_has_another_journal() {
 }
 
 #[test]
-fn two_runs_of_a_command_do_not_go_on_at_a_time() {
+fn a_second_run_at_a_time_is_refused() {
     let dir = temp_dir();
     let first = open(&dir);
     let error = open_as(&dir, 0).map(drop).unwrap_err();

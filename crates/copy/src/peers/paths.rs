@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_the_same_number_on_another_filesystem_is_not_taken() {
+    fn an_inode_number_of_another_filesystem_is_not_taken() {
         let bench = Bench::new(plan());
         let pair = below(&bench);
         let Some(born) = pair.born[0] else { return haul_testbed::skip("births of directories") };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_written_through_a_link_is_found_behind_it() {
+    fn a_file_written_through_a_link_is_found_behind_it() {
         let bench = Bench::new(plan()).dest("far", "copy").link("a", "far");
         let id = bench.to("far").inode().unwrap().id;
         assert_eq!(find(&location(&bench, "a", id.inode())).unwrap().id, Some(id));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_entered_is_described_so_that_it_is_found() {
+    fn an_entered_directory_is_found_by_its_description() {
         let bench = Bench::new(plan());
         let wires = Wires::new(1);
         let end = wires.end_of(0);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_an_operand_is_described_by_its_paths() {
+    fn a_file_named_by_the_user_is_described_by_paths() {
         let bench = Bench::new(plan()).source("a", "new");
         let wires = Wires::new(1);
         let end = wires.end_of(0);

@@ -18,7 +18,7 @@ fn inodes(bench: &Bench) -> [Inode; 2] {
 }
 
 #[test]
-fn a_file_of_two_chunks_may_be_shared_and_a_smaller_one_not() {
+fn a_file_is_shared_from_two_chunks_on() {
     let wires = Wires::new(1);
     let end = wires.end_of(0);
     let peers = group(&end);
@@ -30,7 +30,7 @@ fn a_file_of_two_chunks_may_be_shared_and_a_smaller_one_not() {
 }
 
 #[test]
-fn an_operand_is_found_by_its_path_and_an_entry_by_its_name() {
+fn operands_are_found_by_paths_and_entries_by_names() {
     let wires = Wires::new(1);
     let end = wires.end_of(0);
     let peers = group(&end);

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_a_thread_and_for_each_there_are_descriptors() {
+    fn each_thread_has_descriptors_and_there_is_always_one() {
         let threads = affordable_threads();
         assert!(threads == 1 || (threads > 1 && 16 * threads <= descriptors()), "{threads}");
     }

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_copied_into_and_anything_else_is_the_copy() {
+    fn only_a_directory_is_copied_into() {
         let bench = Bench::new(Plan::default()).dest("file", "");
         symlink(".", bench.dest_path("link")).unwrap();
         let path = |name: &str| bench.dest_path(name).into();

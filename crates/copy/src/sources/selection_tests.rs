@@ -122,7 +122,7 @@ fn everything_in_a_list_is_selected() {
 }
 
 #[test]
-fn shards_select_each_entry_once_and_the_directories_on_the_way() {
+fn shards_select_each_entry_once_and_the_way_there() {
     let count = 3;
     let list = tree();
     let split = || crate::list::split(&list, count.try_into().unwrap());

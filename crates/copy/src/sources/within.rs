@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_in_the_directory_that_it_stands_in_or_would_stand_in() {
+    fn a_file_is_in_the_source_that_holds_its_directory() {
         let bench = bench(recursive());
         for (name, source) in [
             ("dir/sub/new", Some("dir")),

@@ -41,7 +41,7 @@ fn made_for(bench: &Bench, source: &str) -> Option<Made> {
 }
 
 #[test]
-fn the_first_name_is_claimed_and_the_second_finds_its_copy() {
+fn the_second_name_finds_the_copy_of_the_first() {
     let bench = two_names().dest("b", "copy");
     assert_eq!(asked(&bench, "a", "b"), "claimed");
     complete(&bench, "a", "b", None);
@@ -93,7 +93,7 @@ fn what_is_known_of_a_copy_is_not_looked_up() {
 }
 
 #[test]
-fn other_names_of_what_was_written_through_a_link_become_that_link() {
+fn what_was_written_through_a_link_is_remembered_as_that() {
     let bench = two_names().dest("far", "copy").link("b", "far");
     let (subject, state) = (bench.subject("a", "b"), bench.state("b"));
     let far = bench.to("far").inode().unwrap().id;
@@ -121,7 +121,7 @@ fn a_directory_named_twice_is_known_the_second_time() {
 }
 
 #[test]
-fn a_directory_that_was_met_on_the_way_is_not_remembered() {
+fn a_directory_met_on_the_way_is_not_remembered() {
     let bench = Bench::new(plan());
     make_dir(bench.source_path("dir"), 0o755);
     let subject = Subject { is_operand: false, ..bench.subject("dir", "b") };

@@ -40,7 +40,7 @@ fn a_missing_directory_is_made_for_its_owner_alone() {
 }
 
 #[test]
-fn a_directory_that_is_there_is_entered_and_keeps_its_mode() {
+fn a_directory_that_is_there_keeps_its_mode() {
     let bench = bench();
     make_dir(bench.dest_path("b"), 0o711);
     let ran = enter(&bench, &bench.state("b"), None);
@@ -84,7 +84,7 @@ fn a_directory_made_ahead_and_removed_since_is_made_again() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_a_new_directory_is_reported() {
+fn what_stands_in_a_directorys_way_is_reported() {
     let bench = bench().dest("b", "came meanwhile");
     let ran = enter(&bench, &new(), None);
     assert!(ran.value.is_none());
@@ -126,7 +126,7 @@ fn a_destination_that_was_replaced_meanwhile_is_not_entered() {
 }
 
 #[test]
-fn a_link_that_leads_back_into_what_is_copied_is_cyclic() {
+fn a_link_back_into_what_is_copied_is_cyclic() {
     let bench = bench();
     let subject = bench.subject("a", "b");
     let root = bench.root();
@@ -152,7 +152,7 @@ fn the_contents_of_another_filesystem_are_left_if_asked() {
 }
 
 #[test]
-fn a_directory_behind_a_link_is_known_to_be_behind_one() {
+fn a_directory_knows_that_it_is_behind_a_link() {
     let mut bench = bench();
     bench.plan.dereference = Dereference::Always;
     symlink("a", bench.source_path("link")).unwrap();
@@ -164,7 +164,7 @@ fn a_directory_behind_a_link_is_known_to_be_behind_one() {
 }
 
 #[test]
-fn a_link_to_a_directory_is_entered_where_it_was_followed() {
+fn a_followed_link_to_a_directory_is_entered() {
     let bench = bench().link("b", "far");
     make_dir(bench.dest_path("far"), 0o711);
     let [entry, target] = [bench.to("b").inode().unwrap(), bench.to("far").inode().unwrap()];
@@ -175,7 +175,7 @@ fn a_link_to_a_directory_is_entered_where_it_was_followed() {
 }
 
 #[test]
-fn a_directory_that_was_made_is_remembered_for_operands_that_follow() {
+fn a_made_directory_is_remembered_for_later_operands() {
     let bench = bench();
     enter(&bench, &new(), None).value.expect("it is entered");
     let made = bench.services.links.get((&bench.to("b").inode().unwrap()).into()).unwrap();

@@ -109,7 +109,7 @@ fn a_second_name_becomes_a_link_to_the_first_copy() {
 }
 
 #[test]
-fn the_next_name_is_copied_where_the_first_could_not_be() {
+fn a_name_is_copied_where_an_earlier_one_failed() {
     let bench = Bench::new(linked()).source("a", "new");
     fs::hard_link(bench.source_path("a"), bench.source_path("b")).unwrap();
     let root = bench.root();
@@ -125,7 +125,7 @@ fn the_next_name_is_copied_where_the_first_could_not_be() {
 }
 
 #[test]
-fn a_table_that_fails_makes_no_file_and_puts_the_backup_back() {
+fn a_table_that_fails_puts_the_backup_back() {
     let plan = linked();
     let mut bench = Bench::new(Plan { backup: Backup::Simple, ..plan }).source("a", "new").dest("b", "old");
     fs::hard_link(bench.source_path("a"), bench.source_path("other")).unwrap();
@@ -150,7 +150,7 @@ fn a_directory_that_cannot_be_made_leaves_what_stood_there() {
 }
 
 #[test]
-fn a_directory_just_made_in_its_own_source_is_not_entered() {
+fn a_directory_made_in_its_source_is_not_entered() {
     let bench = Bench::new(plan());
     make_dir(bench.source_path("a"), 0o755);
     let inode = bench.from("a").inode().unwrap();
@@ -190,7 +190,7 @@ fn a_directory_made_ahead_gives_way_to_a_file() {
 }
 
 #[test]
-fn an_entry_is_no_operand_and_its_links_are_not_followed() {
+fn only_links_of_operands_are_followed_if_asked() {
     let bench = Bench::new(Plan { dereference: Dereference::Operands, ..plan() }).source("far", "contents");
     symlink("far", bench.source_path("link")).unwrap();
     let ancestors = [entered(&bench)];
@@ -236,7 +236,7 @@ fn another_kind_of_file_than_listed_is_not_copied() {
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_listed_is_copied_with_a_warning() {
+fn a_file_changed_since_its_listing_brings_a_warning() {
     let mut bench = Bench::new(plan()).source("a", "new");
     listed(&mut bench, Kind::Regular, 2, false);
     let ran = visit_listed(&bench);

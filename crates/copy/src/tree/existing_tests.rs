@@ -126,7 +126,7 @@ fn an_existing_file_may_be_an_error() {
 }
 
 #[test]
-fn a_directory_is_not_replaced_by_a_file_nor_a_file_by_a_directory() {
+fn directories_and_files_do_not_replace_each_other() {
     let bench = Bench::new(plan()).source("file", "new").dest("file", "old");
     make_dir(bench.source_path("dir"), 0o755);
     make_dir(bench.dest_path("dir"), 0o755);
@@ -185,7 +185,7 @@ fn a_loop_of_links_is_an_error_unless_forced() {
 }
 
 #[test]
-fn a_link_to_a_directory_is_kept_for_a_directory_if_asked() {
+fn a_link_to_a_directory_is_kept_if_asked() {
     let mut bench = Bench::new(plan()).link("b", "far");
     make_dir(bench.source_path("a"), 0o755);
     make_dir(bench.dest_path("far"), 0o755);

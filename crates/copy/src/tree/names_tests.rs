@@ -111,7 +111,7 @@ fn a_name_too_many_begins_another_file_and_warns() {
 }
 
 #[test]
-fn a_name_too_many_goes_to_the_file_that_another_thread_began() {
+fn a_name_too_many_joins_the_file_another_thread_began() {
     let bench = linked(plan()).dest("full", "copy");
     let full = Made { name: "full".into(), id: Some(bench.to("full").inode().unwrap().id), ..made(&bench) };
     let ran = after_full(&bench, full);

@@ -129,7 +129,7 @@ fn a_directory_named_twice_is_copied_once() {
 }
 
 #[test]
-fn a_second_operand_of_one_name_does_not_replace_the_first() {
+fn an_operand_does_not_replace_an_earlier_one() {
     let mut bench = bench();
     fs::write(bench.source_path("dir/file"), "another").unwrap();
     copy_into(&mut bench, &["file", "dir/file"]);
@@ -138,7 +138,7 @@ fn a_second_operand_of_one_name_does_not_replace_the_first() {
 }
 
 #[test]
-fn the_contents_of_a_directory_named_by_a_dot_go_into_the_destination() {
+fn the_contents_of_a_dot_go_into_the_destination() {
     let mut bench = bench();
     copy_into(&mut bench, &["dir/."]);
     assert_eq!(troubles(&copy(&bench)), [""; 0]);
@@ -146,7 +146,7 @@ fn the_contents_of_a_directory_named_by_a_dot_go_into_the_destination() {
 }
 
 #[test]
-fn a_slash_behind_a_link_follows_it_unless_it_is_stripped() {
+fn slashes_behind_an_operand_are_stripped_if_asked() {
     let mut bench = bench();
     symlink("dir", bench.source_path("link")).unwrap();
     copy_into(&mut bench, &["link/"]);
@@ -176,7 +176,7 @@ fn nothing_is_copied_after_a_cancellation() {
 }
 
 #[test]
-fn an_operand_of_which_the_list_has_nothing_is_passed_over() {
+fn an_operand_without_listed_entries_is_passed_over() {
     let mut bench = bench();
     copy_into(&mut bench, &["file"]);
     let list = Arc::default();

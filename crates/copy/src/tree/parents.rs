@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directories_of_a_path_are_all_but_its_last_name() {
+    fn the_parents_of_a_path_leave_its_last_name_out() {
         for (path, dirs) in
             [("a/b//c", &["a", "b"][..]), ("/a/b", &["a"]), ("a", &[]), ("/", &[]), ("a/./b", &["a", "."])]
         {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_directory_is_opened_to_take_away_what_was_made_ahead() {
+    fn what_was_made_ahead_goes_from_closed_directories_too() {
         let bench = bench();
         let mut frame = just_read(entered(&bench));
         beside_other(&bench, |walker, _| precreate(walker, &mut frame));

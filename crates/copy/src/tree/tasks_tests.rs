@@ -79,7 +79,7 @@ fn is_whole(bench: &Bench, given: &Given) {
 }
 
 #[test]
-fn names_that_were_given_away_are_copied_by_the_other_process() {
+fn names_that_were_given_away_are_copied_elsewhere() {
     let bench = bench();
     let given = give(&bench, |_| ());
     assert_eq!((given.before, given.finished), (2, false));
@@ -121,7 +121,7 @@ fn names_that_came_back_are_not_given_again() {
 }
 
 #[test]
-fn a_process_that_gets_work_keeps_a_journal_of_its_own() {
+fn a_process_that_gets_work_keeps_its_own_journal() {
     let mut bench = bench();
     bench.plan.resume = true;
     bench.plan.sources = vec![bench.source_path("").into()];

@@ -100,7 +100,7 @@ fn nothing_else_is_written_where_a_destination_was_moved_to() {
 }
 
 #[test]
-fn a_directory_keeps_its_times_though_files_were_made_in_it() {
+fn making_files_in_a_directory_leaves_its_times() {
     let mut bench = Bench::new(plan());
     bench.plan.preserve.timestamps = true;
     make_dir(bench.source_path("d"), 0o755);
@@ -123,7 +123,7 @@ fn what_stands_in_a_directory_that_was_there_is_met() {
 }
 
 #[test]
-fn an_operand_that_is_in_itself_is_left_alone_from_there_on() {
+fn nothing_more_of_an_operand_in_itself_is_copied() {
     let bench = Bench::new(plan()).source("a", "new");
     alone(&bench, |walker| walk_tree(walker, entered(&bench), &mut Top { into_itself: true, ..top() })).says(&[]);
     assert!(bench.tree().is_empty());

@@ -39,7 +39,7 @@ proptest! {
 }
 
 #[test]
-fn a_part_is_of_the_same_directory_and_counted_with_it() {
+fn a_part_is_counted_with_its_directory() {
     let bench = Bench::new(Plan::default());
     let mut frame = frame(&bench, ["a".into(), "b".into()]);
     let part = frame.split();
@@ -60,7 +60,7 @@ fn names_are_shared_only_of_an_open_directory_just_made() {
 }
 
 #[test]
-fn a_last_directory_is_shared_only_by_who_is_busy_below() {
+fn only_who_is_busy_shares_a_last_directory() {
     let bench = Bench::new(Plan::default());
     for (kind, busy, shared) in
         [(FileType::Directory, true, true), (FileType::Directory, false, false), (FileType::RegularFile, true, false)]
