@@ -34,7 +34,10 @@ impl Session<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use crate::context::test_support::Bench;
+    use crate::events::Event;
     use crate::plan::Plan;
 
     #[test]
@@ -52,7 +55,7 @@ mod tests {
     #[test]
     fn what_moves_bytes_reports_to_the_observer_of_the_session() {
         let bench = Bench::new(Plan::default());
-        let told = crate::events::Event::Removed("a".as_ref());
+        let told = Event::Removed(Cow::Borrowed("a".as_ref()));
         bench.run(|cx, _| cx.session.control().observer.event(&told)).says(&["removed a"]);
     }
 }
