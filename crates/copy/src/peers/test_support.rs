@@ -7,7 +7,6 @@ use std::thread;
 
 use crate::links::LinkTable;
 use crate::messages::Message;
-use crate::peers::group::lock;
 use crate::peers::{Part, PeerGroup, ToDo, Transport};
 use crate::schedule::pool::SpareCapacity;
 use crate::work::task::Task;
@@ -62,7 +61,7 @@ impl Wires {
     /// Nothing more will come.
     pub(crate) fn end(&self) {
         for inbox in &self.inboxes {
-            lock(&inbox.waiting).ended = true;
+            inbox.waiting.lock().unwrap().ended = true;
             inbox.changed.notify_all();
         }
     }
@@ -77,7 +76,7 @@ pub(crate) struct End<'a> {
 impl End<'_> {
     /// The message that came first, if one has come.
     pub(crate) fn arrived(&self) -> Option<(usize, Message)> {
-        let (from, bytes) = lock(&self.wires.inboxes[self.rank].waiting).messages.pop_front()?;
+        let (from, bytes) = self.wires.inboxes[self.rank].waiting.lock().unwrap().messages.pop_front()?;
         Some((from, Message::decode(&bytes).expect("a message")))
     }
 }
@@ -113,13 +112,13 @@ impl Transport for End<'_> {
 
     fn send(&self, to: usize, message: Vec<u8>) {
         let inbox = &self.wires.inboxes[to];
-        lock(&inbox.waiting).messages.push_back((self.rank, message));
+        inbox.waiting.lock().unwrap().messages.push_back((self.rank, message));
         inbox.changed.notify_all();
     }
 
     fn receive(&self) -> Option<(usize, Vec<u8>)> {
         let inbox = &self.wires.inboxes[self.rank];
-        let mut waiting = lock(&inbox.waiting);
+        let mut waiting = inbox.waiting.lock().unwrap();
         loop {
             match waiting.messages.pop_front() {
                 None if waiting.ended => return None,
