@@ -1,10 +1,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::context::test_support::{Bench, Ran};
+use crate::context::test_support::{Bench, Ran, tree};
 use crate::facts::{Kind, Time};
 use crate::list::{Entry, FileList};
 use crate::plan::{Overwrite, Plan};
@@ -67,36 +69,50 @@ fn an_ancestor_of_what_is_behind_a_link_stays_open() {
     assert!(stack[0].sides.is_some());
 }
 
-/// Three levels, of which the innermost directory is moved away while a file in it is copied: in the source or at the
-/// destination. What is said of it, and what there is where it went.
-fn moved_away(side: &'static str) -> (Vec<String>, Vec<String>) {
-    let mut bench = Bench::new(plan());
-    fs::create_dir_all(bench.source_path("a/b/c")).unwrap();
-    fs::write(bench.source_path("a/b/c/file"), "contents").unwrap();
-    // Both are behind it, whatever the order.
-    fs::write(bench.source_path("a/b/c/empty"), "").unwrap();
-    make_dir(bench.path().join("elsewhere"), 0o700);
+/// Copies `a/b/c` and `a/b/e`, with a file in each. The one that comes first is moved away while its file is copied, on this
+/// side; where it goes to a directory of the other one's name is already, with a secret in it. The two names, in this order.
+fn moved_away(bench: &mut Bench, side: &'static str) -> [&'static str; 2] {
+    for name in ["c", "e"] {
+        fs::create_dir_all(bench.source_path("a/b").join(name)).unwrap();
+        fs::write(bench.source_path("a/b").join(name).join("file"), "contents").unwrap();
+    }
+    let moved = AtomicBool::new(false);
     bench.before_data = Some(Box::new(move |path| {
-        // Only the first file finds it there.
-        fs::rename(path.join(side).join("a/b/c"), path.join("elsewhere/c")).ok();
+        if moved.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let [first, other] = in_order(path);
+        fs::create_dir_all(path.join("elsewhere").join(other)).unwrap();
+        fs::write(path.join("elsewhere").join(other).join("secret"), "").unwrap();
+        fs::rename(path.join(side).join("a/b").join(first), path.join("elsewhere").join(first)).unwrap();
     }));
-    let ran = walk(&bench, entered(&bench), 1);
+    let ran = walk(bench, entered(bench), 1);
+    assert_eq!(troubles(&ran)[0], format!(r#"error: directory "{side}/a/b" was moved while it was being copied"#));
     assert!(ran.failed);
-    let above = format!("{side}/a/b");
-    assert!(troubles(&ran)[0].contains(&format!(r#"directory "{above}" was moved"#)), "{:?}", ran.heard);
-    (ran.heard, whole_tree(&bench.path().join("elsewhere")).iter().map(|line| line.replace(" 755", "")).collect())
+    let elsewhere = |name: &str| bench.path().join("elsewhere").join(name).join("file").exists();
+    if elsewhere("c") { ["c", "e"] } else { ["e", "c"] }
+}
+
+/// Only the first one was made when its file is copied.
+fn in_order(path: &Path) -> [&'static str; 2] {
+    if path.join("dest/a/b/c").exists() { ["c", "e"] } else { ["e", "c"] }
 }
 
 #[test]
-fn nothing_else_is_read_where_a_source_was_moved_to() {
-    let (_, elsewhere) = moved_away("source");
-    assert_eq!(elsewhere, ["c/", "c/empty: ", "c/file: contents"]);
+fn nothing_is_read_where_a_source_was_moved_to() {
+    let mut bench = Bench::new(plan());
+    let [first, _] = moved_away(&mut bench, "source");
+    let copied = whole_tree(&bench.dest_path("a/b"));
+    assert_eq!(copied[1..], [format!("{first}/file: contents")], "{copied:?}");
 }
 
 #[test]
-fn nothing_else_is_written_where_a_destination_was_moved_to() {
-    let (_, elsewhere) = moved_away("dest");
-    assert_eq!(elsewhere, ["c/", "c/empty: ", "c/file: contents"]);
+fn nothing_is_written_where_a_destination_was_moved_to() {
+    let mut bench = Bench::new(plan());
+    let [_, other] = moved_away(&mut bench, "dest");
+    let there = tree(&bench.path().join("elsewhere").join(other));
+    assert_eq!(there, ["secret: "]);
+    assert!(tree(&bench.dest_path("a/b")).is_empty());
 }
 
 #[test]
