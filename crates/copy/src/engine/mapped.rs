@@ -16,7 +16,7 @@ use haul_sys::rustix::param::page_size;
 use super::calls::again;
 use super::caps::Caps;
 use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
-use super::errnos::refuses_map;
+use super::mapped_segment::{move_segment, source_size};
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
@@ -79,43 +79,16 @@ fn copy(transfer: &mut Transfer<'_>, (segment, write): (usize, usize), buffer: &
         }
         let room = usize::try_from(size - transfer.at()).unwrap_or(usize::MAX);
         let len = transfer.left_within(segment).min(room);
-        if let Some(refusal) = write_segment(transfer, len, write, buffer)? {
+        // Mappings begin at a page; the remainder is smaller than one.
+        let before = (transfer.at() % page_size() as u64) as usize;
+        let refused = move_segment(transfer, before, len, |transfer, mapping| {
+            write_mapping(transfer, mapping, before..before + len, write, buffer).map(|()| None)
+        });
+        if let Some(refusal) = refused? {
             return Ok(End::Refused(refusal));
         }
     }
     Ok(End::Complete)
-}
-
-fn source_size(transfer: &Transfer<'_>) -> Result<u64, End> {
-    transfer.kernel.size(transfer.job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))
-}
-
-/// Maps `len` bytes of the source and writes them, `write` at a time.
-fn write_segment(
-    transfer: &mut Transfer<'_>,
-    len: usize,
-    write: usize,
-    buffer: &mut [u8],
-) -> Result<Option<Refusal>, End> {
-    let (kernel, job, start) = (transfer.kernel, transfer.job, transfer.at());
-    // Mappings begin at a page; the remainder is smaller than one.
-    let before = (start % page_size() as u64) as usize;
-    let mapping = match kernel.map(job.source.as_fd(), start - before as u64, before + len) {
-        Ok(mapping) => mapping,
-        Err(errno) if refuses_map(errno) => return Ok(Some(Refusal::Unsupported(errno))),
-        Err(errno) => return Err(failed(FailedOn::Read, errno)),
-    };
-    let moved_before = transfer.moved;
-    let written = write_mapping(transfer, &mapping, before..before + len, write, buffer);
-    // The last page of a truncated file still gives zeros where the file has ended, so a full count proves nothing.
-    let size = source_size(transfer)?;
-    if size < start + len as u64 {
-        let kept = size.saturating_sub(start).min(transfer.at() - start);
-        transfer.moved = moved_before;
-        transfer.moved.written += kept;
-        return Err(failed(FailedOn::Truncated, Errno::NODATA));
-    }
-    written.map(|()| None)
 }
 
 fn write_mapping(

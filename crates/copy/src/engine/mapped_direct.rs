@@ -6,7 +6,6 @@
 //! never SIGBUS. What is not aligned goes through the page cache: a head after another engine stopped at an odd byte, and
 //! the tail. The tail is not padded and cut off, since the source may be growing and a block device cannot be cut.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use haul_sys::Errno;
@@ -16,7 +15,7 @@ use haul_sys::rustix::param::page_size;
 use super::calls::again;
 use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
-use super::errnos::refuses_map;
+use super::mapped_segment::{move_segment, source_size};
 use super::switch::{Switch, align_of, write_failed};
 use super::transfer::{Transfer, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
@@ -107,15 +106,13 @@ fn move_segments(
             }
             continue;
         }
-        if let Some(refusal) = write_segment(transfer, dest, len, buffer)? {
+        let refused =
+            move_segment(transfer, 0, len, |transfer, mapping| write_mapping(transfer, dest, mapping, len, buffer));
+        if let Some(refusal) = refused? {
             return Ok(End::Refused(refusal));
         }
     }
     Ok(End::Complete)
-}
-
-fn source_size(transfer: &Transfer<'_>) -> Result<u64, End> {
-    transfer.kernel.size(transfer.job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))
 }
 
 /// Reads and writes at most `most` bytes once through the page cache; says so if the source ended.
@@ -136,32 +133,7 @@ fn buffered(
     Ok(None)
 }
 
-/// Maps `len` bytes of the source, whole blocks, and writes as much of them as stays aligned.
-fn write_segment(
-    transfer: &mut Transfer<'_>,
-    dest: &mut Switch<'_>,
-    len: usize,
-    buffer: &mut [u8],
-) -> Result<Option<Refusal>, End> {
-    let (kernel, job, start) = (transfer.kernel, transfer.job, transfer.at());
-    let mapping = match kernel.map(job.source.as_fd(), start, len) {
-        Ok(mapping) => mapping,
-        Err(errno) if refuses_map(errno) => return Ok(Some(Refusal::Unsupported(errno))),
-        Err(errno) => return Err(failed(FailedOn::Read, errno)),
-    };
-    let moved_before = transfer.moved;
-    let written = write_mapping(transfer, dest, &mapping, len, buffer);
-    // The last page of a truncated file still gives zeros where the file has ended, so a full count proves nothing.
-    let size = source_size(transfer)?;
-    if size < start + len as u64 {
-        let kept = size.saturating_sub(start).min(transfer.at() - start);
-        transfer.moved = moved_before;
-        transfer.moved.written += kept;
-        return Err(failed(FailedOn::Truncated, Errno::NODATA));
-    }
-    written
-}
-
+/// Writes as much of `len` mapped bytes, whole blocks, as stays aligned.
 fn write_mapping(
     transfer: &mut Transfer<'_>,
     dest: &mut Switch<'_>,

@@ -33,6 +33,7 @@ mod io_uring;
 mod linux_aio;
 mod mapped;
 mod mapped_direct;
+mod mapped_segment;
 mod null;
 pub mod parallel;
 mod posix_aio;
