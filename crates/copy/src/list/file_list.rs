@@ -82,14 +82,20 @@ pub enum Misplaced {
     Full,
 }
 
-impl fmt::Display for Misplaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Misplaced {
+    pub(super) fn message(self) -> &'static str {
+        match self {
             Misplaced::Operand => "an entry outside of every operand",
             Misplaced::Parent => "an entry in something that is no directory",
             Misplaced::Name => "an impossible name",
             Misplaced::Full => "too many entries",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Misplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
     }
 }
 

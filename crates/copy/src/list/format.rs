@@ -341,17 +341,7 @@ impl Reader<'_> {
     }
 
     fn entry(&mut self, list: &mut FileList, kind: Kind, last: Option<Index>, start: u64) -> Result<Index, LoadError> {
-        let misplaced = |why: Misplaced| {
-            LoadError::Damaged(
-                start,
-                match why {
-                    Misplaced::Operand => "an entry outside of every operand",
-                    Misplaced::Parent => "an entry in something that is no directory",
-                    Misplaced::Name => "an impossible name",
-                    Misplaced::Full => "too many entries",
-                },
-            )
-        };
+        let misplaced = |why: Misplaced| LoadError::Damaged(start, why.message());
         let position = match last {
             Some(last) => {
                 let mut above = last;
