@@ -1,6 +1,7 @@
 //! A directory of the destination that can be opened again without a path.
 
 use std::ffi::{OsStr, OsString};
+use std::iter::successors;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,39 +89,24 @@ impl DestDir {
 
     /// The directory that the user named, on the way to this one.
     pub fn top(&self) -> Result<BorrowedFd<'_>, Errno> {
-        let mut dir = self;
-        while let Some(parent) = &dir.parent {
-            dir = parent;
-        }
-        dir.root.as_ref().map(|root| root.as_fd()).ok_or(Errno::STALE)
+        self.named().root.as_ref().map(|root| root.as_fd()).ok_or(Errno::STALE)
     }
 
     /// The path of one of its entries as users know it.
     pub fn shown(&self, name: &OsStr) -> PathBuf {
-        let mut names = vec![name];
-        let mut dir = self;
-        while let Some(parent) = &dir.parent {
-            names.push(&dir.name);
-            dir = parent;
+        let mut shown = self.prefix().to_owned();
+        for above in self.names() {
+            shown.push(above);
+            shown.push("/");
         }
-        let mut shown = dir.prefix.clone();
-        for (index, name) in names.into_iter().rev().enumerate() {
-            if index > 0 {
-                shown.push("/");
-            }
-            shown.push(name);
-        }
+        shown.push(name);
         PathBuf::from(shown)
     }
 
     /// What users see before the names of entries of the directory that they named, on the way to this one; opened as a
     /// path, unless it is empty, it is that directory.
     pub fn prefix(&self) -> &OsStr {
-        let mut dir = self;
-        while let Some(parent) = &dir.parent {
-            dir = parent;
-        }
-        &dir.prefix
+        &self.named().prefix
     }
 
     /// The filesystem of that directory.
@@ -133,14 +119,20 @@ impl DestDir {
 
     /// The names on the way down from there.
     pub fn names(&self) -> Vec<OsString> {
-        let mut names = Vec::new();
-        let mut dir = self;
-        while let Some(parent) = &dir.parent {
-            names.push(dir.name.clone());
-            dir = parent;
-        }
+        let below = self.upwards().filter(|dir| dir.parent.is_some());
+        let mut names: Vec<OsString> = below.map(|dir| dir.name.clone()).collect();
         names.reverse();
         names
+    }
+
+    /// The directory that the user named, on the way to this one.
+    fn named(&self) -> &DestDir {
+        self.upwards().last().unwrap_or(self)
+    }
+
+    /// It, the directory that it is in, and so on.
+    fn upwards(&self) -> impl Iterator<Item = &DestDir> {
+        successors(Some(self), |dir| dir.parent.as_deref())
     }
 
     /// Its number in the table of links, if it has one.
@@ -156,21 +148,15 @@ impl DestDir {
     /// Opens it again, component by component from the root, since the whole path may be longer than PATH_MAX.
     /// Fails with ESTALE if another directory stands there now.
     pub fn open(&self) -> Result<OwnedFd, Errno> {
-        let mut names: Vec<&OsStr> = Vec::new();
-        let mut dir = self;
-        while let Some(parent) = &dir.parent {
-            names.push(&dir.name);
-            dir = parent;
-        }
-        let root = dir.root.as_ref().ok_or(Errno::STALE)?;
+        let root = self.top()?;
         let mut opened: Option<OwnedFd> = None;
-        for name in names.into_iter().rev() {
-            let above = opened.as_ref().map_or(root.as_fd(), AsFd::as_fd);
+        for name in self.names() {
+            let above = opened.as_ref().map_or(root, AsFd::as_fd);
             // A link is followed only if it was followed when the directory was entered (--keep-directory-symlink);
             // the comparison below tells.
             opened = Some(openat(above, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
         }
-        let current = opened.map_or_else(|| duplicate(root.as_fd()), Ok)?;
+        let current = opened.map_or_else(|| duplicate(root), Ok)?;
         if Inode::of(current.as_fd())?.id == self.id { Ok(current) } else { Err(Errno::STALE) }
     }
 }
