@@ -1,6 +1,7 @@
 //! The one error type: what failed, on which path, and what the kernel said.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use haul_sys::Errno;
@@ -391,6 +392,11 @@ impl What {
         text.push_str(rest);
         text
     }
+}
+
+/// What the kernel said, EIO if it was something else.
+pub(crate) fn errno_of(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ mod record;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
@@ -20,6 +19,7 @@ use haul_sys::rustix::io::retry_on_intr;
 use haul_sys::rustix::process::geteuid;
 use parking_lot::Mutex;
 
+use crate::error::errno_of;
 use crate::facts::{Inode, Kind, Time};
 pub use record::{Digest, Fingerprint, RECORD, Record, read};
 
@@ -198,10 +198,6 @@ fn open_locked(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(File, bool), Troubl
             _ => return Err(Trouble::Foreign),
         }
     }
-}
-
-fn errno_of(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

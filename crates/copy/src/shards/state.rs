@@ -13,8 +13,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, renameat, unlinkat};
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
@@ -22,6 +22,7 @@ use haul_sys::rustix::process::geteuid;
 use haul_sys::{Errno, range_lock};
 use parking_lot::Mutex;
 
+use crate::error::errno_of;
 use crate::facts::{Inode, Kind, Time};
 use crate::journal::Fingerprint;
 use crate::list::Shard;
@@ -485,8 +486,4 @@ fn granted(locked: Result<bool, Errno>) -> Result<bool, Errno> {
 fn unlock(file: &File) {
     // What cannot be unlocked is unlocked by the end of the process.
     range_lock::unlock(file.as_fd(), 0, 1).ok();
-}
-
-fn errno_of(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }

@@ -15,7 +15,7 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
 use crate::engine::calls::again;
-use crate::error::{Error, What};
+use crate::error::{Error, What, errno_of};
 use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Identities, Identity, Operand, Party, Spot};
 
@@ -104,7 +104,7 @@ impl Dest {
         };
         let said = |what| move |errno| Error::new(what, path).errno(errno);
         let inode = Inode::of(file.as_fd()).map_err(said(What::CannotFstat))?;
-        let dir = spot.dir().and_then(|dir| dir.try_clone_to_owned().map_err(|error| errno_of(&error)));
+        let dir = spot.dir().and_then(|dir| dir.try_clone_to_owned().map_err(errno_of));
         let dir = dir.map_err(said(What::CannotCreateRegular))?;
         let entry =
             Entry { dir, name: spot.name.to_owned(), path: path.to_owned(), file: inode.id, created, touched: false };
@@ -275,8 +275,4 @@ fn open_existing(spot: Spot<'_>, access: OFlags, demands: Demands) -> Result<Own
         }
         _ => said(What::CannotCreateRegular).errno(errno),
     })
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

@@ -13,7 +13,7 @@ use md5::{Digest, Md5};
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::calls::again;
 use crate::engine::{FailedOn, Side};
-use crate::error::{Error, What};
+use crate::error::{Error, What, errno_of};
 use crate::ranges::{Extent, Extents};
 
 use super::changes::{Doubt, Look};
@@ -381,10 +381,7 @@ impl<'a> Copy<'a> {
                 usize::try_from(held - at).map_or(self.io_mode.buffer_size, |left| left.min(self.io_mode.buffer_size));
             let bytes = &mut buffer.bytes()[..len];
             let read = image.read_exact_at(at, bytes);
-            read.map_err(|error| {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                Error::new(What::Reading, &dest.path).errno(errno)
-            })?;
+            read.map_err(|error| Error::new(What::Reading, &dest.path).errno(errno_of(error)))?;
             self.counters.md5.time(|| md5.update(&*bytes));
             at += len as u64;
         }

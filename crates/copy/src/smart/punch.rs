@@ -15,7 +15,7 @@ use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
 use crate::engine::calls::again;
-use crate::error::{Error, What};
+use crate::error::{Error, What, errno_of};
 use crate::facts::{Inode, Kind};
 use crate::walk::Operand;
 
@@ -76,9 +76,7 @@ pub fn punch(
         let why = refusal.and_then(|region| region.verdict.reason());
         return Err(refused(why.unwrap_or_else(|| "no part of it could be mapped".to_owned())));
     }
-    let unreadable = |error: std::io::Error| {
-        Error::new(What::Reading, path).errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    };
+    let unreadable = |error: std::io::Error| Error::new(What::Reading, path).errno(errno_of(error));
     let found = match &kept {
         None => Found::of_disk(map),
         Some(kept) => kept.found(map).map_err(|(_, why)| refused(why.to_owned()))?,
