@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_guest::container::{self, Container, Opened};
+use haul_guest::container::{self, Opened, VirtualDisk};
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::kernel::Kernel;
 
@@ -52,7 +52,7 @@ pub enum Contents {
 
 /// A container that is understood, with all its files open.
 pub struct Contained {
-    pub(super) disk: Arc<dyn Container>,
+    pub(super) disk: Arc<VirtualDisk>,
     /// Its files besides the first, which is the source that was looked at; in the order of the container.
     pub(super) others: Vec<Source>,
 }

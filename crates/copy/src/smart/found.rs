@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_guest::container::{Container, HostRanges};
+use haul_guest::container::{HostRanges, VirtualDisk};
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
 
@@ -28,7 +28,7 @@ pub struct Found {
 
 /// A container that is copied as one: what is left out are bytes of its files that hold nothing but free bytes of its disk.
 struct InContainer {
-    disk: Arc<dyn Container>,
+    disk: Arc<VirtualDisk>,
     host: HostRanges,
     /// Which of the files is copied.
     part: usize,
@@ -47,7 +47,7 @@ impl Found {
     }
 
     /// The source is the first file of a container with this disk, of which `host` may be left out.
-    pub fn in_container(map: Map, disk: Arc<dyn Container>, host: HostRanges) -> Found {
+    pub fn in_container(map: Map, disk: Arc<VirtualDisk>, host: HostRanges) -> Found {
         let in_container = Some(InContainer { disk, host, part: 0, nothing: ExtentSet::new() });
         Found { map, in_container, asleep: AtomicBool::new(false) }
     }

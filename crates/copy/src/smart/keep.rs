@@ -1,7 +1,7 @@
 //! Containers that are copied as what they are: every file of them byte for byte, but for what holds nothing else than
 //! free bytes of the disk.
 //!
-//! `Container::host_ranges` names these: stored clusters that hold free bytes of the disk and nothing else, counted
+//! `VirtualDisk::host_ranges` names these: stored clusters that hold free bytes of the disk and nothing else, counted
 //! once, away from every table. They become holes, so no table changes and these clusters read as zeros. At the end the
 //! guest's maps, the container's tables and the counts are read again, and all files are looked at; of several files
 //! those that were copied first are copied again if need be. The descriptor comes last.
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_guest::container::Container;
+use haul_guest::container::VirtualDisk;
 use haul_guest::report::Map;
 
 use crate::error::{Error, What};
@@ -26,7 +26,7 @@ use super::system::System;
 
 /// A container and its files, to be copied one by one.
 pub struct Kept {
-    disk: Arc<dyn Container>,
+    disk: Arc<VirtualDisk>,
     /// The first is the one that was named.
     files: Arc<[Source]>,
 }
@@ -37,7 +37,7 @@ const NOT_ONE_BY_ONE: &str = "its clusters cannot be left out one by one: they a
 
 impl Kept {
     /// With this disk in it; `source` is the file that was named.
-    pub(super) fn new(disk: Arc<dyn Container>, source: &Source, others: Vec<Source>) -> Kept {
+    pub(super) fn new(disk: Arc<VirtualDisk>, source: &Source, others: Vec<Source>) -> Kept {
         let files: Arc<[Source]> = std::iter::once(source.bare()).chain(others).collect();
         Kept { disk, files }
     }
@@ -72,8 +72,8 @@ impl Kept {
     }
 
     /// The disk that the container holds.
-    pub fn disk(&self) -> &dyn Container {
-        &*self.disk
+    pub fn disk(&self) -> &VirtualDisk {
+        &self.disk
     }
 
     /// Who uses one of its files.

@@ -6,17 +6,16 @@ use std::ops::Range;
 
 use super::host_ranges::HostRanges;
 use super::tables::{Cached, Reader, Recent, Tables, all_hold};
-use super::virtual_disk::Container;
 use super::witness::FileWitness;
 use crate::extents::{Extent, ExtentSet};
 use crate::guard::{guarded, guarded_io};
 use crate::image::ReadAt;
 use crate::refusal::Refusal;
 
-/// How many gaps [`Container::unallocated`] names at most; 16 bytes each.
+/// How many gaps [`VirtualDisk::unallocated`] names at most; 16 bytes each.
 const GAPS: usize = 500_000;
 
-/// How many runs of data [`Container::host_ranges`] looks at; 24 bytes each. Beyond that it gives up.
+/// How many runs of data [`VirtualDisk::host_ranges`] looks at; 24 bytes each. Beyond that it gives up.
 const RUNS: usize = 500_000;
 
 /// Bytes of unpacked blocks that are kept.
@@ -109,8 +108,9 @@ pub(super) trait Layout: Send + Sync {
     }
 }
 
-/// A virtual disk of any format.
-pub(super) struct Disk {
+/// A virtual disk of any format. As a [`ReadAt`] it is the disk as its guest sees it; it never gives bytes from outside the
+/// container's files.
+pub struct VirtualDisk {
     layout: Box<dyn Layout>,
     tables: Cached,
     unallocated: ExtentSet,
@@ -118,9 +118,9 @@ pub(super) struct Disk {
     unpacked: Recent<(usize, u64)>,
 }
 
-impl Disk {
+impl VirtualDisk {
     /// Looks at all tables once.
-    pub fn new(layout: Box<dyn Layout>, reader: Reader) -> Result<Disk, Refusal> {
+    pub(super) fn new(layout: Box<dyn Layout>, reader: Reader) -> Result<VirtualDisk, Refusal> {
         let mut unallocated = ExtentSet::new();
         walk(&*layout, &reader, |at, piece| {
             if piece.place == Place::Zero && unallocated.count() < GAPS {
@@ -130,7 +130,7 @@ impl Disk {
         })?;
         let (files, witnesses) = reader.into_parts();
         let (tables, unpacked) = (Cached::new(files), Recent::new(UNPACKED));
-        Ok(Disk { layout, tables, unallocated, witnesses, unpacked })
+        Ok(VirtualDisk { layout, tables, unallocated, witnesses, unpacked })
     }
 
     /// Reads what is compressed, at `at` of the disk.
@@ -297,7 +297,7 @@ fn walk(
     Ok(())
 }
 
-impl ReadAt for Disk {
+impl ReadAt for VirtualDisk {
     fn size(&self) -> u64 {
         self.layout.size()
     }
@@ -311,21 +311,31 @@ fn broken(refusal: Refusal) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, refusal.to_string())
 }
 
-impl Container for Disk {
-    fn format(&self) -> &'static str {
+impl VirtualDisk {
+    /// The name of the format: `raw`, `qcow2`, `vmdk`, `vhdx`, `vdi`, `vhd`.
+    pub fn format(&self) -> &'static str {
         self.layout.format()
     }
 
-    fn unallocated(&self) -> &ExtentSet {
+    /// Bytes of the virtual disk that the container does not hold. They read as zero. In a container with very many
+    /// gaps it is not all of them.
+    pub fn unallocated(&self) -> &ExtentSet {
         &self.unallocated
     }
 
-    fn host_ranges(&self, set: &ExtentSet) -> Option<HostRanges> {
+    /// Which bytes of the container's own files hold bytes of `set`, and nothing else: no other byte of the disk, no
+    /// snapshot, no table. With zeros there, the container is as valid as before, and these bytes of the disk read as zero.
+    ///
+    /// `None` where that cannot be said: internal snapshots, bitmaps, streams, counts that do not agree, tables that cannot be
+    /// read. What is compressed, or not in the files at all, is left out.
+    pub fn host_ranges(&self, set: &ExtentSet) -> Option<HostRanges> {
         // Why not is of no use to anybody: the container is copied whole.
         guarded(|| self.find_host_ranges(&set.clipped(0..self.size()))).ok().flatten()
     }
 
-    fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet {
+    /// Which bytes of the disk are stored, as they are, in these bytes of its files (by the index in [`Opened::parts`](super::Opened::parts)). Where
+    /// those are holes, the disk reads as zero. If the pieces are very many it is not all of them.
+    pub fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet {
         let mut found = ExtentSet::new();
         // Where the tables cannot be read any more, or there is too much of it, what was found so far is right.
         let _enough = walk(&*self.layout, &self.tables, |at, piece| {
@@ -343,11 +353,16 @@ impl Container for Disk {
         found
     }
 
-    fn witnesses(&self) -> &[FileWitness] {
+    /// What the tables looked like when the container was opened.
+    pub fn witnesses(&self) -> &[FileWitness] {
         &self.witnesses
     }
 
-    fn still_holds(&self) -> io::Result<bool> {
+    /// Whether its tables are still what they were when it was opened.
+    ///
+    /// # Errors
+    /// If they cannot be read any more.
+    pub fn still_holds(&self) -> io::Result<bool> {
         all_hold(&self.witnesses, self.tables.files())
     }
 }

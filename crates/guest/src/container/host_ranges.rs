@@ -14,13 +14,13 @@ pub struct HostRanges {
     pub files: Vec<ExtentSet>,
     /// The bytes of the virtual disk that these are: a subset of what was asked for.
     pub held: ExtentSet,
-    /// What this was concluded from, beyond [`Container::witnesses`](super::Container::witnesses).
+    /// What this was concluded from, beyond [`VirtualDisk::witnesses`](super::VirtualDisk::witnesses).
     pub witnesses: Vec<FileWitness>,
     pub(super) sources: Vec<Arc<dyn ReadAt>>,
 }
 
 impl HostRanges {
-    /// Whether what this was concluded from is unchanged. [`Container::still_holds`](super::Container::still_holds) must be asked besides.
+    /// Whether what this was concluded from is unchanged. [`VirtualDisk::still_holds`](super::VirtualDisk::still_holds) must be asked besides.
     ///
     /// # Errors
     /// If it cannot be read any more.

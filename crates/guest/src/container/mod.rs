@@ -1,11 +1,11 @@
 //! Image containers: virtual disks in formats of their own (qcow2, VMDK, VHDX, VDI, VHD), read as plain disks.
 //!
-//! [`open`] finds out by magic numbers what a file is and gives the virtual disk as a [`Container`], which is a
+//! [`open`] finds out by magic numbers what a file is and gives the virtual disk as a [`VirtualDisk`], which is a
 //! [`ReadAt`] like any raw image: the map of its guests is made of that. What nobody knows is raw.
 //!
-//! A container says two things more than a raw image. Which bytes of the disk it does not hold ([`Container::unallocated`]):
+//! A container says two things more than a raw image. Which bytes of the disk it does not hold ([`VirtualDisk::unallocated`]):
 //! they are zero, nobody needs to read them. And which bytes of its own files hold only given bytes of the disk
-//! ([`Container::host_ranges`]): a copy that keeps the format may leave these out, so that its clusters stay mapped and
+//! ([`VirtualDisk::host_ranges`]): a copy that keeps the format may leave these out, so that its clusters stay mapped and
 //! read as zero.
 //!
 //! A reader here never trusts: what it does not understand in full is refused, and then the file is copied byte for
@@ -18,7 +18,7 @@
 //! * Keeping the format: copy every one of [`Opened::parts`] to its own name beside the copy of the first, whole, except
 //!   the bytes that [`HostRanges::files`] names for it, which become holes there. The descriptor of a flat VMDK is one of the parts:
 //!   it is copied as it is, since it names its extents by names that stay the same.
-//! * At the end ask [`Container::still_holds`], and for a copy that keeps the format [`HostRanges::still_holds`] too. If
+//! * At the end ask [`VirtualDisk::still_holds`], and for a copy that keeps the format [`HostRanges::still_holds`] too. If
 //!   one says no, somebody wrote into the container meanwhile: nothing that was concluded from it holds.
 
 use std::ffi::OsStr;
@@ -38,13 +38,12 @@ mod unpack;
 mod vdi;
 mod vhd;
 mod vhdx;
-mod virtual_disk;
 mod vmdk;
 mod witness;
 
+pub use disk::VirtualDisk;
 pub use host_ranges::HostRanges;
 pub use opened::{Alone, Opened, Part, Role, Siblings};
-pub use virtual_disk::Container;
 pub use witness::FileWitness;
 
 /// Opens a file as what its magic numbers say, and as a raw image if they say nothing.
@@ -101,7 +100,7 @@ type Open = fn(&tables::Reader) -> Result<Box<dyn disk::Layout>, Refusal>;
 fn alone(file: Arc<dyn ReadAt>, name: &OsStr, open: Open) -> Result<Opened, Refusal> {
     let reader = tables::Reader::new(vec![Arc::clone(&file)]);
     let layout = open(&reader)?;
-    let disk = disk::Disk::new(layout, reader)?;
+    let disk = VirtualDisk::new(layout, reader)?;
     let part = Part { name: name.to_owned(), role: Role::Data, file };
     Ok(Opened { disk: Arc::new(disk), parts: vec![part] })
 }

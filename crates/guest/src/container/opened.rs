@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::Arc;
 
-use super::virtual_disk::Container;
+use super::disk::VirtualDisk;
 use crate::image::ReadAt;
 
 /// A container and the files that it consists of.
 pub struct Opened {
     /// The virtual disk.
-    pub disk: Arc<dyn Container>,
+    pub disk: Arc<VirtualDisk>,
     /// Its files. The first is the one that was opened.
     pub parts: Vec<Part>,
 }

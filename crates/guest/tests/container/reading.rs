@@ -6,6 +6,7 @@ use std::path::Path;
 
 use haul_guest::ExtentSet;
 use haul_guest::container::{Opened, Role};
+use haul_guest::image::ReadAt;
 use haul_testbed::guest::{Noise, has, run};
 use haul_testbed::{Command, temp_dir};
 use proptest::prelude::*;

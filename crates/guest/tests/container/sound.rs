@@ -2,6 +2,7 @@
 
 use haul_guest::ExtentSet;
 use haul_guest::container::Opened;
+use haul_guest::image::ReadAt;
 use haul_testbed::guest::{Noise, has};
 use haul_testbed::temp_dir;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::disk::{Disk, Layout, Piece, Place, Ranges};
+use super::disk::{Layout, Piece, Place, Ranges, VirtualDisk};
 use super::opened::{Opened, Part, Role, Siblings};
 use super::tables::{Reader, Tables};
 use crate::bytes::{difference, product, sum};
@@ -112,7 +112,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
     if shares_bytes(&spans) {
         return Err(Refusal::corrupt("two extents of a VMDK are the same bytes"));
     }
-    let disk = Disk::new(Box::new(Vmdk { size: start, spans }), reader)?;
+    let disk = VirtualDisk::new(Box::new(Vmdk { size: start, spans }), reader)?;
     Ok(Opened { disk: Arc::new(disk), parts })
 }
 
