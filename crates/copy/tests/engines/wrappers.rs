@@ -108,7 +108,9 @@ fn a_tally_counts_the_requests_of_every_engine() {
                 EngineName::Reference => assert_eq!(requests, 2048),
                 // 128 KiB read and 128 KiB written.
                 EngineName::ReadWrite => assert_eq!(requests, 64),
-                EngineName::CopyRange | EngineName::Clone => assert_eq!(requests, 1),
+                EngineName::Clone => assert_eq!(requests, 1),
+                // The kernel may move less than it is asked for, and does so on a busy machine.
+                EngineName::CopyRange => assert!((1..=64).contains(&requests), "{context}: {requests}"),
                 // Blocks of 1 MiB.
                 _ if name.caps().queued => assert_eq!(requests, 8),
                 _ => {}
