@@ -304,7 +304,7 @@ what! {
     NoMedium = "cannot verify {path} on its device: the filesystem has none, or does not let go of its memory",
     /// A whole copy that could not get its name.
     CannotPublish = "cannot put the new {path} in its place",
-    /// With `--atomic`; what could not be kept was told before.
+    /// With `--atomic`; what could not be kept was reported before.
     NotTakenOver = "{path} was not replaced, since the new file cannot have the attributes of the old one",
     /// What is not certain to survive a power cut; `path` is a file, or a directory on the filesystem in question.
     NotDurable = "cannot write everything on the filesystem of {path} to its device",

@@ -17,7 +17,7 @@ pub trait Observer: Send + Sync {
     /// Something happened. Must not block for long.
     fn event(&self, event: &Event<'_>);
 
-    /// Whether what is told about single entries has to come in the order of a serial copy. If not, it comes at once
+    /// Whether events about single entries have to come in the order of a serial copy. If not, it comes at once
     /// from the thread that does it; errors and warnings keep the order in any case.
     fn in_order(&self) -> bool {
         true

@@ -225,7 +225,7 @@ impl Progress {
         }
     }
 
-    /// Writes promises down; the error is to be told once.
+    /// Writes promises down; the error is to be reported once.
     pub(crate) fn promise(&self, records: &[Record], sync: bool) -> Result<(), Error> {
         self.promised.store(true, Ordering::Relaxed);
         let written = self.journal.append(records).and_then(|()| if sync { self.journal.sync() } else { Ok(()) });

@@ -33,7 +33,7 @@ pub struct Stats {
     /// Parts of directories that this process has given to others.
     pub given_away: u64,
     /// Parts of directories that this process has done for others.
-    pub parcels: u64,
+    pub work_units: u64,
     /// Parts of files that this process has copied for others.
     pub chunks: u64,
     /// Files that a profile has decided something about.
@@ -100,7 +100,7 @@ impl AddAssign<&Stats> for Stats {
         self.resumed_files += other.resumed_files;
         self.resumed_bytes += other.resumed_bytes;
         self.given_away += other.given_away;
-        self.parcels += other.parcels;
+        self.work_units += other.work_units;
         self.chunks += other.chunks;
         self.by_profile += other.by_profile;
         self.errors += other.errors;

@@ -119,7 +119,7 @@ fn counts(stats: &mut Stats) -> [&mut u64; 16] {
         &mut stats.resumed_files,
         &mut stats.resumed_bytes,
         &mut stats.given_away,
-        &mut stats.parcels,
+        &mut stats.work_units,
         &mut stats.chunks,
         &mut stats.by_profile,
         &mut stats.errors,
@@ -154,7 +154,7 @@ pub fn table(accounts: &[Account]) -> String {
             stats.directories,
             human_size(stats.moved.total()),
             stats.given_away,
-            stats.parcels,
+            stats.work_units,
             stats.chunks,
             account.time,
             account.user,
@@ -178,7 +178,7 @@ struct RankRecord<'a> {
     directories: u64,
     bytes: u64,
     given_away: u64,
-    parcels: u64,
+    work_units: u64,
     chunks: u64,
     errors: u64,
     wall_seconds: f64,
@@ -205,7 +205,7 @@ pub fn json(accounts: &[Account]) -> Result<String, serde_json::Error> {
             directories: stats.directories,
             bytes: stats.moved.total(),
             given_away: stats.given_away,
-            parcels: stats.parcels,
+            work_units: stats.work_units,
             chunks: stats.chunks,
             errors: stats.errors,
             wall_seconds: account.time,
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_summary_arrives_as_it_was_sent() {
-        let mut stats = Stats { regular: 3, errors: 1, parcels: 4, chunks: 9, ..Stats::default() };
+        let mut stats = Stats { regular: 3, errors: 1, work_units: 4, chunks: 9, ..Stats::default() };
         stats.moved = Moved { cloned: 1, offloaded: 2, written: 3, holes: 4 };
         stats.engines.insert(EngineName::CopyRange, EngineStats { files: 3, moved: stats.moved, refusals: 1 });
         let damaged = vec![PathBuf::from(OsString::from_vec(b"bad\xff".to_vec()))];

@@ -66,10 +66,10 @@ fn the_rate_of_metadata_servers_is_the_limit_when_there_are_ranks_enough() {
     let files = report.files as f64 * config.operations_per_file;
     let directories =
         report.directories as f64 * (config.operations_per_directory + config.operations_per_finish + 1.0);
-    let parcels = report.messages[2] as f64 * 2.0 * 3.0; // at most: opened by paths of up to three components
+    let opens = report.messages[2] as f64 * 2.0 * 3.0; // at most: opened by paths of up to three components
     let least = (files + directories) / config.metadata_rate;
     assert!(report.seconds >= least, "{} < {least}", report.seconds);
-    assert_close(report.seconds, least + parcels / config.metadata_rate, 0.03);
+    assert_close(report.seconds, least + opens / config.metadata_rate, 0.03);
     assert!(report.metadata_busy > 0.97);
 }
 

@@ -224,18 +224,18 @@ mod tests {
         row.put_error(Error::new(What::Reading, "error"));
         let second = row.put_batch(1);
         for answer in [part(second, 1, &[(0, "d")]), part(first, 1, &[(2, "c")])] {
-            row.answer().send(answer).ok();
+            row.answer().send(answer).expect("the row listens");
         }
         row.take_in();
         assert_eq!((all(&mut row), row.open()), (Vec::new(), 1), "the first batch is not whole");
-        row.answer().send(part(first, 2, &[(0, "a"), (1, "b")])).ok();
+        row.answer().send(part(first, 2, &[(0, "a"), (1, "b")])).expect("the row listens");
         row.wait();
         assert_eq!(all(&mut row), ["a", "b", "c", "error", "d"]);
         assert_eq!((row.open(), row.held), (0, 0));
         // Nothing is to come, so nobody waits.
         row.wait();
         let later = row.put_batch(1);
-        row.answer().send(part(later, 1, &[(0, "e")])).ok();
+        row.answer().send(part(later, 1, &[(0, "e")])).expect("the row listens");
         row.wait();
         assert_eq!(all(&mut row), ["e"]);
     }
@@ -244,7 +244,7 @@ mod tests {
     fn one_who_panics_is_not_waited_for() {
         let mut row = Row::new();
         row.put_batch(3);
-        row.answer().send(Answer::Broken).ok();
+        row.answer().send(Answer::Broken).expect("the row listens");
         row.wait();
         assert!(row.is_broken() && row.open() == 1);
         row.wait();
@@ -256,10 +256,10 @@ mod tests {
         let first = row.put_batch(1);
         let long = "x".repeat(4 << 20);
         let second = row.put_batch(2);
-        row.answer().send(part(second, 2, &[(0, &long), (1, &long)])).ok();
+        row.answer().send(part(second, 2, &[(0, &long), (1, &long)])).expect("the row listens");
         row.wait();
         assert!(row.holds_much());
-        row.answer().send(part(first, 1, &[])).ok();
+        row.answer().send(part(first, 1, &[])).expect("the row listens");
         row.wait();
         assert_eq!(all(&mut row).len(), 2);
         assert!(!row.holds_much() && row.held == 0);

@@ -62,7 +62,7 @@ pub(crate) fn ran_out<T>(result: &Result<T, Broken>) -> bool {
     matches!(result, Err(Broken { error: Some(error) }) if error.errno.is_some_and(is_full))
 }
 
-/// Whether the source would fit now, as far as can be told: a large file is not written twice for nothing.
+/// Whether the source would fit now, as far as the filesystem says: a large file is not written twice for nothing.
 pub(crate) fn would_fit(dest: &OwnedFd, source: &Inode) -> bool {
     fstatvfs(dest).is_ok_and(|free| free.f_bfree.saturating_mul(free.f_frsize) >= source.size.min(source.allocated))
 }

@@ -68,6 +68,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         for entry in self.path().read_dir().into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                // If this fails the folder stays, and no test depends on that.
                 fs::set_permissions(entry.path(), Permissions::from_mode(0o700)).ok();
             }
         }

@@ -181,7 +181,7 @@ pub(crate) fn empty(
     if let Some(mode) = meta::while_written(dest_inode, source_inode, &cx.plan.preserve)
         && mode != dest_inode.permissions
     {
-        // Where this is not possible, neither is what follows the data, and that is told then.
+        // Where this is not possible, neither is what follows the data, which reports it.
         Object { fd: dest.as_fd(), path_only: false }.set_mode(mode).ok();
     }
     true

@@ -59,12 +59,12 @@ struct Seen {
 }
 
 /// Tells the run's observer how far an image is.
-struct Told<'a> {
+struct ImageProgress<'a> {
     session: &'a Session<'a>,
     counted: Mutex<Moved>,
 }
 
-impl Told<'_> {
+impl ImageProgress<'_> {
     fn count(&self, stats: &smart::Stats) {
         let now = moved(stats);
         let mut before = self.counted.lock();
@@ -80,7 +80,7 @@ impl Told<'_> {
     }
 }
 
-impl Observer for Told<'_> {
+impl Observer for ImageProgress<'_> {
     fn event(&self, event: &smart::Event<'_>) {
         if let smart::Event::Second(stats) = event {
             self.count(stats);
@@ -155,7 +155,7 @@ pub(crate) fn move_image(
     let session = cx.session;
     let source = &looked.source;
     session.observer.event(&Event::DataStarted { source: job.source_path.into(), size: source.file_size() });
-    let told = Told { session, counted: Mutex::default() };
+    let progress = ImageProgress { session, counted: Mutex::default() };
     let probe = &cx.services.transfers.probe;
     probe.begin();
     let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
@@ -172,13 +172,13 @@ pub(crate) fn move_image(
         given: Some(Given { dest: Arc::clone(&job.dest), dest_inode: job.dest_inode, first: looked.first, around }),
         found: Some(found),
         pace: Some(&session.pace),
-        observer: &told,
+        observer: &progress,
     };
     let done = smart::copy(&task);
     let written = done.as_ref().map_or(0, |done| done.stats.copied);
     probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
     let done = done.map_err(|failure| Broken { error: failure.error })?;
-    told.count(&done.stats);
+    progress.count(&done.stats);
     let image = &mut looked.report;
     image.source_written = done.source_written;
     image.copied_after_all = done.doubt.as_ref().map(ToString::to_string);

@@ -413,7 +413,7 @@ mod tests {
     use crate::facts::DeviceNumber;
     use crate::plan::Plan;
 
-    /// What is told of an opened pair: the destination was looked at, was made, and was removed first.
+    /// What an opened pair shows: the destination was looked at, was made, and was removed first.
     type Told = Result<(bool, bool, bool), Reported>;
 
     /// Opens both sides, and closes them again.

@@ -47,7 +47,8 @@ pub(crate) fn make_file(
             if published && may_have_other_names { Ok(id) } else { Err(Reported) }
         }
         Err(Reported) => {
-            // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run.
+            // A node whose attributes could not be kept. Everything else has gone already, or stays for the next run. What
+            // cannot be removed has a temporary name only, and the copy has failed and was reported anyway.
             if !unfinished.left {
                 spot.unlink().ok();
             }

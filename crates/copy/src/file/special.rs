@@ -176,7 +176,7 @@ fn in_current_directory(dest: Spot<'_>) -> bool {
     !path.contains(&b'/') || same_as_current(dest)
 }
 
-/// True also where it cannot be told: making the link will say why.
+/// True also where that is unknown: making the link will say why.
 fn same_as_current(dest: Spot<'_>) -> bool {
     let current = Inode::at(CWD, OsStr::new("."));
     match (crate::walk::directory_id(dest), current) {

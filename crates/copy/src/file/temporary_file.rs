@@ -345,6 +345,7 @@ mod tests {
     fn make(bench: &Bench, subject: &mut Subject<'_>) -> Ran<()> {
         let state = bench.state("b");
         bench.run(|cx, worker| {
+            // The reports and the directory tell how it went.
             make_file(cx, worker, subject, &state).ok();
             naming::give_names(cx, worker);
         })

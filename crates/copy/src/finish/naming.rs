@@ -41,7 +41,7 @@ pub(crate) fn publish(report: &mut Reporter<'_>, spot: Spot<'_>, last: &OsStr, r
     let renamed = if replaces { spot.rename_to(last) } else { rename_to_free(spot, last) };
     match renamed {
         Ok(()) => true,
-        // The name was free as far as following links told.
+        // The name was free as far as following links has shown.
         Err(Errno::EXIST) if spot.beside(last, spot.path).read_link().is_ok() => {
             undo::withdraw(report, spot, Error::new(What::DanglingLink, spot.path))
         }
@@ -174,7 +174,7 @@ fn give_name(cx: RunContext<'_>, worker: &mut Worker<'_>, ready: &Ready, synced:
             Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => retry_on_intr(|| cx.kernel.sync(ready.file.as_fd())),
             written => written,
         },
-        // Which file it was nobody can tell: that of a sync of the filesystem is told once.
+        // Which file it was nobody can tell: the kernel reports an error of a filesystem once.
         Some((_, Err(errno))) => Err(*errno),
         None => retry_on_intr(|| cx.kernel.sync(ready.file.as_fd())),
     };
@@ -239,10 +239,10 @@ pub(crate) fn link_now(
     Ok(())
 }
 
-/// The last thing of a run: what was written is on its device afterwards, or that is told.
+/// The last thing of a run: what was written is on its device afterwards, or an error is reported.
 pub(crate) fn sync_everything(cx: RunContext<'_>, worker: &mut Worker<'_>) {
     give_names(cx, worker);
-    // Who was told to stop by a signal has nothing to promise, and does not wait for a sync that is under way.
+    // A run that a signal has stopped promises nothing, and does not wait for a sync that is under way.
     if cx.plan.durable == Durable::None || (cx.cancelled() && !cx.plan.fail_fast) {
         return;
     }
@@ -259,7 +259,7 @@ pub(crate) fn sync_everything(cx: RunContext<'_>, worker: &mut Worker<'_>) {
                 Ok(())
             }
         };
-        // That one is told once, and this sync has not heard of it.
+        // The kernel reports that one once, and this sync has not heard of it.
         let early = failed_early.iter().find(|(device, _)| *device == filesystem.device);
         let synced = early.map_or(synced, |(_, errno)| Err(*errno));
         if let Err(errno) = synced {

@@ -74,7 +74,7 @@ pub(crate) fn end_progress(
     None
 }
 
-/// Writes promises down. That this fails costs the next run time, and is told once.
+/// Writes promises down. A failure costs the next run time, and is reported once.
 pub(crate) fn promise(cx: RunContext<'_>, report: &mut Reporter<'_>, records: &[Record], sync: bool) {
     let Some(progress) = cx.services.progress.get().filter(|_| !records.is_empty()) else { return };
     if let Err(error) = progress.promise(records, sync) {
@@ -117,7 +117,7 @@ pub(crate) fn tidy(cx: RunContext<'_>, dir: BorrowedFd<'_>, keep: bool) {
     shard::tidy_after_shards(cx, dir);
 }
 
-/// What a source is, if a later state can be told from this one: a file that is kept somewhere, and was not changed so
+/// What a source is, if a later state differs visibly from this one: a file that is kept somewhere, and was not changed so
 /// recently that a change from now on might leave its times as they are. Asked for before the first byte is read.
 pub(crate) fn fingerprint_of(cx: RunContext<'_>, source: BorrowedFd<'_>, seen: &Inode) -> Option<Fingerprint> {
     cx.services.progress.get()?;
@@ -142,7 +142,7 @@ pub(crate) fn checkpoints<'a>(
     let start = unfinished.start;
     let file = Fingerprint::of_file(job.dest_inode);
     let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
-    // Before anything is written: what goes wrong from then on is told to this one, too.
+    // Before anything is written: this descriptor reports what goes wrong from then on, too.
     let own = if worth_it { cx.kernel.reopen_to_read(job.dest.as_fd(), false).ok()? } else { return None };
     Some(Checkpoints::new(progress, source, file, own, number, start))
 }

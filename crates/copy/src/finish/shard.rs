@@ -103,14 +103,14 @@ fn open_state(
     claim: &Claim<'_>,
     path: &Path,
 ) -> Result<Option<(State, Earlier)>, Trouble> {
-    let mut told = false;
+    let mut warned = false;
     while !cx.cancelled() {
         if let Some(opened) = State::open(dir, claim)? {
             return Ok(Some(opened));
         }
-        if !told {
+        if !warned {
             report.warning(&Error::new(What::ShardIsBusy, path));
-            told = true;
+            warned = true;
         }
         thread::sleep(PAUSE);
     }

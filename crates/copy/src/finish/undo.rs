@@ -110,7 +110,7 @@ pub(crate) fn set_aside(report: &mut Reporter<'_>, spot: Spot<'_>, last: &OsStr,
     }
 }
 
-/// Undoes a backup after a failure. What was removed cannot be put back: the user is told.
+/// Undoes a backup after a failure. What was removed cannot be put back, which is reported.
 pub(crate) fn put_back(report: &mut Reporter<'_>, state: &DestState, dest: Spot<'_>) {
     if state.removed && dest.inode().is_err_and(|errno| errno == Errno::NOENT) {
         report.warning(&Error::new(What::Lost, dest.path));

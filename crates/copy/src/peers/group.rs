@@ -35,7 +35,7 @@ pub(crate) struct PeerGroup<'a> {
     answered: Condvar,
     ended: AtomicBool,
     devices: Mutex<Devices>,
-    keeping: Mutex<OwnedLinks>,
+    owned_links: Mutex<OwnedLinks>,
     turn: Mutex<()>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> PeerGroup<'a> {
             answered: Condvar::new(),
             ended: AtomicBool::new(false),
             devices: Mutex::default(),
-            keeping: Mutex::new(OwnedLinks::new()),
+            owned_links: Mutex::new(OwnedLinks::new()),
             turn: Mutex::default(),
         }
     }
@@ -113,10 +113,10 @@ impl<'a> PeerGroup<'a> {
             return ToDo::Nothing;
         };
         match message {
-            Message::Names(parcel) => return ToDo::Work(Task::WorkUnit(from, Box::new(parcel))),
+            Message::Names(unit) => return ToDo::Work(Task::WorkUnit(from, Box::new(unit))),
             Message::Chunk(chunk) => return ToDo::Work(Task::Chunk(from, Box::new(chunk))),
             Message::NamesDone { token, given_back } => return self.is_back(token, given_back),
-            Message::Claim { token, key } => self.tell(self.keeping().claim(key, from, token)),
+            Message::Claim { token, key } => self.tell(self.owned_links().claim(key, from, token)),
             Message::Settle { key, made } => self.settle_here(key, from, made),
             Message::Where { token, key } => return ToDo::Where { from, token, key },
             Message::ChunkDone { token, .. } | Message::Claimed { token, .. } | Message::Here { token, .. } => {
@@ -203,8 +203,8 @@ impl<'a> PeerGroup<'a> {
 }
 
 impl PeerGroup<'_> {
-    pub(crate) fn keeping(&self) -> std::sync::MutexGuard<'_, OwnedLinks> {
-        lock(&self.keeping)
+    pub(crate) fn owned_links(&self) -> std::sync::MutexGuard<'_, OwnedLinks> {
+        lock(&self.owned_links)
     }
 
     /// Opens a place for tables that do not fit into memory.
@@ -217,17 +217,17 @@ impl PeerGroup<'_> {
             }
         };
         // Without one the table says so when it is needed.
-        self.keeping().room = opened.ok();
+        self.owned_links().room = opened.ok();
     }
 
     fn settle_here(&self, key: Key, from: usize, made: bool) {
-        let answers = self.keeping().settle(key, from, made);
+        let answers = self.owned_links().settle(key, from, made);
         for answer in answers {
             self.tell(Some(answer));
         }
     }
 
-    fn keeper_of(&self, key: &Key) -> usize {
+    fn owner_of(&self, key: &Key) -> usize {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         // Less than the number of processes.
@@ -256,15 +256,15 @@ impl PeerGroup<'_> {
         Some(Source { id, born })
     }
 
-    /// Asks the keeper who makes this file, and waits for the answer.
+    /// Asks the link owner who makes this file, and waits for the answer.
     pub(crate) fn claim(&self, key: Key) -> LinkOwner {
-        let (token, keeper) = (self.new_token(), self.keeper_of(&key));
+        let (token, owner) = (self.new_token(), self.owner_of(&key));
         self.expect(token);
-        if keeper == self.transport.rank() {
-            let answer = self.keeping().claim(key, keeper, token);
+        if owner == self.transport.rank() {
+            let answer = self.owned_links().claim(key, owner, token);
             self.tell(answer);
         } else {
-            self.transport.send(keeper, Message::Claim { token, key }.encode());
+            self.transport.send(owner, Message::Claim { token, key }.encode());
         }
         match self.wait_for(token) {
             Some(Message::Claimed { answer, .. }) => answer,
@@ -273,11 +273,11 @@ impl PeerGroup<'_> {
     }
 
     pub(crate) fn settle(&self, key: Key, made: bool) {
-        let (keeper, own) = (self.keeper_of(&key), self.transport.rank());
-        if keeper == own {
+        let (owner, own) = (self.owner_of(&key), self.transport.rank());
+        if owner == own {
             self.settle_here(key, own, made);
         } else {
-            self.transport.send(keeper, Message::Settle { key, made }.encode());
+            self.transport.send(owner, Message::Settle { key, made }.encode());
         }
     }
 

@@ -35,7 +35,7 @@ macro_rules! two {
         let $ends = [0, 1].map(|rank| $wires.end_of(rank));
         let [$first, $second] = [&$ends[0], &$ends[1]].map(group);
         for group in [&$first, &$second] {
-            group.keeping().room = openat(CWD, "/tmp", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).ok();
+            group.owned_links().room = openat(CWD, "/tmp", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).ok();
         }
     };
 }

@@ -1,7 +1,7 @@
-//! Files of several names: one process keeps the books for each, and says who makes the copy.
+//! Files of several names: one process owns each, and says who makes the copy.
 //!
-//! The keeper of a source file is found by a hash of its identity, so the tables of all processes together are one large
-//! one, and none of them has to hold it all. A keeper knows which process has made a file, and that one knows where.
+//! The link owner of a source file is found by a hash of its identity, so the tables of all processes together are one large
+//! one, and none of them has to hold it all. A link owner knows which process has made a file, and that one knows where.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::messages::{LinkOwner, Message};
 /// Pages of 4 KiB in memory: 16 MiB, enough for some 250,000 files; the others are in a nameless file.
 const PAGES_IN_MEMORY: usize = 4096;
 
-/// The books of one keeper.
+/// The links that one process owns.
 pub(crate) struct OwnedLinks {
     /// Which process has made it, by source file.
     pub made: Pages,
@@ -93,7 +93,7 @@ mod tests {
 
     const FILE: Key = [7; KEY];
 
-    fn keeping() -> OwnedLinks {
+    fn owned() -> OwnedLinks {
         let room = openat(CWD, "/tmp", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         OwnedLinks { room: Some(room), ..OwnedLinks::new() }
     }
@@ -108,30 +108,30 @@ mod tests {
 
     #[test]
     fn the_first_who_claims_a_file_makes_it_and_the_others_hear_who_did() {
-        let mut books = keeping();
-        let first = books.claim(FILE, 3, 1).unwrap();
+        let mut links = owned();
+        let first = links.claim(FILE, 3, 1).unwrap();
         assert_eq!(answer(&[first]), [(3, LinkOwner::You)]);
-        assert!(books.claim(FILE, 4, 2).is_none() && books.claim(FILE, 0, 3).is_none());
-        assert_eq!(answer(&books.settle(FILE, 3, true)), [(4, LinkOwner::Rank(3)), (0, LinkOwner::Rank(3))]);
-        let later = books.claim(FILE, 5, 9).unwrap();
+        assert!(links.claim(FILE, 4, 2).is_none() && links.claim(FILE, 0, 3).is_none());
+        assert_eq!(answer(&links.settle(FILE, 3, true)), [(4, LinkOwner::Rank(3)), (0, LinkOwner::Rank(3))]);
+        let later = links.claim(FILE, 5, 9).unwrap();
         assert_eq!(answer(&[later]), [(5, LinkOwner::Rank(3))]);
     }
 
     #[test]
     fn what_one_could_not_make_the_next_one_makes() {
-        let mut books = keeping();
-        books.claim(FILE, 1, 1).unwrap();
-        books.claim(FILE, 2, 2);
-        books.claim(FILE, 3, 3);
-        assert_eq!(answer(&books.settle(FILE, 1, false)), [(2, LinkOwner::You)]);
-        assert_eq!(answer(&books.settle(FILE, 2, true)), [(3, LinkOwner::Rank(2))]);
+        let mut links = owned();
+        links.claim(FILE, 1, 1).unwrap();
+        links.claim(FILE, 2, 2);
+        links.claim(FILE, 3, 3);
+        assert_eq!(answer(&links.settle(FILE, 1, false)), [(2, LinkOwner::You)]);
+        assert_eq!(answer(&links.settle(FILE, 2, true)), [(3, LinkOwner::Rank(2))]);
     }
 
     #[test]
     fn only_who_makes_a_file_can_say_that_it_is_made() {
-        let mut books = keeping();
-        books.claim(FILE, 1, 1).unwrap();
-        books.claim(FILE, 2, 2);
-        assert!(books.settle([8; KEY], 1, true).is_empty());
+        let mut links = owned();
+        links.claim(FILE, 1, 1).unwrap();
+        links.claim(FILE, 2, 2);
+        assert!(links.settle([8; KEY], 1, true).is_empty());
     }
 }

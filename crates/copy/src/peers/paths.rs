@@ -56,9 +56,9 @@ pub(crate) fn open_pair(plan: &Plan, pair: &Pair) -> Result<OpenPair, Errno> {
     let differ = |(here, there): &(Option<Time>, Option<(i64, u32)>)| {
         here.is_some() && there.is_some() && born_of(*here) != *there
     };
-    let told = births.iter().all(|(here, there)| here.is_some() && there.is_some());
+    let known = births.iter().all(|(here, there)| here.is_some() && there.is_some());
     let mounted_below = source_inode.id.device() != operand_device || dest_inode.id.device() != dir.top_device()?;
-    if births.iter().any(differ) || (mounted_below && !told) {
+    if births.iter().any(differ) || (mounted_below && !known) {
         return Err(Errno::XDEV);
     }
     Ok(OpenPair { source, dest, source_inode, dest_inode, dir })

@@ -39,7 +39,7 @@ impl AsFd for ParentDirectory {
 
 /// A whole file that waits for its name.
 pub(crate) struct Ready {
-    /// Open, so that errors of its data are told.
+    /// Open, so that it reports errors of its data.
     pub file: OwnedFd,
     pub id: FileId,
     /// Its size in bytes, or about that.

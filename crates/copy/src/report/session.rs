@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn what_moves_bytes_reports_to_the_observer_of_the_session() {
         let bench = Bench::new(Plan::default());
-        let told = Event::Removed(Cow::Borrowed("a".as_ref()));
-        bench.run(|cx, _| cx.session.control().observer.event(&told)).says(&["removed a"]);
+        let event = Event::Removed(Cow::Borrowed("a".as_ref()));
+        bench.run(|cx, _| cx.session.control().observer.event(&event)).says(&["removed a"]);
     }
 }

@@ -24,7 +24,7 @@ pub use summary::Summary;
 
 /// Copies what the plan says.
 ///
-/// Errors are told to the observer, one by one, and the run goes on with the next file; the summary says whether
+/// Errors are reported to the observer, one by one, and the run goes on with the next file; the summary says whether
 /// there were any.
 pub fn run(plan: &Plan, session: &Session<'_>) -> Summary {
     run_as(plan, session, None)
@@ -54,7 +54,7 @@ fn run_as(plan: &Plan, session: &Session<'_>, part: Option<Part<'_>>) -> Summary
         Ok(prepared) => prepared,
         Err(stats) => {
             if let Some(part) = part.filter(|part| part.transport.rank() == 0) {
-                // The others wait for something to do. That nothing is done is told already.
+                // The others wait for something to do. That nothing is done was reported.
                 part.transport.finish();
             }
             return Summary {

@@ -67,7 +67,7 @@ impl OrderedEvents {
         Segment(new)
     }
 
-    /// Nothing more comes in this segment. If it was the live one, what the next ones held back is told now.
+    /// Nothing more comes in this segment. If it was the live one, what the next ones held back is passed on now.
     pub fn close(&self, segment: Segment, observer: &dyn Observer) {
         let mut row = self.row.lock();
         row.slots[segment.0].closed = true;

@@ -151,7 +151,7 @@ pub(crate) fn objection(trouble: Trouble, path: &Path, shard: Shard) -> Error {
 /// What the shards of a copy have done, whichever of them the plan is for; `None` if none has begun. Nothing is changed.
 ///
 /// # Errors
-/// Why that cannot be told.
+/// Why that is unknown.
 pub fn shard_status(plan: &Plan) -> Result<Option<ShardReport>, Error> {
     if let Some(path) = plan.ambiguous_destination() {
         return Err(Error::new(What::AmbiguousDestination, path));

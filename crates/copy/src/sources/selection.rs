@@ -118,7 +118,7 @@ pub(crate) fn prepare(plan: &Plan, session: &Session<'_>, first: bool) -> Result
     let list = match &plan.list {
         Some(list) => Arc::clone(list),
         None => {
-            // A directory that cannot be read is told by the shard that it belongs to.
+            // The shard of a directory that cannot be read reports it.
             let survey = survey::walk(plan, session, false);
             if session.cancel.is_cancelled() || survey.failed {
                 stats.errors += survey.errors;

@@ -25,7 +25,7 @@ use crate::walk::{Listing, Operand, PathCursor, PathNode, Spot};
 pub struct Survey {
     /// The list. It is of everything that could be looked at.
     pub list: FileList,
-    /// Something could not be looked at, which was told.
+    /// Something could not be looked at, which was reported.
     pub failed: bool,
     /// How often that was.
     pub errors: u64,
@@ -33,7 +33,7 @@ pub struct Survey {
 
 /// Lists the sources of a plan as a copy by it would meet them. Nothing is written.
 ///
-/// Errors are told to the observer, one by one, and the walk goes on.
+/// Errors are reported to the observer, one by one, and the walk goes on.
 pub fn list(plan: &Plan, session: &Session<'_>) -> Survey {
     match plan.against_lists() {
         None => walk(plan, session, true),
@@ -44,7 +44,7 @@ pub fn list(plan: &Plan, session: &Session<'_>) -> Survey {
     }
 }
 
-/// The same; with `unreadable` directories that cannot be opened are told, too.
+/// The same; with `unreadable` directories that cannot be opened are reported, too.
 pub(crate) fn walk(plan: &Plan, session: &Session<'_>, unreadable: bool) -> Survey {
     let mut walk = Walk { plan, session, unreadable, open: open_levels(1), survey: Survey::default() };
     for source in &plan.sources {
@@ -57,7 +57,7 @@ pub(crate) fn walk(plan: &Plan, session: &Session<'_>, unreadable: bool) -> Surv
     walk.survey
 }
 
-/// Which file an operand is, if that can be told.
+/// Which file an operand is, if that is known.
 pub(crate) fn root_of(inode: &Inode) -> Option<Root> {
     inode.born.map(|born| Root { inode: inode.id.inode(), born })
 }

@@ -1,4 +1,4 @@
-//! Whether something is in a source: told by the identity of directories, not by paths.
+//! Whether something is in a source: by the identity of directories, not by paths.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};

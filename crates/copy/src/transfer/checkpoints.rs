@@ -112,7 +112,7 @@ impl<'a> Checkpoints<'a> {
     /// Goes behind the copy until that ends. Returns a complaint about the journal.
     ///
     /// # Errors
-    /// That of a sync. It is told once for an open file, so the file is lost.
+    /// That of a sync. The kernel reports it once for an open file, so the file is lost.
     pub(crate) fn keep_up(&self) -> Result<Option<Error>, Errno> {
         let _alarm = Alarm(self);
         let mut complaint = None;

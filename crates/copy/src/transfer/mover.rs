@@ -339,7 +339,7 @@ impl Mover {
     }
 
     /// What engines would have said that were not asked again. Each thread learns for itself when it needs not ask, and
-    /// what is told must not depend on that.
+    /// what is reported must not depend on that.
     fn known_refusals(&self, job: &Transfer<'_>, steps: &Steps) -> Vec<Tried> {
         let pair = (job.source_inode.id.device(), job.dest_inode.id.device());
         let known = self.shared.cannot.read();

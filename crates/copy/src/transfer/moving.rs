@@ -509,7 +509,7 @@ impl<'a> Moving<'a> {
         read_ahead.piece().max(unit)
     }
 
-    /// One job, from the engine's point of view, when its turn has come; counted, and told to the observer.
+    /// One job, from the engine's point of view, when its turn has come; counted, and reported to the observer.
     fn submit(&mut self, engines: &mut Engines, name: EngineName, offset: u64, len: u64) -> Result<Outcome, Stop> {
         let (control, size) = (self.control, self.job.source_inode.size);
         self.trail().let_follow(offset);

@@ -155,7 +155,7 @@ fn claim_of_all(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject
     Earlier::Unknown
 }
 
-/// What this process has claimed stands at its place, or does not: the others are told.
+/// What this process has claimed stands at its place, or does not: the other processes hear of it.
 pub(crate) fn settle_for_all(cx: RunContext<'_>, worker: &mut Worker<'_>, inode: &Inode, made: bool) {
     let Some(peers) = cx.peers else { return };
     if made {

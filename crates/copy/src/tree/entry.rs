@@ -271,7 +271,7 @@ fn instead_of_copying(
     Instead::Ended { well: false }
 }
 
-/// Nothing was made: what was noted of it is forgotten, who waits for what was claimed is told, and what stood there
+/// Nothing was made: what was noted of it is forgotten, who waits for what was claimed is woken, and what stood there
 /// before comes back.
 fn leave_unmade(
     cx: RunContext<'_>,
@@ -290,7 +290,7 @@ fn leave_unmade(
     undo::put_back(&mut worker.report, state, subject.dest);
 }
 
-/// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are told. In a
+/// Whether a source is what it was when it was listed. Another kind of file is an error; other contents are a warning. In a
 /// shard they are an error, too: other shards may have copied other files, or other names, as they were.
 fn is_as_listed(cx: RunContext<'_>, report: &mut Reporter<'_>, subject: &Subject<'_>, listed: Option<Index>) -> bool {
     let (Some(selection), Some(listed)) = (&cx.services.selection, listed) else { return true };

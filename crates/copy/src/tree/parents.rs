@@ -288,9 +288,9 @@ mod tests {
         let bench = bench();
         fs::create_dir_all(copy_of(&bench, "one")).unwrap();
         let ran = copy(&bench);
-        let told: Vec<_> = ran.heard.iter().filter(|line| line.starts_with("ParentMade")).collect();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with(r#"ParentMade { source: "source/one/two", dest: "#), "{told:?}");
+        let events: Vec<_> = ran.heard.iter().filter(|line| line.starts_with("ParentMade")).collect();
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert!(events[0].starts_with(r#"ParentMade { source: "source/one/two", dest: "#), "{events:?}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn precreate(walker: &mut Walker<'_>, frame: &mut Frame) {
     }
 }
 
-/// Only in a directory that holds nothing but what we put there, where nobody else has to be told before, and on a
+/// Only in a directory that holds nothing but what we put there, where nobody else has to know before, and on a
 /// filesystem with a device of its own: over a network it would only take time.
 fn may_make_ahead(walker: &Walker<'_>, frame: &Frame) -> bool {
     let [_, dest_device] = frame.devices();

@@ -45,7 +45,7 @@ struct OpenFile {
 pub(crate) fn do_task(walker: &mut Walker<'_>, task: Task) {
     let (frame, mut top, segment) = match task {
         Task::Names { frame, top, segment } => (frame, top, segment),
-        Task::WorkUnit(from, parcel) => return do_parcel(walker, from, *parcel),
+        Task::WorkUnit(from, unit) => return do_work_unit(walker, from, *unit),
         Task::Chunk(from, chunk) => return do_chunk(walker.cx, &mut walker.worker, from, &chunk),
         Task::PartDone(tally) => return share::part_is_done(walker, Some(tally)),
     };
@@ -160,7 +160,7 @@ fn copy_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &
         (chunk.offset, chunk.len),
     );
     drop(job);
-    // The owner is told when it can be seen from there, and before it sets the times of the file: data that arrives at a
+    // The owner hears of it when it can be seen from there, and before it sets the times of the file: data that arrives at a
     // server later would change them.
     let near = cx.peers.is_some_and(|peers| peers.transport.is_near(from));
     let flushed =
@@ -173,9 +173,9 @@ fn copy_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &
 }
 
 /// Copies what another process has given away.
-fn do_parcel(walker: &mut Walker<'_>, from: usize, parcel: WorkUnit) {
+fn do_work_unit(walker: &mut Walker<'_>, from: usize, unit: WorkUnit) {
     let Some(peers) = walker.cx.peers else { return };
-    let WorkUnit { token, pair, names } = parcel;
+    let WorkUnit { token, pair, names } = unit;
     let opened = patiently(PATIENCE, || {
         if walker.cx.cancelled() { Err(Errno::CANCELED) } else { paths::open_pair(walker.cx.plan, &pair) }
     });
@@ -215,7 +215,7 @@ fn do_parcel(walker: &mut Walker<'_>, from: usize, parcel: WorkUnit) {
     let names = Listing::of(names.into_iter().map(Into::into).collect());
     let frame = Frame::received(place, sides, names, ReplyHandle { from, token });
     let mut top = Top { source: pair.operand.into(), dest: pair.operand_dest.into(), into_itself: false };
-    walker.worker.report.stats.parcels += 1;
+    walker.worker.report.stats.work_units += 1;
     walk::walk_tree(walker, frame, &mut top);
 }
 

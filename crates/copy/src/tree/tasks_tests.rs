@@ -83,7 +83,7 @@ fn names_that_were_given_away_are_copied_elsewhere() {
     let bench = bench();
     let given = give(&bench, |_| ());
     assert_eq!((given.before, given.finished), (2, false));
-    assert_eq!((given.first.stats.given_away, given.second.stats.parcels), (1, 1));
+    assert_eq!((given.first.stats.given_away, given.second.stats.work_units), (1, 1));
     is_whole(&bench, &given);
 }
 
@@ -94,7 +94,7 @@ fn names_that_come_back_are_copied_by_who_gave_them() {
         return haul_testbed::skip("a filesystem that tells when directories were made");
     }
     let given = give(&bench, |unit| unit.pair.born = [Some((1, 1)); 2]);
-    assert_eq!((given.before, given.finished, given.second.stats.parcels), (2, false, 0));
+    assert_eq!((given.before, given.finished, given.second.stats.work_units), (2, false, 0));
     is_whole(&bench, &given);
 }
 
