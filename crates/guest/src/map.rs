@@ -47,13 +47,13 @@ pub fn map_with(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap])
 fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map {
     let size = image.size();
     let (leaves, volumes, witnesses) = (Vec::new(), Vec::new(), Vec::new());
-    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep: false };
+    let mut finder = Finder { image, parsers, leaves, volumes, witnesses, asleep: false, all_or_none: false };
     let mut tables = ExtentSet::new();
     if size > 0 {
         tables = finder.whole_disk(Extent { start: 0, len: size });
         finder.physical_volumes();
     }
-    let Finder { mut leaves, mut witnesses, asleep, .. } = finder;
+    let Finder { mut leaves, mut witnesses, asleep, all_or_none, .. } = finder;
     if leaves.len() > MOST_REGIONS {
         let disk = Extent { start: 0, len: size };
         leaves = vec![Leaf::whole("whole disk".to_owned(), disk, None, refused(Refusal::Budget("regions")))];
@@ -62,6 +62,9 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
         leaves.iter_mut().for_each(Leaf::leave_to_the_sleeper);
     }
     ask_parsers(image, options, &mut leaves, &mut witnesses);
+    if all_or_none && !leaves.iter().all(Leaf::is_mapped) {
+        leaves.iter_mut().for_each(Leaf::doubt);
+    }
     let free = agree(&mut leaves, &tables);
     let mut regions: Vec<Region> = leaves.into_iter().map(Leaf::into_region).collect();
     regions.extend(framework(size, &regions));
@@ -106,6 +109,18 @@ impl<'p> Leaf<'p> {
     fn leave_to_the_sleeper(&mut self) {
         if let Fate::Ask(_) = self.fate {
             self.fate = refused(Refusal::dirty("a hibernated system in this image"));
+        }
+    }
+
+    fn is_mapped(&self) -> bool {
+        matches!(self.fate, Fate::Known(Verdict::Mapped { .. }))
+    }
+
+    /// What is in it was believed to be free for a table that is not to be believed.
+    fn doubt(&mut self) {
+        if self.is_mapped() {
+            self.fate = refused(Refusal::corrupt("a GPT without its protective MBR"));
+            (self.free, self.dropped) = (ExtentSet::new(), 0);
         }
     }
 
@@ -168,6 +183,8 @@ struct Finder<'i, 'p> {
     witnesses: Vec<Witness>,
     /// Whether the memory of a hibernated system is in one of the parts.
     asleep: bool,
+    /// The partitions are believed only if each of them is mapped.
+    all_or_none: bool,
 }
 
 type Nature<'p> = (Vec<Signature<'p>>, Option<Tables>);
@@ -191,6 +208,7 @@ impl<'p> Finder<'_, 'p> {
         match self.nature(&[disk]) {
             Err(refusal) => self.leaves.push(Leaf::whole(place, disk, None, refused(refusal))),
             Ok((signatures, Some(tables))) if signatures.is_empty() => {
+                self.all_or_none = tables.unprotected;
                 self.partitions(tables.partitions);
                 return tables.tables;
             }

@@ -171,9 +171,6 @@ fn a_gpt_that_no_mbr_protects_frees_nothing_by_itself() {
     other.write(0, &Noise::new(1).bytes(64 << 10));
     let unknown = map(&other);
     assert!(unknown.free.is_empty(), "{unknown}");
-    let mut without = image.clone();
-    without.write(510, &[0, 0]);
-    assert!(map(&without).free.is_empty());
     // A partition of an MBR of another kind, around the first two.
     let (start, end) = (expected[0].0, expected[1].0 + expected[1].1);
     let mut dos = image.clone();
@@ -183,6 +180,34 @@ fn a_gpt_that_no_mbr_protects_frees_nothing_by_itself() {
     dos.write(446, &entry);
     let dos = map(&dos);
     assert!(dos.free.is_subset_of(&free.clipped(start..end)), "{dos}");
+}
+
+#[test]
+fn a_gpt_without_protective_mbr_frees_only_what_everything_confirms() {
+    let Some(mut image) = partitioned(64 * MIB, GPT) else { return };
+    let expected = dumped(&image);
+    let free = populate(&mut image, &expected);
+    let mut unsigned = image.clone();
+    unsigned.write(510, &[0, 0]);
+    assert_eq!(map(&unsigned).free, free, "the entry is there, but not the signature");
+    let mut blank = image.clone();
+    blank.write(0, &[0; 512]);
+    assert_eq!(map(&blank).free, free, "nothing is there");
+    let (end, (last, _)) = (64 * MIB, *expected.last().unwrap());
+    let damages: [(&str, u64, &[u8]); 6] = [
+        ("something was put into the first sector", 0, &[1]),
+        ("another entry is there", 446, &[0, 0, 0, 0, 0x83, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]),
+        ("the first copy is damaged", 512 + 30, &[0xff]),
+        ("the last copy is damaged", end - 512 + 30, &[0xff]),
+        ("the entries of the last copy are damaged", end - 33 * 512 + 40, &[0x5a]),
+        ("one of the filesystems is none", last, &[0xa5; 128 << 10]),
+    ];
+    for (what, at, bytes) in damages {
+        let mut other = blank.clone();
+        other.write(at, bytes);
+        let other = map(&other);
+        assert!(other.free.is_empty(), "{what}: {other}");
+    }
 }
 
 /// Fixes both checksums of the GPT header at `at`, if its fields make sense.

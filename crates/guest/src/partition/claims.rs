@@ -38,6 +38,9 @@ pub struct Tables {
     pub partitions: Vec<Partition>,
     /// The bytes of the tables themselves.
     pub tables: ExtentSet,
+    /// They are the two copies of a GPT without its protective MBR, which no system believes. What they say holds if every
+    /// partition is a filesystem that is whole: nothing else has come to this disk then.
+    pub unprotected: bool,
 }
 
 impl Tables {

@@ -43,11 +43,22 @@ struct Table {
     entries: Vec<u8>,
 }
 
-/// Reads every valid copy of a GPT and says whether there is one.
+/// The copies of a GPT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// There is no valid one.
+    None,
+    /// One, or several that do not say the same.
+    Some,
+    /// One at each end of the disk, which name each other and say the same.
+    Agree,
+}
+
+/// Reads every valid copy of a GPT and says which there are.
 ///
 /// # Errors
 /// If there are only damaged ones.
-pub fn read(disk: &View<'_>, tables: &mut Tables) -> Result<bool, Refusal> {
+pub fn read(disk: &View<'_>, tables: &mut Tables) -> Result<Copies, Refusal> {
     let mut found: Vec<Table> = Vec::new();
     let mut damaged = None;
     for sector in [512, 4096] {
@@ -73,16 +84,29 @@ pub fn read(disk: &View<'_>, tables: &mut Tables) -> Result<bool, Refusal> {
             }
         }
     }
-    if let (true, Some(why)) = (found.is_empty(), damaged) {
+    if found.is_empty()
+        && let Some(why) = damaged
+    {
         return Err(why);
     }
     for table in &found {
         list(disk, table, tables)?;
     }
-    if !found.is_empty() {
-        tables.kinds.push("gpt");
+    if found.is_empty() {
+        return Ok(Copies::None);
     }
-    Ok(!found.is_empty())
+    tables.kinds.push("gpt");
+    let agree = matches!(&found[..], [first, last] if first.agrees_with(last, disk.size()));
+    Ok(if agree { Copies::Agree } else { Copies::Some })
+}
+
+impl Table {
+    /// Whether this is the first copy, and `last` the one at the end of the disk, and both say the same.
+    fn agrees_with(&self, last: &Table, disk: u64) -> bool {
+        let ends = (self.lba, last.lba) == (1, (disk / self.sector).saturating_sub(1));
+        let one = (self.sector, self.alternate, last.alternate) == (last.sector, last.lba, self.lba);
+        ends && one && self.entry_len == last.entry_len && self.entries == last.entries
+    }
 }
 
 /// The table whose header is at `lba`; `None` if there is no signature.

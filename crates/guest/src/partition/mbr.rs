@@ -74,6 +74,18 @@ pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool, known: Known<'_>) -
     Ok(entries.iter().any(|entry| entry.kind == PROTECTIVE))
 }
 
+/// Whether nothing is where a boot sector with a protective MBR is on other disks: zeros, or that MBR without its last two
+/// bytes.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_blank(disk: &View<'_>) -> Result<bool, Refusal> {
+    let sector = disk.read(0, LEN as usize)?;
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let mut entries = slice(&sector, TABLE, 64)?.chunks_exact(16);
+    Ok(is_zero(slice(&sector, 0, TABLE)?) && entries.all(|entry| is_zero(entry) || entry[4] == PROTECTIVE))
+}
+
 /// What the table counts in. It does not say it: on a disk with sectors of 4 KiB its numbers are of those. So it is
 /// believed to be of such a disk if all of its partitions then lie in the disk and one of them starts as something that is known,
 /// and none of them does in sectors of 512 bytes. (What lies there is used even so.)

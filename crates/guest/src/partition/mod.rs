@@ -10,6 +10,7 @@ mod mbr;
 
 use crate::image::View;
 use crate::refusal::Refusal;
+use gpt::Copies;
 
 pub use claims::{Claim, Known, Partition, Tables};
 
@@ -20,10 +21,13 @@ pub use claims::{Claim, Known, Partition, Tables};
 /// If it cannot be read, a table is damaged and nothing replaces it, or nobody can tell what a table means.
 pub fn tables(disk: &View<'_>, known: Known<'_>) -> Result<Option<Tables>, Refusal> {
     let mut tables = Tables::default();
-    let gpt = gpt::read(disk, &mut tables)?;
+    let copies = gpt::read(disk, &mut tables)?;
     let of_gpt = tables.partitions.len();
-    if !mbr::read(disk, &mut tables, gpt, known)? {
-        tables.doubt_unprotected(of_gpt);
+    if !mbr::read(disk, &mut tables, copies != Copies::None, known)? {
+        tables.unprotected = of_gpt > 0 && copies == Copies::Agree && mbr::is_blank(disk)?;
+        if !tables.unprotected {
+            tables.doubt_unprotected(of_gpt);
+        }
     }
     tables.settle()?;
     Ok((!tables.kinds.is_empty()).then_some(tables))
