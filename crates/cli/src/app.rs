@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_copy::error::{Error, What};
-use haul_copy::facts::FileId;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

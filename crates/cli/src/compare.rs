@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use haul_copy::compare::{self, Board, Difference, Found, Observer, Session, Summary};
 use haul_copy::error::Error;
-use haul_copy::facts::{DeviceNumber, Kind, Time};
 use haul_copy::plan::Plan;
+use haul_sys::inode::{DeviceNumber, Kind, Time};
 
 use crate::exit;
 use crate::quote::Quoter;

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode};
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::{FileType, OFlags, fcntl_getfl};
 use haul_testbed::{TempDir, temp_dir};
@@ -28,7 +29,6 @@ use super::{RunContext, Services, Worker};
 use crate::control::Cancel;
 use crate::decide::Existing;
 use crate::events::{Confirm, Event, Observer, Question};
-use crate::facts::{DeviceNumber, Inode};
 use crate::links::DestDir;
 use crate::meta::{Caller, NewEntries, XattrRules};
 use crate::pace::Pace;

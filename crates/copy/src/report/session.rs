@@ -1,8 +1,9 @@
 //! What a run needs besides the plan.
 
+use haul_sys::inode::FileId;
+
 use crate::control::{Cancel, Control};
 use crate::events::{Confirm, Observer};
-use crate::facts::FileId;
 use crate::meta;
 use crate::pace::Pace;
 use crate::publish::Partials;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::OFlags;
@@ -15,7 +16,6 @@ use haul_sys::rustix::param::page_size;
 use crate::engine::buffer::is_aligned;
 use crate::engine::calls::again;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::walk::{Operand, Spot};
 
 use super::changes::Look;

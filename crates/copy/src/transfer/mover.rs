@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use parking_lot::RwLock;
 
 use super::engines::Engines;
@@ -19,7 +20,7 @@ use super::small::Small;
 use crate::control::Control;
 use crate::engine::Refusal;
 use crate::events::{DataReport, Event, Tried};
-use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
+use crate::facts::{Filesystem, Surroundings};
 use crate::moved::Moved;
 use crate::plan::profile::{PlaceEntry, Preference, SizeClass};
 use crate::plan::{EngineName, Plan};

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
@@ -24,7 +25,6 @@ use crate::engine::parallel::{FileWorkers, Ran, Stopped};
 use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
 use crate::events::{Event, Tried};
-use crate::facts::{Inode, Kind};
 use crate::moved::Moved;
 use crate::pace::Work;
 use crate::plan::{EngineName, Plan};

@@ -10,6 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::Errno;
+use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::param::page_size;
@@ -21,7 +22,6 @@ use crate::engine::Tuning;
 use crate::engine::buffer::AlignedBuffer;
 use crate::engine::transfer::again;
 use crate::error::{Error, What};
-use crate::facts::Kind;
 use crate::plan::EngineName;
 use crate::strategy::{DataFacts, Ranges, SMALL, Steps, Workers};
 

@@ -8,9 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_sys::inode::{DeviceNumber, FileId};
+
 use crate::context::RunContext;
 use crate::context::test_support::{self, Bench, Ran};
-use crate::facts::{DeviceNumber, FileId};
 use crate::links::{DestDir, LinkTable, Made, Source};
 use crate::peers::PeerGroup;
 use crate::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
