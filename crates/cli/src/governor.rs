@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_copy::pace::{Backoff, Limit, Pace, Pressure, Sample, Work, parse_run_delay, parse_stalled};
+use haul_io::pace::{Backoff, Limit, Pace, Pressure, Sample, Work, parse_run_delay, parse_stalled};
 use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use haul_sys::rustix::fs::OFlags;
 use signal_hook::consts::SIGUSR2;

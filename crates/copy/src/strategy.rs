@@ -11,9 +11,9 @@ mod prefer;
 mod steps;
 mod tiny;
 
+use haul_io::engine::{DIRECT_BUFFER, PageCache, Role};
 use haul_sys::inode::Kind;
 
-use crate::engine::{DIRECT_BUFFER, PageCache, Role};
 use crate::facts::{Filesystem, Surroundings};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
 

@@ -15,9 +15,9 @@ use haul::screen::Screen;
 use haul::show::{Show, StatsFormat};
 use haul::watch::{self, Caught};
 use haul::{app, exit, profile, xattrs};
-use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
+use haul_io::pace::Limit;
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;

@@ -11,14 +11,15 @@ use crate::shell::{self, Result};
 
 /// What each crate of ours may import of ours, by the names of their folders.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("cli", &["copy", "guest", "sys"]),
-    ("lab", &["copy", "guest", "measure", "sys"]),
+    ("cli", &["copy", "guest", "io", "sys"]),
+    ("lab", &["copy", "guest", "io", "measure", "sys"]),
     // It has the options of the command, read by the same code.
-    ("mpi", &["cli", "copy", "guest", "sys"]),
+    ("mpi", &["cli", "copy", "guest", "io", "sys"]),
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
-    ("copy", &["guest", "sys"]),
+    ("copy", &["guest", "io", "sys"]),
+    ("io", &["sys"]),
     ("guest", &[]),
     ("sys", &[]),
     ("testbed", &["copy", "guest", "sys"]),
@@ -35,6 +36,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-model", "model"),
     ("haul-measure", "measure"),
     ("haul-copy", "copy"),
+    ("haul-io", "io"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),
     ("haul-testbed", "testbed"),

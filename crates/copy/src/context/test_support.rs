@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use haul_io::pace::Pace;
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, Inode};
 use haul_sys::kernel::{Fd, Kernel, Linux};
@@ -31,7 +32,6 @@ use crate::decide::Existing;
 use crate::events::{Confirm, Event, Observer, Question};
 use crate::links::DestDir;
 use crate::meta::{Caller, NewEntries, XattrRules};
-use crate::pace::Pace;
 use crate::plan::{Dereference, Plan};
 use crate::progress::Progress;
 use crate::publish::{Partials, Sides};

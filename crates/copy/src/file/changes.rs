@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use haul_io::moved::Moved;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
@@ -10,7 +11,6 @@ use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::file::check::{self, ReadAgain};
-use crate::moved::Moved;
 use crate::plan::IfChanged;
 use crate::transfer::{Broken, Transfer, is_pseudo_file};
 

@@ -2,6 +2,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::sync::Mutex;
 
+use haul_io::pace::Pace;
 use haul_sys::inode::Time;
 
 use super::*;
@@ -10,7 +11,6 @@ use crate::control::Cancel;
 use crate::events::{Confirm, Observer, Question};
 use crate::list::{Entry, Root};
 use crate::meta::XattrRules;
-use crate::pace::Pace;
 use crate::plan::{Dereference, Overwrite};
 use crate::publish::Partials;
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_io::tuner::Tuner;
 use haul_sys::inode::{DeviceNumber, FileId};
 
 use crate::context::RunContext;
@@ -21,7 +22,6 @@ use crate::schedule::ordered::{EventSink, OrderedEvents};
 use crate::schedule::pool::Pool;
 use crate::tree::tasks;
 use crate::tree::walker::Walker;
-use crate::tuner::Tuner;
 use crate::walk::{Listing, PathNode};
 use crate::work::directory::Directory;
 use crate::work::frame::Frame;

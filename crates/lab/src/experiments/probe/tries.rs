@@ -6,10 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_copy::engine::{
+use haul_copy::plan::EngineName;
+use haul_io::engine::{
     DirectAlign, End, Engine, Job, Needs, Outcome, Refusal, Role, Side, Tuning, Zeros, complete, make,
 };
-use haul_copy::plan::EngineName;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 use haul_sys::Errno;
