@@ -92,7 +92,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     };
     // Scripts read what cp says.
     let every_error = call.persona == Persona::Cp || show.verbose;
-    report.configure(show, plan.reflink, with_progress, every_error);
+    report.configure(show, plan.data.reflink, with_progress, every_error);
     raise_descriptor_limit();
     if call.persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
@@ -101,7 +101,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
         Ok(skip) => skip,
         Err(complaint) => return refuse(&report, &complaint, exit::FAILURE),
     };
-    plan.profile = match profile::load(&options.profiles, call.persona, &report) {
+    plan.data.profile = match profile::load(&options.profiles, call.persona, &report) {
         Ok(profile) => profile,
         Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
     };
@@ -314,7 +314,7 @@ impl Command {
     fn print_stats(&self, summary: &Summary, status: u8) {
         let Some(format) = self.show.stats else { return };
         let name = self.call.name.to_string_lossy().into_owned();
-        let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.profile.as_deref());
+        let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.data.profile.as_deref());
         let record =
             Record::new(name, summary, pace, usage, self.call.started.elapsed(), i32::from(status)).with(profile);
         let text = match format {

@@ -296,17 +296,17 @@ fn posixly_correct_writes_through_dangling_links() {
 
 #[test]
 fn data_goes_the_way_that_is_asked_for() {
-    assert_eq!(plan("--reflink").reflink, Reflink::Always);
-    assert_eq!(plan("--reflink=auto").reflink, Reflink::Auto);
-    assert_eq!(plan("--reflink=never").reflink, Reflink::Never);
-    assert_eq!(plan("--sparse=always").sparse, Sparse::Always);
-    assert_eq!(plan("--sparse=n").sparse, Sparse::Never);
-    assert_eq!(plan("--engine=auto").engine, EngineChoice::Auto);
+    assert_eq!(plan("--reflink").data.reflink, Reflink::Always);
+    assert_eq!(plan("--reflink=auto").data.reflink, Reflink::Auto);
+    assert_eq!(plan("--reflink=never").data.reflink, Reflink::Never);
+    assert_eq!(plan("--sparse=always").data.sparse, Sparse::Always);
+    assert_eq!(plan("--sparse=n").data.sparse, Sparse::Never);
+    assert_eq!(plan("--engine=auto").data.engine, EngineChoice::Auto);
     for engine in EngineName::ALL {
-        assert_eq!(plan(&format!("--engine={engine}")).engine, EngineChoice::Only(engine));
+        assert_eq!(plan(&format!("--engine={engine}")).data.engine, EngineChoice::Only(engine));
     }
-    assert_eq!(plan("--engine=spl").engine, EngineChoice::Only(EngineName::Splice));
-    assert_eq!(plan("--buffer-size=8M").buffer_size, Some(8 << 20));
+    assert_eq!(plan("--engine=spl").data.engine, EngineChoice::Only(EngineName::Splice));
+    assert_eq!(plan("--buffer-size=8M").data.buffer_size, Some(8 << 20));
     assert_eq!(plan("--jobs=3").jobs, Some(3));
     for (option, message) in [
         ("--buffer-size=x", "invalid --buffer-size argument 'x'"),
@@ -364,9 +364,9 @@ fn throttling_is_what_the_options_say() {
     assert_eq!(run_options("--limit=1.5M,100 --control=file --yield --priority=-5").throttling, expected);
     assert_eq!(run_options("--limit=1M --limit=none").throttling.limit, Limit::NONE, "the last one counts");
     assert_eq!(run_options("--priority idle").throttling.priority, Some(Priority::Idle));
-    assert_eq!(plan("--readahead").readahead, Some(8 << 20));
-    assert_eq!(plan("--readahead=1M").readahead, Some(1 << 20));
-    assert_eq!(plan("").readahead, None);
+    assert_eq!(plan("--readahead").data.readahead, Some(8 << 20));
+    assert_eq!(plan("--readahead=1M").data.readahead, Some(1 << 20));
+    assert_eq!(plan("").data.readahead, None);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn the_last_word_on_profiles_counts_and_none_is_no_file() {
     ] {
         assert_eq!(run_options(options).profiles, expected, "{options}");
     }
-    assert!(plan("--profile=p").profile.is_none(), "it is read later");
+    assert!(plan("--profile=p").data.profile.is_none(), "it is read later");
     for line in ["--compare --profile=p a b", "--punch --smart --profile=p a"] {
         assert!(refused(line).contains("combined with"), "{line}");
     }

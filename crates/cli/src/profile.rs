@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_copy::plan::profile::{self, LONGEST, Profile};
+use haul_io::profile::{self, LONGEST, Profile};
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::process::geteuid;
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use haul_copy::error::Error;
 use haul_copy::images::{ImageReport, RegionReport};
-use haul_copy::plan::profile::Profile;
 use haul_copy::run::Summary;
 use haul_copy::stats::{EngineStats, Stats};
 use haul_io::moved::Moved;
 use haul_io::pace::Pace;
+use haul_io::profile::Profile;
 use haul_sys::process_state::Usage;
 use serde::Serialize;
 

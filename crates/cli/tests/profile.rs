@@ -7,10 +7,8 @@ use std::path::Path;
 use std::process::Output;
 
 use haul_copy::plan::EngineName;
-use haul_copy::plan::profile::{
-    self, Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source, may_be_preferred,
-};
-use haul_copy::probe::place_of;
+use haul_io::probe::place_of;
+use haul_io::profile::{self, Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source, may_be_preferred};
 use haul_testbed::{Bed, Command, Fs, TempDir, create_painted, skip, sparse_file, temp_dir};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");

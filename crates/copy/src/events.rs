@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_io::moved::{Moved, Refusal};
+use haul_io::moved::Moved;
+use haul_io::profile::Setting;
+pub use haul_io::strategy::HoleSearch;
+pub use haul_io::transfer::Tried;
 use haul_sys::inode::Inode;
 
 use crate::error::Error;
 use crate::images::ImageReport;
-use crate::plan::EngineName;
-use crate::plan::profile::Setting;
 
 /// Hears everything that happens in a run. Called from the threads that do the work.
 pub trait Observer: Send + Sync {
@@ -153,30 +154,6 @@ pub struct DataReport<'a> {
     pub time: Duration,
     /// What is known of the disk image that it is, if it was looked at as one.
     pub image: Option<Arc<ImageReport>>,
-}
-
-/// One engine's part in a file.
-#[derive(Debug, Clone, Copy)]
-pub struct Tried {
-    /// Which one.
-    pub engine: EngineName,
-    /// What it moved.
-    pub moved: Moved,
-    /// Why it stopped before the end, if it did.
-    pub refused: Option<Refusal>,
-}
-
-/// How holes of the source were looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoleSearch {
-    /// Not at all.
-    None,
-    /// With SEEK_DATA and SEEK_HOLE.
-    Seek,
-    /// By looking for zeros.
-    Zeros,
-    /// Both.
-    SeekAndZeros,
 }
 
 /// Answers the question whether to overwrite a file.

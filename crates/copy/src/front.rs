@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use haul_io::control::Cancel;
 use haul_io::pace::Pace;
 use parking_lot::Mutex;
 
-use crate::control::Cancel;
 use crate::error::Error;
 use crate::events::{Confirm, Event, Observer, Question};
 use crate::meta::XattrRules;
@@ -98,7 +98,7 @@ impl Copy {
 
     /// When extents are shared instead of copied; by default wherever the filesystem can.
     pub fn reflink(self, reflink: Reflink) -> Copy {
-        self.with(|plan| plan.reflink = reflink)
+        self.with(|plan| plan.data.reflink = reflink)
     }
 
     /// When the copy is on its device; by default whenever the kernel writes it.

@@ -1,15 +1,15 @@
 //! What the user wants: plain data, filled by a front end, validated once, never changed afterwards.
 
-mod engine;
-pub mod profile;
-
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-pub use self::engine::EngineChoice;
-use self::profile::Profile;
-use crate::list::{FileList, Shard};
 pub use haul_io::engine::EngineName;
+pub use haul_io::options::{CacheUse, DataOptions, EngineChoice, Preallocate, Reflink, Sparse};
+pub use haul_io::profile;
+use haul_io::strategy::Demands;
+pub use haul_io::verify::Checksum;
+
+use crate::list::{FileList, Shard};
 
 /// One copy as the user asked for it.
 ///
@@ -56,26 +56,14 @@ pub struct Plan {
     pub fail_fast: bool,
     /// Create the target of a dangling destination link, as POSIX asks (`POSIXLY_CORRECT`).
     pub write_through_dangling_link: bool,
-    /// When holes are made.
-    pub sparse: Sparse,
-    /// When extents are shared.
-    pub reflink: Reflink,
+    /// How the data of regular files is moved.
+    pub data: DataOptions,
     /// Which files are copied without what the guests of a disk image do not use.
     pub smart: SmartCopy,
     /// The images are frozen snapshots, whoever has them open.
     pub snapshot: bool,
     /// The SELinux context that new files get.
     pub context: ContextRule,
-    /// How bytes are moved.
-    pub engine: EngineChoice,
-    /// Size of a read or write buffer in bytes; `None` lets each engine take its own.
-    pub buffer_size: Option<usize>,
-    /// Bytes of the source that are asked for ahead of the copy (`--readahead`); `None` leaves that to the kernel.
-    pub readahead: Option<u64>,
-    /// Whether the copy stays in the page cache.
-    pub cache: CacheUse,
-    /// When space is allocated before it is written.
-    pub preallocate: Preallocate,
     /// Files copied at the same time; `None` lets haul decide.
     pub jobs: Option<usize>,
     /// Remove a new file that could not be copied whole.
@@ -99,9 +87,6 @@ pub struct Plan {
     pub shard: Option<Shard>,
     /// Which copy a shard is a part of, among several by the same command.
     pub job: Job,
-    /// What was measured to be faster on some storages. It changes only how bytes are moved, and what is set here otherwise
-    /// comes first.
-    pub profile: Option<Arc<Profile>>,
 }
 
 impl Plan {
@@ -153,6 +138,16 @@ impl Plan {
         }
     }
 
+    /// What a copy demands of how the data of its files is moved.
+    pub fn demands(&self) -> Demands {
+        Demands {
+            reads_again: self.reads_again(),
+            verified_in_cache: self.verify == Verify::Read,
+            renamed: self.atomic,
+            durable: self.durable != Durable::None || self.names_wait(),
+        }
+    }
+
     /// Whether the contents of regular files are read again behind the copy.
     pub fn reads_again(&self) -> bool {
         self.verify != Verify::Off || self.checksum.is_some()
@@ -182,16 +177,10 @@ impl Default for Plan {
             one_file_system: false,
             fail_fast: false,
             write_through_dangling_link: false,
-            sparse: Sparse::Auto,
-            reflink: Reflink::Auto,
+            data: DataOptions::default(),
             smart: SmartCopy::Off,
             snapshot: false,
             context: ContextRule::Default,
-            engine: EngineChoice::Auto,
-            buffer_size: None,
-            readahead: None,
-            cache: CacheUse::Auto,
-            preallocate: Preallocate::Auto,
             jobs: None,
             remove_partial: true,
             durable: Durable::None,
@@ -203,7 +192,6 @@ impl Default for Plan {
             list: None,
             shard: None,
             job: Job::Recorded,
-            profile: None,
         }
     }
 }
@@ -343,28 +331,6 @@ impl Default for Preserve {
     }
 }
 
-/// When holes are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sparse {
-    /// Where the source has them.
-    Auto,
-    /// Also where the source has long enough runs of zeros.
-    Always,
-    /// Nowhere.
-    Never,
-}
-
-/// When extents are shared between source and copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reflink {
-    /// Where the filesystem can.
-    Auto,
-    /// Always; a copy that cannot share fails.
-    Always,
-    /// Never.
-    Never,
-}
-
 /// Which files are copied without what the guests of a disk image do not use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmartCopy {
@@ -385,29 +351,6 @@ pub enum ContextRule {
     OfDestination,
     /// This one (`--context=CTX`).
     Fixed(OsString),
-}
-
-/// Whether the copy is left in the page cache, to be read soon, or goes to the device and leaves the memory to others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheUse {
-    /// Files that are large for the memory that is free go to the device, others stay.
-    Auto,
-    /// It stays, as with cp.
-    Keep,
-    /// It goes to the device, but for small files.
-    Drop,
-}
-
-/// When space is allocated before it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preallocate {
-    /// Where it lets several writes into one file go on at the same time, and for new files of 1 MiB and more that go through
-    /// the page cache to ext4.
-    Auto,
-    /// For every file without holes.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// When a copy is on its device and not only in memory.
@@ -446,15 +389,26 @@ pub enum Verify {
     Device,
 }
 
-/// Digests of whole files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checksum {
-    /// BLAKE3, 256 bits.
-    Blake3,
-    /// XXH3 of 128 bits: quick, and no proof against forgery.
-    Xxh3,
-    /// SHA-256.
-    Sha256,
-    /// MD5: no proof against forgery.
-    Md5,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_copy_demands_follows_from_its_plan() {
+        let demands = |change: fn(&mut Plan)| {
+            let mut plan = Plan::default();
+            change(&mut plan);
+            plan.demands()
+        };
+        assert_eq!(demands(|_| {}), Demands::NONE);
+        assert_eq!(demands(|plan| plan.atomic = true), Demands { renamed: true, ..Demands::NONE });
+        let durable = Demands { durable: true, ..Demands::NONE };
+        assert_eq!(demands(|plan| plan.durable = Durable::Flush), durable);
+        assert_eq!(demands(|plan| plan.durable = Durable::File), durable);
+        assert_eq!(demands(|plan| plan.resume = true), durable);
+        let read_again = Demands { reads_again: true, ..Demands::NONE };
+        assert_eq!(demands(|plan| plan.checksum = Some(Checksum::Blake3)), read_again);
+        assert_eq!(demands(|plan| plan.verify = Verify::Read), Demands { verified_in_cache: true, ..read_again });
+        assert_eq!(demands(|plan| plan.verify = Verify::Device), Demands { durable: true, ..read_again });
+    }
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use haul_io::transfer::{Log, STEP};
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
@@ -20,7 +21,6 @@ use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
 use crate::links::pages::{KEY, Key, Pages, Record as Page};
 use crate::plan::Plan;
 use crate::publish::temporary::TemporaryNames;
-use crate::transfer::{Log, STEP};
 use crate::walk::joined;
 
 /// Before the command and the number, in temporary names.
@@ -238,9 +238,34 @@ impl Progress {
     }
 }
 
-impl Log for Progress {
-    fn checkpoint(&self, record: Record) -> Result<(), Error> {
-        self.promise(&[record], true)
+/// Writes down in the journal how much of one file is on its device.
+pub(crate) struct CheckpointLog<'a> {
+    progress: &'a Progress,
+    source: Fingerprint,
+    file: Fingerprint,
+    /// Of the temporary name.
+    number: u64,
+    complaint: Mutex<Option<Error>>,
+}
+
+impl<'a> CheckpointLog<'a> {
+    /// Of a source, to a file under the temporary name with this number.
+    pub(crate) fn new(progress: &'a Progress, [source, file]: [Fingerprint; 2], number: u64) -> CheckpointLog<'a> {
+        CheckpointLog { progress, source, file, number, complaint: Mutex::default() }
+    }
+
+    /// The first error of the journal, once.
+    pub(crate) fn take_complaint(&self) -> Option<Error> {
+        self.complaint.lock().take()
+    }
+}
+
+impl Log for CheckpointLog<'_> {
+    fn checkpoint(&self, prefix: u64) {
+        let record = Record::Partial { source: self.source, file: self.file, number: self.number, prefix };
+        if let Err(error) = self.progress.promise(&[record], true) {
+            self.complaint.lock().get_or_insert(error);
+        }
     }
 }
 

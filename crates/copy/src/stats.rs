@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use haul_io::moved::Moved;
+use haul_io::transfer::{PartReport, Report};
 
 use crate::images::ImageReport;
 use crate::plan::EngineName;
@@ -79,6 +80,28 @@ impl Stats {
     pub(crate) fn count_image(&mut self, image: &ImageReport) {
         self.free_skipped += image.skipped;
         self.keep_image(image);
+    }
+
+    /// Counts a file whose data was moved, or was to be.
+    pub(crate) fn count_data(&mut self, report: &Report) {
+        // What others have copied of it they count.
+        self.moved += report.own;
+        self.by_profile += u64::from(report.steps.profile.is_some());
+        for tried in &report.tried {
+            let entry = self.engines.entry(tried.engine).or_default();
+            entry.files += u64::from(tried.moved.total() > 0);
+            entry.moved += tried.moved;
+            entry.refusals += u64::from(tried.refused.is_some());
+        }
+    }
+
+    /// Counts what was moved of a file for another process, which counts the file.
+    pub(crate) fn count_part(&mut self, part: &PartReport) {
+        self.moved += part.moved;
+        for tried in &part.tried {
+            self.engines.entry(tried.engine).or_default().moved += tried.moved;
+        }
+        self.data_time += part.time;
     }
 
     fn keep_image(&mut self, image: &ImageReport) {

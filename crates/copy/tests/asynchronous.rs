@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use haul_copy::events::Event;
-use haul_copy::plan::{Destination, EngineChoice, EngineName, Plan};
+use haul_copy::plan::{DataOptions, Destination, EngineChoice, EngineName, Plan};
 use haul_copy::run::Cancel;
 use haul_io::engine::Needs;
 use haul_io::moved::Refusal;
@@ -25,7 +25,7 @@ fn forced(name: EngineName, source: &Path, dest: &Path) -> Plan {
     Plan {
         sources: vec![source.into()],
         destination: Destination::Exactly(dest.into()),
-        engine: EngineChoice::Only(name),
+        data: DataOptions { engine: EngineChoice::Only(name), ..DataOptions::default() },
         ..Plan::default()
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use haul_copy::events::Event;
-use haul_copy::plan::{CacheUse, Destination, EngineChoice, EngineName, Plan, Preallocate};
+use haul_copy::plan::{CacheUse, DataOptions, Destination, EngineChoice, EngineName, Plan, Preallocate};
 use haul_copy::run::Cancel;
 use haul_sys::page_cache;
 use haul_testbed::{Bed, Command, Fs, allocated, assert_same_contents, create_painted, paint, painted, skip, temp_dir};
@@ -76,7 +76,7 @@ fn every_odd_size_is_copied_past_the_cache_over_longer_old_contents() {
             for to_dir in &dirs {
                 let b = to_dir.join("b");
                 fs::write(&b, vec![0xee; 10 << 20]).unwrap();
-                copy(&Plan { cache: CacheUse::Drop, ..plan(&a, &b) });
+                copy(&Plan { data: DataOptions { cache: CacheUse::Drop, ..plan(&a, &b).data }, ..plan(&a, &b) });
                 assert_same_contents(&a, &b);
             }
             fs::remove_file(&a).unwrap();
@@ -101,7 +101,10 @@ fn a_source_that_was_cached_stays_cached_and_a_cold_one_does_not_stay() {
         for engine in choices {
             let context = format!("{engine:?} on {}", fs.name());
             let reflink = haul_copy::plan::Reflink::Never;
-            let plan = Plan { cache: CacheUse::Drop, engine, reflink, ..plan(&a, &b) };
+            let plan = Plan {
+                data: DataOptions { cache: CacheUse::Drop, engine, reflink, ..plan(&a, &b).data },
+                ..plan(&a, &b)
+            };
             // On a busy machine a processor that is kept from its work may have more pages in hand than these.
             let left = (0..10).find_map(|_| {
                 make_cold(&a);
@@ -138,7 +141,7 @@ fn a_copy_to_be_kept_is_in_the_page_cache_and_the_choice_follows_the_cache() {
     let (a, b) = (dir.join("a"), dir.join("b"));
     let size = 16 * MIB;
     create_painted(&a, size);
-    let with = |cache| Plan { cache, ..plan(&a, &b) };
+    let with = |cache| Plan { data: DataOptions { cache, ..plan(&a, &b).data }, ..plan(&a, &b) };
     for cache in [CacheUse::Keep, CacheUse::Auto] {
         copy(&with(cache));
         assert!(stayed(cached(&b, 0, size), size), "{cache:?}");
@@ -218,7 +221,10 @@ fn a_source_that_shrinks_leaves_neither_surplus_size_nor_surplus_blocks() {
             for left in [0, MIB + 1, 17 * MIB] {
                 create_painted(&a, 32 * MIB);
                 let always = Preallocate::Always;
-                let plan = Plan { engine: EngineChoice::Only(engine), preallocate: always, ..plan(&a, &b) };
+                let plan = Plan {
+                    data: DataOptions { engine: EngineChoice::Only(engine), preallocate: always, ..plan(&a, &b).data },
+                    ..plan(&a, &b)
+                };
                 let (summary, problems) = support::copy(&plan, &Cancel::default(), |event| {
                     if let Event::DataStarted { .. } = event {
                         OpenOptions::new().write(true).open(&a).unwrap().set_len(left).unwrap();
@@ -242,7 +248,7 @@ fn a_source_that_grows_is_copied_with_its_growth() {
     let (a, b) = (dir.join("a"), dir.join("b"));
     for cache in [CacheUse::Keep, CacheUse::Drop] {
         create_painted(&a, 16 * MIB + 5);
-        let plan = Plan { cache, ..plan(&a, &b) };
+        let plan = Plan { data: DataOptions { cache, ..plan(&a, &b).data }, ..plan(&a, &b) };
         let (summary, _) = support::copy(&plan, &Cancel::default(), |event| {
             if let Event::DataStarted { .. } = event {
                 paint(&OpenOptions::new().write(true).open(&a).unwrap(), 16 * MIB + 5, 3 * MIB);
@@ -262,7 +268,11 @@ fn a_cancelled_copy_that_is_kept_ends_where_its_bytes_end() {
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 256 * MIB);
     let cancel = Cancel::default();
-    let plan = Plan { cache: CacheUse::Drop, remove_partial: false, ..plan(&a, &b) };
+    let plan = Plan {
+        remove_partial: false,
+        data: DataOptions { cache: CacheUse::Drop, ..plan(&a, &b).data },
+        ..plan(&a, &b)
+    };
     let (summary, _) = support::copy(&plan, &cancel, |event| {
         if let Event::Progress(_) = event {
             cancel.cancel();
@@ -288,7 +298,15 @@ fn a_large_copy_does_not_look_whole_before_its_end() {
                 make_cold(&a);
             }
             let reflink = haul_copy::plan::Reflink::Never;
-            let plan = Plan { cache: CacheUse::Drop, preallocate: Preallocate::Always, reflink, ..plan(&a, &b) };
+            let plan = Plan {
+                data: DataOptions {
+                    cache: CacheUse::Drop,
+                    preallocate: Preallocate::Always,
+                    reflink,
+                    ..plan(&a, &b).data
+                },
+                ..plan(&a, &b)
+            };
             let moved = Mutex::new(0);
             let (summary, problems) = support::copy(&plan, &Cancel::default(), |event| {
                 if let Event::Progress(more) = event {
@@ -317,7 +335,11 @@ fn a_full_filesystem_is_met_by_the_write_and_not_by_the_preallocation() {
     for fs in [Fs::Ext4, Fs::Tmpfs] {
         let Some(dir) = bed.small(fs, 12 * MIB) else { continue };
         let b = dir.join("b");
-        let plan = Plan { preallocate: Preallocate::Always, remove_partial: false, ..plan(&a, &b) };
+        let plan = Plan {
+            remove_partial: false,
+            data: DataOptions { preallocate: Preallocate::Always, ..plan(&a, &b).data },
+            ..plan(&a, &b)
+        };
         let (summary, problems) = support::copy(&plan, &Cancel::default(), |_| {});
         assert!(summary.failed && problems.iter().any(|text| text.contains("No space left")), "{problems:?}");
         let len = fs::metadata(&b).unwrap().len();
@@ -371,7 +393,10 @@ fn a_block_device_gets_the_bytes_of_the_file_and_keeps_what_is_behind_them() {
         ] {
             // The device is no file that could be replaced: it is written into.
             fs::write(&device.0, vec![0xee; 64 << 20]).unwrap();
-            copy(&Plan { cache, engine, preallocate: Preallocate::Always, ..plan(&a, &device.0) });
+            copy(&Plan {
+                data: DataOptions { cache, engine, preallocate: Preallocate::Always, ..plan(&a, &device.0).data },
+                ..plan(&a, &device.0)
+            });
             let found = fs::read(&device.0).unwrap();
             assert_eq!(found.len(), 64 << 20);
             assert!(found[..size as usize] == painted(size as usize), "{size} {cache:?} {engine:?}");

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use haul_copy::plan::{Destination, Plan, Reflink};
+use haul_copy::plan::{DataOptions, Destination, Plan, Reflink};
 use haul_copy::run::Cancel;
 use haul_testbed::{Bed, Fs, assert_same_contents, painted, temp_dir};
 use support::copy;
@@ -14,7 +14,7 @@ fn plan(source: &Path, dest: &Path) -> Plan {
     Plan {
         sources: vec![source.into()],
         destination: Destination::Exactly(dest.into()),
-        reflink: Reflink::Always,
+        data: DataOptions { reflink: Reflink::Always, ..DataOptions::default() },
         ..Plan::default()
     }
 }

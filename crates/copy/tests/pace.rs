@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::{Destination, EngineChoice, EngineName, Plan};
+use haul_copy::plan::{DataOptions, Destination, EngineChoice, EngineName, Plan};
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
 use haul_io::pace::{Clock, Limit, Pace};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
@@ -92,7 +92,7 @@ fn three_mebibytes_at_one_a_second_take_three_seconds_with_every_engine() {
     let moving = EngineName::ALL.into_iter().filter(|name| *name != EngineName::Null);
     for engine in moving.map(EngineChoice::Only).chain([EngineChoice::Auto]) {
         let (pace, dial) = paced(bytes(MIB));
-        let summary = copy(&Plan { engine, ..plan(&a, &b) }, &pace, None);
+        let summary = copy(&Plan { data: DataOptions { engine, ..plan(&a, &b).data }, ..plan(&a, &b) }, &pace, None);
         assert!(!summary.failed, "{engine:?}");
         let moved = summary.stats.moved;
         let data = (moved.written + moved.offloaded) as f64 / MIB as f64;
@@ -114,7 +114,14 @@ fn odd_sizes_and_low_rates_lose_no_byte_in_any_engine() {
         for engine in EngineName::ALL.into_iter().filter(|name| *name != EngineName::Null) {
             for limit in [bytes(50_000), bytes(7 * MIB), Limit { bytes: None, operations: Some(3) }] {
                 let (pace, _) = paced(limit);
-                let plan = Plan { engine: EngineChoice::Only(engine), readahead: Some(MIB / 2), ..plan(&a, &b) };
+                let plan = Plan {
+                    data: DataOptions {
+                        engine: EngineChoice::Only(engine),
+                        readahead: Some(MIB / 2),
+                        ..plan(&a, &b).data
+                    },
+                    ..plan(&a, &b)
+                };
                 assert!(!copy(&plan, &pace, None).failed, "{engine} on {}", filesystem.name());
                 assert_same_contents(&a, &b);
                 fs::remove_file(&b).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::{Dereference, Destination, EngineChoice, EngineName, Overwrite, Plan, Preserve};
+use haul_copy::plan::{DataOptions, Dereference, Destination, EngineChoice, EngineName, Overwrite, Plan, Preserve};
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
 use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 
@@ -354,8 +354,11 @@ fn a_run_of_many_threads_that_is_cancelled_ends_at_once_and_leaves_no_half_file(
         let cancel = Cancel::default();
         let plan = Plan {
             jobs: Some(8),
-            engine: EngineChoice::Only(EngineName::ReadWrite),
-            buffer_size: Some(4096),
+            data: DataOptions {
+                engine: EngineChoice::Only(EngineName::ReadWrite),
+                buffer_size: Some(4096),
+                ..plan(&s.source, &dest).data
+            },
             ..plan(&s.source, &dest)
         };
         let mut left = 3 * round;

@@ -9,11 +9,11 @@ use std::thread::{self, ThreadId};
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::profile::{Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source};
-use haul_copy::plan::{Dereference, Destination, EngineName, Plan, Reflink};
-use haul_copy::probe::place_of;
+use haul_copy::plan::{DataOptions, Dereference, Destination, EngineName, Plan, Reflink};
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
 use haul_io::pace::Pace;
+use haul_io::probe::place_of;
+use haul_io::profile::{Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
 
 /// Remembers which threads moved data.
@@ -65,8 +65,7 @@ fn plan(dir: &Path, entries: Vec<Entry>) -> Plan {
         destination: Destination::Exactly(dir.join("to").into()),
         recursive: true,
         dereference: Dereference::Never,
-        reflink: Reflink::Never,
-        profile: Some(Arc::new(profile)),
+        data: DataOptions { reflink: Reflink::Never, profile: Some(Arc::new(profile)), ..DataOptions::default() },
         ..Plan::default()
     }
 }

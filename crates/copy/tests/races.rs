@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use haul_copy::events::Event;
-use haul_copy::plan::{Dereference, Destination, EngineChoice, EngineName, IfChanged, Plan};
+use haul_copy::plan::{DataOptions, Dereference, Destination, EngineChoice, EngineName, IfChanged, Plan};
 use haul_copy::run::Cancel;
 use haul_testbed::{create_painted, temp_dir};
 use support::copy;
@@ -315,7 +315,11 @@ fn written_to_at(moment: fn(&Event<'_>) -> bool, engine: EngineChoice) -> (bool,
     let s = scene();
     let empty = s.source.join("empty");
     fs::write(&empty, "").unwrap();
-    let plan = Plan { if_changed: IfChanged::Fail, engine, ..file(&empty, &s.dest) };
+    let plan = Plan {
+        if_changed: IfChanged::Fail,
+        data: DataOptions { engine, ..file(&empty, &s.dest).data },
+        ..file(&empty, &s.dest)
+    };
     let mut met = 0;
     let (summary, _) = copy(&plan, &Cancel::default(), |event| {
         if moment(event) {

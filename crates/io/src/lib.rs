@@ -9,8 +9,16 @@
 //! which tests script.
 #![forbid(unsafe_code)]
 
+pub mod control;
 pub mod engine;
+pub mod facts;
 pub mod moved;
+pub mod options;
 pub mod pace;
+pub mod probe;
+pub mod profile;
 pub mod ranges;
+pub mod strategy;
+pub mod transfer;
 pub mod tuner;
+pub mod verify;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use haul_copy::plan::profile;
-use haul_copy::probe::place_of;
+use haul_io::probe::place_of;
+use haul_io::profile;
 use haul_lab::results::{Body, Outcome, Results};
 use haul_testbed::{Bed, Command, Fs, temp_dir};
 

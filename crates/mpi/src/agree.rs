@@ -9,9 +9,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_copy::facts;
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::settle_destination;
+use haul_io::facts;
 use haul_sys::rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use haul_sys::rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};

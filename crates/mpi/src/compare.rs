@@ -53,7 +53,7 @@ pub fn compare_all(
     if line.rank() > 0 {
         return help(line, &agreed, &plan);
     }
-    report.configure(show, plan.reflink, false, show.verbose);
+    report.configure(show, plan.data.reflink, false, show.verbose);
     if line.ranks() == 1 { compare_with(&report, &plan, show, None) } else { lead(line, &agreed, &report, &plan, show) }
 }
 

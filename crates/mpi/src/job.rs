@@ -67,7 +67,7 @@ impl Job {
         let rank = line.rank();
         let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
         let mut report = self.report(rank, &exchange);
-        report.configure(self.show, self.plan.reflink, self.agreed.progress, self.show.verbose);
+        report.configure(self.show, self.plan.data.reflink, self.agreed.progress, self.show.verbose);
         let refused = self.prepare(rank, &mut report);
         let report = Arc::new(report);
         let desk = Desk {
@@ -205,7 +205,7 @@ impl Job {
     ) {
         let Some(json) = wants_json(self.show) else { return };
         let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, i32::from(status));
-        let record = record.with(self.plan.profile.as_deref());
+        let record = record.with(self.plan.data.profile.as_deref());
         let text = match json {
             false => record.text(summary) + &figures::table(accounts),
             true => match record.json().and_then(|line| Ok(line + "\n" + &figures::json(accounts)?)) {
@@ -238,7 +238,7 @@ fn wants_json(show: Show) -> Option<bool> {
 /// # Errors
 /// For the user.
 fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
-    plan.profile = profile::load(&options.profiles, Persona::Haul, report)?;
+    plan.data.profile = profile::load(&options.profiles, Persona::Haul, report)?;
     app::raise_descriptor_limit();
     Ok(())
 }

@@ -7,13 +7,11 @@ use super::violation::Violation;
 
 /// The modules from the bottom to the top. A file imports from modules further down only, or from its own.
 const LEVELS: &[&[&str]] = &[
-    &["plan", "list", "facts", "images", "stats", "events", "error", "wire"],
-    &["walk", "meta", "journal", "probe"],
-    &["strategy", "decide", "control"],
+    &["plan", "list", "images", "stats", "events", "error", "wire"],
+    &["walk", "meta", "journal"],
+    &["decide"],
     // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
-    &["smart", "compare", "verify"],
-    // The byte mover: two open files, no names.
-    &["transfer"],
+    &["smart", "compare"],
     // From a whole file to its name; then what was made, to be found again.
     &["publish"],
     &["links"],

@@ -25,8 +25,8 @@ fn bad(file: &str, text: &str, line: usize, why: &str) {
 #[test]
 fn imports_from_modules_below_are_fine() {
     good("crates/copy/src/publish/sides.rs", "use crate::journal::Record;\nuse super::Ready;\nuse haul_sys::Errno;");
-    good("crates/copy/src/file/fill.rs", "use crate::{facts::Inode, work::{Entry, Frame}};");
-    good("crates/copy/src/run/mod.rs", "mod files;\nuse self::files::F;\nuse crate::strategy::choose;");
+    good("crates/copy/src/file/fill.rs", "use crate::{stats::Stats, work::{Entry, Frame}};");
+    good("crates/copy/src/run/mod.rs", "mod files;\nuse self::files::F;\nuse crate::decide::choose;");
     good("crates/copy/src/run/files.rs", "use super::Session;\nuse super::super::walk::Entry;");
     good("crates/copy/src/events.rs", "use crate::error::Error;");
 }
@@ -36,7 +36,7 @@ fn imports_upwards_are_found() {
     bad("crates/copy/src/journal/record.rs", "\nuse crate::publish::Ready;", 2, "journal imports upwards from publish");
     bad("crates/copy/src/journal/mod.rs", "use crate::run::Cancel;", 1, "upwards from run");
     bad("crates/copy/src/journal/read/parts.rs", "use super::super::super::run::Cancel;", 1, "upwards from run");
-    bad("crates/copy/src/strategy.rs", "use super::run::Cancel;", 1, "upwards from run");
+    bad("crates/copy/src/decide/mod.rs", "use super::super::run::Cancel;", 1, "upwards from run");
 }
 
 #[test]
@@ -60,10 +60,10 @@ fn one_bad_branch_of_a_use_tree_is_found_at_its_line() {
 
 #[test]
 fn paths_in_bodies_types_and_macros_are_found() {
-    bad("crates/copy/src/facts.rs", "fn f() {\n    crate::journal::go();\n}", 2, "upwards from journal");
-    bad("crates/copy/src/facts.rs", "struct S(\ncrate::walk::Entry);", 2, "upwards from walk");
-    bad("crates/copy/src/facts.rs", "fn f() {\n    assert!(crate::run::ok(),\n \"\");\n}", 2, "upwards from run");
-    bad("crates/copy/src/facts.rs", "macro_rules! m {\n    () => { $crate::meta::X };\n}", 2, "upwards from meta");
+    bad("crates/copy/src/images.rs", "fn f() {\n    crate::journal::go();\n}", 2, "upwards from journal");
+    bad("crates/copy/src/images.rs", "struct S(\ncrate::walk::Entry);", 2, "upwards from walk");
+    bad("crates/copy/src/images.rs", "fn f() {\n    assert!(crate::run::ok(),\n \"\");\n}", 2, "upwards from run");
+    bad("crates/copy/src/images.rs", "macro_rules! m {\n    () => { $crate::meta::X };\n}", 2, "upwards from meta");
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn unit_tests_may_import_from_anywhere_in_the_crate() {
 #[test]
 fn data_modules_may_not_import_in_a_circle() {
     let events = ("crates/copy/src/events.rs", "use crate::error::Error;");
-    let error = ("crates/copy/src/error.rs", "use crate::facts::Inode;");
+    let error = ("crates/copy/src/error.rs", "use crate::images::ImageReport;");
     assert_eq!(violations(&[events, error]), [""; 0]);
-    let facts = ("crates/copy/src/facts.rs", "use crate::events::Event;");
+    let facts = ("crates/copy/src/images.rs", "use crate::events::Event;");
     let found = violations(&[events, error, facts]);
     assert_eq!(found.iter().filter(|line| line.contains("the other way round")).count(), 3, "{found:?}");
 }

@@ -41,7 +41,7 @@ const ENGINE: Flag = Flag {
     help: "move bytes this way wherever it is possible",
     details: "Where the engine refuses (a clone on a filesystem that cannot, a pipe by offsets), read-write goes on \
               from the byte where it stopped; --explain says so. To share extents or fail, use --reflink=always.",
-    effect: Word("auto", |draft, word| draft.plan.engine = word.parse().unwrap_or(EngineChoice::Auto)),
+    effect: Word("auto", |draft, word| draft.plan.data.engine = word.parse().unwrap_or(EngineChoice::Auto)),
     ..Flag::own(Data)
 };
 
@@ -54,7 +54,7 @@ const BUFFER_SIZE: Flag = Flag {
               up to pages, a pipe (splice) holds no more than /proc/sys/fs/pipe-max-size without privilege, and \
               --limit, --verify and --resume move smaller pieces. Several threads at one file have a buffer each.",
     effect: Value(|draft, given| {
-        draft.plan.buffer_size = Some(given.number(LARGEST)?);
+        draft.plan.data.buffer_size = Some(given.number(LARGEST)?);
         Ok(())
     }),
     ..Flag::own(Data)
@@ -83,7 +83,7 @@ const CACHE: Flag = Flag {
               was there before. With drop, files below 4 MiB stay in memory all the same, and of disk images (--smart) \
               runs of less than 256 KiB. No WHEN makes a copy durable: that takes a sync.",
     effect: Word("auto", |draft, word| {
-        draft.plan.cache = match word {
+        draft.plan.data.cache = match word {
             "keep" => CacheUse::Keep,
             "drop" => CacheUse::Drop,
             _ => CacheUse::Auto,
@@ -111,7 +111,7 @@ const PREALLOCATE: Flag = Flag {
               filesystem cannot allocate, or has too little space, haul copies the file without. Until such a file is \
               whole it is one byte shorter than its source.",
     effect: Word("always", |draft, word| {
-        draft.plan.preallocate = match word {
+        draft.plan.data.preallocate = match word {
             "always" => Preallocate::Always,
             "never" => Preallocate::Never,
             _ => Preallocate::Auto,
@@ -166,7 +166,7 @@ const READAHEAD: Flag = Flag {
               extents, direct I/O, FIFOs and the like.",
     effect: Value(|draft, given| {
         let size = if given.value.is_some() { given.number(LARGEST)? as u64 } else { USUAL_READAHEAD };
-        draft.plan.readahead = Some(size);
+        draft.plan.data.readahead = Some(size);
         Ok(())
     }),
     ..Flag::own(Data)
@@ -174,8 +174,9 @@ const READAHEAD: Flag = Flag {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use haul_copy::plan::EngineName;
+
+    use super::*;
 
     #[test]
     fn every_engine_can_be_chosen() {

@@ -28,7 +28,7 @@ const REFLINK: Flag = Flag {
     details: "Without WHEN, always is meant. The filesystem copies shared extents when either file changes. Two files \
               that share extents are lost together if the medium fails there.",
     effect: Word("always", |draft, word| {
-        draft.plan.reflink = match word {
+        draft.plan.data.reflink = match word {
             "always" => Reflink::Always,
             "never" => Reflink::Never,
             _ => Reflink::Auto,
@@ -40,14 +40,14 @@ const REFLINK: Flag = Flag {
 
 fn settle_reflink(draft: &mut Draft, _: &Quoter) -> Result<(), Complaint> {
     let plan = &mut draft.plan;
-    if plan.reflink == Reflink::Always && plan.sparse != Sparse::Auto {
+    if plan.data.reflink == Reflink::Always && plan.data.sparse != Sparse::Auto {
         return Err(misuse("--reflink can be used only with --sparse=auto"));
     }
-    if plan.sparse == Sparse::Never {
+    if plan.data.sparse == Sparse::Never {
         // Shared extents may have holes.
-        plan.reflink = Reflink::Never;
+        plan.data.reflink = Reflink::Never;
     }
-    if plan.reflink == Reflink::Always && plan.smart != SmartCopy::Off {
+    if plan.data.reflink == Reflink::Always && plan.smart != SmartCopy::Off {
         return Err(misuse("cannot combine --reflink=always and --smart"));
     }
     Ok(())
@@ -66,7 +66,7 @@ const SPARSE: Flag = Flag {
     values: Values::One(SPARSES),
     help: "when to make holes; auto by default",
     effect: Word("auto", |draft, word| {
-        draft.plan.sparse = match word {
+        draft.plan.data.sparse = match word {
             "always" => Sparse::Always,
             "never" => Sparse::Never,
             _ => Sparse::Auto,

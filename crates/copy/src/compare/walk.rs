@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use haul_io::facts;
 use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 use haul_sys::rustix::process;
@@ -14,7 +15,6 @@ use haul_sys::{Errno, memory};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
-use crate::facts;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{Listed, Listing, Operand, PathNode, Spot, last_component, without_trailing_slashes};
 

@@ -8,7 +8,7 @@ use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::fstatvfs;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::transfer::Broken;
+use crate::work::file_data::Broken;
 
 /// Held together by all that fill a file, and by one alone that tries again.
 #[derive(Debug)]

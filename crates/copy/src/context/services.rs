@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use haul_io::transfer;
 use parking_lot::Mutex;
 
 use crate::context::free_space::FreeSpaceGate;
@@ -14,7 +15,6 @@ use crate::publish::filesystems::Filesystems;
 use crate::publish::temporary::TemporaryNames;
 use crate::shards::Shards;
 use crate::sources::selection::Selection;
-use crate::transfer;
 use crate::walk::Identities;
 
 /// What has to reach its device.

@@ -18,7 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use haul_io::control::Cancel;
 use haul_io::pace::Pace;
+use haul_io::strategy::Demands;
+use haul_io::transfer::Transfer;
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, Inode};
 use haul_sys::kernel::{Fd, Kernel, Linux};
@@ -27,7 +30,6 @@ use haul_testbed::{TempDir, temp_dir};
 use parking_lot::Mutex;
 
 use super::{RunContext, Services, Worker};
-use crate::control::Cancel;
 use crate::decide::Existing;
 use crate::events::{Confirm, Event, Observer, Question};
 use crate::links::DestDir;
@@ -37,10 +39,10 @@ use crate::progress::Progress;
 use crate::publish::{Partials, Sides};
 use crate::report::Session;
 use crate::stats::Stats;
-use crate::transfer::Transfer;
 use crate::walk::{PathNode, Spot};
 use crate::work::dest_state::DestState;
 use crate::work::directory::{Directory, FullDirectory};
+use crate::work::file_data::FileData;
 use crate::work::subject::Subject;
 
 /// What everybody who shows a name shows in the place of a temporary one, which nobody can foresee.
@@ -272,20 +274,15 @@ impl<T> Ran<T> {
 }
 
 /// Two open files, of which nothing is known but how they look: `a`, to be copied to `b`.
-pub(crate) fn transfer<'a>([source, dest]: [OwnedFd; 2], [source_inode, dest_inode]: [&'a Inode; 2]) -> Transfer<'a> {
-    Transfer {
-        source: Arc::new(source),
-        dest: Arc::new(dest),
-        source_inode,
-        dest_inode,
+pub(crate) fn file_data<'a>([source, dest]: [OwnedFd; 2], inodes: [&'a Inode; 2]) -> FileData<'a> {
+    let transfer = Transfer::new([Arc::new(source), Arc::new(dest)], inodes, Demands::NONE);
+    FileData {
+        transfer,
         source_path: Path::new("a"),
         dest_path: Path::new("b"),
         source_dir: None,
         image: None,
-        follower: None,
-        start: 0,
-        checkpoints: None,
-        peers: None,
+        log: None,
     }
 }
 

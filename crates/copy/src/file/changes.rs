@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use haul_io::moved::Moved;
+use haul_io::transfer::is_pseudo_file;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
@@ -12,7 +13,7 @@ use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::file::check::{self, ReadAgain};
 use crate::plan::IfChanged;
-use crate::transfer::{Broken, Transfer, is_pseudo_file};
+use crate::work::file_data::{Broken, FileData};
 
 /// How often a file is copied again before the copy fails.
 const RETRIES: u32 = 3;
@@ -23,13 +24,16 @@ const RETRIES: u32 = 3;
 pub(crate) fn settle_changes(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
     inode: &mut Inode,
     before: Moved,
     mut read: ReadAgain,
 ) -> Result<ReadAgain, Broken> {
     let plan = cx.plan;
-    if plan.if_changed == IfChanged::Ignore || inode.kind != Kind::Regular || is_pseudo_file(&job.source, inode) {
+    if plan.if_changed == IfChanged::Ignore
+        || inode.kind != Kind::Regular
+        || is_pseudo_file(&job.transfer.source, inode)
+    {
         return Ok(read);
     }
     if inode.size == 0 && worker.report.stats.moved == before {
@@ -38,15 +42,14 @@ pub(crate) fn settle_changes(
         return Ok(read);
     }
     let path = job.source_path;
-    let broken = |error| Broken { error: Some(error) };
     let mut attempts = 1;
     loop {
-        let now =
-            Inode::of(job.source.as_fd()).map_err(|errno| broken(Error::new(What::CannotFstat, path).errno(errno)))?;
+        let now = Inode::of(job.transfer.source.as_fd())
+            .map_err(|errno| Broken::by(Error::new(What::CannotFstat, path).errno(errno)))?;
         if is_unchanged(inode, &now) {
             return Ok(read);
         }
-        let again = matches!(job.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
+        let again = matches!(job.transfer.dest_inode.kind, Kind::Regular | Kind::BlockDevice);
         match plan.if_changed {
             IfChanged::Ignore => return Ok(read),
             IfChanged::Warn => {
@@ -56,15 +59,15 @@ pub(crate) fn settle_changes(
             IfChanged::Retry if again && attempts <= RETRIES => {}
             IfChanged::Retry if attempts > 1 => {
                 let error = Error::new(What::KeepsChanging, path).detail(attempts.to_string());
-                return Err(broken(error));
+                return Err(Broken::by(error));
             }
-            IfChanged::Retry | IfChanged::Fail => return Err(broken(Error::new(What::ChangedWhileCopied, path))),
+            IfChanged::Retry | IfChanged::Fail => return Err(Broken::by(Error::new(What::ChangedWhileCopied, path))),
         }
         attempts += 1;
         *inode = now;
-        if job.dest_inode.kind == Kind::Regular {
-            retry_on_intr(|| ftruncate(&job.dest, 0))
-                .map_err(|errno| broken(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
+        if job.transfer.dest_inode.kind == Kind::Regular {
+            retry_on_intr(|| ftruncate(&job.transfer.dest, 0))
+                .map_err(|errno| Broken::by(Error::new(What::Truncating, job.dest_path).errno(errno)))?;
         }
         read = check::move_again(cx, worker, job, inode)?;
     }
@@ -82,12 +85,12 @@ fn is_unchanged(before: &Inode, after: &Inode) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use haul_io::verify::Checked;
     use haul_sys::inode::Time;
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran, transfer};
+    use crate::context::test_support::{Bench, Ran, file_data};
     use crate::plan::Plan;
-    use crate::verify::Checked;
 
     fn inode(bench: &Bench) -> Inode {
         bench.from("a").inode().unwrap()
@@ -119,7 +122,7 @@ mod tests {
     fn settle(bench: &Bench, seen: Inode, moved: Moved) -> Ran<bool> {
         let sides = [bench.from("a"), bench.from("a")].map(|spot| spot.open_path().unwrap());
         bench.run(|cx, worker| {
-            let job = transfer(sides, [&seen, &seen]);
+            let job = file_data(sides, [&seen, &seen]);
             worker.report.stats.moved = moved;
             let before = Moved::default();
             settle_changes(cx, worker, &job, &mut { seen }, before, Ok(Checked::default())).is_err()

@@ -4,6 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::thread;
 
+use haul_io::strategy::WORTH_ASKING;
+use haul_io::transfer::{Over, Transfer};
+use haul_io::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
@@ -13,10 +16,9 @@ use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::plan::Verify;
+use crate::progress::CheckpointLog;
 use crate::report::Reporter;
-use crate::strategy::WORTH_ASKING;
-use crate::transfer::{Broken, Over, Transfer};
-use crate::verify::{Checked, Finding, Follower, Mismatch, Trouble, Wishes, compare_with_device};
+use crate::work::file_data::{Broken, FileData};
 
 /// What reading again has found of a file whose data was moved.
 pub(crate) type ReadAgain = Result<Checked, Trouble>;
@@ -25,20 +27,22 @@ pub(crate) type ReadAgain = Result<Checked, Trouble>;
 pub(crate) fn move_again(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
     source_inode: &Inode,
 ) -> Result<ReadAgain, Broken> {
     // What was noted is of the source as it was.
-    move_and_check(cx, worker, &Transfer { source_inode, start: 0, checkpoints: None, ..job.clone() })
+    let mut job = job.clone();
+    job.transfer = Transfer { source_inode, start: 0, checkpoints: None, ..job.transfer };
+    move_and_check(cx, worker, &job)
 }
 
 /// Moves the data; another thread notes how far that is on the device, where the next run may have to go on.
 pub(crate) fn move_and_check(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
 ) -> Result<ReadAgain, Broken> {
-    let Some(checkpoints) = job.checkpoints else { return move_and_read_again(cx, worker, job) };
+    let Some(checkpoints) = job.transfer.checkpoints else { return move_and_read_again(cx, worker, job) };
     let (moved, noted) = thread::scope(|scope| {
         let noting = thread::Builder::new().spawn_scoped(scope, || checkpoints.keep_up());
         if noting.is_err() {
@@ -52,41 +56,38 @@ pub(crate) fn move_and_check(
         checkpoints.end(if stopped { Over::Stopped } else { Over::Done });
         (moved, noting.ok().and_then(|noting| noting.join().ok()))
     });
-    match noted {
-        Some(Ok(Some(complaint))) => worker.report.warning(&complaint),
-        Some(Err(errno)) if moved.is_ok() => {
-            return Err(Broken { error: Some(Error::new(What::Syncing, job.dest_path).errno(errno)) });
-        }
-        _ => {}
+    if let Some(complaint) = job.log.and_then(CheckpointLog::take_complaint) {
+        worker.report.warning(&complaint);
     }
-    moved
+    match noted {
+        Some(Err(errno)) if moved.is_ok() => Err(Broken::by(Error::new(What::Syncing, job.dest_path).errno(errno))),
+        _ => moved,
+    }
 }
 
 /// Moves the data, and reads it again if the plan asks for that: of large files while they are being moved, by another
 /// thread.
-fn move_and_read_again(cx: RunContext<'_>, worker: &mut Worker<'_>, job: &Transfer<'_>) -> Result<ReadAgain, Broken> {
+fn move_and_read_again(cx: RunContext<'_>, worker: &mut Worker<'_>, job: &FileData<'_>) -> Result<ReadAgain, Broken> {
     let plan = cx.plan;
     if !plan.reads_again() {
-        return worker
-            .mover
-            .move_data(job, plan, cx.session.control(), &mut worker.report.stats)
-            .map(|()| Ok(Checked::default()));
+        return worker.move_data(cx, job).map(|()| Ok(Checked::default()));
     }
-    let reader = reader(cx, job).map_err(|error| Broken { error: Some(error) })?;
-    let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.dest.as_fd(), AsFd::as_fd));
-    let size = job.source_inode.size;
-    let holes = size.saturating_sub(job.source_inode.allocated) >> 40;
+    let reader = reader(cx, job).map_err(Broken::by)?;
+    let dest = (plan.verify == Verify::Read).then(|| reader.as_ref().map_or(job.transfer.dest.as_fd(), AsFd::as_fd));
+    let size = job.transfer.source_inode.size;
+    let holes = size.saturating_sub(job.transfer.source_inode.allocated) >> 40;
     if holes > 0 {
         worker.report.warning(&Error::new(What::HolesReadAgain, job.source_path).detail(holes.to_string()));
     }
     let blocks = (plan.verify == Verify::Device).then_some(size);
-    let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.dest_inode.kind == Kind::Regular };
+    let wishes = Wishes { checksum: plan.checksum, blocks, exact: job.transfer.dest_inode.kind == Kind::Regular };
     let cancel = &cx.session.cancel;
-    let source = job.source.as_fd();
+    let source = job.transfer.source.as_fd();
     let follow = |follower: &Follower| follower.follow(cx.kernel, source, dest, wishes, &|| cancel.is_cancelled());
     let by_another_thread = size >= WORTH_ASKING;
     let follower = if by_another_thread { Follower::default() } else { Follower::afterwards() };
-    let job = Transfer { follower: Some(&follower), ..job.clone() };
+    let mut job = job.clone();
+    job.transfer.follower = Some(&follower);
     let (moved, checked) = thread::scope(|scope| {
         let other = by_another_thread.then(|| thread::Builder::new().spawn_scoped(scope, || follow(&follower)));
         let other = other.and_then(Result::ok);
@@ -94,7 +95,7 @@ fn move_and_read_again(cx: RunContext<'_>, worker: &mut Worker<'_>, job: &Transf
             // No thread is to be had: then afterwards.
             follower.do_not_wait();
         }
-        let moved = worker.mover.move_data(&job, plan, cx.session.control(), &mut worker.report.stats);
+        let moved = worker.move_data(cx, &job);
         if moved.is_err() {
             follower.abandon();
         }
@@ -109,26 +110,26 @@ fn move_and_read_again(cx: RunContext<'_>, worker: &mut Worker<'_>, job: &Transf
 }
 
 /// An open file to read the copy back from, where the one that it is written through does not do.
-fn reader(cx: RunContext<'_>, job: &Transfer<'_>) -> Result<Option<OwnedFd>, Error> {
+fn reader(cx: RunContext<'_>, job: &FileData<'_>) -> Result<Option<OwnedFd>, Error> {
     let kept = |kind| matches!(kind, Kind::Regular | Kind::BlockDevice);
-    if !kept(job.source_inode.kind) {
+    if !kept(job.transfer.source_inode.kind) {
         return Err(Error::new(What::CannotReadAgain, job.source_path));
     }
     if cx.plan.verify == Verify::Off {
         return Ok(None);
     }
-    if !kept(job.dest_inode.kind) {
+    if !kept(job.transfer.dest_inode.kind) {
         return Err(Error::new(What::CannotReadAgain, job.dest_path));
     }
-    if cx.plan.verify == Verify::Device || is_readable(job.dest.as_fd()) {
+    if cx.plan.verify == Verify::Device || is_readable(job.transfer.dest.as_fd()) {
         return Ok(None);
     }
-    let reader = cx.kernel.reopen_to_read(job.dest.as_fd(), false);
+    let reader = cx.kernel.reopen_to_read(job.transfer.dest.as_fd(), false);
     reader.map(Some).map_err(|errno| Error::new(What::ReadingBack, job.dest_path).errno(errno))
 }
 
 /// What was found, if what was copied could be read again. If not, the copy is as good as none.
-pub(crate) fn settle_check(job: &Transfer<'_>, read: ReadAgain) -> Result<Checked, Broken> {
+pub(crate) fn settle_check(job: &FileData<'_>, read: ReadAgain) -> Result<Checked, Broken> {
     let error = match read {
         Ok(checked) => return Ok(checked),
         Err(Trouble::Abandoned) => return Err(Broken { error: None }),
@@ -136,7 +137,7 @@ pub(crate) fn settle_check(job: &Transfer<'_>, read: ReadAgain) -> Result<Checke
         Err(Trouble::Dest(errno)) => Error::new(What::ReadingBack, job.dest_path).errno(errno),
         Err(Trouble::SourceEnded(_)) => Error::new(What::ChangedWhileCopied, job.source_path),
     };
-    Err(Broken { error: Some(error) })
+    Err(Broken::by(error))
 }
 
 /// What was found of a copy that has its name from the beginning. False if it is not like its source.
@@ -171,12 +172,12 @@ fn is_readable(file: BorrowedFd<'_>) -> bool {
 mod tests {
     use std::fs::File;
 
+    use haul_io::verify::Blocks;
     use haul_sys::rustix::pipe::pipe;
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran, transfer};
+    use crate::context::test_support::{Bench, Ran, file_data};
     use crate::plan::{Checksum, Plan};
-    use crate::verify::Blocks;
 
     /// What came of a copy that was read again: its digest, or why there is none.
     type Told = Result<Option<String>, Option<Error>>;
@@ -186,7 +187,7 @@ mod tests {
         let sides = [File::open(bench.source_path("a")).unwrap().into(), dest.into()];
         let inodes = sides.each_ref().map(|fd: &OwnedFd| Inode::of(fd.as_fd()).unwrap());
         bench.run(|cx, worker| {
-            let job = transfer(sides, inodes.each_ref());
+            let job = file_data(sides, inodes.each_ref());
             let read = move_and_check(cx, worker, &job);
             let checked = read.and_then(|read| settle_check(&job, read)).map_err(|broken| broken.error)?;
             Ok(checked.mismatch.map(|at| format!("differs at {}", at.offset)).or(checked.digest))

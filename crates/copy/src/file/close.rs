@@ -13,9 +13,9 @@ use crate::error::{Error, What};
 use crate::file::open::OpenFiles;
 use crate::finish::{undo, written};
 use crate::report::{Reported, Reporter};
-use crate::transfer::Broken;
 use crate::walk::Spot;
 use crate::work::dest_state::DestState;
+use crate::work::file_data::Broken;
 use crate::work::subject::Subject;
 use crate::work::unfinished::Unfinished;
 

@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use haul_io::transfer::Checkpoints;
+use haul_io::verify::Checked;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::Kernel;
@@ -19,10 +21,9 @@ use crate::finish::{resume, undo};
 use crate::meta::{self, Object};
 use crate::plan::Reflink;
 use crate::report::{Reported, Reporter};
-use crate::transfer::{Broken, Checkpoints, Transfer};
-use crate::verify::Checked;
 use crate::walk::Identity;
 use crate::work::dest_state::DestState;
+use crate::work::file_data::{Broken, FileData};
 use crate::work::subject::Subject;
 use crate::work::unfinished::Unfinished;
 
@@ -64,10 +65,12 @@ fn fill(
     let OpenFiles { source, source_inode, dest, dest_inode, created, .. } = files;
     let (created, mut copied) = (*created, *source_inode);
     let peers = subject.remote.map(|remote| remote.with_copy(subject.dest.name));
-    let mut job = files.transfer(subject, peers.as_deref());
-    let checkpoints = resume::checkpoints(cx, &job, unfinished);
-    job.start = unfinished.start;
-    job.checkpoints = checkpoints.as_ref();
+    let mut job = files.data(subject, cx.plan.demands(), peers.as_deref());
+    let log = resume::checkpoint_log(cx, &job, unfinished);
+    let checkpoints = resume::checkpoints(cx, &job, unfinished, log.as_ref());
+    job.log = log.as_ref();
+    job.transfer.start = unfinished.start;
+    job.transfer.checkpoints = checkpoints.as_ref();
     let regular = dest_inode.kind == Kind::Regular;
     if regular && created && checkpoints.is_none() {
         // A look at a disk image may take a moment, and a new file must not stay behind if it is stopped.
@@ -121,24 +124,27 @@ fn fill(
 fn move_with_room<'a>(
     cx: RunContext<'a>,
     worker: &mut Worker<'_>,
-    job: &mut Transfer<'_>,
+    job: &mut FileData<'_>,
     mut looked: Option<&mut Looked<'_>>,
 ) -> (Result<ReadAgain, Broken>, free_space::Held<'a>) {
     let room: &'a free_space::FreeSpaceGate = &cx.services.space_gate;
     let together = room.together();
     let result = move_data(cx, worker, job, looked.as_deref_mut());
-    if job.dest_inode.kind != Kind::Regular || !free_space::ran_out(&result) || !cx.services.space_gate.has_company() {
+    if job.transfer.dest_inode.kind != Kind::Regular
+        || !free_space::ran_out(&result)
+        || !cx.services.space_gate.has_company()
+    {
         return (result, free_space::Held::Together(together));
     }
-    job.start = job.checkpoints.map_or(0, Checkpoints::noted);
-    if let Some(checkpoints) = job.checkpoints {
+    job.transfer.start = job.transfer.checkpoints.map_or(0, Checkpoints::noted);
+    if let Some(checkpoints) = job.transfer.checkpoints {
         checkpoints.begin_again();
     }
     // If that fails, there is only less room for the next attempt.
-    retry_on_intr(|| ftruncate(&job.dest, job.start)).ok();
+    retry_on_intr(|| ftruncate(&job.transfer.dest, job.transfer.start)).ok();
     drop(together);
     let alone = free_space::Held::Alone(room.alone());
-    if !free_space::would_fit(&job.dest, job.source_inode) {
+    if !free_space::would_fit(&job.transfer.dest, job.transfer.source_inode) {
         return (result, alone);
     }
     (move_data(cx, worker, job, looked), alone)
@@ -164,7 +170,7 @@ pub(crate) fn empty(
     (dest, dest_inode): (&OwnedFd, &Inode),
 ) -> bool {
     // A refusal must leave the old contents alone, so it is provoked before they go.
-    if cx.plan.reflink == Reflink::Always
+    if cx.plan.data.reflink == Reflink::Always
         && let Err(errno) = can_share(cx.kernel, source, dest)
     {
         let error = Error::new(What::CloneFailed, subject.dest.path).and(subject.source.path);
@@ -190,7 +196,7 @@ pub(crate) fn empty(
 pub(crate) fn move_data(
     cx: RunContext<'_>,
     worker: &mut Worker<'_>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
     looked: Option<&mut Looked<'_>>,
 ) -> Result<ReadAgain, Broken> {
     match looked {
@@ -217,10 +223,10 @@ mod tests {
 
     use super::*;
     use crate::context::Services;
-    use crate::context::test_support::{Bench, Ran, transfer};
+    use crate::context::test_support::{Bench, Ran, file_data};
     use crate::file::open;
     use crate::meta::Caller;
-    use crate::plan::{IfChanged, Plan};
+    use crate::plan::{DataOptions, IfChanged, Plan};
 
     /// Opens `a` and `b` as they are found, and fills `b`. What is returned is whether it has its contents.
     fn fill_b(bench: &Bench, identity: Identity) -> Ran<bool> {
@@ -233,7 +239,9 @@ mod tests {
     }
 
     fn only_shared() -> Bench {
-        Bench::new(Plan { reflink: Reflink::Always, ..Plan::default() }).source("a", "new").dest("b", "old")
+        Bench::new(Plan { data: DataOptions { reflink: Reflink::Always, ..DataOptions::default() }, ..Plan::default() })
+            .source("a", "new")
+            .dest("b", "old")
     }
 
     #[test]
@@ -346,7 +354,7 @@ mod tests {
         let inode = bench.from("a").inode().unwrap();
         let sides = [File::open(bench.source_path("a")), File::options().write(true).open("/dev/full")];
         let ran = bench.run(|cx, worker| {
-            let mut job = transfer(sides.map(|file| file.unwrap().into()), [&inode, &inode]);
+            let mut job = file_data(sides.map(|file| file.unwrap().into()), [&inode, &inode]);
             let (result, held) = move_with_room(cx, worker, &mut job, None);
             assert!(free_space::ran_out(&result));
             matches!(held, free_space::Held::Alone(_))

@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use haul_guest::report::{Map, Verdict};
 use haul_io::moved::Moved;
+use haul_io::strategy::{HoleSearch, WORTH_ASKING};
 use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::events::{DataReport, Event, HoleSearch};
+use crate::events::{DataReport, Event};
 use crate::images::{ImageReport, RegionReport};
 use crate::plan::{CacheUse, Plan, SmartCopy, Sparse};
 use crate::report::Reporter;
@@ -22,8 +23,7 @@ use crate::report::Session;
 use crate::smart::{
     self, Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, OwnedImage, Smart, Source, System, Task,
 };
-use crate::strategy::WORTH_ASKING;
-use crate::transfer::{Broken, Transfer};
+use crate::work::file_data::{Broken, FileData};
 
 /// Smaller files are not looked at with [`SmartCopy::Auto`]: no filesystem worth it is that small.
 const SMALLEST: u64 = 1 << 20;
@@ -92,13 +92,13 @@ impl Observer for ImageProgress<'_> {
 /// nobody wants to know.
 pub(crate) fn look_for_free<'a>(
     cx: RunContext<'_>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
     created: bool,
     turns: &'a Mutex<()>,
 ) -> Result<Option<Box<Looked<'a>>>, Error> {
     let plan = cx.plan;
     let required = plan.smart == SmartCopy::Require;
-    let kinds = [job.source_inode.kind, job.dest_inode.kind];
+    let kinds = [job.transfer.source_inode.kind, job.transfer.dest_inode.kind];
     if plan.smart == SmartCopy::Off {
         return Ok(None);
     }
@@ -111,8 +111,8 @@ pub(crate) fn look_for_free<'a>(
     let may_overwrite = || match created {
         true => Ok(()),
         false => smart::may_overwrite(
-            (job.dest.as_fd(), job.dest_inode, job.dest_path),
-            (job.source_inode, job.source_path),
+            (job.transfer.dest.as_fd(), job.transfer.dest_inode, job.dest_path),
+            (job.transfer.source_inode, job.source_path),
             &system,
         ),
     };
@@ -120,13 +120,13 @@ pub(crate) fn look_for_free<'a>(
         may_overwrite()?;
     }
     let said = |errno| Error::new(What::CannotFstat, job.source_path).errno(errno);
-    let size = Linux.size(job.source.as_fd()).map_err(said)?;
+    let size = Linux.size(job.transfer.source.as_fd()).map_err(said)?;
     if size < SMALLEST && !required {
         return Ok(None);
     }
     let turn = turns.lock();
-    let first = Look::of(job.source_inode, &system);
-    let source = Source::given(Arc::clone(&job.source), *job.source_inode, job.source_path, size);
+    let first = Look::of(job.transfer.source_inode, &system);
+    let source = Source::given(Arc::clone(&job.transfer.source), *job.transfer.source_inode, job.source_path, size);
     let seen = look(&source, job.source_dir, plan);
     match &seen.free {
         Err((_, why)) if required && why != NOTHING_FREE => return Err(refused(why)),
@@ -134,7 +134,7 @@ pub(crate) fn look_for_free<'a>(
         Err((map, _)) if is_ordinary(map) => return Ok(None),
         _ => {}
     }
-    if job.dest_inode.kind == Kind::Regular && job.source_inode.kind == Kind::Regular {
+    if job.transfer.dest_inode.kind == Kind::Regular && job.transfer.source_inode.kind == Kind::Regular {
         may_overwrite()?;
     }
     let report = report_of(job, &seen);
@@ -147,7 +147,7 @@ pub(crate) fn look_for_free<'a>(
 pub(crate) fn move_image(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
     looked: &mut Looked<'_>,
 ) -> Result<(), Broken> {
     let Some(found) = &looked.found else { return Ok(()) };
@@ -158,7 +158,10 @@ pub(crate) fn move_image(
     let progress = ImageProgress { session, counted: Mutex::default() };
     let probe = &cx.services.transfers.probe;
     probe.begin();
-    let sides = ((job.source.as_fd(), job.source_inode), (job.dest.as_fd(), job.dest_inode));
+    let sides = (
+        (job.transfer.source.as_fd(), job.transfer.source_inode),
+        (job.transfer.dest.as_fd(), job.transfer.dest_inode),
+    );
     let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
     let task = Task {
         source,
@@ -169,7 +172,12 @@ pub(crate) fn move_image(
         system: System::default(),
         stop: &|| session.cancel.is_cancelled(),
         unfinished: smart::Unfinished::default(),
-        given: Some(Given { dest: Arc::clone(&job.dest), dest_inode: job.dest_inode, first: looked.first, around }),
+        given: Some(Given {
+            dest: Arc::clone(&job.transfer.dest),
+            dest_inode: job.transfer.dest_inode,
+            first: looked.first,
+            around,
+        }),
         found: Some(found),
         pace: Some(&session.pace),
         observer: &progress,
@@ -196,14 +204,14 @@ pub(crate) fn move_image(
     session.observer.event(&Event::DataDone(DataReport {
         source: job.source_path.into(),
         dest: job.dest_path.into(),
-        reasons: Cow::Borrowed(match cx.plan.cache {
+        reasons: Cow::Borrowed(match cx.plan.data.cache {
             _ if !done.to_device => &[NOT_READ],
             CacheUse::Drop => &[NOT_READ, AS_TOLD],
             _ => &[NOT_READ, TO_DEVICE],
         }),
         profile: None,
         tried: Cow::Borrowed(&[]),
-        holes: if cx.plan.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
+        holes: if cx.plan.data.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
         moved,
         workers: 1,
         time: started.elapsed(),
@@ -276,7 +284,7 @@ fn why_whole(map: &Map, user: Option<&InUse>, required: bool) -> Option<String> 
     map.free.is_empty().then(|| NOTHING_FREE.to_owned())
 }
 
-fn report_of(job: &Transfer<'_>, seen: &Seen) -> ImageReport {
+fn report_of(job: &FileData<'_>, seen: &Seen) -> ImageReport {
     let (map, left_out, whole) = match &seen.free {
         Ok(found) => (&found.map, Some(found.free_of_disk()), None),
         Err((map, why)) => (map, None, Some(why.clone())),
@@ -316,13 +324,13 @@ fn report_of(job: &Transfer<'_>, seen: &Seen) -> ImageReport {
 
 fn options(plan: &Plan) -> Options {
     Options {
-        sparse: plan.sparse != Sparse::Never,
+        sparse: plan.data.sparse != Sparse::Never,
         smart: if plan.snapshot { Smart::Snapshot } else { Smart::Auto },
         md5: false,
-        buffer_size: plan.buffer_size.unwrap_or(smart::BUFFER).min(smart::LARGEST_BUFFER),
+        buffer_size: plan.data.buffer_size.unwrap_or(smart::BUFFER).min(smart::LARGEST_BUFFER),
         direct: false,
-        cache: plan.cache,
-        zero_scan: plan.sparse == Sparse::Always,
+        cache: plan.data.cache,
+        zero_scan: plan.data.sparse == Sparse::Always,
         mode: smart::Mode::Copy,
         // The run looks itself, and knows what the user wants then.
         fail_if_written: false,

@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use haul_io::strategy::{Demands, SMALL};
+use haul_io::transfer::{Peers, Transfer};
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
@@ -17,10 +19,9 @@ use crate::journal::{Fingerprint, Record};
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::{ContextRule, EngineChoice, ModeRule, Preserve, Sparse, Verify};
 use crate::report::{Reported, Reporter};
-use crate::strategy::SMALL;
-use crate::transfer::{Peers, Transfer};
 use crate::walk::Spot;
 use crate::work::dest_state::{self, DestState};
+use crate::work::file_data::FileData;
 use crate::work::subject::Subject;
 use crate::work::unfinished::{Adopted, Unfinished};
 
@@ -70,20 +71,21 @@ impl OpenFiles {
 
 impl OpenFiles {
     /// The data to be moved.
-    pub(crate) fn transfer<'t>(&'t self, subject: &Subject<'t>, peers: Option<&'t dyn Peers>) -> Transfer<'t> {
-        Transfer {
-            source: Arc::clone(&self.source),
-            dest: Arc::clone(&self.dest),
-            source_inode: &self.source_inode,
-            dest_inode: &self.dest_inode,
+    pub(crate) fn data<'t>(
+        &'t self,
+        subject: &Subject<'t>,
+        demands: Demands,
+        peers: Option<&'t dyn Peers>,
+    ) -> FileData<'t> {
+        let files = [Arc::clone(&self.source), Arc::clone(&self.dest)];
+        let transfer = Transfer::new(files, [&self.source_inode, &self.dest_inode], demands);
+        FileData {
+            transfer: Transfer { peers, ..transfer },
             source_path: subject.source.path,
             dest_path: subject.dest.path,
             source_dir: subject.source.dir().ok(),
             image: None,
-            follower: None,
-            start: 0,
-            checkpoints: None,
-            peers,
+            log: None,
         }
     }
 }
@@ -218,8 +220,8 @@ fn need_not_look(cx: RunContext<'_>, subject: &Subject<'_>, state: &DestState, s
     let plan = cx.plan;
     let plain = plan.preserve == Preserve::default()
         && plan.context == ContextRule::Default
-        && plan.engine == EngineChoice::Auto
-        && plan.sparse == Sparse::Auto
+        && plan.data.engine == EngineChoice::Auto
+        && plan.data.sparse == Sparse::Auto
         && !plan.uses_temporary_file()
         && !state.temporary;
     let device = subject.dest_device.filter(|device| device.major != 0)?;

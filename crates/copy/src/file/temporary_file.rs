@@ -100,7 +100,7 @@ fn name_for_resuming(
     let source = Fingerprint::of_source(&subject.inode);
     let beginning = unfinished.home.map(|home| Fingerprint::of_beginning(source, home));
     // What shares extents is done at once, and an image is not copied from its beginning to its end.
-    let by_parts = cx.plan.reflink != Reflink::Always && cx.plan.smart == SmartCopy::Off;
+    let by_parts = cx.plan.data.reflink != Reflink::Always && cx.plan.smart == SmartCopy::Off;
     let partial = beginning.filter(|_| by_parts && has_settled(&subject.inode)).and_then(|key| progress.partial(key));
     if let Some(partial) = partial {
         let name = progress.names().with_number(partial.number);

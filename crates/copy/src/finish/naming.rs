@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use haul_io::transfer::STEP;
+use haul_io::verify::{Checked, Finding, compare_with_device};
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, FileId};
 use haul_sys::rustix::fs::sync;
@@ -24,8 +26,6 @@ use crate::publish::ready::{ParentDirectory, Ready};
 use crate::publish::replace::{Replaced, rename_to_free};
 use crate::report::Reporter;
 use crate::schedule::limits::descriptors;
-use crate::transfer::STEP;
-use crate::verify::{Checked, Finding, compare_with_device};
 use crate::walk::{Spot, last_component};
 use crate::work::directory::FullDirectory;
 use crate::work::subject::Subject;
@@ -282,12 +282,12 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, SystemTime};
 
+    use haul_io::verify::Blocks;
     use haul_sys::inode::Inode;
 
     use super::*;
     use crate::context::test_support::{Bench, Ran};
     use crate::plan::{Plan, Preserve};
-    use crate::verify::Blocks;
 
     /// A run in which names wait, and files of one filesystem are synced as a whole.
     fn bench() -> Bench {

@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use haul_io::transfer::{Checkpoints, STEP, has_storage};
+use haul_io::verify::Checked;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, unlinkat};
 
@@ -18,11 +20,11 @@ use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::shard;
 use crate::journal::{Digest, Fingerprint, Record};
+use crate::progress::CheckpointLog;
 use crate::progress::{Progress, has_settled, journals_of_others};
 use crate::report::Reporter;
 use crate::shards::Shards;
-use crate::transfer::{Checkpoints, STEP, Transfer, has_storage};
-use crate::verify::Checked;
+use crate::work::file_data::FileData;
 use crate::work::unfinished::Unfinished;
 
 /// Opens the journal in this directory, for copies that get the name `last` there, or any if that is empty. False if there
@@ -130,21 +132,31 @@ pub(crate) fn fingerprint_of(cx: RunContext<'_>, source: BorrowedFd<'_>, seen: &
     lasting.then(|| Fingerprint::of_source(inode))
 }
 
-/// The checkpoints of a file that is worth some.
-pub(crate) fn checkpoints<'a>(
+/// Where the checkpoints of a file are written down, if it is worth some.
+pub(crate) fn checkpoint_log<'a>(
     cx: RunContext<'a>,
-    job: &Transfer<'_>,
+    job: &FileData<'_>,
     unfinished: &Unfinished,
-) -> Option<Checkpoints<'a>> {
+) -> Option<CheckpointLog<'a>> {
     let shared: &'a Services = cx.services;
     let (progress, number) = (shared.progress.get()?, unfinished.number?);
     let source = Fingerprint::of_beginning(unfinished.print?, unfinished.home?);
-    let start = unfinished.start;
-    let file = Fingerprint::of_file(job.dest_inode);
-    let worth_it = start > 0 || job.source_inode.size >= 2 * STEP;
+    let file = Fingerprint::of_file(job.transfer.dest_inode);
+    let worth_it = unfinished.start > 0 || job.transfer.source_inode.size >= 2 * STEP;
+    worth_it.then(|| CheckpointLog::new(progress, [source, file], number))
+}
+
+/// The checkpoints that are written down there.
+pub(crate) fn checkpoints<'a>(
+    cx: RunContext<'_>,
+    job: &FileData<'_>,
+    unfinished: &Unfinished,
+    log: Option<&'a CheckpointLog<'a>>,
+) -> Option<Checkpoints<'a>> {
     // Before anything is written: this descriptor reports what goes wrong from then on, too.
-    let own = if worth_it { cx.kernel.reopen_to_read(job.dest.as_fd(), false).ok()? } else { return None };
-    Some(Checkpoints::new(progress, source, file, own, number, start))
+    let log = log?;
+    let own = cx.kernel.reopen_to_read(job.transfer.dest.as_fd(), false).ok()?;
+    Some(Checkpoints::new(log, own, unfinished.start))
 }
 
 /// The same in a directory that nobody enters, if anything may have been left there.
@@ -164,7 +176,7 @@ mod tests {
     use haul_sys::Errno;
 
     use super::*;
-    use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir, transfer, tree};
+    use crate::context::test_support::{Bench, Ran, SETTLED, file_data, settled_dir, tree};
     use crate::finish::naming;
     use crate::links::Made;
     use crate::plan::{Durable, Plan};
@@ -424,10 +436,16 @@ mod tests {
         let source = bench.from("a").inode().unwrap();
         let copied = Inode { size, ..source };
         let sides = [bench.from("a").open_path().unwrap(), File::create(bench.dest_path("b")).unwrap().into()];
-        let job = Transfer { start, ..transfer(sides, [&copied, &source]) };
+        let mut job = file_data(sides, [&copied, &source]);
+        job.transfer.start = start;
         let print = Some(Fingerprint::of_source(&source));
         let unfinished = Unfinished { number: Some(1), home: print, print, start, ..Unfinished::default() };
-        bench.run(|cx, _| checkpoints(cx, &job, &unfinished).is_some()).value
+        bench
+            .run(|cx, _| {
+                let log = checkpoint_log(cx, &job, &unfinished);
+                checkpoints(cx, &job, &unfinished, log.as_ref()).is_some()
+            })
+            .value
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 
+use haul_io::verify::Mismatch;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 
@@ -10,10 +11,9 @@ use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::Event;
 use crate::report::Reporter;
-use crate::transfer::Broken;
-use crate::verify::Mismatch;
 use crate::walk::{Spot, renamed};
 use crate::work::dest_state::DestState;
+use crate::work::file_data::Broken;
 use crate::work::unfinished::Unfinished;
 
 /// Names for copies that are not like their sources are tried up to this number.

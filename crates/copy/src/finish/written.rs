@@ -71,7 +71,7 @@ mod tests {
     use haul_sys::Errno;
 
     use super::*;
-    use crate::context::test_support::{Bench, transfer};
+    use crate::context::test_support::{Bench, file_data};
     use crate::plan::{Plan, Verify};
 
     fn bench(durable: Durable) -> Bench {
@@ -127,9 +127,7 @@ mod tests {
         let sides: [OwnedFd; 2] = sides.map(|file| file.unwrap().into());
         let inodes = sides.each_ref().map(|fd| Inode::of(fd.as_fd()).unwrap());
         bench.run(|cx, worker| {
-            let job = transfer(sides, inodes.each_ref());
-            let moved = worker.mover.move_data(&job, cx.plan, cx.session.control(), &mut worker.report.stats);
-            assert!(moved.is_ok());
+            assert!(worker.move_data(cx, &file_data(sides, inodes.each_ref())).is_ok());
             sync_early(cx, worker, &inodes[1]);
         });
         !bench.services.durability.background.left(0)

@@ -12,8 +12,8 @@ use haul_sys::rustix::fs::CWD;
 
 use crate::journal::Fingerprint;
 use crate::plan::{
-    Backup, Checksum, ContextRule, Dereference, Durable, EngineChoice, EngineName, LinkMode, ModeRule, Overwrite, Plan,
-    Preserve, Reflink, SmartCopy, Sparse, Verify, Wish,
+    Backup, Checksum, ContextRule, DataOptions, Dereference, Durable, EngineChoice, EngineName, LinkMode, ModeRule,
+    Overwrite, Plan, Preserve, Reflink, SmartCopy, Sparse, Verify, Wish,
 };
 
 /// The first line.
@@ -52,17 +52,10 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         one_file_system,
         fail_fast: _, // What is copied until then is the same.
         write_through_dangling_link,
-        sparse,
-        reflink,
+        data,
         smart,
         snapshot,
         context,
-        engine,
-        // How bytes are moved.
-        buffer_size: _,
-        readahead: _,
-        cache: _,
-        preallocate: _,
         jobs: _,
         remove_partial,
         durable,
@@ -74,7 +67,6 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
         list,
         shard,
         job: _, // What is stored of it knows its job.
-        profile: _,
     } = plan;
     let mut lines = Lines(format!("{VERSION}\n"));
     sources.iter().for_each(|source| lines.path("source", source));
@@ -96,7 +88,7 @@ fn serialised(plan: &Plan, last: &OsStr) -> String {
     lines.line("keep directory links", keep_directory_symlink);
     lines.line("one filesystem", one_file_system);
     lines.line("through dangling links", write_through_dangling_link);
-    lines.data((*sparse, *reflink), (*smart, *snapshot), context, *engine);
+    lines.data(data, (*smart, *snapshot), context);
     lines.line("remove partial", remove_partial);
     // To go on is possible only from what is durable.
     lines.line("durable", name_of_durable(if *resume { Durable::File } else { *durable }));
@@ -123,15 +115,12 @@ impl Lines {
         self.line(name, value.as_bytes().escape_ascii());
     }
 
-    fn data(
-        &mut self,
-        (sparse, reflink): (Sparse, Reflink),
-        (smart, snapshot): (SmartCopy, bool),
-        context: &ContextRule,
-        engine: EngineChoice,
-    ) {
-        self.line("sparse", name_of_sparse(sparse));
-        self.line("reflink", name_of_reflink(reflink));
+    fn data(&mut self, data: &DataOptions, (smart, snapshot): (SmartCopy, bool), context: &ContextRule) {
+        // The others are only about how bytes are moved.
+        let DataOptions { sparse, reflink, engine, buffer_size: _, readahead: _, cache: _, preallocate: _, profile: _ } =
+            data;
+        self.line("sparse", name_of_sparse(*sparse));
+        self.line("reflink", name_of_reflink(*reflink));
         self.line("disk images", name_of_smart(smart));
         self.line("snapshot", snapshot);
         match context {
@@ -140,7 +129,7 @@ impl Lines {
             ContextRule::Fixed(context) => self.path("fixed context", context),
         }
         // All others write the same.
-        self.line("data", engine != EngineChoice::Only(EngineName::Null));
+        self.line("data", *engine != EngineChoice::Only(EngineName::Null));
     }
 
     fn preserve(&mut self, preserve: &Preserve) {
@@ -372,16 +361,16 @@ shard: none
             with(|plan| plan.keep_directory_symlink = true),
             with(|plan| plan.one_file_system = true),
             with(|plan| plan.write_through_dangling_link = true),
-            with(|plan| plan.sparse = Sparse::Always),
-            with(|plan| plan.sparse = Sparse::Never),
-            with(|plan| plan.reflink = Reflink::Always),
-            with(|plan| plan.reflink = Reflink::Never),
+            with(|plan| plan.data.sparse = Sparse::Always),
+            with(|plan| plan.data.sparse = Sparse::Never),
+            with(|plan| plan.data.reflink = Reflink::Always),
+            with(|plan| plan.data.reflink = Reflink::Never),
             with(|plan| plan.smart = SmartCopy::Auto),
             with(|plan| plan.smart = SmartCopy::Require),
             with(|plan| plan.snapshot = true),
             with(|plan| plan.context = ContextRule::OfDestination),
             with(|plan| plan.context = ContextRule::Fixed("of the destination".into())),
-            with(|plan| plan.engine = EngineChoice::Only(EngineName::Null)),
+            with(|plan| plan.data.engine = EngineChoice::Only(EngineName::Null)),
             with(|plan| plan.remove_partial = false),
             with(|plan| plan.durable = Durable::Flush),
             with(|plan| plan.durable = Durable::File),
@@ -411,11 +400,11 @@ shard: none
         for plan in [
             with(|plan| plan.destination = Destination::Directory("elsewhere".into())),
             with(|plan| plan.fail_fast = true),
-            with(|plan| plan.engine = EngineChoice::Only(EngineName::Direct)),
-            with(|plan| plan.buffer_size = Some(4096)),
-            with(|plan| plan.readahead = Some(4096)),
-            with(|plan| plan.cache = CacheUse::Drop),
-            with(|plan| plan.preallocate = Preallocate::Never),
+            with(|plan| plan.data.engine = EngineChoice::Only(EngineName::Direct)),
+            with(|plan| plan.data.buffer_size = Some(4096)),
+            with(|plan| plan.data.readahead = Some(4096)),
+            with(|plan| plan.data.cache = CacheUse::Drop),
+            with(|plan| plan.data.preallocate = Preallocate::Never),
             with(|plan| plan.jobs = Some(7)),
             with(|plan| plan.if_changed = IfChanged::Fail),
         ] {

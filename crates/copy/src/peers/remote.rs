@@ -3,13 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use haul_io::transfer::{Chunk, Peers};
 use haul_sys::inode::Kind;
 
 use crate::messages::{self, Message, Pair};
 use crate::peers::group::PeerGroup;
 use crate::peers::paths::pair_of;
-use crate::transfer::{Chunk, Peers, Remote};
 use crate::walk::last_component;
+use crate::work::remote::Remote;
 use crate::work::subject::{Level, Subject, Top};
 
 /// How other processes find a file of the source, and the directory that its copy goes to.

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_io::verify::Checked;
 use haul_sys::inode::FileId;
 
 use super::sides::Sides;
 use crate::journal::Fingerprint;
-use crate::verify::Checked;
 use crate::walk::Spot;
 
 /// An open directory of the destination.

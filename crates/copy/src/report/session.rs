@@ -1,10 +1,11 @@
 //! What a run needs besides the plan.
 
+use haul_io::control::{Cancel, Control, Progress};
+use haul_io::moved::Moved;
 use haul_io::pace::Pace;
 use haul_sys::inode::FileId;
 
-use crate::control::{Cancel, Control};
-use crate::events::{Confirm, Observer};
+use crate::events::{Confirm, Event, Observer};
 use crate::meta;
 use crate::publish::Partials;
 
@@ -29,16 +30,27 @@ pub struct Session<'a> {
 impl Session<'_> {
     /// What moves bytes obeys and reports to.
     pub(crate) fn control(&self) -> Control<'_> {
-        Control { observer: self.observer, cancel: &self.cancel, pace: &self.pace }
+        Control { progress: self, cancel: &self.cancel, pace: &self.pace }
+    }
+}
+
+impl Progress for Session<'_> {
+    fn moved(&self, more: Moved) {
+        self.observer.event(&Event::Progress(more));
+    }
+
+    fn wants_all(&self) -> bool {
+        self.observer.in_order()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
+    use super::*;
     use crate::context::test_support::Bench;
-    use crate::events::Event;
+    use crate::events::Question;
     use crate::plan::Plan;
 
     #[test]
@@ -53,10 +65,42 @@ mod tests {
         assert_eq!(ran.value, (false, true));
     }
 
+    /// Counts the bytes that it hears of.
+    #[derive(Default)]
+    struct Bytes(AtomicU64);
+
+    impl Observer for Bytes {
+        fn event(&self, event: &Event<'_>) {
+            if let Event::Progress(more) = event {
+                self.0.fetch_add(more.total(), Ordering::Relaxed);
+            }
+        }
+
+        fn in_order(&self) -> bool {
+            false
+        }
+    }
+
+    impl Confirm for Bytes {
+        fn overwrite(&self, _: &Question<'_>) -> bool {
+            true
+        }
+    }
+
     #[test]
     fn what_moves_bytes_reports_to_the_observer_of_the_session() {
-        let bench = Bench::new(Plan::default());
-        let event = Event::Removed(Cow::Borrowed("a".as_ref()));
-        bench.run(|cx, _| cx.session.control().observer.event(&event)).says(&["removed a"]);
+        let bytes = Bytes::default();
+        let session = Session {
+            observer: &bytes,
+            confirm: &bytes,
+            cancel: Cancel::default(),
+            pace: Pace::default(),
+            partials: Partials::default(),
+            xattr_rules: meta::XattrRules::default(),
+            leave_out: Vec::new(),
+        };
+        let progress = session.control().progress;
+        progress.moved(Moved { written: 7, ..Moved::default() });
+        assert_eq!((bytes.0.load(Ordering::Relaxed), progress.wants_all()), (7, false));
     }
 }

@@ -10,7 +10,6 @@ use crate::sources::selection;
 use crate::stats::Stats;
 use std::borrow::Cow;
 
-pub use crate::control::Cancel;
 pub use crate::peers::{Part, Transport};
 pub use crate::publish::Partials;
 pub use crate::report::Session;
@@ -19,7 +18,7 @@ pub use crate::shards::{ShardReport, shard_status};
 pub use crate::sources::destination::settle_destination;
 pub use crate::sources::survey::{Survey, list};
 pub use crate::sources::within::source_of;
-pub use crate::transfer::facts_of;
+pub use haul_io::control::Cancel;
 pub use summary::Summary;
 
 /// Copies what the plan says.

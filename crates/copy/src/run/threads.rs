@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 
+use haul_io::facts;
 use haul_io::tuner::Tuner;
 use haul_sys::kernel::Linux;
 use haul_sys::{Errno, memory};
@@ -17,7 +18,6 @@ use crate::context::Services;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts;
 use crate::finish::{naming, resume, shard};
 use crate::meta::Caller;
 use crate::peers::{Part, PeerGroup, ToDo};
@@ -289,7 +289,7 @@ fn threads(plan: &Plan) -> Tuner {
         _ if serial => Tuner::fixed(1),
         Some(jobs) => Tuner::fixed(jobs.min(affordable)),
         None => {
-            let measured = plan.profile.as_ref().map_or(0, |profile| profile.most_jobs());
+            let measured = plan.data.profile.as_ref().map_or(0, |profile| profile.most_jobs());
             Tuner::of_tree(facts::cores(), affordable, measured)
         }
     }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use haul_io::facts;
 use haul_io::tuner::{Load, Tuner};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::facts;
 use crate::schedule::ordered::Meter;
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.

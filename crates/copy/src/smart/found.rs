@@ -10,7 +10,7 @@ use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
 use haul_sys::inode::Inode;
 
-use crate::facts::Surroundings;
+use haul_io::facts::Surroundings;
 
 use super::changes::Look;
 

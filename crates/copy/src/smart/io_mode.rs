@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use haul_guest::ExtentSet;
 use haul_io::engine::switch::grain;
+use haul_io::facts::Surroundings;
+use haul_io::probe::{Probe, filesystem_of};
+use haul_io::strategy::{Large, WORTH_ASKING, goes_to_device};
 use haul_sys::inode::{Inode, Kind};
 
-use crate::facts::Surroundings;
 use crate::plan::CacheUse;
-use crate::probe::{Probe, filesystem_of};
-use crate::strategy::{Large, WORTH_ASKING, goes_to_device};
 
 use super::dest::Dest;
 use super::observer::Event;

@@ -18,7 +18,6 @@ use crate::peers::remote::RemoteSource;
 use crate::plan::{Backup, Dereference, LinkMode};
 use crate::report::{Reported, Reporter};
 use crate::sources::selection::words_for;
-use crate::transfer::Remote;
 use crate::tree::claims::{self, Earlier};
 use crate::tree::names::{self, Linked};
 use crate::tree::walker::Walker;
@@ -26,6 +25,7 @@ use crate::tree::{enter, existing};
 use crate::walk::{Spot, last_component, renamed};
 use crate::work::dest_state::{Action, DestState};
 use crate::work::frame::Frame;
+use crate::work::remote::Remote;
 use crate::work::subject::{Level, Subject, Top};
 
 /// What becomes of a source that was met before.
@@ -182,7 +182,7 @@ fn look_at_source<'s>(
         && missing
         && !follow
         && plan.link == LinkMode::Copy
-        && let Ok((opened, inode)) = open_regular(source, plan.engine)
+        && let Ok((opened, inode)) = open_regular(source, plan.data.engine)
     {
         return walker.cx.wanted().entry(&inode).then(|| subject(inode, Some(opened)));
     }

@@ -1,5 +1,6 @@
 //! What to do about a destination that exists already.
 
+use haul_io::verify::Checked;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 
@@ -16,7 +17,6 @@ use crate::report::Reporter;
 use crate::tree::claims::{self, Earlier};
 use crate::tree::names::{self, Linked};
 use crate::tree::walker::Walker;
-use crate::verify::Checked;
 use crate::walk::{Identity, Party, Spot, last_component};
 use crate::work::dest_state::{self, Action, DestState, may_write};
 use crate::work::frame::Frame;

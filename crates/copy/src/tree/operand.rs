@@ -33,7 +33,7 @@ pub(crate) fn copy_operand(
     let pool = walker.pool.filter(|_| !overlap(&frame));
     let pool = std::mem::replace(&mut walker.pool, pool);
     if let Some(pool) = walker.pool {
-        pool.fix(walker.worker.mover.jobs_of_profile(walker.cx.plan, frame.devices(), || frame.sides()));
+        pool.fix(walker.worker.mover.jobs_of_profile(&walker.cx.plan.data, frame.devices(), || frame.sides()));
         if walker.cx.services.transfers.probe.has_heads(frame.devices()) {
             pool.start_low();
         }

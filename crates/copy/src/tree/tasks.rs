@@ -1,11 +1,12 @@
 //! Does what another thread, or another process, has given away.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use haul_io::transfer::Transfer;
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
@@ -24,7 +25,6 @@ use crate::plan::{Dereference, Destination, Durable};
 use crate::progress::Progress;
 use crate::publish::Sides;
 use crate::report::Reporter;
-use crate::transfer::Transfer;
 use crate::tree::walker::Walker;
 use crate::tree::{share, walk};
 use crate::walk::{Listing, Operand, PathNode, joined, last_component, renamed};
@@ -129,36 +129,16 @@ fn open_chunk(cx: RunContext<'_>, chunk: &Chunk) -> Result<OpenFile, Errno> {
 /// How many bytes of the chunk, from its beginning, are certainly in the copy for all to see.
 fn copy_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &Chunk, open: OpenFile) -> u64 {
     let OpenFile { source, dest, source_inode, dest_inode } = open;
-    let shown = |dir: &OsString, operand: &OsString, name: Option<&OsString>| match name {
-        Some(name) => joined(dir, name),
-        None => PathBuf::from(operand),
+    let dest_path = match &chunk.source_name {
+        Some(_) => joined(&chunk.pair.shown[1], &chunk.dest_name),
+        None => PathBuf::from(&chunk.pair.operand_dest),
     };
-    let (pair, name) = (&chunk.pair, chunk.source_name.as_ref());
-    let source_path = shown(&pair.shown[0], &pair.operand, name);
-    let dest_path = shown(&pair.shown[1], &pair.operand_dest, name.map(|_| &chunk.dest_name));
-    let (source, dest) = (Arc::new(source), Arc::new(dest));
-    let job = Transfer {
-        source: Arc::clone(&source),
-        dest: Arc::clone(&dest),
-        source_inode: &source_inode,
-        dest_inode: &dest_inode,
-        source_path: &source_path,
-        dest_path: &dest_path,
-        source_dir: None,
-        image: None,
-        follower: None,
-        start: 0,
-        checkpoints: None,
-        peers: None,
-    };
+    let dest = Arc::new(dest);
+    let files = [Arc::new(source), Arc::clone(&dest)];
+    let job = Transfer::new(files, [&source_inode, &dest_inode], cx.plan.demands());
     written::will_write_to(cx, worker, dest_inode.id.device(), &dest_path, dest.as_fd());
-    let moved = worker.mover.move_part(
-        &job,
-        cx.plan,
-        cx.session.control(),
-        &mut worker.report.stats,
-        (chunk.offset, chunk.len),
-    );
+    let part = worker.mover.move_part(&job, &cx.plan.data, cx.session.control(), (chunk.offset, chunk.len));
+    worker.report.stats.count_part(&part);
     drop(job);
     // The owner hears of it when it can be seen from there, and before it sets the times of the file: data that arrives at a
     // server later would change them.
@@ -169,7 +149,7 @@ fn copy_chunk(cx: RunContext<'_>, worker: &mut Worker<'_>, from: usize, chunk: &
         Ok(dest) => haul_sys::close(dest),
         Err(_still_shared) => Err(Errno::BUSY),
     };
-    if flushed.and(closed).is_ok() { moved } else { 0 }
+    if flushed.and(closed).is_ok() { part.reached } else { 0 }
 }
 
 /// Copies what another process has given away.

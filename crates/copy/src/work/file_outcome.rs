@@ -2,10 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
+use haul_io::verify::Checked;
 use haul_sys::inode::FileId;
 
 use crate::journal::Fingerprint;
-use crate::verify::Checked;
 
 /// What came of a file that was made.
 #[derive(Debug, Default)]

@@ -2,8 +2,10 @@
 
 pub(crate) mod dest_state;
 pub(crate) mod directory;
+pub(crate) mod file_data;
 pub(crate) mod file_outcome;
 pub(crate) mod frame;
+pub(crate) mod remote;
 pub(crate) mod subject;
 pub(crate) mod task;
 pub(crate) mod unfinished;

@@ -11,9 +11,9 @@ use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::plan::Dereference;
 use crate::publish::Sides;
-use crate::transfer::Remote;
 use crate::walk::Spot;
 use crate::work::frame::Frame;
+use crate::work::remote::Remote;
 
 /// Where in the tree an entry stands.
 #[derive(Clone, Copy)]

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::plan::profile;
 use haul_copy::plan::{
-    CacheUse, Dereference, Destination, EngineChoice, ModeRule, Plan, Preallocate, Preserve, Reflink, Sparse, Wish,
+    CacheUse, DataOptions, Dereference, Destination, EngineChoice, ModeRule, Plan, Preallocate, Preserve, Reflink,
+    Sparse, Wish,
 };
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_copy::smart::{self, Smart, System, Task, Unfinished};
 use haul_copy::stats::Stats;
 use haul_guest::ReadAt;
 use haul_io::pace::Pace;
+use haul_io::profile;
 use haul_measure::words;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
@@ -133,15 +134,17 @@ fn plan(settings: &Settings, source: &Path, dest: &Path) -> Result<Plan, Failure
         recursive: true,
         dereference: Dereference::Never,
         preserve,
-        engine,
-        sparse: Sparse::Auto,
-        reflink: if settings.reflink { Reflink::Auto } else { Reflink::Never },
-        cache: CacheUse::Auto,
-        preallocate: if settings.preallocate { Preallocate::Always } else { Preallocate::Auto },
-        buffer_size: settings.buffer_size.map(size).transpose()?,
-        readahead: settings.readahead,
         jobs: settings.jobs.map(size).transpose()?,
-        profile: profile.transpose()?,
+        data: DataOptions {
+            engine,
+            sparse: Sparse::Auto,
+            reflink: if settings.reflink { Reflink::Auto } else { Reflink::Never },
+            cache: CacheUse::Auto,
+            preallocate: if settings.preallocate { Preallocate::Always } else { Preallocate::Auto },
+            buffer_size: settings.buffer_size.map(size).transpose()?,
+            readahead: settings.readahead,
+            profile: profile.transpose()?,
+        },
         ..Plan::default()
     })
 }
@@ -163,7 +166,7 @@ fn files(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<Str
         let why = first.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         return Err(Failure::Failed(why.unwrap_or_else(|| "the copy failed".to_owned())));
     }
-    if let EngineChoice::Only(engine) = plan.engine {
+    if let EngineChoice::Only(engine) = plan.data.engine {
         // What it leaves to others, such as an end that is not aligned, is small.
         let own = stats.engines.get(&engine).map_or(0, |own| own.moved.total() - own.moved.holes);
         let all = stats.moved.total() - stats.moved.holes;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use haul_copy::plan::profile::SizeClass;
+use haul_io::profile::SizeClass;
 use haul_measure::cache::Wanted;
 use haul_measure::own::Own;
 use haul_measure::stop::Stop;

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use haul_copy::facts::Surroundings;
-use haul_copy::plan::Plan;
-use haul_copy::run::facts_of;
-use haul_copy::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
+use haul_io::facts::Surroundings;
+use haul_io::options::DataOptions;
+use haul_io::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
+use haul_io::transfer::facts_of;
 use haul_measure::words::{self, quoted};
 
 use super::row::{Row, row};
@@ -31,14 +31,14 @@ pub fn all(folder: &Path, cannot: Cannot) -> Result<Vec<Row>, String> {
     fs::remove_file(&from).and_then(|()| fs::remove_file(&to)).map_err(failed)?;
     let facts =
         DataFacts { clone_is_known_to_fail: cannot.clone, copy_range_is_known_to_fail: cannot.copy_range, ..facts };
-    let plan = Plan::default();
+    let options = DataOptions::default();
     let mut rows = Vec::new();
     for size in SIZES {
         let asked = size >= WORTH_ASKING;
         for cached in if asked { &[true, false][..] } else { &[true] } {
             let around = facts.around.filter(|_| asked);
             let around = around.map(|around| Surroundings { cached: Some(if *cached { size } else { 0 }), ..around });
-            let steps = choose(&DataFacts { size, allocated: size, around, ..facts }, &plan);
+            let steps = choose(&DataFacts { size, allocated: size, around, ..facts }, &options);
             let state = match (asked, cached) {
                 (false, _) => "",
                 (true, true) => ", cached",

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_copy::facts::cores;
-use haul_copy::probe;
+use haul_io::facts::cores;
+use haul_io::probe;
 use haul_measure::machine::Machine;
 use haul_measure::storage::Storage;
 use haul_measure::words::{self, quoted};

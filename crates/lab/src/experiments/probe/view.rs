@@ -1,6 +1,6 @@
 //! What people see of a probe.
 
-use haul_copy::plan::profile::SizeClass;
+use haul_io::profile::SizeClass;
 
 use crate::results::{Body, Results, Section};
 use crate::view::{Cell, Column, Mark, Table, View};

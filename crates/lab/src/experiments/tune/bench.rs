@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting, to_text};
+use haul_io::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting, to_text};
 use haul_measure::words::{self, quoted};
 
 use super::candidates::Candidate;

@@ -1,7 +1,7 @@
 //! Which settings are tried for files of a size, the likeliest first.
 
 use haul_copy::plan::EngineName;
-use haul_copy::plan::profile::{Setting, SizeClass};
+use haul_io::profile::{Setting, SizeClass};
 
 /// A setting, and how many files are copied at the same time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,8 +103,9 @@ impl std::fmt::Display for Candidate {
 
 #[cfg(test)]
 mod tests {
+    use haul_io::profile::may_be_preferred;
+
     use super::*;
-    use haul_copy::plan::profile::may_be_preferred;
 
     #[test]
     fn candidates_are_different_are_not_the_defaults_and_are_allowed_in_profiles() {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_copy::plan::profile::SizeClass;
+use haul_io::profile::SizeClass;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 use haul_sys::page_cache;

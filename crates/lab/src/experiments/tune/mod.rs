@@ -23,8 +23,8 @@ pub mod view;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_copy::plan::profile::{Entry, Measured, Place, PlaceEntry, SizeClass};
-use haul_copy::probe;
+use haul_io::probe;
+use haul_io::profile::{Entry, Measured, Place, PlaceEntry, SizeClass};
 use haul_measure::words::{self, quoted};
 
 use crate::report::text;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use haul_copy::plan::profile::{self, PlaceEntry, Profile};
+use haul_io::profile::{self, PlaceEntry, Profile};
 use haul_measure::words::{self, quoted};
 
 /// The user's own profile, by the values of XDG_CONFIG_HOME and HOME.
@@ -63,9 +63,10 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use haul_copy::plan::EngineName;
-    use haul_copy::plan::profile::{Entry, Measured, Place, Setting, SizeClass};
+    use haul_io::profile::{Entry, Measured, Place, Setting, SizeClass};
+
+    use super::*;
     use std::os::unix::fs::PermissionsExt;
 
     fn found(id: &str, engine: EngineName) -> PlaceEntry {

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use haul_copy::plan::Plan;
-use haul_copy::plan::profile::{Place, SizeClass};
-use haul_copy::run::facts_of;
-use haul_copy::strategy::choose;
+use haul_io::options::DataOptions;
+use haul_io::profile::{Place, SizeClass};
+use haul_io::strategy::choose;
+use haul_io::transfer::facts_of;
 use haul_measure::cache::{self, State, Wanted};
 use haul_measure::words::{self, quoted};
 use haul_measure::{space, workspace};
@@ -296,6 +296,6 @@ fn goes_past_the_cache(session: &Session, source: &Path, unit: &Unit) -> Result<
     if let Some(around) = &mut facts.around {
         around.cached = Some(if unit.state(0) == Wanted::Warm { facts.size } else { 0 });
     }
-    let engines = choose(&facts, &Plan::default()).engines;
+    let engines = choose(&facts, &DataOptions::default()).engines;
     Ok(unit.class >= SizeClass::Medium && engines.iter().any(|engine| !engine.caps().fills_page_cache()))
 }

@@ -1,6 +1,6 @@
 //! What is searched for: a setting for files of one size, in one state.
 
-use haul_copy::plan::profile::{SizeClass, Source};
+use haul_io::profile::{SizeClass, Source};
 use haul_measure::cache::Wanted;
 
 /// What is searched for.

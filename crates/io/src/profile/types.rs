@@ -1,0 +1,282 @@
+//! What a profile knows of storages, as data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::engine::{EngineName, Role, Shares};
+
+/// What `format` says in the file.
+pub const FORMAT: &str = "haul-profile";
+/// The version that is written, and the only one that is read.
+pub const VERSION: i64 = 1;
+/// Longer files are no profiles, in bytes.
+pub const LONGEST: usize = 1 << 20;
+
+/// The largest buffer of an entry, in bytes: several workers have one each.
+pub const LARGEST_BUFFER: usize = 64 << 20;
+/// The most requests in flight.
+pub const DEEPEST: usize = 32;
+/// The most workers at one file.
+pub const MOST_WORKERS: usize = 16;
+/// The most files at the same time.
+pub const MOST_JOBS: usize = 256;
+
+/// Everything that is known of storages.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Profile {
+    /// In the order of the file. The first that is the place of a copy counts.
+    pub places: Vec<PlaceEntry>,
+}
+
+/// What is known of one storage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlaceEntry {
+    /// The file that this was read from, for people. Not part of the text.
+    pub origin: String,
+    /// The directory that was measured, for people.
+    pub directory: String,
+    /// Which storage it is.
+    pub place: Place,
+    /// What was found, each for files of one size.
+    pub entries: Vec<Entry>,
+}
+
+/// What identifies a storage. All of it must be the same: the filesystem says which data it is, the device on what it lies.
+/// A UUID alone is not enough, since copies of a disk (templates of virtual machines, backups, `dd`) have that of the original.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Type of the filesystem, as the kernel calls it: `ext4`, `fuse.sshfs`.
+    pub filesystem: String,
+    /// The filesystem itself: `uuid:...`; where it has none (network, FUSE) or has a new one at each mount (tmpfs), `mount:`,
+    /// what is mounted, and where.
+    pub id: String,
+    /// The whole disk below: model and bytes. Empty if there is none.
+    pub device: String,
+}
+
+/// What won for files of one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Of the files.
+    pub class: SizeClass,
+    /// Whether they were in the page cache; `None`: it was faster both ways. From [`SizeClass::Medium`] on haul can tell.
+    pub source: Option<Source>,
+    /// What won.
+    pub setting: Setting,
+    /// Files copied at the same time.
+    pub jobs: Option<usize>,
+    /// When, on what, and what it brought. For people, and for `haul-lab`.
+    pub measured: Measured,
+}
+
+/// How an entry came about.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// The day, as `2026-11-22`.
+    pub date: String,
+    /// Processor, kernel, version of haul.
+    pub on: String,
+    /// Durable time without the entry by the time with it, on files that the entry was not chosen on: 1.2 is a fifth faster.
+    pub gain: Option<f64>,
+    /// Pairs of runs behind the gain.
+    pub runs: Option<u32>,
+}
+
+/// How the bytes of one file are moved. What is `None` is left to haul.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Setting {
+    /// Tried first, after sharing extents.
+    pub engine: Option<EngineName>,
+    /// Size of a buffer in bytes.
+    pub buffer_size: Option<usize>,
+    /// Requests in flight, for the engines that have several.
+    pub depth: Option<usize>,
+    /// Workers at one file, from [`SizeClass::Medium`] on.
+    pub workers: Option<usize>,
+}
+
+/// Whether a source is in the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Half of it at least.
+    Cached,
+    /// Less than half of it.
+    Cold,
+}
+
+/// Files that [`crate::strategy`] treats alike, by size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SizeClass {
+    /// Below 64 KiB: one read and one write.
+    Tiny,
+    /// From 64 KiB: as large as it is, nothing is asked about it.
+    Small,
+    /// From 4 MiB: it is known whether it is cached, and several may work at it.
+    Medium,
+    /// From 32 MiB: it may go to the device.
+    Large,
+    /// From 2 GiB: it mostly does.
+    Huge,
+}
+
+impl SizeClass {
+    /// From the smallest to the largest.
+    pub const ALL: [SizeClass; 5] =
+        [SizeClass::Tiny, SizeClass::Small, SizeClass::Medium, SizeClass::Large, SizeClass::Huge];
+
+    /// That of a file of so many bytes.
+    pub fn of(size: u64) -> SizeClass {
+        SizeClass::ALL.into_iter().rev().find(|class| size >= class.least()).unwrap_or(SizeClass::Tiny)
+    }
+
+    /// The smallest size in bytes.
+    pub const fn least(self) -> u64 {
+        match self {
+            SizeClass::Tiny => 0,
+            SizeClass::Small => 64 << 10,
+            SizeClass::Medium => 4 << 20,
+            SizeClass::Large => 32 << 20,
+            SizeClass::Huge => 2 << 30,
+        }
+    }
+
+    /// The word in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SizeClass::Tiny => "tiny",
+            SizeClass::Small => "small",
+            SizeClass::Medium => "medium",
+            SizeClass::Large => "large",
+            SizeClass::Huge => "huge",
+        }
+    }
+
+    /// The sizes, for people.
+    pub fn range_words(self) -> &'static str {
+        match self {
+            SizeClass::Tiny => "below 64 KiB",
+            SizeClass::Small => "64 KiB to 4 MiB",
+            SizeClass::Medium => "4 to 32 MiB",
+            SizeClass::Large => "32 MiB to 2 GiB",
+            SizeClass::Huge => "from 2 GiB",
+        }
+    }
+}
+
+impl FromStr for SizeClass {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<SizeClass, ()> {
+        SizeClass::ALL.into_iter().find(|class| class.as_str() == word).ok_or(())
+    }
+}
+
+impl fmt::Display for SizeClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Source {
+    /// The word in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Source::Cached => "cached",
+            Source::Cold => "cold",
+        }
+    }
+}
+
+/// Whether an entry may ask for an engine: one that copies every byte and is no oracle. Sharing extents is decided by
+/// `--reflink` alone.
+pub fn may_be_preferred(engine: EngineName) -> bool {
+    let caps = engine.caps();
+    caps.role == Role::Mover && caps.shares != Shares::Always
+}
+
+/// What a profile says of one file: by whether it is cached, which is known of larger files only.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Preference {
+    /// If it is.
+    pub cached: Option<Setting>,
+    /// If it is not.
+    pub cold: Option<Setting>,
+}
+
+impl Preference {
+    /// What is preferred; without knowledge only what is the same either way.
+    pub fn setting(&self, source: Option<Source>) -> Option<Setting> {
+        match source {
+            Some(Source::Cached) => self.cached,
+            Some(Source::Cold) => self.cold,
+            None => self.cached.filter(|cached| self.cold == Some(*cached)),
+        }
+    }
+}
+
+impl Profile {
+    /// The entry of a storage.
+    pub fn of(&self, place: &Place) -> Option<&PlaceEntry> {
+        self.places.iter().find(|entry| entry.place == *place)
+    }
+
+    /// Both; where they speak of one place, this one counts.
+    #[must_use]
+    pub fn before(mut self, other: Profile) -> Profile {
+        self.places.extend(other.places);
+        self
+    }
+
+    /// Puts what was found of a storage in the place of what was known of it.
+    pub fn replace(&mut self, entry: PlaceEntry) {
+        self.places.retain(|old| old.place != entry.place);
+        if !entry.entries.is_empty() {
+            self.places.push(entry);
+        }
+    }
+
+    /// The most jobs that any entry asks for.
+    pub fn most_jobs(&self) -> usize {
+        let entries = self.places.iter().flat_map(|place| &place.entries);
+        entries.filter_map(|entry| entry.jobs).max().unwrap_or(0)
+    }
+}
+
+impl PlaceEntry {
+    /// What it says of files of a size.
+    pub fn preference(&self, class: SizeClass) -> Preference {
+        let of = |source| {
+            let fits = |entry: &&Entry| entry.class == class && entry.source.is_none_or(|only| only == source);
+            self.entries.iter().find(fits).map(|entry| entry.setting).filter(|setting| *setting != Setting::default())
+        };
+        Preference { cached: of(Source::Cached), cold: of(Source::Cold) }
+    }
+
+    /// Files copied at the same time: a tree has files of many sizes, and the smallest gain most by it.
+    pub fn jobs(&self) -> Option<usize> {
+        let with_jobs = self.entries.iter().filter(|entry| entry.jobs.is_some());
+        with_jobs.min_by_key(|entry| entry.class).and_then(|entry| entry.jobs)
+    }
+}
+
+impl fmt::Display for Setting {
+    /// `direct, 8 MiB, 4 in flight, 2 workers`; nothing of what is left to haul.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        words.extend(self.engine.map(|engine| engine.to_string()));
+        words.extend(self.buffer_size.map(|size| self::size(size, " ", "iB")));
+        words.extend(self.depth.map(|depth| format!("{depth} in flight")));
+        words.extend(self.workers.map(|workers| format!("{workers} worker{}", if workers == 1 { "" } else { "s" })));
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// A number of bytes in the largest unit that it is a multiple of.
+pub(super) fn size(bytes: usize, space: &str, unit: &str) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}{space}M{unit}", bytes >> 20),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{}{space}K{unit}", bytes >> 10),
+        bytes if unit.is_empty() => bytes.to_string(),
+        bytes => format!("{bytes} bytes"),
+    }
+}

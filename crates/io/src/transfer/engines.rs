@@ -1,0 +1,37 @@
+//! The engines of one thread, made when they are needed first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::engine::wrap::Tally;
+use crate::engine::{self, Engine, Tuning};
+
+use crate::engine::EngineName;
+
+/// Buffer of a `direct` engine that moves one file after the other.
+const KEPT_BUFFER: usize = 4 << 20;
+
+/// Engines by name and tuning, and how many requests they make.
+#[derive(Default)]
+pub(super) struct Engines {
+    made: BTreeMap<(EngineName, Tuning), Box<dyn Engine>>,
+    tally: Tally,
+}
+
+impl Engines {
+    /// The one of this name, tuned like this.
+    pub(super) fn get(&mut self, name: EngineName, mut tuning: Tuning) -> &mut dyn Engine {
+        let tally = &self.tally;
+        if name == EngineName::Direct {
+            // Kept as long as the thread, and there may be many of them.
+            tuning.buffer_size = tuning.buffer_size.or(Some(KEPT_BUFFER));
+        }
+        let make = || engine::make_on(Arc::new(tally.clone()), name, &tuning);
+        self.made.entry((name, tuning)).or_insert_with(make).as_mut()
+    }
+
+    /// Requests that they have made since this was asked last.
+    pub(super) fn take_requests(&mut self) -> u64 {
+        self.tally.take()
+    }
+}
