@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use haul_copy::error::{Error, What};
 use haul_copy::facts::FileId;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
@@ -135,7 +134,8 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         report.list_digests(None);
         return Ok(Vec::new());
     };
-    let list = ListFile::begin(path).map_err(|error| fatal(digest_list_failed(report, path, &error)))?;
+    let list =
+        ListFile::begin(path).map_err(|error| fatal(words::digest_list_failed(path, &error, report.quoter())))?;
     let skip = list.id().into_iter().collect();
     report.list_digests(Some(list));
     Ok(skip)
@@ -221,11 +221,11 @@ impl Command {
         let session = self.session(cancel, partials, self.skip.clone());
         let summary = run::run(&self.plan, &session);
         for path in &summary.damaged {
-            self.report.complain(&damaged(&self.report, path));
+            self.report.complain(&words::damaged(path, self.report.quoter()));
         }
         self.report.sum_up();
         if let Some(journal) = &summary.journal {
-            self.report.complain(&resume_hint(&self.report, journal));
+            self.report.complain(&words::resume_hint(journal, self.report.quoter()));
         }
         if let Some(shards) = &summary.shards {
             // Lists of digests are for other programs to read.
@@ -291,7 +291,7 @@ impl Command {
     fn finish_digest_list(&self) -> bool {
         let Err(error) = self.report.finish_digest_list(self.plan.durable != Durable::None) else { return true };
         let path = self.digests.as_deref().unwrap_or(Path::new(""));
-        self.report.complain(&digest_list_failed(&self.report, path, &error));
+        self.report.complain(&words::digest_list_failed(path, &error, self.report.quoter()));
         false
     }
 
@@ -341,27 +341,4 @@ fn end_by(signal: i32, persona: Persona) {
         // If it fails, the caller exits with the status that a shell shows for this signal.
         signal_hook::low_level::emulate_default_handler(signal).ok();
     }
-}
-
-/// Says that the list of digests cannot be written.
-pub fn digest_list_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
-    let why = words::io_error(error);
-    [
-        b"cannot write the list of digests ",
-        &report.quoter().always(path.as_os_str().as_bytes())[..],
-        b": ",
-        why.as_bytes(),
-    ]
-    .concat()
-}
-
-/// Says how to go on, and where what is done is written down.
-pub fn resume_hint(report: &Report, journal: &Path) -> Vec<u8> {
-    let journal = report.quoter().always(journal.as_os_str().as_bytes());
-    [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
-}
-
-/// Says that a file is neither the old nor the new one.
-pub fn damaged(report: &Report, path: &Path) -> Vec<u8> {
-    words::message(&Error::new(What::Damaged, path), report.quoter())
 }

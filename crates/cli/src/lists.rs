@@ -24,7 +24,7 @@ pub fn load(path: &Path, report: &Report) -> Result<FileList, Vec<u8>> {
             LoadError::Io(error) => words::io_error(error),
             error => error.to_string(),
         };
-        message("cannot read the file list", path, &why, report)
+        words::unusable("cannot read the file list", path, &why, report.quoter())
     })
 }
 
@@ -43,7 +43,8 @@ pub fn save(
         list.write(&mut |to| list::save(entries, to));
         list.finish(durable)
     });
-    saved.map_err(|error| message("cannot write the file list", path, &words::io_error(&error), report))
+    saved
+        .map_err(|error| words::unusable("cannot write the file list", path, &words::io_error(&error), report.quoter()))
 }
 
 /// Reports what the shards of a job have done, and whether this one is to be run again: on standard error where standard output
@@ -119,12 +120,6 @@ fn not_done(state: &Path, report: &Report) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let state = report.quoter().always(state.as_os_str().as_bytes());
     [b"this shard is not done; run the same command again to repeat it (record: ", &state[..], b")"].concat()
-}
-
-fn message(what: &str, path: &Path, why: &str, report: &Report) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = report.quoter().always(path.as_os_str().as_bytes());
-    [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
 }
 
 #[cfg(test)]

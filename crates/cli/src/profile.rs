@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,11 +26,11 @@ const OF_SYSTEM: &str = "/etc/haul/profile";
 /// # Errors
 /// The message, if a profile that was named cannot be obeyed.
 pub fn load(wanted: &Profiles, persona: Persona, report: &Report) -> Result<Option<Arc<Profile>>, Vec<u8>> {
-    let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
+    let quoter = report.quoter();
     match wanted {
         Profiles::Named(path) => match read(path, geteuid().is_root()) {
             Ok(profile) => Ok(Some(Arc::new(profile))),
-            Err(why) => Err([b"cannot use the profile ", &quoted(path)[..], b": ", why.words().as_bytes()].concat()),
+            Err(why) => Err(words::unusable("cannot use the profile", path, &why.words(), quoter)),
         },
         Profiles::Usual if persona == Persona::Haul => {
             let mut whole = Profile::default();
@@ -40,10 +39,8 @@ pub fn load(wanted: &Profiles, persona: Persona, report: &Report) -> Result<Opti
                     Ok(profile) => whole = whole.before(profile),
                     Err(Unusable::Missing(_)) => {}
                     Err(why) => {
-                        let why = why.words();
-                        let path = quoted(&path);
-                        report
-                            .complain(&[b"warning: ignoring the profile ", &path[..], b": ", why.as_bytes()].concat());
+                        let what = "warning: ignoring the profile";
+                        report.complain(&words::unusable(what, &path, &why.words(), quoter));
                     }
                 }
             }

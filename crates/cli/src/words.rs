@@ -57,6 +57,28 @@ fn fill(error: &Error, quoter: &Quoter) -> Vec<u8> {
     text
 }
 
+/// A file that the user named cannot be used: `cannot read the file list 'l': Permission denied`.
+pub fn unusable(what: &str, path: &Path, why: &str, quoter: &Quoter) -> Vec<u8> {
+    let path = quoter.always(path.as_os_str().as_bytes());
+    [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
+}
+
+/// The list of digests cannot be written.
+pub fn digest_list_failed(path: &Path, error: &std::io::Error, quoter: &Quoter) -> Vec<u8> {
+    unusable("cannot write the list of digests", path, &io_error(error), quoter)
+}
+
+/// A file is neither the old nor the new one.
+pub fn damaged(path: &Path, quoter: &Quoter) -> Vec<u8> {
+    message(&Error::new(What::Damaged, path), quoter)
+}
+
+/// How to go on, and where what is done is written down.
+pub fn resume_hint(journal: &Path, quoter: &Quoter) -> Vec<u8> {
+    let journal = quoter.always(journal.as_os_str().as_bytes());
+    [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
+}
+
 /// Whether a message is followed by a hint to `--help`, since the command line is at fault.
 pub fn is_misuse(error: &Error) -> bool {
     error.what == What::ParentsNeedDirectory

@@ -14,7 +14,7 @@ use haul::run_options::RunOptions;
 use haul::screen::Screen;
 use haul::show::{Show, StatsFormat};
 use haul::watch::{self, Caught};
-use haul::{app, exit, profile, xattrs};
+use haul::{app, exit, profile, words, xattrs};
 use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
@@ -118,7 +118,7 @@ impl Job {
             match list.map(|path| (path, ListFile::begin(path))) {
                 None => report.list_digests(None),
                 Some((_, Ok(list))) => report.list_digests(Some(list)),
-                Some((path, Err(error))) => return Some(app::digest_list_failed(report, path, &error)),
+                Some((path, Err(error))) => return Some(words::digest_list_failed(path, &error, report.quoter())),
             }
         }
         if let Err(why) = load_profile(&mut self.plan, &self.options, report) {
@@ -127,7 +127,7 @@ impl Job {
         if let Some(priority) = self.options.throttling.priority
             && let Err(errno) = priority.apply()
         {
-            return Some(format!("cannot set the priority: {}", haul::words::strerror(errno)).into_bytes());
+            return Some(format!("cannot set the priority: {}", words::strerror(errno)).into_bytes());
         }
         // Together they reach what the user allows.
         let share = |rate: Option<u64>| rate.map(|rate| (rate / self.agreed.hosts.len() as u64).max(1));
@@ -154,7 +154,7 @@ impl Job {
         let part = Part { transport: &*desk.exchange, chunk: self.chunk };
         let summary = run::run_together(&self.plan, &session, part);
         for path in &summary.damaged {
-            report.complain(&app::damaged(report, path));
+            report.complain(&words::damaged(path, report.quoter()));
         }
         report.sum_up();
         let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
@@ -181,12 +181,12 @@ impl Job {
         accounts.push(own);
         accounts.sort_by_key(|account| account.rank);
         if let Some(journal) = &summary.journal {
-            report.complain(&app::resume_hint(report, journal));
+            report.complain(&words::resume_hint(journal, report.quoter()));
         }
         let listed = report.finish_digest_list(self.plan.durable != Durable::None);
         if let Err(error) = &listed {
             let path = self.options.digests.as_deref().unwrap_or(Path::new(""));
-            report.complain(&app::digest_list_failed(report, path, error));
+            report.complain(&words::digest_list_failed(path, error, report.quoter()));
         }
         let output_failed = !report.finish() || listed.is_err();
         let status = exit::status(&summary, caught.signal(), output_failed);

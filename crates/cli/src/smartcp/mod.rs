@@ -28,7 +28,7 @@ use crate::help;
 use crate::persona::Persona;
 use crate::report::Report;
 use crate::watch::{self, Caught};
-use crate::words::message;
+use crate::words::{damaged, message};
 
 use draft::Request;
 use options::Wanted;
@@ -102,7 +102,7 @@ impl Command {
         let (report, unfinished) = (Arc::clone(&self.report), self.unfinished.clone());
         let remove = move || {
             if let Some(path) = unfinished.remove() {
-                report.complain_at_the_end(&message(&Error::new(What::Damaged, path), report.quoter()));
+                report.complain_at_the_end(&damaged(&path, report.quoter()));
             }
         };
         memory::before_the_end(remove.clone());
