@@ -31,6 +31,7 @@ use crate::punch;
 use crate::record::Record;
 use crate::report::Report;
 use crate::run_options::RunOptions;
+use crate::shards;
 use crate::show::{Show, StatsFormat, When};
 use crate::smartcp;
 use crate::throttle::{Priority, Throttling};
@@ -105,7 +106,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
         Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
     };
     if options.shard_status {
-        return lists::status(&plan, &report);
+        return shards::status(&plan, &report);
     }
     if let Err(message) = find_part(&mut plan, &options, &report) {
         return refuse(&report, &fatal(message), exit::FAILURE);
@@ -229,7 +230,7 @@ impl Command {
         }
         if let Some(shards) = &summary.shards {
             // Lists of digests are for other programs to read.
-            lists::report_shards(shards, self.plan.checksum.is_some(), &self.report);
+            shards::report(shards, self.plan.checksum.is_some(), &self.report);
         }
         let listed = self.finish_digest_list();
         let output_failed = !self.report.finish() || !listed;

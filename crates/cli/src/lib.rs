@@ -13,8 +13,8 @@
 //! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
 //! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
-//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`compare`],
-//!    [`punch`]
+//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`shards`],
+//!    [`compare`], [`punch`]
 //! 7. the commands: [`smartcp`], [`app`]; and [`generate`], which makes the man pages and completions of both
 #![forbid(unsafe_code)]
 
@@ -44,6 +44,7 @@ pub mod record;
 pub mod report;
 pub mod run_options;
 pub mod screen;
+pub mod shards;
 pub mod show;
 pub mod size;
 pub mod smartcp;

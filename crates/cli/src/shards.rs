@@ -1,0 +1,97 @@
+//! What the shards of a copy have done, for the user.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use haul_copy::plan::{Job, Plan};
+use haul_copy::run::{self, ShardReport};
+
+use crate::report::Report;
+use crate::words;
+
+/// Reports what the shards of a job have done, and whether this one is to be run again: on standard error where standard output
+/// is a list of digests.
+pub fn report(shards: &ShardReport, is_list: bool, report: &Report) {
+    if !shards.own_is_done {
+        report.complain(&not_done(&shards.record, report));
+    }
+    match is_list {
+        true => report.complain(summary(shards).as_bytes()),
+        false => report.screen().print((summary(shards) + "\n").as_bytes()),
+    }
+}
+
+/// `--shard=status`: 0 if all are done, 1 if one is missing or nothing can be said.
+pub fn status(plan: &Plan, report: &Report) -> ExitCode {
+    let complete = match run::shard_status(plan) {
+        Ok(Some(shards)) => {
+            let other = match &plan.job {
+                Job::Named(id) => Some(id.as_encoded_bytes().escape_ascii().to_string()).filter(|id| *id != shards.job),
+                Job::Recorded | Job::Launched(_) => None,
+            };
+            match &other {
+                Some(id) => {
+                    let of = if shards.job.is_empty() { "one without an ID".to_owned() } else { shards.job.clone() };
+                    report.complain(format!("job {id} is unknown; the last one is {of}").as_bytes());
+                }
+                None => report.screen().print((summary(&shards) + "\n").as_bytes()),
+            }
+            other.is_none() && shards.missing.is_empty()
+        }
+        Ok(None) => {
+            report.screen().print(b"no shard of this copy has begun\n");
+            false
+        }
+        Err(error) => {
+            report.complain(&words::message(&error, report.quoter()));
+            false
+        }
+    };
+    if report.finish() && complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `k of N shards are done`, and which are missing.
+fn summary(shards: &ShardReport) -> String {
+    let job = if shards.job.is_empty() { String::new() } else { format!("job {}: ", shards.job) };
+    let done = shards.count - u32::try_from(shards.missing.len()).unwrap_or(shards.count).min(shards.count);
+    let all = format!("{job}{done} of {} shards are done", shards.count);
+    match shards.missing.is_empty() {
+        true => format!("{all}: the copy is complete"),
+        false => format!(
+            "{all}; missing: {}; until the last one has ended, directories may be closed to others",
+            ranges(&shards.missing)
+        ),
+    }
+}
+
+/// `1-3, 7`
+fn ranges(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+    }
+    let shown = |(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    runs.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+/// What is said of a shard that is to be run again.
+fn not_done(state: &Path, report: &Report) -> Vec<u8> {
+    let state = report.quoter().always(state.as_os_str().as_bytes());
+    [b"this shard is not done; run the same command again to repeat it (record: ", &state[..], b")"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_among_missing_shards_are_ranges() {
+        assert_eq!(ranges(&[7]), "7");
+        assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), "1-3, 7, 9-10");
+        assert_eq!(ranges(&[u32::MAX - 1, u32::MAX]), format!("{}-{}", u32::MAX - 1, u32::MAX));
+    }
+}
