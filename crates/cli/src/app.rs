@@ -13,7 +13,6 @@ use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
-use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::compare;
 use crate::complaint::{Complaint, fatal, misuse};
@@ -26,6 +25,7 @@ use crate::list_file::{self, ListFile};
 use crate::lists;
 use crate::options::{Wanted, parse};
 use crate::persona::Persona;
+use crate::process;
 use crate::profile;
 use crate::punch;
 use crate::record::Record;
@@ -55,8 +55,7 @@ pub fn main() -> ExitCode {
     memory::spare_address_space();
     let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
     let persona = Persona::of(&name);
-    process_state::restore_sigpipe();
-    process_state::ignore_sigxfsz();
+    process::set_signals();
     let report = Report::new(name.clone().into_vec());
     if persona == Persona::Smartcp {
         return smartcp::main(&name, arguments, report);
@@ -93,7 +92,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
     // Scripts read what cp says.
     let every_error = call.persona == Persona::Cp || show.verbose;
     report.configure(show, plan.reflink, with_progress, every_error);
-    raise_descriptor_limit();
+    process::raise_descriptor_limit();
     if call.persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
     }
@@ -193,13 +192,6 @@ fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
 fn print(report: &Report, text: &[u8]) -> ExitCode {
     report.screen().print(text);
     if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// A deep tree keeps two descriptors open for each level: all that the system allows may be used.
-pub fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // A run with fewer descriptors copies the same files, only slower.
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
 struct Command {

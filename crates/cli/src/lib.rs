@@ -13,8 +13,8 @@
 //! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
 //! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
-//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`shards`],
-//!    [`compare`], [`punch`]
+//! 6. beside and around a run: [`watch`], [`governor`], [`process`], [`profile`], [`xattrs`], [`launcher`], [`lists`],
+//!    [`shards`], [`compare`], [`punch`]
 //! 7. the commands: [`smartcp`], [`app`]; and [`generate`], which makes the man pages and completions of both
 #![forbid(unsafe_code)]
 
@@ -36,6 +36,7 @@ pub mod list_file;
 pub mod lists;
 pub mod options;
 pub mod persona;
+pub mod process;
 pub mod profile;
 pub mod progress;
 pub mod punch;

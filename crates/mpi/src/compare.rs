@@ -14,7 +14,7 @@ use haul::compare::{Helped, compare_with};
 use haul::report::Report;
 use haul::screen::Screen;
 use haul::show::Show;
-use haul::{app, exit, xattrs};
+use haul::{exit, process, xattrs};
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
 use haul_copy::run::Transport;
@@ -49,7 +49,7 @@ pub fn compare_all(
         }
     };
     let plan = Plan { jobs: plan.jobs.or_else(|| agreed.jobs(line.rank())), ..plan.clone() };
-    app::raise_descriptor_limit();
+    process::raise_descriptor_limit();
     if line.rank() > 0 {
         return help(line, &agreed, &plan);
     }

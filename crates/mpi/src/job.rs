@@ -14,7 +14,7 @@ use haul::run_options::RunOptions;
 use haul::screen::Screen;
 use haul::show::{Show, StatsFormat};
 use haul::watch::{self, Caught};
-use haul::{app, exit, profile, words, xattrs};
+use haul::{exit, process, profile, words, xattrs};
 use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
@@ -239,7 +239,7 @@ fn wants_json(show: Show) -> Option<bool> {
 /// For the user.
 fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
     plan.profile = profile::load(&options.profiles, Persona::Haul, report)?;
-    app::raise_descriptor_limit();
+    process::raise_descriptor_limit();
     Ok(())
 }
 

@@ -35,9 +35,8 @@ use haul::options::{Wanted, parse};
 use haul::persona::Persona;
 use haul::report::Report;
 use haul::show::When;
-use haul::{exit, lists};
+use haul::{exit, lists, process};
 use haul_copy::plan::Plan;
-use haul_sys::process_state;
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
@@ -49,8 +48,7 @@ use options::Own;
 
 fn main() -> ExitCode {
     panics::end_the_job();
-    process_state::restore_sigpipe();
-    process_state::ignore_sigxfsz();
+    process::set_signals();
     let report = Report::new(NAME.as_bytes().to_vec());
     // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
