@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     };
     match wanted {
         Ok(Wanted::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
-        Ok(Wanted::Compare(plan, show)) => compare::compare(&report, &plan, show),
+        Ok(Wanted::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
         Ok(Wanted::Punch(request)) => punch::punch(&report, &request),
         Ok(Wanted::Help) => print(&report, help::help(&name).as_bytes()),
         Ok(Wanted::Version) => print(&report, help::version(persona).as_bytes()),

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::ExitCode;
 
 use haul_copy::compare::{self, Board, Difference, Found, Observer, Session, Summary};
 use haul_copy::error::Error;
@@ -17,11 +16,6 @@ use crate::show::Show;
 use crate::words;
 use crate::xattrs;
 
-/// Does it.
-pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
-    ExitCode::from(compare_with(report, plan, show, None))
-}
-
 /// Other processes that help.
 #[derive(Clone, Copy)]
 pub struct Helped<'a> {
@@ -31,8 +25,8 @@ pub struct Helped<'a> {
     pub shares: &'a dyn Fn(&Summary) -> String,
 }
 
-/// The same, with other processes if there are any. Returns the exit status.
-pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
+/// Does it, with other processes if there are any. Returns the exit status.
+pub fn compare(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
     // A signal has its default effect: nothing was written.
     let rules = xattrs::rules(report, plan);
     let board = helped.map(|helped| helped.board);

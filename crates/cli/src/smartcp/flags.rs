@@ -350,6 +350,6 @@ mod tests {
 
     #[test]
     fn names_are_taken_once_and_effects_fit_arguments() {
-        flags::tests::check(FLAGS);
+        flags::check(FLAGS);
     }
 }
