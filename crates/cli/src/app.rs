@@ -11,33 +11,23 @@ use std::time::Instant;
 use haul_copy::facts::FileId;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_frontend::complaint::{Complaint, fatal, misuse};
+use haul_frontend::environment::Environment;
+use haul_frontend::list_file::{self, ListFile};
+use haul_frontend::options::{Wanted, parse};
+use haul_frontend::persona::Persona;
+use haul_frontend::record::Record;
+use haul_frontend::report::Report;
+use haul_frontend::run_options::RunOptions;
+use haul_frontend::show::{Show, StatsFormat, When};
+use haul_frontend::throttle::{Priority, Throttling};
+use haul_frontend::watch::{self, Caught};
+use haul_frontend::{compare, exit, help, lists, process, profile, words, xattrs};
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 
-use crate::compare;
-use crate::complaint::{Complaint, fatal, misuse};
-use crate::environment::Environment;
-use crate::exit;
 use crate::governor::Governor;
-use crate::help;
-use crate::launcher;
-use crate::list_file::{self, ListFile};
-use crate::lists;
-use crate::options::{Wanted, parse};
-use crate::persona::Persona;
-use crate::process;
-use crate::profile;
-use crate::punch;
-use crate::record::Record;
-use crate::report::Report;
-use crate::run_options::RunOptions;
-use crate::shards;
-use crate::show::{Show, StatsFormat, When};
-use crate::smartcp;
-use crate::throttle::{Priority, Throttling};
-use crate::watch::{self, Caught};
-use crate::words;
-use crate::xattrs;
+use crate::{launcher, punch, shards, smartcp};
 
 /// How the process was started.
 struct Call {

@@ -11,13 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_copy::pace::{Backoff, Limit, Pace, Pressure, Sample, Work, parse_run_delay, parse_stalled};
+use haul_frontend::report::Report;
+use haul_frontend::throttle::{Settings, Throttling};
+use haul_frontend::words;
 use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use haul_sys::rustix::fs::OFlags;
 use signal_hook::consts::SIGUSR2;
-
-use crate::report::Report;
-use crate::throttle::{Settings, Throttling};
-use crate::words;
 
 /// Time between two looks at the control file.
 const LOOK: Duration = Duration::from_secs(1);

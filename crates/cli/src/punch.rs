@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use haul_copy::smart::{self, Punched, System};
+use haul_frontend::options::Punch;
+use haul_frontend::report::Report;
+use haul_frontend::size::human_size;
+use haul_frontend::words;
 use haul_sys::kernel::{Kernel, Linux};
-
-use crate::options::Punch;
-use crate::report::Report;
-use crate::size::human_size;
-use crate::words;
 
 /// Does it for each image in turn.
 pub fn punch(report: &Report, request: &Punch) -> ExitCode {

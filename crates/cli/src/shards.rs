@@ -6,9 +6,8 @@ use std::process::ExitCode;
 
 use haul_copy::plan::{Job, Plan};
 use haul_copy::run::{self, ShardReport};
-
-use crate::report::Report;
-use crate::words;
+use haul_frontend::report::Report;
+use haul_frontend::words;
 
 /// Reports what the shards of a job have done, and whether this one is to be run again: on standard error where standard output
 /// is a list of digests.

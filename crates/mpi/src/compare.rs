@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use haul::compare::{Helped, compare};
-use haul::report::Report;
-use haul::screen::Screen;
-use haul::show::Show;
-use haul::{exit, process, xattrs};
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
 use haul_copy::run::Transport;
+use haul_frontend::compare::{Helped, compare};
+use haul_frontend::report::Report;
+use haul_frontend::screen::Screen;
+use haul_frontend::show::Show;
+use haul_frontend::{exit, process, xattrs};
 
 use crate::agree::{self, Agreed};
 use crate::exchange::{Exchange, lock};

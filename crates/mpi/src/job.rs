@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul::list_file::ListFile;
-use haul::persona::Persona;
-use haul::record::Record;
-use haul::report::Report;
-use haul::run_options::RunOptions;
-use haul::screen::Screen;
-use haul::show::{Show, StatsFormat};
-use haul::watch::{self, Caught};
-use haul::{exit, process, profile, words, xattrs};
 use haul_copy::pace::Limit;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
+use haul_frontend::list_file::ListFile;
+use haul_frontend::persona::Persona;
+use haul_frontend::record::Record;
+use haul_frontend::report::Report;
+use haul_frontend::run_options::RunOptions;
+use haul_frontend::screen::Screen;
+use haul_frontend::show::{Show, StatsFormat};
+use haul_frontend::watch::{self, Caught};
+use haul_frontend::{exit, process, profile, words, xattrs};
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
@@ -220,7 +220,7 @@ impl Job {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
         let abandon = Box::new(move |signal| {
             for problem in partials.remove_all() {
-                of_thread.complain_at_the_end(&haul::words::message(&problem, of_thread.quoter()));
+                of_thread.complain_at_the_end(&haul_frontend::words::message(&problem, of_thread.quoter()));
             }
             std::process::exit(128 + signal);
         });

@@ -6,7 +6,7 @@
 //! * **Knows** MPI (`line`, the only file that sends and receives), the agreement of all ranks before anything
 //!   is written (`agree`), how messages and the run meet (`exchange`), and what must end the job (`panics`, `stuck`).
 //! * **Must not know** how a tree is divided or copied: that is `haul_copy::run::run_together`, which it gives a
-//!   `Transport`. Options and messages are those of the library of `haul`.
+//!   `Transport`. Options and messages are those of haul-frontend.
 //!
 //! It is not a default member of the workspace, since it needs MPI and libclang to build.
 #![forbid(unsafe_code)]
@@ -29,14 +29,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use haul::environment::Environment;
-use haul::help;
-use haul::options::{Wanted, parse};
-use haul::persona::Persona;
-use haul::report::Report;
-use haul::show::When;
-use haul::{exit, lists, process};
 use haul_copy::plan::Plan;
+use haul_frontend::environment::Environment;
+use haul_frontend::help;
+use haul_frontend::options::{Wanted, parse};
+use haul_frontend::persona::Persona;
+use haul_frontend::report::Report;
+use haul_frontend::show::When;
+use haul_frontend::{exit, lists, process};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};

@@ -11,10 +11,11 @@ use crate::shell::{self, Result};
 
 /// What each crate of ours may import of ours, by the names of their folders.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("cli", &["copy", "guest", "sys"]),
+    ("cli", &["copy", "frontend", "guest", "sys"]),
     ("lab", &["copy", "guest", "measure", "sys"]),
     // It has the options of the command, read by the same code.
-    ("mpi", &["cli", "copy", "guest", "sys"]),
+    ("mpi", &["copy", "frontend", "sys"]),
+    ("frontend", &["copy", "sys"]),
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
@@ -34,6 +35,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-mpi", "mpi"),
     ("haul-model", "model"),
     ("haul-measure", "measure"),
+    ("haul-frontend", "frontend"),
     ("haul-copy", "copy"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),

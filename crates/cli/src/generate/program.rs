@@ -1,6 +1,6 @@
 //! What the files about a command are made from.
 
-use crate::flags::{Argument, Flag};
+use haul_frontend::flags::{Argument, Flag};
 
 /// A command that has files about it.
 pub(super) struct Program<D: 'static> {

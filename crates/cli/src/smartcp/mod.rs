@@ -17,18 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_copy::error::{Error, What};
 use haul_copy::smart::{self, Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_copy::walk::last_component;
+use haul_frontend::persona::Persona;
+use haul_frontend::report::Report;
+use haul_frontend::watch::{self, Caught};
+use haul_frontend::words::{damaged, message};
+use haul_frontend::{exit, help};
 use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::memory;
-
-use crate::exit;
-use crate::help;
-use crate::persona::Persona;
-use crate::report::Report;
-use crate::watch::{self, Caught};
-use crate::words::{damaged, message};
 
 use draft::Request;
 use options::Wanted;

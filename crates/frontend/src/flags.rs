@@ -168,7 +168,7 @@ impl<D> Flag<D> {
     }
 
     /// The same for an option of haul.
-    pub(crate) const fn own(category: Category) -> Flag<D> {
+    pub const fn own(category: Category) -> Flag<D> {
         Flag { origin: Origin::Haul, ..Flag::cp(category) }
     }
 

@@ -87,7 +87,7 @@ pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
 }
 
 /// JSON leaves DEL and the C1 control characters as they are, and a terminal would obey them.
-pub(crate) fn without_controls(json: String) -> String {
+pub fn without_controls(json: String) -> String {
     if !json.contains(char::is_control) {
         return json;
     }
