@@ -13,7 +13,7 @@ pub(super) struct Program<D: 'static> {
 }
 
 /// What to do about a file that is made and not written.
-pub(super) const NOTE: &str = "Made from the table of options in crates/cli/src; do not edit.";
+pub(super) const NOTE: &str = "Made from the table of options by crates/cli/src/generate; do not edit.";
 
 /// Whether the option can be followed by `=`.
 pub(super) fn takes_argument<D>(flag: &Flag<D>) -> bool {
