@@ -1,15 +1,13 @@
 //! One copy: the run of this process in threads of its own, and the line to the others in the main thread.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_copy::pace::Limit;
-use haul_copy::plan::{Durable, Plan};
+use haul_copy::plan::Plan;
 use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
-use haul_frontend::list_file::ListFile;
 use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
@@ -21,7 +19,7 @@ use haul_frontend::{exit, process, profile, words, xattrs};
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, lock};
 use crate::figures::{self, Account};
 use crate::line::{Carrier, Host, Line};
 use crate::name::NAME;
@@ -114,12 +112,8 @@ impl Job {
         self.plan.destination = self.agreed.destination();
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
-            let list = self.options.digests.as_deref().filter(|_| rank == 0);
-            match list.map(|path| (path, ListFile::begin(path))) {
-                None => report.list_digests(None),
-                Some((_, Ok(list))) => report.list_digests(Some(list)),
-                Some((path, Err(error))) => return Some(words::digest_list_failed(path, &error, report.quoter())),
-            }
+            // Rank 0 prints them.
+            report.list_digests(None);
         }
         if let Err(why) = load_profile(&mut self.plan, &self.options, report) {
             return Some(why);
@@ -183,12 +177,7 @@ impl Job {
         if let Some(journal) = &summary.journal {
             report.complain(&words::resume_hint(journal, report.quoter()));
         }
-        let listed = report.finish_digest_list(self.plan.durable != Durable::None);
-        if let Err(error) = &listed {
-            let path = self.options.digests.as_deref().unwrap_or(Path::new(""));
-            report.complain(&words::digest_list_failed(path, error, report.quoter()));
-        }
-        let output_failed = !report.finish() || listed.is_err();
+        let output_failed = !report.finish();
         let status = exit::status(&summary, caught.signal(), output_failed);
         self.print_stats(report, &summary, usage, desk.started.elapsed(), status, &accounts);
         desk.status.store(status, Ordering::Release);
@@ -220,7 +209,7 @@ impl Job {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
         let abandon = Box::new(move |signal| {
             for problem in partials.remove_all() {
-                of_thread.complain_at_the_end(&haul_frontend::words::message(&problem, of_thread.quoter()));
+                of_thread.complain_at_the_end(&words::message(&problem, of_thread.quoter()));
             }
             std::process::exit(128 + signal);
         });
@@ -310,9 +299,4 @@ impl Host for Guarded<'_, '_> {
     fn says_farewell(&self) {
         farewell(&self.label);
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is changed in single steps.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
