@@ -19,7 +19,7 @@ use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
 use haul_frontend::run_options::RunOptions;
-use haul_frontend::show::{Show, StatsFormat, When};
+use haul_frontend::show::{Show, StatsFormat};
 use haul_frontend::throttle::{Priority, Throttling};
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::{compare, exit, help, lists, process, profile, words, xattrs};
@@ -58,27 +58,20 @@ pub fn main() -> ExitCode {
         Ok(Wanted::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
         Ok(Wanted::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
         Ok(Wanted::Punch(request)) => punch::punch(&report, &request),
-        Ok(Wanted::Help) => print(&report, help::help(&name).as_bytes()),
-        Ok(Wanted::Version) => print(&report, help::version(persona).as_bytes()),
+        Ok(Wanted::Help) => ExitCode::from(report.print_only(&help::help(&name))),
+        Ok(Wanted::Version) => ExitCode::from(report.print_only(&help::version(persona))),
         Err(complaint) => refuse(&report, &complaint, misused),
     }
 }
 
 fn refuse(report: &Report, complaint: &Complaint, status: u8) -> ExitCode {
-    report.complain(&complaint.message);
-    if complaint.hint {
-        report.hint();
-    }
+    report.refuse(complaint);
     ExitCode::from(status)
 }
 
 /// Prepares a copy and runs it.
 fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options: RunOptions) -> ExitCode {
-    let with_progress = match show.progress {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => report.screen().err_is_terminal(),
-    };
+    let with_progress = report.wants_progress(show.progress);
     // Scripts read what cp says.
     let every_error = call.persona == Persona::Cp || show.verbose;
     report.configure(show, plan.reflink, with_progress, every_error);
@@ -177,11 +170,6 @@ fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
         report.complain(format!("warning: the limits cannot be changed while copying: {error}").as_bytes());
     }
     true
-}
-
-fn print(report: &Report, text: &[u8]) -> ExitCode {
-    report.screen().print(text);
-    if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 struct Command {

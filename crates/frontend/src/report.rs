@@ -14,12 +14,14 @@ use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
 use crate::causes::{Causes, Print};
+use crate::complaint::Complaint;
+use crate::exit;
 use crate::list_file::{self, ListFile};
 use crate::progress::Progress;
 use crate::quote::Quoter;
 use crate::record;
 use crate::screen::Screen;
-use crate::show::{Show, StatsFormat};
+use crate::show::{Show, StatsFormat, When};
 use crate::throttle::pace_words;
 use crate::words;
 
@@ -87,6 +89,15 @@ impl Report {
         self.progress = with_progress.then(Progress::default);
     }
 
+    /// Whether a progress bar is wanted.
+    pub fn wants_progress(&self, when: When) -> bool {
+        match when {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => self.screen().err_is_terminal(),
+        }
+    }
+
     /// What stops the run, and a question with it.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
@@ -143,6 +154,20 @@ impl Report {
     pub fn hint(&self) {
         let text = [b"Try '", &self.name[..], b" --help' for more information.\n"].concat();
         self.screen().complain(&text);
+    }
+
+    /// Says what is wrong with the command line.
+    pub fn refuse(&self, complaint: &Complaint) {
+        self.complain(&complaint.message);
+        if complaint.hint {
+            self.hint();
+        }
+    }
+
+    /// Prints a text, and nothing after it; returns the exit status.
+    pub fn print_only(&self, text: &str) -> u8 {
+        self.screen().print(text.as_bytes());
+        if self.finish() { exit::SUCCESS } else { exit::FAILURE }
     }
 
     /// After many errors: what they were about.

@@ -36,13 +36,10 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     let posix = env::var_os("POSIXLY_CORRECT").is_some();
     let request = match options::parse(arguments, posix, report.quoter()) {
         Ok(Wanted::Copy(request)) => request,
-        Ok(Wanted::Help) => return print(&report, &help_text(name)),
-        Ok(Wanted::Version) => return print(&report, &help::version(Persona::Smartcp)),
+        Ok(Wanted::Help) => return ExitCode::from(report.print_only(&help_text(name))),
+        Ok(Wanted::Version) => return ExitCode::from(report.print_only(&help::version(Persona::Smartcp))),
         Err(complaint) => {
-            report.complain(&complaint.message);
-            if complaint.hint {
-                report.hint();
-            }
+            report.refuse(&complaint);
             return ExitCode::from(exit::FAILURE);
         }
     };
@@ -77,11 +74,6 @@ pub fn help_text(name: &OsStr) -> String {
          Copy disk images without what their guests do not use.\n"
     );
     usage + &help::options(flags::FLAGS)
-}
-
-fn print(report: &Report, text: &str) -> ExitCode {
-    report.screen().print(text.as_bytes());
-    ExitCode::from(if report.finish() { exit::SUCCESS } else { exit::FAILURE })
 }
 
 struct Command {
