@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use haul_copy::facts::FileId;
 use haul_copy::plan::{Durable, Plan};
-use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_copy::run::{self, Partials, Summary};
 use haul_frontend::complaint::{Complaint, fatal, misuse};
 use haul_frontend::environment::Environment;
 use haul_frontend::list_file::{self, ListFile};
@@ -19,10 +19,11 @@ use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
 use haul_frontend::run_options::RunOptions;
+use haul_frontend::session::{self, remove_partials, session};
 use haul_frontend::show::{Show, StatsFormat};
 use haul_frontend::throttle::{Priority, Throttling};
 use haul_frontend::watch::{self, Caught};
-use haul_frontend::{compare, exit, help, lists, process, profile, words, xattrs};
+use haul_frontend::{compare, exit, help, lists, process, profile, words};
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 
@@ -185,16 +186,12 @@ struct Command {
 
 impl Command {
     fn copy(&self) -> ExitCode {
-        let cancel = self.report.cancel().clone();
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
-        let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
-        let session = self.session(cancel, partials, self.skip.clone());
+        let caught = self.start_watching(&partials).unwrap_or_default();
+        let session = session(&self.report, &self.plan, partials, self.skip.clone());
         let summary = run::run(&self.plan, &session);
-        for path in &summary.damaged {
-            self.report.complain(&words::damaged(path, self.report.quoter()));
-        }
-        self.report.sum_up();
+        session::report_errors(&self.report, &summary);
         if let Some(journal) = &summary.journal {
             self.report.complain(&words::resume_hint(journal, self.report.quoter()));
         }
@@ -217,15 +214,15 @@ impl Command {
     fn list(&self, path: &Path) -> ExitCode {
         // A place where no file can be is known at once.
         let list = ListFile::begin(path);
-        let (cancel, partials) = (self.report.cancel().clone(), Partials::default());
-        let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
+        let partials = Partials::default();
+        let caught = self.start_watching(&partials).unwrap_or_default();
         let mut summary = Summary::default();
         let mut saved = Ok(());
         match list {
             Ok(list) => {
                 let skip = list.id().into_iter().collect();
-                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials, skip));
-                (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
+                let survey = run::list(&self.plan, &session(&self.report, &self.plan, partials, skip));
+                (summary.failed, summary.cancelled) = (survey.failed, self.report.cancel().is_cancelled());
                 if !summary.cancelled {
                     let durable = self.plan.durable != Durable::None;
                     saved = lists::save(Ok(list), path, &survey.list, durable, &self.report);
@@ -246,18 +243,6 @@ impl Command {
         ExitCode::from(status)
     }
 
-    fn session(&self, cancel: Cancel, partials: Partials, skip: Vec<FileId>) -> Session<'_> {
-        Session {
-            observer: &*self.report,
-            confirm: &*self.report,
-            cancel,
-            pace: self.report.pace().clone(),
-            partials,
-            xattr_rules: xattrs::rules(&self.report, &self.plan),
-            leave_out: skip,
-        }
-    }
-
     /// `false` if there is no list, though there should be one, which it reports.
     fn finish_digest_list(&self) -> bool {
         let Err(error) = self.report.finish_digest_list(self.plan.durable != Durable::None) else { return true };
@@ -266,7 +251,7 @@ impl Command {
         false
     }
 
-    fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
+    fn start_watching(&self, partials: &Partials) -> std::io::Result<Caught> {
         let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.call.persona);
         let (last_report, last_partials) = (Arc::clone(&report), partials.clone());
         memory::before_the_end(move || remove_partials(&last_report, &last_partials));
@@ -275,7 +260,7 @@ impl Command {
             end_by(signal, persona);
             std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), cancel, abandon)
+        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), abandon)
     }
 
     fn end_by(&self, signal: i32) {
@@ -296,13 +281,6 @@ impl Command {
             },
         };
         self.report.screen().complain(text.as_bytes());
-    }
-}
-
-/// Removes what is not whole, when the process is about to end whatever its threads are doing.
-fn remove_partials(report: &Report, partials: &Partials) {
-    for problem in partials.remove_all() {
-        report.complain_at_the_end(&words::message(&problem, report.quoter()));
     }
 }
 

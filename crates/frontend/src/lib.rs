@@ -13,7 +13,7 @@
 //! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
 //! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
-//! 6. before and beside a run: [`process`], [`profile`], [`xattrs`], [`lists`], [`watch`]
+//! 6. before and beside a run: [`process`], [`profile`], [`xattrs`], [`lists`], [`session`], [`watch`]
 //! 7. a run that writes nothing: [`compare`]
 #![forbid(unsafe_code)]
 
@@ -39,6 +39,7 @@ pub mod record;
 pub mod report;
 pub mod run_options;
 pub mod screen;
+pub mod session;
 pub mod show;
 pub mod size;
 pub mod throttle;

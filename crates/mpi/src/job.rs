@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use haul_copy::pace::Limit;
 use haul_copy::plan::Plan;
-use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
+use haul_copy::run::{self, Part, Partials, Summary};
 use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
 use haul_frontend::run_options::RunOptions;
 use haul_frontend::screen::Screen;
+use haul_frontend::session::{self, remove_partials, session};
 use haul_frontend::show::{Show, StatsFormat};
 use haul_frontend::watch::{self, Caught};
-use haul_frontend::{exit, process, profile, words, xattrs};
+use haul_frontend::{exit, process, profile, words};
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
@@ -133,24 +134,12 @@ impl Job {
     /// The run of this process.
     fn copy(&self, rank: usize, desk: &Desk) {
         let report = &desk.report;
-        let cancel = report.cancel().clone();
         let partials = Partials::default();
-        let caught = self.start_watching(report, &cancel, &partials).unwrap_or_default();
-        let session = Session {
-            observer: &**report,
-            confirm: &**report,
-            cancel,
-            pace: report.pace().clone(),
-            partials,
-            xattr_rules: xattrs::rules(report, &self.plan),
-            leave_out: Vec::new(),
-        };
+        let caught = self.start_watching(report, &partials).unwrap_or_default();
+        let session = session(report, &self.plan, partials, Vec::new());
         let part = Part { transport: &*desk.exchange, chunk: self.chunk };
         let summary = run::run_together(&self.plan, &session, part);
-        for path in &summary.damaged {
-            report.complain(&words::damaged(path, report.quoter()));
-        }
-        report.sum_up();
+        session::report_errors(report, &summary);
         let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
         let usage = Usage::of_process();
         let time = desk.started.elapsed();
@@ -205,15 +194,13 @@ impl Job {
         report.screen().complain(text.as_bytes());
     }
 
-    fn start_watching(&self, report: &Arc<Report>, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
+    fn start_watching(&self, report: &Arc<Report>, partials: &Partials) -> std::io::Result<Caught> {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
         let abandon = Box::new(move |signal| {
-            for problem in partials.remove_all() {
-                of_thread.complain_at_the_end(&words::message(&problem, of_thread.quoter()));
-            }
+            remove_partials(&of_thread, &partials);
             std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), cancel, abandon)
+        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), abandon)
     }
 }
 

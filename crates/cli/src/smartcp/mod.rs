@@ -100,7 +100,7 @@ impl Command {
             remove();
             std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(&self.report), Arc::default(), self.report.cancel(), abandon)
+        watch::start(Arc::clone(&self.report), Arc::default(), abandon)
     }
 
     fn copy_all(&mut self) {
