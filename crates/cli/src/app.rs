@@ -20,7 +20,7 @@ use haul_frontend::record::Record;
 use haul_frontend::report::Report;
 use haul_frontend::run_options::RunOptions;
 use haul_frontend::session::{self, remove_partials, session};
-use haul_frontend::show::{Show, StatsFormat};
+use haul_frontend::show::Show;
 use haul_frontend::throttle::{Priority, Throttling};
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::{compare, exit, help, lists, process, profile, words};
@@ -271,16 +271,8 @@ impl Command {
         let Some(format) = self.show.stats else { return };
         let name = self.call.name.to_string_lossy().into_owned();
         let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.profile.as_deref());
-        let record =
-            Record::new(name, summary, pace, usage, self.call.started.elapsed(), i32::from(status)).with(profile);
-        let text = match format {
-            StatsFormat::Text => record.text(summary),
-            StatsFormat::Json => match record.json() {
-                Ok(line) => line + "\n",
-                Err(error) => return self.report.complain(error.to_string().as_bytes()),
-            },
-        };
-        self.report.screen().complain(text.as_bytes());
+        let record = Record::new(name, summary, pace, usage, self.call.started.elapsed(), status).with(profile);
+        self.report.print_record(record.show(format, summary));
     }
 }
 

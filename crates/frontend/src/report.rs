@@ -190,10 +190,15 @@ impl Report {
             self.hint();
         }
         if self.show.is_some_and(|show| show.stats == Some(StatsFormat::Json)) {
-            match record::error_line(error) {
-                Ok(line) => self.screen().complain(format!("{line}\n").as_bytes()),
-                Err(error) => self.complain(error.to_string().as_bytes()),
-            }
+            self.print_record(record::error_line(error));
+        }
+    }
+
+    /// Prints statistics on standard error.
+    pub fn print_record(&self, lines: Result<String, serde_json::Error>) {
+        match lines {
+            Ok(lines) => self.screen().complain(lines.as_bytes()),
+            Err(error) => self.complain(error.to_string().as_bytes()),
         }
     }
 

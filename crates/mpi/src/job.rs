@@ -14,7 +14,7 @@ use haul_frontend::report::Report;
 use haul_frontend::run_options::RunOptions;
 use haul_frontend::screen::Screen;
 use haul_frontend::session::{self, remove_partials, session};
-use haul_frontend::show::{Show, StatsFormat};
+use haul_frontend::show::Show;
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::{exit, process, profile, words};
 use haul_sys::process_state::Usage;
@@ -181,17 +181,11 @@ impl Job {
         status: u8,
         accounts: &[Account],
     ) {
-        let Some(json) = wants_json(self.show) else { return };
-        let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, i32::from(status));
+        let Some(format) = self.show.stats else { return };
+        let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, status);
         let record = record.with(self.plan.profile.as_deref());
-        let text = match json {
-            false => record.text(summary) + &figures::table(accounts),
-            true => match record.json().and_then(|line| Ok(line + "\n" + &figures::json(accounts)?)) {
-                Ok(text) => text,
-                Err(error) => return report.complain(error.to_string().as_bytes()),
-            },
-        };
-        report.screen().complain(text.as_bytes());
+        let whole = record.show(format, summary);
+        report.print_record(whole.and_then(|whole| Ok(whole + &figures::show(format, accounts)?)));
     }
 
     fn start_watching(&self, report: &Arc<Report>, partials: &Partials) -> std::io::Result<Caught> {
@@ -202,11 +196,6 @@ impl Job {
         });
         watch::start(Arc::clone(report), Arc::new(self.plan.clone()), abandon)
     }
-}
-
-/// Totals, and a line for each process.
-fn wants_json(show: Show) -> Option<bool> {
-    show.stats.map(|format| format == StatsFormat::Json)
 }
 
 /// What the user's profile says, if there is one.
