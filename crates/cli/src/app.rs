@@ -155,10 +155,8 @@ fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(
 /// Applies the priority, before there are threads that would keep the old one, and starts what changes the pace. Reports what
 /// is not possible; `false` if the copy must not begin then.
 fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
-    if let Some(priority) = throttling.priority
-        && let Err(errno) = priority.apply()
-    {
-        report.complain(format!("cannot set the priority: {}", words::strerror(errno)).as_bytes());
+    if let Err(message) = throttling.apply_priority() {
+        report.complain(message.as_bytes());
         return false;
     }
     let (governor, yields) = Governor::new(Arc::clone(report), throttling);

@@ -67,7 +67,7 @@ impl Job {
         let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
         let mut report = self.report(rank, &exchange);
         report.configure(self.show, self.plan.reflink, self.agreed.progress, self.show.verbose);
-        let refused = self.prepare(rank, &mut report);
+        let prepared = self.prepare(rank, &mut report);
         let report = Arc::new(report);
         let desk = Desk {
             report: Arc::clone(&report),
@@ -79,7 +79,7 @@ impl Job {
             status: AtomicU8::new(UNKNOWN),
             is_done: AtomicBool::new(false),
         };
-        if let Some(why) = refused {
+        if let Err(why) = prepared {
             report.complain(&why);
             // The others would wait for this one for ever.
             report.cancel().cancel();
@@ -108,27 +108,25 @@ impl Job {
         Report::on(Screen::of_other_process(Box::new(pass_on)), NAME.as_bytes().to_vec())
     }
 
-    /// What is left to do before the run. What is wrong, if anything is.
-    fn prepare(&mut self, rank: usize, report: &mut Report) -> Option<Vec<u8>> {
+    /// What is left to do before the run.
+    ///
+    /// # Errors
+    /// What is wrong, for the user.
+    fn prepare(&mut self, rank: usize, report: &mut Report) -> Result<(), Vec<u8>> {
         self.plan.destination = self.agreed.destination();
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
             // Rank 0 prints them.
             report.list_digests(None);
         }
-        if let Err(why) = load_profile(&mut self.plan, &self.options, report) {
-            return Some(why);
-        }
-        if let Some(priority) = self.options.throttling.priority
-            && let Err(errno) = priority.apply()
-        {
-            return Some(format!("cannot set the priority: {}", words::strerror(errno)).into_bytes());
-        }
+        self.plan.profile = profile::load(&self.options.profiles, Persona::Haul, report)?;
+        process::raise_descriptor_limit();
+        self.options.throttling.apply_priority()?;
         // Together they reach what the user allows.
         let share = |rate: Option<u64>| rate.map(|rate| (rate / self.agreed.hosts.len() as u64).max(1));
         let Limit { bytes, operations } = self.options.throttling.limit;
         report.pace().set_limit(Limit { bytes: share(bytes), operations: share(operations) });
-        None
+        Ok(())
     }
 
     /// The run of this process.
@@ -196,16 +194,6 @@ impl Job {
         });
         watch::start(Arc::clone(report), Arc::new(self.plan.clone()), abandon)
     }
-}
-
-/// What the user's profile says, if there is one.
-///
-/// # Errors
-/// For the user.
-fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
-    plan.profile = profile::load(&options.profiles, Persona::Haul, report)?;
-    process::raise_descriptor_limit();
-    Ok(())
 }
 
 /// Reports on the standard error of this process that it ends the job.
