@@ -8,7 +8,7 @@
 //! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its
 //! own, so there is no circle:
 //!
-//! 1. text and numbers: [`quote`], [`size`], [`words`], [`exit`]
+//! 1. text, numbers and files: [`quote`], [`size`], [`words`], [`exit`], [`files`]
 //! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
 //! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
 //! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
@@ -23,6 +23,7 @@ pub mod compare;
 pub mod complaint;
 pub mod environment;
 pub mod exit;
+pub mod files;
 pub mod flags;
 pub mod getopt;
 pub mod given;

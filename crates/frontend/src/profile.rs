@@ -2,16 +2,16 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_copy::plan::profile::{self, LONGEST, Profile};
-use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::process::geteuid;
 
+use crate::files::{open_regular, parent_of};
 use crate::persona::Persona;
 use crate::report::Report;
 use crate::run_options::Profiles;
@@ -61,52 +61,42 @@ fn usual(config: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
 #[derive(Debug)]
 enum Unusable {
     Missing(io::Error),
-    Unreadable(io::Error),
     Because(String),
 }
 
 impl Unusable {
     fn words(&self) -> String {
         match self {
-            Unusable::Missing(error) | Unusable::Unreadable(error) => words::io_error(error),
+            Unusable::Missing(error) => words::io_error(error),
             Unusable::Because(why) => why.clone(),
         }
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Unusable {
+        Unusable::Because(words::io_error(&error))
     }
 }
 
 /// Reads one. `guarded`: not if others could have written it.
 fn read(path: &Path, guarded: bool) -> Result<Profile, Unusable> {
     let because = |why: &str| Unusable::Because(why.to_owned());
-    // A FIFO must not keep it waiting.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.kind() {
+    let file = open_regular(path).map_err(|error| match error.kind() {
         // With the home directory of somebody else, a user may not even look.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
             Unusable::Missing(error)
         }
-        _ => Unusable::Unreadable(error),
+        _ => error.into(),
     })?;
-    let meta = file.metadata().map_err(Unusable::Unreadable)?;
-    if !meta.is_file() {
-        return Err(because("it is no regular file"));
+    if guarded && let Some(why) = danger(&file.metadata()?, &fs::metadata(parent_of(path))?, geteuid().as_raw()) {
+        return Err(because(why));
     }
-    if guarded {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let dir = fs::metadata(dir).map_err(Unusable::Unreadable)?;
-        if let Some(why) = danger(&meta, &dir, geteuid().as_raw()) {
-            return Err(because(why));
-        }
-    }
-    let text = text_of(&file).map_err(Unusable::Unreadable)?;
+    let mut text = Vec::new();
+    // One byte more than a profile can have, at most.
+    file.take(LONGEST as u64 + 1).read_to_end(&mut text)?;
     let text = String::from_utf8(text).map_err(|_| because("it is not UTF-8"))?;
     profile::parse(&text, &path.to_string_lossy()).map_err(Unusable::Because)
-}
-
-/// One byte more than a profile can have, at most.
-fn text_of(file: &File) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    file.take(LONGEST as u64 + 1).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// Who but `user` and root could have written a file in a directory. A directory with the sticky bit lets others make files,
