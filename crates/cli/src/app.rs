@@ -60,7 +60,10 @@ pub fn main() -> ExitCode {
         Ok(Wanted::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
         Ok(Wanted::Punch(request)) => punch::punch(&report, &request),
         Ok(Wanted::Help) => ExitCode::from(report.print_only(&help::help(&name))),
-        Ok(Wanted::Version) => ExitCode::from(report.print_only(&help::version(persona))),
+        Ok(Wanted::Version) => {
+            let program = if persona == Persona::Cp { "cp (haul)" } else { "haul" };
+            ExitCode::from(report.print_only(&help::version(program)))
+        }
         Err(complaint) => refuse(&report, &complaint, misused),
     }
 }

@@ -13,9 +13,6 @@ pub const FAILURE: u8 = 1;
 /// A comparison that could not be made, or not of everything; as with diff, 1 says that something differs.
 pub const TROUBLE: u8 = 2;
 
-/// smartcp: all was copied, but an image was written to meanwhile, so its copy may be of no single moment.
-pub const CHANGED: u8 = 3;
-
 /// The status after a comparison, of which all was written or not.
 pub fn comparison(summary: &compare::Summary, written: bool) -> u8 {
     if summary.errors > 0 || summary.stopped || !written {

@@ -93,9 +93,7 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
             return refuse(&mut line, &report, &said, machine, &complaint);
         }
         Wanted::Help if first => return report.print_only(&help_text()),
-        Wanted::Version if first => {
-            return report.print_only(&help::version(Persona::Haul).replacen("haul", NAME, 1));
-        }
+        Wanted::Version if first => return report.print_only(&help::version(NAME)),
         Wanted::Help | Wanted::Version => return 0,
     };
     if let Some(why) = options::refusal(&plan, &run_options) {

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_copy::error::{Error, What};
 use haul_copy::smart::{self, Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_copy::walk::last_component;
-use haul_frontend::persona::Persona;
 use haul_frontend::report::Report;
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::words::{damaged, message};
@@ -31,13 +30,16 @@ use haul_sys::memory;
 use draft::Request;
 use options::Wanted;
 
+/// The exit status where all was copied, but an image was written to meanwhile: its copy may be of no single moment.
+const CHANGED: u8 = 3;
+
 /// Runs the command with these arguments.
 pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Report) -> ExitCode {
     let posix = env::var_os("POSIXLY_CORRECT").is_some();
     let request = match options::parse(arguments, posix, report.quoter()) {
         Ok(Wanted::Copy(request)) => request,
         Ok(Wanted::Help) => return ExitCode::from(report.print_only(&help_text(name))),
-        Ok(Wanted::Version) => return ExitCode::from(report.print_only(&help::version(Persona::Smartcp))),
+        Ok(Wanted::Version) => return ExitCode::from(report.print_only(&help::version("smartcp (haul)"))),
         Err(complaint) => {
             report.refuse(&complaint);
             return ExitCode::from(exit::FAILURE);
@@ -60,7 +62,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     match caught.signal().filter(|_| cancelled).and_then(|signal| u8::try_from(128 + signal).ok()) {
         Some(status) => ExitCode::from(status),
         None if failed || cancelled => ExitCode::from(exit::FAILURE),
-        None if written => ExitCode::from(exit::CHANGED),
+        None if written => ExitCode::from(CHANGED),
         None => ExitCode::from(exit::SUCCESS),
     }
 }
