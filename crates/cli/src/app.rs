@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
 
 /// Why a list cannot be written where it is to be, if it would replace a file of a source.
 fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option<Vec<u8>> {
-    let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
+    let quoter = report.quoter();
     [&options.digests, &options.list_out].into_iter().flatten().find_map(|path| {
         let target = list_file::target_of(path).ok()?;
         let source = run::source_of(plan, &target)?;
@@ -140,7 +140,7 @@ fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option
             Err(_) if plan.shard.is_some() => b"with --shard the list cannot be ",
             _ => return None,
         };
-        Some([why, &quoted(path), b", which is in the source ", &quoted(Path::new(source))].concat())
+        Some([why, &quoter.path(path), b", which is in the source ", &quoter.path(Path::new(source))].concat())
     })
 }
 

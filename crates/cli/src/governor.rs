@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,7 +101,7 @@ impl Governor {
             None => return,
             Some(Ok(settings)) => settings,
             Some(Err(why)) => {
-                let path = self.report.quoter().always(control.path.as_os_str().as_bytes());
+                let path = self.report.quoter().path(&control.path);
                 let warning = [&b"warning: control file "[..], &path, b" changes nothing: ", why.as_bytes()].concat();
                 return self.report.complain(&warning);
             }

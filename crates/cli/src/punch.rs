@@ -31,7 +31,7 @@ pub fn punch(report: &Report, request: &Punch) -> ExitCode {
 }
 
 fn text(path: &Path, done: &Punched, request: &Punch, report: &Report) -> Vec<u8> {
-    let name = report.quoter().always(path.as_os_str().as_encoded_bytes());
+    let name = report.quoter().path(path);
     let free = human_size(done.map.free.bytes());
     let line = format!(": {} bytes freed ({free} of {} are free)\n", done.freed, human_size(done.map.size));
     let mut text = [&name[..], line.as_bytes()].concat();

@@ -1,6 +1,5 @@
 //! What the shards of a copy have done, for the user.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -79,7 +78,7 @@ fn ranges(numbers: &[u32]) -> String {
 
 /// What is said of a shard that is to be run again.
 fn not_done(state: &Path, report: &Report) -> Vec<u8> {
-    let state = report.quoter().always(state.as_os_str().as_bytes());
+    let state = report.quoter().path(state);
     [b"this shard is not done; run the same command again to repeat it (record: ", &state[..], b")"].concat()
 }
 

@@ -1,7 +1,6 @@
 //! Turns the events of a run into what the user sees.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::error::Error;
@@ -218,7 +217,6 @@ impl Report {
 impl Observer for Report {
     fn event(&self, event: &Event<'_>) {
         let verbose = self.show.is_some_and(|show| show.verbose);
-        let quoted = |path: &Path| self.quoter.always(path.as_os_str().as_bytes());
         if let Some(progress) = &self.progress {
             watch(progress, event);
         }
@@ -228,11 +226,11 @@ impl Observer for Report {
             Event::Copying { source, dest, backup } if verbose => {
                 let mut line = words::arrow(source, dest, &self.quoter);
                 if let Some(backup) = backup {
-                    line.extend([&b" (backup: "[..], &quoted(backup), b")"].concat());
+                    line.extend([&b" (backup: "[..], &self.quoter.path(backup), b")"].concat());
                 }
                 self.line(&line);
             }
-            Event::Removed(path) if verbose => self.line(&[b"removed ", &quoted(path)[..]].concat()),
+            Event::Removed(path) if verbose => self.line(&[b"removed ", &self.quoter.path(path)[..]].concat()),
             Event::UnBackedUp { backup, dest } if verbose => {
                 self.line(&[&words::arrow(backup, dest, &self.quoter)[..], b" (unbackup)"].concat());
             }
@@ -244,7 +242,7 @@ impl Observer for Report {
                 self.line(&[source.as_os_str().as_bytes(), b" -> ", dest.as_os_str().as_bytes()].concat());
             }
             Event::Skipped(path) if self.show.is_some_and(|show| show.debug) => {
-                self.line(&[b"skipped ", &quoted(path)[..]].concat());
+                self.line(&[b"skipped ", &self.quoter.path(path)[..]].concat());
             }
             Event::Digest { dest, digest } => match &self.digest_list {
                 Some(list) => list.lock().unwrap_or_else(PoisonError::into_inner).add(dest, digest),

@@ -39,16 +39,15 @@ pub fn message(error: &Error, quoter: &Quoter) -> Vec<u8> {
 }
 
 fn fill(error: &Error, quoter: &Quoter) -> Vec<u8> {
-    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let mut text = Vec::new();
     let mut rest = error.what.template();
     while let Some((before, after)) = rest.split_once('{') {
         text.extend(before.as_bytes());
         let (place, after) = after.split_once('}').unwrap_or((after, ""));
         text.extend(match place {
-            "path" => quoter.always(&bytes(&error.path)),
-            "plain" => quoter.if_needed(&bytes(&error.path)),
-            "other" => quoter.always(&bytes(&error.other)),
+            "path" => quoter.path(&error.path),
+            "plain" => quoter.if_needed(error.path.as_os_str().as_bytes()),
+            "other" => quoter.path(&error.other),
             _ => error.detail.as_bytes().to_vec(),
         });
         rest = after;
@@ -59,7 +58,7 @@ fn fill(error: &Error, quoter: &Quoter) -> Vec<u8> {
 
 /// A file that the user named cannot be used: `cannot read the file list 'l': Permission denied`.
 pub fn unusable(what: &str, path: &Path, why: &str, quoter: &Quoter) -> Vec<u8> {
-    let path = quoter.always(path.as_os_str().as_bytes());
+    let path = quoter.path(path);
     [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
 }
 
@@ -75,7 +74,7 @@ pub fn damaged(path: &Path, quoter: &Quoter) -> Vec<u8> {
 
 /// How to go on, and where what is done is written down.
 pub fn resume_hint(journal: &Path, quoter: &Quoter) -> Vec<u8> {
-    let journal = quoter.always(journal.as_os_str().as_bytes());
+    let journal = quoter.path(journal);
     [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
 }
 
@@ -86,13 +85,12 @@ pub fn is_misuse(error: &Error) -> bool {
 
 /// `'a' -> 'b'`.
 pub fn arrow(source: &Path, dest: &Path, quoter: &Quoter) -> Vec<u8> {
-    let quoted = |path: &Path| quoter.always(path.as_os_str().as_bytes());
-    [quoted(source), b" -> ".to_vec(), quoted(dest)].concat()
+    [&quoter.path(source), &b" -> "[..], &quoter.path(dest)].concat()
 }
 
 /// What is asked before a file is replaced.
 pub fn question(question: &Question<'_>, quoter: &Quoter) -> Vec<u8> {
-    let dest = quoter.always(question.dest.as_os_str().as_bytes());
+    let dest = quoter.path(question.dest);
     let mode = question.inode.permissions;
     let letters = permission_letters(mode);
     let (before, after) = match (question.writable, question.replaces) {

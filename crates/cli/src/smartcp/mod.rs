@@ -277,7 +277,7 @@ impl Command {
     }
 
     fn warn(&self, path: &Path, text: &str) {
-        let quoted = self.report.quoter().always(path.as_os_str().as_encoded_bytes());
+        let quoted = self.report.quoter().path(path);
         self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
     }
 
