@@ -10,14 +10,14 @@
 //!
 //! 1. text, numbers and files: [`quote`], [`size`], [`words`], [`exit`], [`files`]
 //! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
-//! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
-//! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
+//! 3. what an option is: [`values`], [`complaint`], `argmatch`, [`given`], [`flags`], [`getopt`]
+//! 4. what is printed and written: [`screen`], `progress`, `causes`, [`record`], [`list_file`], [`report`]
 //! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
 //! 6. before and beside a run: [`process`], [`profile`], [`xattrs`], [`lists`], [`session`], [`watch`]
 //! 7. a run that writes nothing: [`compare`]
 #![forbid(unsafe_code)]
 
-pub mod argmatch;
+mod argmatch;
 mod causes;
 pub mod compare;
 pub mod complaint;
@@ -34,7 +34,7 @@ pub mod options;
 pub mod persona;
 pub mod process;
 pub mod profile;
-pub mod progress;
+mod progress;
 pub mod quote;
 pub mod record;
 pub mod report;
