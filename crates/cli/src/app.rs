@@ -41,7 +41,7 @@ struct Call {
 pub fn main() -> ExitCode {
     let started = Instant::now();
     let mut arguments = env::args_os();
-    let misused = exit::misuse(env::args_os().collect::<Vec<_>>().iter().map(OsString::as_os_str));
+    let misused = exit::misuse(env::args_os());
     memory::end_with_status(misused);
     memory::spare_address_space();
     let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
@@ -205,10 +205,7 @@ impl Command {
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
         self.print_stats(&summary, status);
-        if let Some(signal) = signal.filter(|_| summary.cancelled) {
-            self.end_by(signal);
-        }
-        ExitCode::from(status)
+        self.end(&summary, signal, status)
     }
 
     /// `--list-out`.
@@ -238,10 +235,7 @@ impl Command {
         let output_failed = !self.report.finish() || saved.is_err();
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
-        if let Some(signal) = signal.filter(|_| summary.cancelled) {
-            self.end_by(signal);
-        }
-        ExitCode::from(status)
+        self.end(&summary, signal, status)
     }
 
     /// `false` if there is no list, though there should be one, which it reports.
@@ -264,8 +258,11 @@ impl Command {
         watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), abandon)
     }
 
-    fn end_by(&self, signal: i32) {
-        end_by(signal, self.call.persona);
+    fn end(&self, summary: &Summary, signal: Option<i32>, status: u8) -> ExitCode {
+        if let Some(signal) = signal.filter(|_| summary.cancelled) {
+            end_by(signal, self.call.persona);
+        }
+        ExitCode::from(status)
     }
 
     fn print_stats(&self, summary: &Summary, status: u8) {

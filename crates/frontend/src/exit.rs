@@ -25,8 +25,8 @@ pub fn comparison(summary: &compare::Summary, written: bool) -> u8 {
 }
 
 /// The status where the command line cannot be obeyed: who asks for a comparison must not take it for a difference.
-pub fn misuse<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> u8 {
-    if arguments.into_iter().any(|word| word == "--compare") { TROUBLE } else { FAILURE }
+pub fn misuse(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> u8 {
+    if arguments.into_iter().any(|word| word.as_ref() == "--compare") { TROUBLE } else { FAILURE }
 }
 
 /// The status for a run that ended like this, after this signal, with or without a failure to write the output.
