@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::num::NonZero;
 use std::time::Instant;
 
-use haul_copy::facts::{Kind, Time};
 use haul_copy::list::{self, Entry, FileList};
+use haul_sys::inode::{Kind, Time};
 
 /// Files in a directory.
 const IN_DIRECTORY: u32 = 100;

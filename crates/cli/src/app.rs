@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use haul_copy::facts::FileId;
 use haul_copy::plan::{Durable, Plan};
 use haul_copy::run::{self, Partials, Summary};
 use haul_frontend::complaint::{Complaint, fatal, misuse};
@@ -24,6 +23,7 @@ use haul_frontend::show::Show;
 use haul_frontend::throttle::{Priority, Throttling};
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::{compare, exit, help, lists, process, profile, words};
+use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
 

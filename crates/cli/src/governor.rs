@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_copy::pace::{Backoff, Limit, Pace, Pressure, Sample, Work, parse_run_delay, parse_stalled};
 use haul_frontend::files::open_regular;
 use haul_frontend::report::Report;
 use haul_frontend::throttle::{Settings, Throttling};
 use haul_frontend::words;
+use haul_io::pace::{Backoff, Limit, Pace, Pressure, Sample, Work, parse_run_delay, parse_stalled};
 use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::SIGUSR2;
 

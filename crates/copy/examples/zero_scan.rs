@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use haul_copy::engine::hole::is_zero;
+use haul_io::engine::hole::is_zero;
 
 fn main() -> io::Result<()> {
     for (size, place) in [(128 << 10, "in the cache"), (256 << 20, "in memory")] {

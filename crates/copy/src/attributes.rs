@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::IFlags;
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::{Error, What};
-use crate::facts::Inode;
 use crate::meta::{self, Caller, NewEntries, Object, PairMemory, Request, Side, XattrRules};
 use crate::plan::{ModeRule, Plan, Preserve, Wish};
 use crate::report::Reporter;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use haul_io::pace::Pace;
+
 use crate::events::Observer;
-use crate::pace::Pace;
 
 /// Asks a run to stop. Clones share one flag; setting it is async-signal-safe.
 #[derive(Debug, Clone, Default)]

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haul_io::moved::{Moved, Refusal};
+use haul_sys::inode::Inode;
+
 use crate::error::Error;
-use crate::facts::Inode;
 use crate::images::ImageReport;
-use crate::moved::{Moved, Refusal};
 use crate::plan::EngineName;
 use crate::plan::profile::Setting;
 

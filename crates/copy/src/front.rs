@@ -7,13 +7,13 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use haul_io::pace::Pace;
 use parking_lot::Mutex;
 
 use crate::control::Cancel;
 use crate::error::Error;
 use crate::events::{Confirm, Event, Observer, Question};
 use crate::meta::XattrRules;
-use crate::pace::Pace;
 use crate::plan::{
     Backup, Dereference, Destination, Durable, LinkMode, ModeRule, Overwrite, Plan, Preserve, Reflink, SmartCopy,
     Verify, Wish,

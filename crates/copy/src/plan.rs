@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 pub use self::engine::EngineChoice;
 use self::profile::Profile;
-pub use crate::engine::EngineName;
 use crate::list::{FileList, Shard};
+pub use haul_io::engine::EngineName;
 
 /// One copy as the user asked for it.
 ///

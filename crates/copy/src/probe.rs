@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 pub use self::disk::{Disk, disk};
 pub use self::place::{Mount, mount, place, place_of};
 
-use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
+
+use crate::facts::{Filesystem, Surroundings};
 
 /// The free memory is looked up again after this many bytes were moved.
 const MEMORY_AGE: u64 = 128 << 20;

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 
 use crate::error::{Error, What};
-use crate::facts::Inode;
 use crate::journal::command::command;
 use crate::journal::{Digest, Fingerprint, Journal, Record, Trouble};
 use crate::links::pages::{KEY, Key, Pages, Record as Page};

@@ -1,10 +1,11 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 
+use haul_sys::inode::Time;
+use haul_testbed::{TempDir, temp_dir};
+
 use super::*;
 use crate::context::test_support::{SETTLED, settled_dir};
-use crate::facts::Time;
-use haul_testbed::{TempDir, temp_dir};
 
 fn plan() -> Plan {
     Plan { sources: vec!["/a".into()], resume: true, ..Plan::default() }

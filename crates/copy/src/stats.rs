@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use haul_io::moved::Moved;
+
 use crate::images::ImageReport;
-use crate::moved::Moved;
 use crate::plan::EngineName;
 
 /// The most disk images whose reports are kept.

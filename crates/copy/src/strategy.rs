@@ -11,8 +11,10 @@ mod prefer;
 mod steps;
 mod tiny;
 
-use crate::engine::{DIRECT_BUFFER, PageCache, Role};
-use crate::facts::{Filesystem, Kind, Surroundings};
+use haul_io::engine::{DIRECT_BUFFER, PageCache, Role};
+use haul_sys::inode::Kind;
+
+use crate::facts::{Filesystem, Surroundings};
 use crate::plan::{CacheUse, EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse, Verify};
 
 pub(crate) use self::facts::SMALL;

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use haul_copy::engine::Needs;
 use haul_copy::events::Event;
-use haul_copy::moved::Refusal;
 use haul_copy::plan::{Destination, EngineChoice, EngineName, Plan};
 use haul_copy::run::Cancel;
+use haul_io::engine::Needs;
+use haul_io::moved::Refusal;
 use haul_sys::{Errno, sandbox};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
 use support::copy;

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::pace::Pace;
 use haul_copy::plan::{Destination, Plan};
 use haul_copy::run::{self, Cancel, Partials, Session};
+use haul_io::pace::Pace;
 use haul_testbed::guest::has;
 use haul_testbed::{Command, skip, temp_dir};
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::pace::{Clock, Limit, Pace};
 use haul_copy::plan::{Destination, EngineChoice, EngineName, Plan};
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
+use haul_io::pace::{Clock, Limit, Pace};
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
 
 const MIB: u64 = 1 << 20;

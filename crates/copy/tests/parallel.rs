@@ -62,7 +62,7 @@ impl Director {
             confirm: self,
             cancel: Cancel::default(),
             partials: Partials::default(),
-            pace: haul_copy::pace::Pace::default(),
+            pace: haul_io::pace::Pace::default(),
             xattr_rules: XattrRules::default(),
             leave_out: Vec::new(),
         };
@@ -250,7 +250,7 @@ fn a_panic_in_any_thread_ends_the_run() {
                 confirm: &bomb,
                 cancel: Cancel::default(),
                 partials: Partials::default(),
-                pace: haul_copy::pace::Pace::default(),
+                pace: haul_io::pace::Pace::default(),
                 xattr_rules: XattrRules::default(),
                 leave_out: Vec::new(),
             };
@@ -442,7 +442,7 @@ fn a_file_that_found_the_disk_full_of_one_that_does_not_fit_is_copied_when_that_
         confirm: &director,
         cancel: Cancel::default(),
         partials: Partials::default(),
-        pace: haul_copy::pace::Pace::default(),
+        pace: haul_io::pace::Pace::default(),
         xattr_rules: XattrRules::default(),
         leave_out: Vec::new(),
     };

@@ -9,11 +9,11 @@ use std::thread::{self, ThreadId};
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::pace::Pace;
 use haul_copy::plan::profile::{Entry, Measured, PlaceEntry, Profile, Setting, SizeClass, Source};
 use haul_copy::plan::{Dereference, Destination, EngineName, Plan, Reflink};
 use haul_copy::probe::place_of;
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
+use haul_io::pace::Pace;
 use haul_testbed::{Bed, Fs, assert_same_contents, create_painted, temp_dir};
 
 /// Remembers which threads moved data.

@@ -13,9 +13,9 @@ use haul_copy::error::Error;
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::list::{self, Shard};
 use haul_copy::meta::XattrRules;
-use haul_copy::pace::Pace;
 use haul_copy::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_io::pace::Pace;
 use haul_testbed::temp_dir;
 
 const PARTS: u32 = 3;

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::compare::{self, Board, Difference, Found, Observer, Session, Summary};
 use haul_copy::error::Error;
-use haul_copy::facts::{DeviceNumber, Kind, Time};
 use haul_copy::plan::Plan;
+use haul_sys::inode::{DeviceNumber, Kind, Time};
 
 use crate::exit;
 use crate::quote::Quoter;

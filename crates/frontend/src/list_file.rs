@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_copy::facts::{FileId, Inode};
+use haul_sys::inode::{FileId, Inode};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::files::parent_of;

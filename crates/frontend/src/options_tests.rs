@@ -1,14 +1,15 @@
 //! What command lines mean. What they are refused for is compared with the system's cp in tests/command_line.rs.
 
+use haul_copy::plan::{
+    Backup, ContextRule, Dereference, Destination, EngineChoice, EngineName, IfChanged, LinkMode, ModeRule, Overwrite,
+    Preserve, Reflink, Sparse, Wish,
+};
+
 use super::*;
 use crate::environment::Security;
 use crate::run_options::Profiles;
 use crate::show::{StatsFormat, When};
 use crate::throttle::{Priority, Throttling};
-use haul_copy::plan::{
-    Backup, ContextRule, Dereference, Destination, EngineChoice, EngineName, IfChanged, LinkMode, ModeRule, Overwrite,
-    Preserve, Reflink, Sparse, Wish,
-};
 
 fn environment() -> Environment {
     Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }
@@ -352,7 +353,7 @@ fn run_options(options: &str) -> RunOptions {
 
 #[test]
 fn throttling_is_what_the_options_say() {
-    use haul_copy::pace::Limit;
+    use haul_io::pace::Limit;
     assert_eq!(run_options(""), RunOptions::default());
     let expected = Throttling {
         limit: Limit { bytes: Some(3 << 19), operations: Some(100) },

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_copy::Wanted;
-use haul_copy::facts::{DeviceNumber, FileId, Inode, Kind};
 use haul_copy::plan::{Dereference, LinkMode, Plan};
 use haul_copy::walk::{Listing, PathNode};
+use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use crate::quote::Quoter;
@@ -248,8 +248,9 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use haul_sys::rustix::fs::{RenameFlags, renameat_with};
+
+    use super::*;
     use std::fs;
 
     #[test]

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use haul_copy::error::Error;
 use haul_copy::images::{ImageReport, RegionReport};
-use haul_copy::moved::Moved;
-use haul_copy::pace::Pace;
 use haul_copy::plan::profile::Profile;
 use haul_copy::run::Summary;
 use haul_copy::stats::{EngineStats, Stats};
+use haul_io::moved::Moved;
+use haul_io::pace::Pace;
 use haul_sys::process_state::Usage;
 use serde::Serialize;
 
@@ -363,9 +363,10 @@ fn parted(moved: &Moved) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use haul_copy::error::What;
     use haul_copy::plan::EngineName;
+
+    use super::*;
 
     fn summary() -> Summary {
         let moved = Moved { written: 4096, holes: 1024, ..Moved::default() };
@@ -376,7 +377,7 @@ mod tests {
     }
 
     fn pace() -> Pace {
-        Pace::new(haul_copy::pace::Limit { bytes: Some(1 << 20), operations: None })
+        Pace::new(haul_io::pace::Limit { bytes: Some(1 << 20), operations: None })
     }
 
     fn usage() -> Usage {

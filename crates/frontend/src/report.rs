@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::error::Error;
 use haul_copy::events::{Confirm, Event, Observer, Question};
-use haul_copy::pace::Pace;
 use haul_copy::plan::Reflink;
 use haul_copy::run::Cancel;
+use haul_io::pace::Pace;
 use haul_sys::Errno;
 use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};

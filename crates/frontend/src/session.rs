@@ -1,8 +1,8 @@
 //! A run of the library, as every command begins and ends it.
 
-use haul_copy::facts::FileId;
 use haul_copy::plan::Plan;
 use haul_copy::run::{Partials, Session, Summary};
+use haul_sys::inode::FileId;
 
 use crate::report::Report;
 use crate::words;

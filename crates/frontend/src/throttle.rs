@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use haul_copy::pace::{Limit, Pace};
+use haul_io::pace::{Limit, Pace};
 use haul_sys::Errno;
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use haul_copy::error::{Error, What};
 use haul_copy::events::{DataReport, HoleSearch, Question, Tried};
 use haul_copy::images::ImageReport;
-use haul_copy::moved::{Moved, Refusal};
 use haul_copy::plan::{EngineName, Reflink};
+use haul_io::moved::{Moved, Refusal};
 use haul_sys::Errno;
 
 use crate::quote::Quoter;

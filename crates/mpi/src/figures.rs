@@ -7,13 +7,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use haul_copy::moved::Moved;
 use haul_copy::plan::EngineName;
 use haul_copy::run::Summary;
 use haul_copy::stats::{EngineStats, Stats};
 use haul_frontend::record;
 use haul_frontend::show::StatsFormat;
 use haul_frontend::size::human_size;
+use haul_io::moved::Moved;
 use haul_sys::process_state::Usage;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_copy::pace::Limit;
 use haul_copy::plan::Plan;
 use haul_copy::run::{self, Part, Partials, Summary};
 use haul_frontend::persona::Persona;
@@ -17,6 +16,7 @@ use haul_frontend::session::{self, remove_partials, session};
 use haul_frontend::show::Show;
 use haul_frontend::watch::{self, Caught};
 use haul_frontend::{exit, process, profile, words};
+use haul_io::pace::Limit;
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;

@@ -16,6 +16,7 @@ pub mod filesystem;
 pub mod fresh;
 pub mod huge;
 pub mod in_use;
+pub mod inode;
 pub mod inode_flags;
 pub mod kernel;
 pub mod locale;

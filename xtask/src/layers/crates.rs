@@ -11,15 +11,16 @@ use crate::shell::{self, Result};
 
 /// What each crate of ours may import of ours, by the names of their folders.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("cli", &["copy", "frontend", "guest", "sys"]),
-    ("lab", &["copy", "guest", "measure", "sys"]),
+    ("cli", &["copy", "frontend", "guest", "io", "sys"]),
+    ("lab", &["copy", "guest", "io", "measure", "sys"]),
     // It has the options of the command, read by the same code.
-    ("mpi", &["copy", "frontend", "sys"]),
-    ("frontend", &["copy", "sys"]),
+    ("mpi", &["copy", "frontend", "io", "sys"]),
+    ("frontend", &["copy", "io", "sys"]),
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
-    ("copy", &["guest", "sys"]),
+    ("copy", &["guest", "io", "sys"]),
+    ("io", &["sys"]),
     ("guest", &[]),
     ("sys", &[]),
     ("testbed", &["copy", "guest", "sys"]),
@@ -37,6 +38,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-measure", "measure"),
     ("haul-frontend", "frontend"),
     ("haul-copy", "copy"),
+    ("haul-io", "io"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),
     ("haul-testbed", "testbed"),

@@ -24,9 +24,8 @@ fn bad(file: &str, text: &str, line: usize, why: &str) {
 
 #[test]
 fn imports_from_modules_below_are_fine() {
-    good("crates/copy/src/engine/direct.rs", "use crate::moved::Moved;\nuse super::Job;\nuse haul_sys::Errno;");
-    good("crates/copy/src/plan.rs", "use crate::engine::EngineName;");
-    good("crates/copy/src/strategy.rs", "use crate::{facts::Inode, engine::{Job, Side}};");
+    good("crates/copy/src/publish/sides.rs", "use crate::journal::Record;\nuse super::Ready;\nuse haul_sys::Errno;");
+    good("crates/copy/src/file/fill.rs", "use crate::{facts::Inode, work::{Entry, Frame}};");
     good("crates/copy/src/run/mod.rs", "mod files;\nuse self::files::F;\nuse crate::strategy::choose;");
     good("crates/copy/src/run/files.rs", "use super::Session;\nuse super::super::walk::Entry;");
     good("crates/copy/src/events.rs", "use crate::error::Error;");
@@ -34,9 +33,9 @@ fn imports_from_modules_below_are_fine() {
 
 #[test]
 fn imports_upwards_are_found() {
-    bad("crates/copy/src/engine/direct.rs", "\nuse crate::plan::Plan;", 2, "engine imports upwards from plan");
-    bad("crates/copy/src/engine/mod.rs", "use crate::run::Cancel;", 1, "upwards from run");
-    bad("crates/copy/src/engine/wrap/throttle.rs", "use super::super::super::run::Cancel;", 1, "upwards from run");
+    bad("crates/copy/src/journal/record.rs", "\nuse crate::publish::Ready;", 2, "journal imports upwards from publish");
+    bad("crates/copy/src/journal/mod.rs", "use crate::run::Cancel;", 1, "upwards from run");
+    bad("crates/copy/src/journal/read/parts.rs", "use super::super::super::run::Cancel;", 1, "upwards from run");
     bad("crates/copy/src/strategy.rs", "use super::run::Cancel;", 1, "upwards from run");
 }
 
@@ -61,7 +60,7 @@ fn one_bad_branch_of_a_use_tree_is_found_at_its_line() {
 
 #[test]
 fn paths_in_bodies_types_and_macros_are_found() {
-    bad("crates/copy/src/facts.rs", "fn f() {\n    crate::ranges::go();\n}", 2, "upwards from ranges");
+    bad("crates/copy/src/facts.rs", "fn f() {\n    crate::journal::go();\n}", 2, "upwards from journal");
     bad("crates/copy/src/facts.rs", "struct S(\ncrate::walk::Entry);", 2, "upwards from walk");
     bad("crates/copy/src/facts.rs", "fn f() {\n    assert!(crate::run::ok(),\n \"\");\n}", 2, "upwards from run");
     bad("crates/copy/src/facts.rs", "macro_rules! m {\n    () => { $crate::meta::X };\n}", 2, "upwards from meta");

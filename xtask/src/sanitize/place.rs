@@ -11,8 +11,8 @@ use crate::shell::{self, Result};
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=1 \
      -Cllvm-args=-sanitizer-coverage-trace-pc-guard";
 
-/// The crates whose tests run: the one with unsafe code, and the one that calls it from several threads.
-const CRATES: [&str; 4] = ["--package", "haul-sys", "--package", "haul-copy"];
+/// The crates whose tests run: the one with unsafe code, and those that call it from several threads.
+const CRATES: [&str; 6] = ["--package", "haul-sys", "--package", "haul-io", "--package", "haul-copy"];
 
 const SUPPRESSIONS: &str = "xtask/src/sanitize/suppressions";
 

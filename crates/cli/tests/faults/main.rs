@@ -12,7 +12,7 @@
 //! A count that is too short. The tracer can only forge the number: with a forged count of `write` the kernel has not
 //! written what it says, and with a forged end of `read` or `copy_file_range` the source has ended as far as any program can
 //! know. Real short counts, and interruptions after them, come from the kernels and engines that wrap others in
-//! `haul_copy::engine::wrap`, and from the tests of the engines.
+//! `haul_io::engine::wrap`, and from the tests of the engines.
 //!
 //! Nor calls that the tracer knows by their number only, such as `fchmodat2` and `setxattrat` where it is older than the
 //! kernel: it cannot be made to fail them.

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use haul_sys::inode::{DeviceNumber, FileId, Inode};
 use parking_lot::{Condvar, Mutex};
 
-use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::walk::PathNode;
 
 use super::entry::Buffers;
@@ -40,7 +40,7 @@ impl Side {
         Directory {
             path: self.path.path().into_os_string(),
             inode: self.inode.id.inode(),
-            born: self.inode.born,
+            born: self.inode.born.map(Into::into),
             operand: (self.inode.id.device() == *device).then(|| operand.clone().into_os_string()),
         }
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::facts::{DeviceNumber, Kind, Time};
+use haul_sys::inode::{DeviceNumber, Kind, Time};
 
 /// How two things of the same name differ, or that there is one only.
 #[derive(Debug, Clone, PartialEq, Eq)]

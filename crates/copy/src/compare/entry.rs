@@ -6,17 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use haul_io::engine::calls::again;
+use haul_io::ranges::BLIND;
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::{OFlags, SeekFrom, seek};
 
-use crate::engine::calls::again;
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
 use crate::meta::{Action, is_acl_name};
 use crate::plan::{Dereference, LinkMode, ModeRule, Wish};
-use crate::ranges::BLIND;
 use crate::walk::Spot;
 
 use super::difference::Difference;

@@ -13,9 +13,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::facts::Inode;
 use crate::meta::XattrRules;
 use crate::plan::Plan;
 
@@ -88,7 +88,7 @@ fn open(directory: &Directory) -> Result<(OwnedFd, Inode), Errno> {
         return Err(Errno::STALE);
     }
     // The roots of filesystems that each machine has for itself have one number everywhere, but were not made at one time.
-    match (inode.born, directory.born) {
+    match (inode.born.map(<(i64, u32)>::from), directory.born) {
         (Some(here), Some(there)) if here == there => return Ok((fd, inode)),
         (Some(_), Some(_)) => return Err(Errno::STALE),
         _ => {}

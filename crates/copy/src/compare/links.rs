@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::facts::{FileId, Inode, Kind};
+use haul_sys::inode::{FileId, Inode, Kind};
+
 use crate::walk::PathNode;
 
 use super::difference::Difference;

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
-use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::walk::Spot;
 
 use super::entry::{self, Buffers, Outcome};

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use haul_sys::inode::FileId;
+
 use crate::error::Error;
-use crate::facts::FileId;
 use crate::walk::PathNode;
 
 use super::difference::Difference;

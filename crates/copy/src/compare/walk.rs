@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 use haul_sys::rustix::process;
 use haul_sys::{Errno, memory};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
-use crate::facts::{self, FileId, Inode, Kind};
+use crate::facts;
 use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::{Listed, Listing, Operand, PathNode, Spot, last_component, without_trailing_slashes};
 

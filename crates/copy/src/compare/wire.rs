@@ -4,7 +4,6 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Time;
 use crate::wire;
 
 /// Names to be compared by the receiver.
@@ -22,7 +21,8 @@ pub(super) struct WorkUnit {
 pub(super) struct Directory {
     pub(super) path: OsString,
     pub(super) inode: u64,
-    pub(super) born: Option<Time>,
+    /// When it was made: seconds and nanoseconds.
+    pub(super) born: Option<(i64, u32)>,
     /// The directory that the user named, which all processes have looked at; `None` if this one is on another filesystem.
     pub(super) operand: Option<OsString>,
 }
@@ -79,12 +79,8 @@ mod tests {
         prop::collection::vec(any::<u8>(), 0..20).prop_map(OsString::from_vec)
     }
 
-    fn time() -> impl Strategy<Value = Time> {
-        any::<(i64, u32)>().prop_map(|(seconds, nanoseconds)| Time { seconds, nanoseconds })
-    }
-
     fn directory() -> impl Strategy<Value = Directory> {
-        (text(), any::<u64>(), prop::option::of(time()), prop::option::of(text()))
+        (text(), any::<u64>(), any::<Option<(i64, u32)>>(), prop::option::of(text()))
             .prop_map(|(path, inode, born, operand)| Directory { path, inode, born, operand })
     }
 

@@ -4,10 +4,10 @@
 use std::os::fd::OwnedFd;
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::fstatvfs;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::facts::Inode;
 use crate::transfer::Broken;
 
 /// Held together by all that fill a file, and by one alone that tries again.

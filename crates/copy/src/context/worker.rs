@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use haul_sys::inode::DeviceNumber;
+
 use super::run_context::RunContext;
 use crate::attributes::DeferredFlags;
-use crate::facts::DeviceNumber;
 use crate::journal::Record;
 use crate::report::Reporter;
 use crate::transfer::Mover;

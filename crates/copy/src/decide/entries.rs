@@ -1,6 +1,7 @@
 //! The two entries that a decision is about.
 
-use crate::facts::{Inode, Kind};
+use haul_sys::inode::{Inode, Kind};
+
 use crate::plan::Dereference;
 
 /// The entry of the source.

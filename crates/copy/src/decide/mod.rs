@@ -13,7 +13,8 @@ pub(crate) use entries::{Existing, Source};
 pub(crate) use same_file::CloseLook;
 pub use wanted::Wanted;
 
-use crate::facts::Kind;
+use haul_sys::inode::Kind;
+
 use crate::plan::{Backup, Dereference, LinkMode, Overwrite, Plan};
 use crate::walk::Identity;
 

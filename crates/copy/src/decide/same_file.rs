@@ -1,7 +1,8 @@
 //! Whether source and destination being the same file is a mistake, in the cases that GNU cp distinguishes.
 
+use haul_sys::inode::{Inode, Kind};
+
 use super::entries::{Existing, Source};
-use crate::facts::{Inode, Kind};
 use crate::plan::{Backup, Dereference, LinkMode, Plan};
 
 /// What to do with a destination that may be the source.

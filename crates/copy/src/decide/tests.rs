@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
+use haul_sys::inode::{DeviceNumber, FileId, Inode, Time};
+
 use super::*;
-use crate::facts::{DeviceNumber, FileId, Inode, Time};
 use crate::plan::{Durable, Preserve};
 
 /// What the source is.

@@ -1,7 +1,8 @@
 //! Which entries of the sources are wanted: one answer for what copies them, lists them, compares them and counts them.
 //! What compares and what counts ask only for the contents of directories: they have nothing that is left out.
 
-use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
+
 use crate::plan::Plan;
 
 /// Which entries of the sources a plan wants.

@@ -2,15 +2,15 @@
 
 use std::os::fd::AsFd;
 
+use haul_io::moved::Moved;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::file::check::{self, ReadAgain};
-use crate::moved::Moved;
 use crate::plan::IfChanged;
 use crate::transfer::{Broken, Transfer, is_pseudo_file};
 
@@ -82,9 +82,10 @@ fn is_unchanged(before: &Inode, after: &Inode) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use haul_sys::inode::Time;
+
     use super::*;
     use crate::context::test_support::{Bench, Ran, transfer};
-    use crate::facts::Time;
     use crate::plan::Plan;
     use crate::verify::Checked;
 

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::thread;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::plan::Verify;
 use crate::report::Reporter;
 use crate::strategy::WORTH_ASKING;

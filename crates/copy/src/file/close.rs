@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::attributes::{Keep, ReplacedFile, Set};
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
 use crate::file::open::OpenFiles;
 use crate::finish::{undo, written};
 use crate::report::{Reported, Reporter};
@@ -95,9 +95,10 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::path::PathBuf;
 
+    use haul_sys::inode::Time;
+
     use super::*;
     use crate::context::test_support::{Bench, Ran};
-    use crate::facts::Time;
     use crate::file::open;
     use crate::plan::{Durable, Plan, Preserve};
 

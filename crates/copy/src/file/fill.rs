@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
@@ -10,7 +11,6 @@ use haul_sys::rustix::io::retry_on_intr;
 use crate::context::Worker;
 use crate::context::{RunContext, free_space};
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::file::changes;
 use crate::file::check::{self, ReadAgain};
 use crate::file::image::{self, Looked};

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_guest::report::{Map, Verdict};
+use haul_io::moved::Moved;
+use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::{DataReport, Event, HoleSearch};
-use crate::facts::Kind;
 use crate::images::{ImageReport, RegionReport};
-use crate::moved::Moved;
 use crate::plan::{CacheUse, Plan, SmartCopy, Sparse};
 use crate::report::Reporter;
 use crate::report::Session;

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{OFlags, fcntl_setfl, fstatfs, ftruncate};
 use haul_sys::rustix::io::retry_on_intr;
 
@@ -11,7 +12,6 @@ use crate::attributes::{Keep, SPECIAL_RIGHTS};
 use crate::context::{RunContext, Worker};
 use crate::decide::Existing;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::finish::{resume, undo, written};
 use crate::journal::{Fingerprint, Record};
 use crate::meta::{self, NewEntries, Object};
@@ -407,10 +407,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
 
+    use haul_sys::inode::DeviceNumber;
+
     use super::*;
     use crate::attributes::ReplacedFile;
     use crate::context::test_support::{Bench, Ran};
-    use crate::facts::DeviceNumber;
     use crate::plan::Plan;
 
     /// What an opened pair shows: the destination was looked at, was made, and was removed first.

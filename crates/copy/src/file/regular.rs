@@ -7,10 +7,11 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use haul_sys::inode::FileId;
+
 use crate::attributes::Set;
 use crate::context::{RunContext, Worker};
 use crate::decide::copied_as_regular;
-use crate::facts::FileId;
 use crate::file::{check, close, fill, open, special, temporary_file};
 use crate::finish::{naming, shard, written};
 use crate::report::Reported;

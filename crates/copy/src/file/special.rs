@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, CWD, FileType, OFlags};
 
 use crate::attributes::Keep;
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
 use crate::meta::{self, NewEntries, Object};
 use crate::plan::LinkMode;
 use crate::publish::replace;
@@ -249,7 +249,7 @@ mod tests {
     fn a_fifo_and_a_socket_are_made_anew() {
         for kind in [FileType::Fifo, FileType::Socket] {
             let bench = Bench::new(Plan::default());
-            let none = crate::facts::DeviceNumber { major: 0, minor: 0 };
+            let none = haul_sys::inode::DeviceNumber { major: 0, minor: 0 };
             bench.from("a").make_node(kind, 0o600, none).unwrap();
             let ran = make_b(&bench);
             ran.says(&[]);

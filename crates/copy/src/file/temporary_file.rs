@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{Mode, OFlags, openat, readlinkat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
@@ -18,7 +19,6 @@ use crate::context::RunContext;
 use crate::context::Worker;
 use crate::decide::{Existing, copied_as_regular};
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::file::open::open_without_waiting;
 use crate::finish::{naming, resume, undo};
 use crate::journal::Fingerprint;

@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
+use haul_sys::inode::{Inode, Kind};
+
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::finish::{resume, shard, written};
 use crate::meta::{self, NewEntries, Object};
 use crate::report::Reporter;

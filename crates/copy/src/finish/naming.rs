@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, FileId};
 use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::io::retry_on_intr;
 
@@ -15,7 +16,6 @@ use crate::context::Worker;
 use crate::context::name_queue::{Item, MOST_FILES};
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{DeviceNumber, FileId};
 use crate::finish::{directories, resume, undo};
 use crate::links::{Made, duplicate, link_to};
 use crate::plan::Durable;
@@ -282,9 +282,10 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, SystemTime};
 
+    use haul_sys::inode::Inode;
+
     use super::*;
     use crate::context::test_support::{Bench, Ran};
-    use crate::facts::Inode;
     use crate::plan::{Plan, Preserve};
     use crate::verify::Blocks;
 

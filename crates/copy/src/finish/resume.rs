@@ -9,13 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, unlinkat};
 
 use crate::context::RunContext;
 use crate::context::Services;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::finish::shard;
 use crate::journal::{Digest, Fingerprint, Record};
 use crate::progress::{Progress, has_settled, journals_of_others};

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
 use parking_lot::Mutex;
 
@@ -16,7 +17,6 @@ use crate::attributes::Keep;
 use crate::context::RunContext;
 use crate::decide::Existing;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::journal::Fingerprint;
 use crate::list::Index;
 use crate::meta::{NewEntries, Object};
@@ -368,9 +368,10 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::sync::OnceLock;
 
+    use haul_sys::inode::Time;
+
     use super::*;
     use crate::context::test_support::{Bench, Ran, SETTLED, settled_dir};
-    use crate::facts::Time;
     use crate::list::{Entry, FileList, Shard};
     use crate::plan::{Overwrite, Plan, Preserve};
     use crate::sources::selection::Selection;

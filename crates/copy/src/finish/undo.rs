@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{Inode, Kind};
 use crate::report::Reporter;
 use crate::transfer::Broken;
 use crate::verify::Mismatch;

@@ -3,12 +3,12 @@
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use haul_sys::inode::{DeviceNumber, Inode};
 use haul_sys::rustix::fs::syncfs;
 use haul_sys::rustix::io::retry_on_intr;
 
 use crate::context::RunContext;
 use crate::context::Worker;
-use crate::facts::{DeviceNumber, Inode};
 use crate::plan::Durable;
 use crate::walk::Spot;
 

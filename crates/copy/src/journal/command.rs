@@ -7,9 +7,9 @@ use std::ffi::OsStr;
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::CWD;
 
-use crate::facts::Inode;
 use crate::journal::Fingerprint;
 use crate::plan::{
     Backup, Checksum, ContextRule, Dereference, Durable, EngineChoice, EngineName, LinkMode, ModeRule, Overwrite, Plan,

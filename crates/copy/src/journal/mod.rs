@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind, Time};
 use haul_sys::rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, fdatasync, flock, fsync, ftruncate, openat, unlinkat,
 };
@@ -20,7 +21,6 @@ use haul_sys::rustix::process::geteuid;
 use parking_lot::Mutex;
 
 use crate::error::errno_of;
-use crate::facts::{Inode, Kind, Time};
 pub use record::{Digest, Fingerprint, RECORD, Record, read};
 
 /// Records that are taken over at a time.

@@ -17,8 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use twox_hash::xxhash3_64::Hasher;
 
-use crate::facts::{Inode, Time};
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Time};
 
 /// Bytes of a record.
 pub const RECORD: usize = 64;

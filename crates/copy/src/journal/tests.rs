@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn inode() -> Inode {
-    Inode::just_made(crate::facts::DeviceNumber { major: 8, minor: 1 })
+    Inode::just_made(haul_sys::inode::DeviceNumber { major: 8, minor: 1 })
 }
 
 fn command(word: &str) -> Fingerprint {

@@ -11,7 +11,7 @@ use haul_sys::Errno;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 
-use crate::facts::{DeviceNumber, FileId, Inode};
+use haul_sys::inode::{DeviceNumber, FileId, Inode};
 
 /// A directory of the destination. Knows the way down to it, so that it can be opened again without a path.
 #[derive(Debug)]

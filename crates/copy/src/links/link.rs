@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode};
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat};
 
 use super::made::Made;
-use crate::facts::{FileId, Inode};
 use crate::publish::replace::{Replaced, make_or_replace};
 use crate::publish::temporary::TemporaryNames;
 use crate::walk::Spot;

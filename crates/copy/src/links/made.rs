@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use haul_sys::inode::FileId;
+
 use super::dest_dir::DestDir;
-use crate::facts::FileId;
 
 /// A file or directory that was made, or is about to be.
 #[derive(Debug, Clone)]

@@ -11,11 +11,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_sys::Errno;
+use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::{pread, pwrite, retry_on_intr};
 
-use crate::facts::FileId;
 use crate::publish::temporary::{TemporaryNames, temporary_name};
 
 const SIZE: usize = 4096;

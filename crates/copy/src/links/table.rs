@@ -11,12 +11,12 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Time};
 use parking_lot::{Condvar, Mutex};
 
 use super::dest_dir::DestDir;
 use super::made::Made;
 use super::pages::{KEY, Key, Pages, Record};
-use crate::facts::{FileId, Inode, Time};
 
 /// Pages of 4 KiB in memory: 16 MiB, enough for about 150,000 files.
 const PAGES_IN_MEMORY: usize = 4096;

@@ -6,12 +6,12 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{Mode, OFlags, open};
 use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::Inode;
 use crate::links::link::{link_by_name, link_to};
 use crate::publish::replace::Replaced;
 use crate::publish::temporary::TemporaryNames;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::facts::{FileId, Kind, Time};
+use haul_sys::inode::{FileId, Kind, Time};
 
 /// The most bytes of a name, and of the path of an operand.
 pub const MOST_NAME: usize = 65_535;

@@ -21,8 +21,9 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use haul_sys::inode::{DeviceNumber, FileId, Kind, Time};
+
 use super::file_list::{Entry, FileList, Index, MOST_NAME, Misplaced, Root};
-use crate::facts::{DeviceNumber, FileId, Kind, Time};
 
 const MAGIC: &[u8; 8] = b"haul\0mf2";
 /// How the magic of every version begins.

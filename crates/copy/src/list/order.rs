@@ -2,8 +2,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use haul_sys::inode::Kind;
+
 use super::file_list::{FileList, Index, Node, Operand};
-use crate::facts::Kind;
 
 /// The entries in each directory, without one list for each.
 struct Children {

@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 
+use haul_sys::inode::{FileId, Kind};
+
 use super::file_list::{FileList, Index};
 use super::order::canonical;
-use crate::facts::{FileId, Kind};
 
 /// The most entries of a unit, but for files with more names than that.
 const MOST_IN_UNIT: u64 = 1000;

@@ -5,11 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use haul_sys::inode::{DeviceNumber, FileId, Kind, Time};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::{DeviceNumber, FileId, Kind, Time};
 
 /// One step in the making of a list: how far out of the last directory to go, and what comes then.
 type Step = (u8, u8, u8, u64, u8);

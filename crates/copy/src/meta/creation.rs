@@ -1,9 +1,9 @@
 //! The mode with which a file is made.
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::object::Object;
 
-use crate::facts::{Inode, Kind};
 use crate::plan::{Preserve, Wish};
 
 use super::caller::Caller;

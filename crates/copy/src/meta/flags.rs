@@ -1,12 +1,12 @@
 //! Inode flags (`chattr`) and project IDs: kept only on request.
 
 use haul_sys::Errno;
+use haul_sys::inode::Kind;
 use haul_sys::inode_flags::Project;
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::IFlags;
 
 use crate::error::{Error, What};
-use crate::facts::Kind;
 
 use super::request::{Report, Request};
 

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use haul_sys::Errno;
+use haul_sys::inode::DeviceNumber;
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::fstatfs;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::What;
-use crate::facts::DeviceNumber;
 
 /// Remembers what was reported, so that a cause is named once for each pair of filesystems and not once for each file;
 /// and what kind of filesystem a device has.

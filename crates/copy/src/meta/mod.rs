@@ -44,7 +44,8 @@ pub use request::{Report, Request, Side};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
 pub(crate) use xattr::is_acl as is_acl_name;
 
-use crate::facts::Kind;
+use haul_sys::inode::Kind;
+
 use crate::plan::Wish;
 
 /// Gives the destination the metadata of the source, as far as it is to be kept.

@@ -1,9 +1,9 @@
 //! Permission bits and ACLs.
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::plan::{ModeRule, Preserve};
 
 use super::acl;

@@ -1,9 +1,9 @@
 //! What the kernel gives to new entries of a directory, so that what is right from the start need not be set again.
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::object::Object;
 
-use crate::facts::Inode;
 use crate::plan::{ModeRule, Preserve};
 
 use super::acl;

@@ -1,10 +1,10 @@
 //! Owner and group.
 
 use haul_sys::Errno;
+use haul_sys::inode::Kind;
 use haul_sys::object::Object;
 
 use crate::error::{Error, What};
-use crate::facts::Kind;
 use crate::plan::ModeRule;
 
 use super::acl;

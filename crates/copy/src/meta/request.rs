@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::object::Object;
 
 use crate::error::Error;
-use crate::facts::{Inode, Kind};
 use crate::plan::{ContextRule, Preserve};
 
 use super::caller::Caller;

@@ -1,8 +1,8 @@
 //! The ACLs of the source, which are copied as the kernel's own bytes.
 
 use haul_sys::Errno;
+use haul_sys::inode::Kind;
 
-use crate::facts::Kind;
 use crate::plan::Wish;
 
 use super::acl::{ACCESS, DEFAULT, HEAD, is_unsupported};

@@ -1,9 +1,9 @@
 //! Times of the last access and of the last change of the contents.
 
+use haul_sys::inode::{Inode, Time};
 use haul_sys::rustix::fs::{Timespec, Timestamps};
 
 use crate::error::{Error, What};
-use crate::facts::{Inode, Time};
 
 use super::request::{Report, Request};
 

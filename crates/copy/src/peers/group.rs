@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, FileId, Time};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::facts::{DeviceNumber, FileId, Time};
 use crate::links::pages::{KEY, Key};
 use crate::links::{LinkTable, Source};
 use crate::messages::{LinkOwner, Location, Message, Way};

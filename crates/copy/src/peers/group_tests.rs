@@ -1,7 +1,8 @@
 use std::fs;
 
+use haul_sys::inode::Inode;
+
 use super::*;
-use crate::facts::Inode;
 use crate::links::{DestDir, Made};
 use crate::messages::Chunk;
 use crate::messages::{Pair, WorkUnit};

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Time};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::facts::{Inode, Time};
 use crate::links::{DestDir, Made, duplicate};
 use crate::messages::{Location, Pair, Way};
 use crate::peers::group::PeerGroup;
@@ -54,7 +54,7 @@ pub(crate) fn open_pair(plan: &Plan, pair: &Pair) -> Result<OpenPair, Errno> {
     // The roots of filesystems that each machine has for itself have one number everywhere, but were not made at one time.
     let births = [(source_inode.born, pair.born[0]), (dest_inode.born, pair.born[1])];
     let differ = |(here, there): &(Option<Time>, Option<(i64, u32)>)| {
-        here.is_some() && there.is_some() && born_of(*here) != *there
+        here.is_some() && there.is_some() && here.map(Into::into) != *there
     };
     let known = births.iter().all(|(here, there)| here.is_some() && there.is_some());
     let mounted_below = source_inode.id.device() != operand_device || dest_inode.id.device() != dir.top_device()?;
@@ -103,15 +103,11 @@ pub(crate) fn pair_of_place(place: &Directory, top: &Top, peers: &PeerGroup<'_>)
         operand_dest: top.dest.clone().into_os_string(),
         dest: Way { prefix: place.dir.prefix().to_owned(), names: place.dir.names() },
         inodes: [place.source_inode.id.inode(), place.dest_inode.id.inode()],
-        born: [place.source_inode.born, place.dest_inode.born].map(born_of),
+        born: [place.source_inode.born, place.dest_inode.born].map(|born| born.map(Into::into)),
         device: peers.name_of(device, None),
         listed: place.listed,
         shown: [place.source_path.path().into_os_string(), place.dest_path.path().into_os_string()],
     }
-}
-
-fn born_of(born: Option<Time>) -> Option<(i64, u32)> {
-    born.map(|born| (born.seconds, born.nanoseconds))
 }
 
 /// The way to a directory of the destination, and that of an operand's file: what is needed to describe a file to others.
@@ -169,7 +165,7 @@ mod tests {
             operand_dest: bench.dest_path("one").into(),
             dest: Way { prefix: bench.dest_path("").into(), names: ["one", "two"].map(OsString::from).into() },
             inodes: [source, dest].map(|inode| inode.id.inode()),
-            born: [source, dest].map(|inode| born_of(inode.born)),
+            born: [source, dest].map(|inode| inode.born.map(Into::into)),
             device: 0,
             listed: None,
             shown: [OsString::new(), OsString::new()],

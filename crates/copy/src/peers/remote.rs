@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use crate::facts::Kind;
+use haul_sys::inode::Kind;
+
 use crate::messages::{self, Message, Pair};
 use crate::peers::group::PeerGroup;
 use crate::peers::paths::pair_of;

@@ -1,8 +1,9 @@
 use std::fs::File;
 
+use haul_sys::inode::Inode;
+
 use super::*;
 use crate::context::test_support::Bench;
-use crate::facts::Inode;
 use crate::peers::test_support::{CHUNK, End, Wires, group};
 use crate::tree::test_support::{entered, level_in, plan, top, top_level};
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::engine::EngineName;
+use haul_io::engine::EngineName;
 
 /// Which engine moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

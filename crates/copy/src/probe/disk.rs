@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::facts::DeviceNumber;
+use haul_sys::inode::DeviceNumber;
 
 /// A whole disk, whatever partition a filesystem is on.
 #[derive(Debug, Clone, PartialEq, Eq)]

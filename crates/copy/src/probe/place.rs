@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use super::disk::{Disk, disk};
-use crate::facts::{DeviceNumber, Inode, Kind};
 use crate::plan::profile::Place;
 
 /// What is mounted where an open file is: a line of `/proc/thread-self/mountinfo`. Names that are not UTF-8 are replaced.

@@ -163,7 +163,7 @@ fn increment(number: String) -> String {
 
 /// Whether making the backup of `dest` would overwrite the source: the source is `dest` with the backup suffix.
 pub(crate) fn would_destroy_source(
-    (source, source_inode): (Spot<'_>, &crate::facts::Inode),
+    (source, source_inode): (Spot<'_>, &haul_sys::inode::Inode),
     dest: Spot<'_>,
     plan: &Plan,
 ) -> bool {

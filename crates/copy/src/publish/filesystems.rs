@@ -12,7 +12,7 @@ use haul_sys::rustix::fs::{Mode, OFlags, fcntl_getfl, fstatfs, openat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use parking_lot::Mutex;
 
-use crate::facts::DeviceNumber;
+use haul_sys::inode::DeviceNumber;
 
 /// A filesystem that was written to.
 #[derive(Debug, Clone)]
@@ -140,10 +140,10 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use haul_sys::inode::Inode;
     use haul_testbed::temp_dir;
 
     use super::*;
-    use crate::facts::Inode;
 
     /// Longer than anything here takes, unless it hangs.
     const DEADLINE: Duration = Duration::from_secs(60);

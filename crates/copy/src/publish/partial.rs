@@ -14,12 +14,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::CWD;
 
 use super::ready::Ready;
 use super::sides::Sides;
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
 use crate::walk::Spot;
 
 /// How long files that are just being made are waited for before they are removed.

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_sys::inode::FileId;
+
 use super::sides::Sides;
-use crate::facts::FileId;
 use crate::journal::Fingerprint;
 use crate::verify::Checked;
 use crate::walk::Spot;

@@ -101,10 +101,11 @@ pub(crate) struct Counted {
 pub(crate) fn report_of(fail_fast: bool, work: impl FnOnce(&mut Reporter<'_>)) -> Counted {
     use std::sync::Mutex;
 
+    use haul_io::pace::Pace;
+
     use crate::control::Cancel;
     use crate::events::{Confirm, Observer, Question};
     use crate::meta::XattrRules;
-    use crate::pace::Pace;
     use crate::publish::Partials;
 
     #[derive(Default)]

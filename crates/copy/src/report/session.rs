@@ -1,10 +1,11 @@
 //! What a run needs besides the plan.
 
+use haul_io::pace::Pace;
+use haul_sys::inode::FileId;
+
 use crate::control::{Cancel, Control};
 use crate::events::{Confirm, Observer};
-use crate::facts::FileId;
 use crate::meta;
-use crate::pace::Pace;
 use crate::publish::Partials;
 
 /// What a run needs besides the plan.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 
+use haul_io::tuner::Tuner;
 use haul_sys::kernel::Linux;
 use haul_sys::{Errno, memory};
 use parking_lot::Mutex;
@@ -30,7 +31,6 @@ use crate::sources::selection::Selection;
 use crate::stats::Stats;
 use crate::tree::walker::Walker;
 use crate::tree::{operands, tasks};
-use crate::tuner::Tuner;
 use crate::work::task::Task;
 
 /// The stack of a thread in bytes, unless somebody has set RUST_MIN_STACK.

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use haul_io::tuner::{Load, Tuner};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::facts;
 use crate::schedule::ordered::Meter;
-use crate::tuner::{Load, Tuner};
 
 /// Throughput is measured over this time at least, and over so much work, unless the work takes very long.
 const SHORT: Duration = Duration::from_millis(25);

@@ -14,12 +14,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use haul_sys::rustix::io::fcntl_dupfd_cloexec;
 use parking_lot::Mutex;
 
 use crate::error::{Error, What};
-use crate::facts::Inode;
 use crate::journal::Fingerprint;
 use crate::journal::command::command;
 use crate::links::DestDir;

@@ -25,7 +25,8 @@
 //! Integers are little-endian. Nothing of the header changes while a job lasts: another job gets a file of its own, which
 //! takes the place of this one.
 
-use crate::facts::Time;
+use haul_sys::inode::Time;
+
 use crate::journal::Fingerprint;
 use crate::plan::Job;
 

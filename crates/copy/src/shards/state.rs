@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use haul_sys::inode::{Inode, Kind, Time};
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, renameat, unlinkat};
 use haul_sys::rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use haul_sys::rustix::process::geteuid;
@@ -23,7 +24,6 @@ use haul_sys::{Errno, range_lock};
 use parking_lot::Mutex;
 
 use crate::error::errno_of;
-use crate::facts::{Inode, Kind, Time};
 use crate::journal::Fingerprint;
 use crate::list::Shard;
 use crate::plan::Job;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use haul_guest::ReadAt;
 use haul_guest::container::Siblings;
+use haul_sys::inode::{FileId, Kind};
 use haul_sys::kernel::Kernel;
 
-use crate::facts::{FileId, Kind};
 use crate::walk::Spot;
 
 use super::source::{OwnedImage, Source};

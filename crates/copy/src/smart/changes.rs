@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use haul_sys::Errno;
 
-use crate::facts::{Inode, Kind, Time};
+use haul_sys::inode::{Inode, Kind, Time};
 
 use super::in_use::InUse;
 use super::system::System;

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use haul_guest::container::{self, Opened, VirtualDisk};
 use haul_guest::{ExtentSet, ReadAt};
+use haul_io::ranges::{Extent, Extents};
+use haul_sys::inode::Kind;
 use haul_sys::kernel::Kernel;
 
-use crate::facts::Kind;
-use crate::ranges::{Extent, Extents};
 use crate::walk::Spot;
 
 use super::beside::Beside;

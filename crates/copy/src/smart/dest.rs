@@ -10,13 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use haul_io::engine::calls::again;
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
-use crate::engine::calls::again;
 use crate::error::{Error, What, errno_of};
-use crate::facts::{FileId, Inode, Kind};
 use crate::walk::{Identities, Identity, Operand, Party, Spot};
 
 use super::found::Given;

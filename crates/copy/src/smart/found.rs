@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicBool;
 use haul_guest::container::{HostRanges, VirtualDisk};
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
+use haul_sys::inode::Inode;
 
-use crate::facts::{Inode, Surroundings};
+use crate::facts::Surroundings;
 
 use super::changes::Look;
 

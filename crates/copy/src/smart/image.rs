@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::calls::again;
+use haul_io::engine::{FailedOn, Side};
+use haul_io::ranges::{Extent, Extents};
 use haul_sys::Errno;
 use md5::{Digest, Md5};
 
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::calls::again;
-use crate::engine::{FailedOn, Side};
 use crate::error::{Error, What, errno_of};
-use crate::ranges::{Extent, Extents};
 
 use super::changes::{Doubt, Look};
 use super::dest::{Demands, Dest};

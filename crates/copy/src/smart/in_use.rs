@@ -13,7 +13,7 @@ use haul_sys::Errno;
 use haul_sys::in_use::{is_locked, is_open_for_writing};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::facts::{DeviceNumber, Inode, Kind};
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
 use super::layers::{Search, loop_device_of};
 use super::processes;

@@ -8,9 +8,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use haul_guest::ExtentSet;
+use haul_io::engine::switch::grain;
+use haul_sys::inode::{Inode, Kind};
 
-use crate::engine::switch::grain;
-use crate::facts::{Inode, Kind, Surroundings};
+use crate::facts::Surroundings;
 use crate::plan::CacheUse;
 use crate::probe::{Probe, filesystem_of};
 use crate::strategy::{Large, WORTH_ASKING, goes_to_device};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use haul_sys::loops;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::facts::{DeviceNumber, FileId, Inode, Kind};
+use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 
 use super::system::{System, device_number, entries};
 

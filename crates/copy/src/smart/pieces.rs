@@ -5,7 +5,7 @@ use std::ops::Range;
 use haul_guest::{Extent as Run, ExtentSet};
 use haul_sys::Errno;
 
-use crate::ranges::Extent;
+use haul_io::ranges::Extent;
 
 /// Why a piece is read, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

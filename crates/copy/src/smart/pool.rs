@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::hole::Run;
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::hole::Run;
 
 /// All buffers together, in bytes, unless three of them are more.
 const MEMORY: usize = 16 << 20;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::rustix::fs::CWD;
 
-use crate::facts::{DeviceNumber, Inode, Kind};
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
 use super::system::{System, entries};
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use haul_guest::report::{Map, Verdict};
 use haul_guest::{ExtentSet, ReadAt};
+use haul_io::engine::calls::again;
 use haul_sys::Errno;
 use haul_sys::in_use::{is_locked, is_still_alone, keep_others_out, let_others_in};
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
-use crate::engine::calls::again;
 use crate::error::{Error, What, errno_of};
-use crate::facts::{Inode, Kind};
 use crate::walk::Operand;
 
 use super::changes::Look;

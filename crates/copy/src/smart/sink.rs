@@ -6,10 +6,10 @@ use std::sync::Arc;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
-use crate::engine::calls::{again, write_some};
-use crate::engine::hole;
-use crate::engine::{FailedOn, Failure, Side, Zeros};
-use crate::moved::Moved;
+use haul_io::engine::calls::{again, write_some};
+use haul_io::engine::hole;
+use haul_io::engine::{FailedOn, Failure, Side, Zeros};
+use haul_io::moved::Moved;
 
 use super::source::Direct;
 

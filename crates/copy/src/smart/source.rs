@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_guest::{ExtentSet, ReadAt};
+use haul_io::engine::buffer::is_aligned;
+use haul_io::engine::calls::again;
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::param::page_size;
 
-use crate::engine::buffer::is_aligned;
-use crate::engine::calls::again;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::walk::{Operand, Spot};
 
 use super::changes::Look;

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use haul_guest::ReadAt;
 use haul_guest::fs::swap;
 
-use crate::engine::Failure;
-use crate::engine::hole::{self, Run};
-use crate::pace::{self, Pace};
+use haul_io::engine::Failure;
+use haul_io::engine::hole::{self, Run};
+use haul_io::pace::{self, Pace};
 
 use super::pieces::{Kind, Piece};
 use super::sink::{Done, Sink};

@@ -4,7 +4,7 @@ use std::io;
 
 use haul_sys::Errno;
 
-use crate::engine::Failure;
+use haul_io::engine::Failure;
 
 /// Why it ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

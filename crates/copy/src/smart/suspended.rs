@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::facts::{Inode, Kind};
+use haul_sys::inode::{Inode, Kind};
 
 use super::system::{System, dir_of, entries, names_of};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::facts::DeviceNumber;
+use haul_sys::inode::DeviceNumber;
 
 /// Where the system tells things; tests have their own.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use haul_sys::kernel::Kernel;
 
-use crate::pace::Pace;
+use haul_io::pace::Pace;
 
 use super::dest::Unfinished;
 use super::found::{Found, Given, Mapper};

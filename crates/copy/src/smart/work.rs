@@ -5,7 +5,7 @@ use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel};
 use md5::Md5;
 
-use crate::pace::Pace;
+use haul_io::pace::Pace;
 
 use super::io_mode::IoMode;
 use super::observer::Observer;

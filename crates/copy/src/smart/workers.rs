@@ -24,8 +24,8 @@ use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
 use parking_lot::Mutex;
 
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::hole::Run;
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::hole::Run;
 
 use super::io_mode::{IoMode, SHARE};
 use super::options::GRANULE;
@@ -250,10 +250,10 @@ fn ask_for(kernel: &dyn Kernel, file: Fd<'_>, piece: &Piece) {
 
 #[cfg(test)]
 mod tests {
+    use haul_io::engine::{FailedOn, Failure};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::{FailedOn, Failure};
 
     fn pieces() -> impl Strategy<Value = Vec<Piece>> {
         let piece = (prop::sample::select(vec![Kind::Data, Kind::Free, Kind::Hole]), 1_u64..3 * SHARE);

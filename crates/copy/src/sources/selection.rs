@@ -9,11 +9,11 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use haul_sys::inode::Kind;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::Kind;
 use crate::list::{Assignment, FileList, Index, Shard};
 use crate::plan::{Destination, Plan};
 use crate::report::Session;

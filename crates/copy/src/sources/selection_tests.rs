@@ -2,14 +2,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::sync::Mutex;
 
+use haul_io::pace::Pace;
+use haul_sys::inode::Time;
+
 use super::*;
 use crate::context::test_support::Bench;
 use crate::control::Cancel;
 use crate::events::{Confirm, Observer, Question};
-use crate::facts::Time;
 use crate::list::{Entry, Root};
 use crate::meta::XattrRules;
-use crate::pace::Pace;
 use crate::plan::{Dereference, Overwrite};
 use crate::publish::Partials;
 

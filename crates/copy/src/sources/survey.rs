@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{FileId, Inode, Kind};
 use crate::list::{Entry, FileList, Index, Misplaced, Root};
 use crate::plan::{Dereference, Plan};
 use crate::report::Session;

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::decide::Wanted;
-use crate::facts::{Inode, Kind};
 use crate::plan::{Dereference, Plan};
 use crate::walk::{Operand, Spot};
 
@@ -65,9 +65,10 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::symlink;
 
+    use haul_sys::inode::{DeviceNumber, FileId};
+
     use super::*;
     use crate::context::test_support::Bench;
-    use crate::facts::{DeviceNumber, FileId};
 
     /// `dir/sub` and `file` in the source, which are both copied.
     fn bench(plan: Plan) -> Bench {

@@ -1,7 +1,9 @@
 //! What the choice of steps depends on.
 
+use haul_sys::inode::Kind;
+
 use super::tiny::is_tiny;
-use crate::facts::{Filesystem, Kind, Surroundings};
+use crate::facts::{Filesystem, Surroundings};
 use crate::plan::profile::{Preference, SizeClass};
 
 /// Files below this size are copied before the questions about them are answered.

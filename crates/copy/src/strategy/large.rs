@@ -10,9 +10,11 @@
 //! stays up to a quarter of the memory. On a block device nothing of 32 MiB and more stays, nor anywhere when the copies
 //! of this run would fill more than half of the memory.
 
+use haul_sys::inode::Kind;
+
 use super::facts::{DataFacts, WORTH_ASKING, is_half_cold};
 use super::steps::{Ranges, Steps};
-use crate::facts::{Filesystem, Kind, Surroundings};
+use crate::facts::{Filesystem, Surroundings};
 use crate::plan::profile::SizeClass;
 use crate::plan::{CacheUse, Plan, Preallocate};
 

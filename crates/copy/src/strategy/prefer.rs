@@ -1,9 +1,11 @@
 //! What a profile prefers, as far as it may: it changes how bytes are moved, and nothing else.
 
+use haul_io::engine::{DIRECT_BUFFER, Tuning};
+use haul_sys::inode::Kind;
+
 use super::facts::{DataFacts, WORTH_ASKING, is_cold};
 use super::steps::{Ranges, Steps, Workers};
-use crate::engine::{DIRECT_BUFFER, Tuning};
-use crate::facts::{Kind, Surroundings};
+use crate::facts::Surroundings;
 use crate::plan::profile::{Setting, Source, may_be_preferred};
 use crate::plan::{EngineChoice, EngineName, Plan, Preallocate, Reflink, Sparse};
 

@@ -1,6 +1,7 @@
 //! How the data of one file is moved: what is chosen.
 
-use crate::engine::Tuning;
+use haul_io::engine::Tuning;
+
 use crate::events::HoleSearch;
 use crate::plan::EngineName;
 use crate::plan::profile::Setting;

@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::fdatasync;
 use haul_sys::rustix::io::retry_on_intr;
 use parking_lot::{Condvar, Mutex};
 
 use super::last_bytes::LAST_BYTES;
 use crate::error::Error;
-use crate::facts::Inode;
 use crate::journal::{Fingerprint, Record};
 
 /// Bytes from one checkpoint to the next.

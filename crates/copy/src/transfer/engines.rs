@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::wrap::Tally;
-use crate::engine::{self, Engine, Tuning};
+use haul_io::engine::wrap::Tally;
+use haul_io::engine::{self, Engine, Tuning};
+
 use crate::plan::EngineName;
 
 /// Buffer of a `direct` engine that moves one file after the other.

@@ -4,10 +4,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_sys::inode::{Inode, Kind};
+
 use super::checkpoints::Checkpoints;
 use super::shared_range::{Peers, SharedRange};
 use crate::error::Error;
-use crate::facts::{Inode, Kind};
 use crate::images::ImageReport;
 use crate::verify::Follower;
 

@@ -14,7 +14,7 @@
 //!
 //! * **Several workers** move the pieces of one file, each with an engine of its own. The outcome is the contiguous
 //!   prefix that is certainly there; after a refusal the next engine goes on at that byte. The number of workers is
-//!   found by throughput ([`crate::tuner`]); on disks with heads it is one.
+//!   found by throughput ([`haul_io::tuner`]); on disks with heads it is one.
 //! * **What was cached stays cached** (`drop_behind`). Pages of the source that the copy brought in are dropped behind
 //!   it, pages that were there before are not.
 //! * **A source that turns out shorter** leaves nothing behind of the space that was allocated for it.

@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use haul_io::engine::Refusal;
+use haul_io::moved::Moved;
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use parking_lot::RwLock;
 
 use super::engines::Engines;
@@ -17,10 +20,8 @@ use super::readahead::Trial;
 use super::sides::direct_align;
 use super::small::Small;
 use crate::control::Control;
-use crate::engine::Refusal;
 use crate::events::{DataReport, Event, Tried};
-use crate::facts::{DeviceNumber, Filesystem, Inode, Kind, Surroundings};
-use crate::moved::Moved;
+use crate::facts::{Filesystem, Surroundings};
 use crate::plan::profile::{PlaceEntry, Preference, SizeClass};
 use crate::plan::{EngineName, Plan};
 use crate::probe::{self, Probe};

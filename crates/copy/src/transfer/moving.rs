@@ -3,7 +3,14 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use haul_io::engine::parallel::{FileWorkers, Ran, Stopped};
+use haul_io::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
+use haul_io::moved::Moved;
+use haul_io::pace::Work;
+use haul_io::ranges::{Extent, Extents};
+use haul_io::tuner::Tuner;
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::io::retry_on_intr;
@@ -20,17 +27,10 @@ use super::shared_range::SharedRange;
 use super::sides::{open_for_direct, side};
 use super::throttled::{CANCELLED, Throttled};
 use crate::control::Control;
-use crate::engine::parallel::{FileWorkers, Ran, Stopped};
-use crate::engine::{End, Engine, FailedOn, Failure, Job, Outcome, Refusal, Side, Zeros, complete};
 use crate::error::{Error, What};
 use crate::events::{Event, Tried};
-use crate::facts::{Inode, Kind};
-use crate::moved::Moved;
-use crate::pace::Work;
 use crate::plan::{EngineName, Plan};
-use crate::ranges::{Extent, Extents};
 use crate::strategy::{self, DataFacts, Ranges, Steps};
-use crate::tuner::Tuner;
 
 /// No file is longer, and the kernel refuses requests that reach beyond it (EINVAL, EFBIG).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;

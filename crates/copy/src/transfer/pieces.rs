@@ -2,6 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
+use haul_io::engine::parallel::{Range, Watch};
+use haul_io::engine::{DIRECT_BUFFER, Tuning};
+use haul_io::moved::Moved;
+use haul_io::ranges::{Extent, Extents};
 use haul_sys::Errno;
 use haul_sys::kernel::Linux;
 use haul_sys::rustix::param::page_size;
@@ -12,12 +16,8 @@ use super::drop_behind::DropBehind;
 use super::readahead::ReadAhead;
 use super::shared_range::SharedRange;
 use crate::control::Control;
-use crate::engine::parallel::{Range, Watch};
-use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::events::Event;
-use crate::moved::Moved;
 use crate::plan::EngineName;
-use crate::ranges::{Extent, Extents};
 use crate::strategy;
 use crate::verify::Follower;
 

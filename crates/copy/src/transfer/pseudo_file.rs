@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use haul_sys::rustix::fs::{self, SeekFrom};
 
-use crate::facts::{Inode, Kind};
+use haul_sys::inode::{Inode, Kind};
 
 /// Whether bytes of it are addressed by offset.
 pub(crate) fn has_offsets(fd: &OwnedFd, inode: &Inode) -> bool {

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 
 use parking_lot::Mutex;
 
-use crate::facts::Inode;
+use haul_sys::inode::Inode;
 
 /// A part of a file for another process.
 #[derive(Debug, Clone, Copy)]
@@ -150,8 +150,9 @@ impl<'a> SharedRange<'a> {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
+    use haul_sys::inode::DeviceNumber;
+
     use super::*;
-    use crate::facts::DeviceNumber;
 
     const CHUNK: u64 = 64 << 10;
     const END: u64 = 5 * CHUNK + 4096;

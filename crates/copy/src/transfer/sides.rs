@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use haul_io::engine::{DirectAlign, Side};
+use haul_sys::inode::Inode;
 use haul_sys::kernel::{Kernel, Linux};
 
-use crate::engine::{DirectAlign, Side};
-use crate::facts::Inode;
 use crate::plan::EngineName;
 use crate::strategy::{DataFacts, Steps};
 

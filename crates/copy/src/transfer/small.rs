@@ -9,7 +9,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use haul_io::engine::Tuning;
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::transfer::again;
 use haul_sys::Errno;
+use haul_sys::inode::Kind;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::ftruncate;
 use haul_sys::rustix::param::page_size;
@@ -17,11 +21,7 @@ use haul_sys::rustix::param::page_size;
 use super::job::{Broken, Transfer};
 use super::pseudo_file::has_storage;
 use crate::control::Control;
-use crate::engine::Tuning;
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::transfer::again;
 use crate::error::{Error, What};
-use crate::facts::Kind;
 use crate::plan::EngineName;
 use crate::strategy::{DataFacts, Ranges, SMALL, Steps, Workers};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use haul_io::engine::wrap::Tally;
+use haul_io::engine::{self, Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted, Tuning, complete};
+use haul_io::pace::{Pace, Work};
 use haul_sys::Errno;
 
 use crate::control::Cancel;
-use crate::engine::wrap::Tally;
-use crate::engine::{self, Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted, Tuning, complete};
-use crate::pace::{Pace, Work};
 use crate::plan::EngineName;
 
 /// How a job ends that never got its turn, since the run was cancelled.

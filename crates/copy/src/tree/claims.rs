@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::facts::{FileId, Inode, Kind};
 use crate::finish::naming;
 use crate::links::{Claim, DestDir, Made, Source};
 use crate::messages::LinkOwner;

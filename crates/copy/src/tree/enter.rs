@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::OFlags;
 
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{Inode, Kind};
 use crate::finish::{directories, naming, resume, shard, written};
 use crate::list::Index;
 use crate::meta::{self, NewEntries, Object};

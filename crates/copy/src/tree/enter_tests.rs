@@ -1,10 +1,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
+use haul_sys::inode::{DeviceNumber, FileId};
+
 use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::decide::Existing;
-use crate::facts::{DeviceNumber, FileId};
 use crate::plan::Dereference;
 use crate::tree::test_support::{entered, level_in, make_dir, mode_of, plan, top_level, troubles, whole_tree};
 

@@ -1,13 +1,13 @@
 //! One entry of the source, of any kind: from the first look to the finished copy.
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Kind};
 use std::borrow::Cow;
 
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{FileId, Kind};
 use crate::file::open::open_regular;
 use crate::file::{regular, special};
 use crate::finish::undo;

@@ -3,9 +3,10 @@ use std::num::NonZero;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
+use haul_sys::inode::Time;
+
 use super::*;
 use crate::context::test_support::{Bench, Ran};
-use crate::facts::Time;
 use crate::list::{Entry, FileList, Shard, split};
 use crate::plan::{Plan, Preserve};
 use crate::sources::selection::Selection;

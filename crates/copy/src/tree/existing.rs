@@ -1,13 +1,13 @@
 //! What to do about a destination that exists already.
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::decide::{self, Answers, CloseLook, Conflict, Decision, Existing, Fact, Kept, Source};
 use crate::error::{Error, What};
 use crate::events::{Event, Question};
-use crate::facts::{Inode, Kind};
 use crate::finish::{naming, shard};
 use crate::journal::Fingerprint;
 use crate::plan::{Dereference, Overwrite};

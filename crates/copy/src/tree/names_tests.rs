@@ -132,7 +132,7 @@ fn a_table_that_fails_begins_no_other_file() {
 fn a_fifo_of_two_names_stays_one() {
     let preserve = Preserve { links: true, ..plan().preserve };
     let bench = Bench::new(Plan { preserve, ..plan() });
-    bench.from("a").make_node(FileType::Fifo, 0o600, crate::facts::DeviceNumber { major: 0, minor: 0 }).unwrap();
+    bench.from("a").make_node(FileType::Fifo, 0o600, haul_sys::inode::DeviceNumber { major: 0, minor: 0 }).unwrap();
     fs::hard_link(bench.source_path("a"), bench.source_path("other")).unwrap();
     bench.make_fifo("first");
     let made = Made { id: Some(bench.to("first").inode().unwrap().id), ..made_at(&bench.root(), bench.to("first")) };

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::facts::{FileId, Inode};
+use haul_sys::inode::{FileId, Inode};
+
 use crate::walk::{KnownEntry, Spot};
 
 /// The operand that is being copied, and what the ones before have left to know.

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use haul_sys::inode::{Inode, Kind};
+
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::finish::{naming, resume};
 use crate::links::DestDir;
 use crate::plan::{Backup, Destination, Plan};

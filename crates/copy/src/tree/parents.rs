@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::attributes::Keep;
 use crate::context::RunContext;
 use crate::error::{Error, What};
 use crate::events::Event;
-use crate::facts::{FileId, Inode, Kind};
 use crate::finish::{directories, naming, resume};
 use crate::links::{DestDir, duplicate};
 use crate::meta::{self, NewEntries, Object};

@@ -10,9 +10,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_sys::inode::Kind;
 use haul_sys::rustix::fs::FileType;
 
-use crate::facts::Kind;
 use crate::meta;
 use crate::tree::walker::Walker;
 use crate::walk::{Listed, Spot};
@@ -91,9 +91,10 @@ pub(crate) fn unmake(dest: Spot<'_>, listed: &Listed) {
 mod tests {
     use std::fs;
 
+    use haul_sys::inode::{DeviceNumber, FileId};
+
     use super::*;
     use crate::context::test_support::Bench;
-    use crate::facts::{DeviceNumber, FileId};
     use crate::tree::test_support::{alone, beside_other, entered, found, make_dir, mode_of, plan, whole_tree};
 
     /// Two directories and a file in the source. Directories are closed to others until they have their owners.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, openat};
 use haul_sys::rustix::io::retry_on_intr;
@@ -14,7 +15,6 @@ use haul_sys::rustix::io::retry_on_intr;
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::error::{Error, What};
-use crate::facts::{Inode, Kind};
 use crate::finish::{directories, written};
 use crate::messages::{Chunk, Message, WorkUnit};
 use crate::meta::NewEntries;

@@ -8,9 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_io::tuner::Tuner;
+use haul_sys::inode::{DeviceNumber, FileId};
+
 use crate::context::RunContext;
 use crate::context::test_support::{self, Bench, Ran};
-use crate::facts::{DeviceNumber, FileId};
 use crate::links::{DestDir, LinkTable, Made, Source};
 use crate::peers::PeerGroup;
 use crate::plan::{Dereference, Destination, ModeRule, Plan, Preserve};
@@ -20,7 +22,6 @@ use crate::schedule::ordered::{EventSink, OrderedEvents};
 use crate::schedule::pool::Pool;
 use crate::tree::tasks;
 use crate::tree::walker::Walker;
-use crate::tuner::Tuner;
 use crate::walk::{Listing, PathNode};
 use crate::work::directory::Directory;
 use crate::work::frame::Frame;

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
 
 use crate::context::RunContext;
 use crate::error::{Error, What};
-use crate::facts::Inode;
 use crate::publish::Sides;
 use crate::tree::entry::{self, Step};
 use crate::tree::walker::Walker;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use haul_sys::inode::{Kind, Time};
+
 use super::*;
 use crate::context::test_support::{Bench, Ran, tree};
-use crate::facts::{Kind, Time};
 use crate::list::{Entry, FileList};
 use crate::plan::{Overwrite, Plan};
 use crate::sources::selection::Selection;

@@ -5,13 +5,13 @@ use std::os::fd::BorrowedFd;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::calls::again;
 use parking_lot::{Condvar, Mutex};
 use twox_hash::xxhash3_128::Hasher;
 
 use super::blocks::{Blocks, Mismatch, WINDOW, hash};
 use super::digest::Digest;
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::calls::again;
 use crate::plan::Checksum;
 
 /// The copy waits when it is so far ahead: what is read again must still be in the page cache, and the memory of the machine

@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::calls::again;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 use haul_sys::page_cache::{cached_pages, forget};
@@ -9,8 +11,6 @@ use haul_sys::rustix::fs::fstatfs;
 use haul_sys::rustix::param::page_size;
 
 use super::blocks::{Blocks, Mismatch, WINDOW};
-use crate::engine::buffer::AlignedBuffer;
-use crate::engine::calls::again;
 
 /// Filesystems that have no device: their numbers of statfs(2).
 const IN_MEMORY: [u64; 3] = [

@@ -10,12 +10,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::rustix::fs::{self, Access, AtFlags, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
 use haul_sys::rustix::io::{pread, retry_on_intr};
 use parking_lot::RwLock;
 
 use super::spot::Spot;
-use crate::facts::{DeviceNumber, Inode, Kind};
 
 /// How much of both files is compared at a time.
 const PIECE: usize = 128 << 10;

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
+use haul_sys::inode::{FileId, Inode};
+
 use super::operand::last_component;
 use super::spot::Spot;
-use crate::facts::{FileId, Inode};
 
 /// A directory entry together with the file that it led to: the same name for the same file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

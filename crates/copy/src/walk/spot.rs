@@ -8,7 +8,7 @@ use std::path::Path;
 use haul_sys::Errno;
 use haul_sys::rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
 
-use crate::facts::{DeviceNumber, Inode};
+use haul_sys::inode::{DeviceNumber, Inode};
 
 /// Where an entry is, whether it exists or not.
 #[derive(Debug, Clone, Copy)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::attributes::Keep;
-use crate::facts::Inode;
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::{NewEntries, Object};

@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::facts::FileId;
+use haul_sys::inode::FileId;
+
 use crate::journal::Fingerprint;
 use crate::verify::Checked;
 

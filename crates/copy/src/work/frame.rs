@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
+use haul_sys::inode::{DeviceNumber, FileId, Inode};
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 use parking_lot::Mutex;
 
-use crate::facts::{DeviceNumber, FileId, Inode};
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::NewEntries;

@@ -82,7 +82,7 @@ fn names_that_are_taken_out_can_be_put_in_again() {
 }
 
 fn parked(bench: &Bench) -> Box<Parked> {
-    let pool = crate::schedule::pool::Pool::<()>::new(crate::tuner::Tuner::fixed(1), 1);
+    let pool = crate::schedule::pool::Pool::<()>::new(haul_io::tuner::Tuner::fixed(1), 1);
     Box::new(Parked { frame: entered(bench), segment: None, above: None, _parking: pool.reserve_parking().unwrap() })
 }
 

@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::facts::{DeviceNumber, Inode};
+use haul_sys::inode::{DeviceNumber, Inode};
+
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::NewEntries;

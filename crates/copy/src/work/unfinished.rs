@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::facts::Inode;
+use haul_sys::inode::Inode;
+
 use crate::journal::Fingerprint;
 
 /// What is known of a file that is being made under another name.

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_copy::facts::{Inode, Kind};
 use haul_copy::meta::{Caller, NewEntries, Object, PairMemory, creation_mode};
 use haul_copy::plan::{ModeRule, Preserve};
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{Mode, OFlags, open};
 use haul_testbed::{Bed, Fs};
 

@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use haul_copy::facts::Inode;
 use haul_copy::meta::{
     NewEntries, Object, PairMemory, Request, Side, XattrRules, finish, finish_parent, open_up, parent_creation_mode,
 };
 use haul_copy::plan::ContextRule;
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, mkdirat, open};
 use haul_testbed::{Bed, Command, Fs};
 

@@ -9,13 +9,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use haul_copy::error::Error;
-use haul_copy::facts::{Inode, Kind};
 use haul_copy::meta::{
     Caller, NewEntries, Object, PairMemory, Report, Request, Side, XATTR_RULES_FILE, XattrRules, before_data,
     creation_mode, finish, open_up,
 };
 use haul_copy::plan::{ContextRule, ModeRule, Preserve, Wish};
 use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
 use haul_sys::rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mknodat, open};
 use haul_sys::rustix::process::{getegid, geteuid, umask};
 use haul_sys::rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_copy::error::What;
-use haul_copy::facts::{DeviceNumber, Inode, Kind};
 use haul_copy::smart::{Disk, Doubt, Event, InUse, Look, Mode, Options, Smart, Source, System};
 use haul_guest::ExtentSet;
 use haul_sys::in_use::lock_byte;
+use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::kernel::Linux;
 use haul_testbed::guest::Noise;
 use haul_testbed::temp_dir;

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_copy::engine::wrap::Unruly;
 use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Disk, Mode, Options, Smart, Source};
 use haul_guest::ExtentSet;
+use haul_io::engine::wrap::Unruly;
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::page_cache;

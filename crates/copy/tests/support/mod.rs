@@ -4,9 +4,9 @@ use std::sync::Mutex;
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::pace::Pace;
 use haul_copy::plan::Plan;
 use haul_copy::run::{Cancel, Partials, Session, Summary, run};
+use haul_io::pace::Pace;
 
 type Attack<'a> = Box<dyn FnMut(&Event<'_>) + Send + 'a>;
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use haul_copy::events::{Confirm, Event, Observer, Question};
 use haul_copy::meta::XattrRules;
-use haul_copy::pace::Pace;
 use haul_copy::plan::profile;
 use haul_copy::plan::{
     CacheUse, Dereference, Destination, EngineChoice, ModeRule, Plan, Preallocate, Preserve, Reflink, Sparse, Wish,
@@ -18,6 +17,7 @@ use haul_copy::run::{self, Cancel, Partials, Session, Summary};
 use haul_copy::smart::{self, Smart, System, Task, Unfinished};
 use haul_copy::stats::Stats;
 use haul_guest::ReadAt;
+use haul_io::pace::Pace;
 use haul_measure::words;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};

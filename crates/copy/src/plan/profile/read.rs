@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use haul_io::engine::EngineName;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -9,7 +10,6 @@ use super::types::{
     DEEPEST, Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_JOBS, MOST_WORKERS, Measured, Place, PlaceEntry, Profile,
     Setting, SizeClass, Source, VERSION, may_be_preferred,
 };
-use crate::engine::EngineName;
 
 /// Reads a profile. `origin` is where the text is from, for people.
 ///

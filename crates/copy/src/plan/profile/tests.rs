@@ -1,9 +1,9 @@
 //! What a profile says, and what is no profile.
 
+use haul_io::engine::EngineName;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::EngineName;
 
 fn place(id: &str) -> Place {
     Place { filesystem: "ext4".to_owned(), id: id.to_owned(), device: "disk, 1024 bytes".to_owned() }

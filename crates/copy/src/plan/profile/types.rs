@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::engine::{EngineName, Role, Shares};
+use haul_io::engine::{EngineName, Role, Shares};
 
 /// What `format` says in the file.
 pub const FORMAT: &str = "haul-profile";

@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_copy::facts::{Inode, cores};
+use haul_copy::facts::cores;
 use haul_copy::probe;
 use haul_measure::machine::Machine;
 use haul_measure::storage::Storage;
 use haul_measure::words::{self, quoted};
+use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
@@ -83,7 +84,7 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
     };
     let known = fs::read_to_string(below.join("dev")).ok().and_then(|number| {
         let (major, minor) = number.trim().split_once(':')?;
-        let number = haul_copy::facts::DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
+        let number = haul_sys::inode::DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
         probe::disk(number)
     });
     let heads = known.as_ref().and_then(|disk| disk.rotational);

@@ -6,14 +6,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_copy::engine::{
+use haul_copy::plan::EngineName;
+use haul_io::engine::{
     DirectAlign, End, Engine, Job, Needs, Outcome, Refusal, Role, Side, Tuning, Zeros, complete, make,
 };
-use haul_copy::facts::Inode;
-use haul_copy::plan::EngineName;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 use haul_sys::Errno;
+use haul_sys::inode::Inode;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, fgetxattr, fsetxattr,

@@ -23,13 +23,15 @@ pub fn is_zero(bytes: &[u8]) -> bool {
 
 /// A part of a buffer that is all zeros or goes as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) zero: bool,
-    pub(crate) range: Range<usize>,
+pub struct Run {
+    /// All of them are zero.
+    pub zero: bool,
+    /// Which of the bytes these are.
+    pub range: Range<usize>,
 }
 
 /// Cuts the bytes, which stand at `offset` in the file, into runs of zero blocks and runs of others, in order.
-pub(crate) fn runs(bytes: &[u8], offset: u64, block: u32) -> impl Iterator<Item = Run> {
+pub fn runs(bytes: &[u8], offset: u64, block: u32) -> impl Iterator<Item = Run> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let end = block_end(start, offset, block, bytes.len());

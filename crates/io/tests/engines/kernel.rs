@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_copy::engine::wrap::Unruly;
-use haul_copy::engine::{End, FailedOn, Failure, Moved, Needs, Refusal, Zeros};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::wrap::Unruly;
+use haul_io::engine::{End, FailedOn, Failure, Moved, Needs, Refusal, Zeros};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::map::Mapping;

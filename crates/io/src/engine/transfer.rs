@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
-pub(crate) use super::calls::again;
+pub use super::calls::again;
 use super::calls::write_some;
 use super::contract::{End, FailedOn, Failure, Job, Outcome, Zeros};
 use super::hole::{self, Hole};

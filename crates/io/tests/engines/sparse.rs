@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_copy::engine::wrap::Unruly;
-use haul_copy::engine::{End, FailedOn, Failure, Job, Moved, PageCache, Refusal, Role, Tuning, Zeros, hole, make_on};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::wrap::Unruly;
+use haul_io::engine::{End, FailedOn, Failure, Job, Moved, PageCache, Refusal, Role, Tuning, Zeros, hole, make_on};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_testbed::{Fs, allocated, assert_same_contents, painted, sparse_file};

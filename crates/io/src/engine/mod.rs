@@ -18,8 +18,8 @@
 //! depth, within 16 MiB. A job ends only when nothing of it is in flight any more. O_DIRECT is on a description of its
 //! own, opened through /proc/thread-self/fd.
 
-pub(crate) mod buffer;
-pub(crate) mod calls;
+pub mod buffer;
+pub mod calls;
 mod caps;
 mod clone;
 mod contract;
@@ -42,9 +42,9 @@ mod read_write;
 mod reference;
 mod shape;
 mod splice;
-pub(crate) mod switch;
+pub mod switch;
 mod table;
-pub(crate) mod transfer;
+pub mod transfer;
 mod tuning;
 pub mod wrap;
 

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use haul_copy::engine::{End, FailedOn, Needs, Refusal, Shares, Zeros};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::{End, FailedOn, Needs, Refusal, Shares, Zeros};
 use haul_sys::Errno;
 use haul_testbed::{Bed, Command, Fs, create_painted, painted, skip, temp_dir};
 
@@ -125,8 +125,7 @@ fn zeros_that_are_skipped_need_no_space() {
     let source_dir = temp_dir();
     let a = source_dir.path().join("a");
     fs::write(&a, vec![0; 32 << 20]).unwrap();
-    let job =
-        haul_copy::engine::Job { zeros: Zeros::Skip(4096), ..job(&source(&a), &dest(dir.join("b")), 0, 32 * MIB) };
+    let job = haul_io::engine::Job { zeros: Zeros::Skip(4096), ..job(&source(&a), &dest(dir.join("b")), 0, 32 * MIB) };
     let outcome = run(&mut *engine(EngineName::ReadWrite), job);
     assert_eq!((outcome.end, outcome.moved.holes), (End::Complete, 32 * MIB));
 }

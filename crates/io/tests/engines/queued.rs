@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_copy::engine::{End, Engine, FailedOn, Failure, Needs, Refusal, Tuning, Zeros, make_on};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::{End, Engine, FailedOn, Failure, Needs, Refusal, Tuning, Zeros, make_on};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::queue::{Completion, MOST_SLOTS, Queue, QueueKind, Request};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use haul_copy::engine::wrap::{Event, Fault, Faults, ShortCounts, Tally, Trace};
-use haul_copy::engine::{End, FailedOn, Failure, Job, Refusal, Zeros};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::wrap::{Event, Fault, Faults, ShortCounts, Tally, Trace};
+use haul_io::engine::{End, FailedOn, Failure, Job, Refusal, Zeros};
 use haul_sys::Errno;
 use haul_testbed::{assert_same_contents, create_painted, painted};
 

@@ -8,7 +8,7 @@ use haul_sys::kernel::Kernel;
 use super::contract::Side;
 
 /// Writes some of the bytes, at the offset where there are offsets: how many, at least one.
-pub(crate) fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
+pub fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Result<usize, Errno> {
     let count = again(|| match dest.seekable {
         true => kernel.pwrite(dest.as_fd(), bytes, at),
         false => kernel.write(dest.as_fd(), bytes),
@@ -18,7 +18,7 @@ pub(crate) fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64
 }
 
 /// Repeats a call that a signal interrupted.
-pub(crate) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}

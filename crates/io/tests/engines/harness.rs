@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_copy::engine::{
+use haul_io::engine::EngineName;
+use haul_io::engine::{
     DirectAlign, End, Engine, Job, Moved, Needs, Outcome, Refusal, Role, Shares, Side, Submitted, Tuning, Zeros, hole,
     make, make_on,
 };
-use haul_copy::plan::EngineName;
-use haul_copy::ranges::{Extent, Extents};
+use haul_io::ranges::{Extent, Extents};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::rustix::fs::{AtFlags, StatxFlags, statx};
 

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::thread;
 
-use haul_copy::engine::{End, Job, Moved, Needs, Refusal, Zeros};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::{End, Job, Moved, Needs, Refusal, Zeros};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_testbed::{create_painted, painted, temp_dir};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_copy::engine::parallel::{FileWorkers, Ran, Range, Stopped, Watch};
-use haul_copy::engine::wrap::{Fault, Faults, ShortCounts, Unruly};
-use haul_copy::engine::{End, Engine, FailedOn, Failure, Moved, PageCache, Refusal, Side, Zeros};
-use haul_copy::plan::EngineName;
-use haul_copy::ranges::{Extent, Extents};
-use haul_copy::tuner::Tuner;
+use haul_io::engine::EngineName;
+use haul_io::engine::parallel::{FileWorkers, Ran, Range, Stopped, Watch};
+use haul_io::engine::wrap::{Fault, Faults, ShortCounts, Unruly};
+use haul_io::engine::{End, Engine, FailedOn, Failure, Moved, PageCache, Refusal, Side, Zeros};
+use haul_io::ranges::{Extent, Extents};
+use haul_io::tuner::Tuner;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::{assert_same_contents, create_painted, painted, sparse_file};
@@ -280,12 +280,12 @@ fn a_watch_that_says_no_stops_all_workers() {
 fn an_engine_that_says_complete_too_early_is_found_out() {
     struct Liar;
     impl Engine for Liar {
-        fn caps(&self) -> haul_copy::engine::Caps {
+        fn caps(&self) -> haul_io::engine::Caps {
             engine(EngineName::ReadWrite).caps()
         }
-        fn submit(&mut self, job: haul_copy::engine::Job) -> haul_copy::engine::Submitted {
+        fn submit(&mut self, job: haul_io::engine::Job) -> haul_io::engine::Submitted {
             let moved = Moved { written: job.len - 1, ..Moved::default() };
-            haul_copy::engine::Submitted::Done(haul_copy::engine::Outcome { id: job.id, moved, end: End::Complete })
+            haul_io::engine::Submitted::Done(haul_io::engine::Outcome { id: job.id, moved, end: End::Complete })
         }
     }
     let places = Places::plain();

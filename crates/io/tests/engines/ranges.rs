@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use haul_copy::ranges::{Extent, Extents};
+use haul_io::ranges::{Extent, Extents};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::{FallocateFlags, fallocate};

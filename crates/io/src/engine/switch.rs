@@ -14,7 +14,7 @@ use crate::moved::Refusal;
 
 /// Whole pages even where the device takes sectors: smaller pieces would share a page with buffered neighbours, and ext4
 /// takes its slow path for direct writes that are no whole blocks.
-pub(crate) fn grain() -> usize {
+pub fn grain() -> usize {
     page_size().max(4096)
 }
 

@@ -4,8 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use haul_copy::engine::{End, Moved, Refusal, Role, Shares, Tuning, Way, Zeros, make};
-use haul_copy::plan::EngineName;
+use haul_io::engine::EngineName;
+use haul_io::engine::{End, Moved, Refusal, Role, Shares, Tuning, Way, Zeros, make};
 use haul_testbed::{assert_same_contents, create_painted, paint, painted, painted_at, sparse_file};
 
 use crate::harness::{copy, copy_extents, copy_in_jobs, dest, engine, job, moving, run, source, suiting, suits};

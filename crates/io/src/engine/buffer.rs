@@ -9,7 +9,7 @@ const SMALLEST: usize = 64 << 10;
 
 /// Bytes in memory whose first one has an address that is a multiple of the alignment.
 #[derive(Debug)]
-pub(crate) struct AlignedBuffer {
+pub struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
     len: usize,
@@ -18,7 +18,7 @@ pub(crate) struct AlignedBuffer {
 impl AlignedBuffer {
     /// `len` bytes, aligned to `align`, a power of two, and in huge pages where they are worth it and to be had. The memory
     /// is taken from the system when it is touched.
-    pub(crate) fn new(len: usize, align: usize) -> AlignedBuffer {
+    pub fn new(len: usize, align: usize) -> AlignedBuffer {
         let (bytes, align) = room(len, align);
         AlignedBuffer::within(vec![0; bytes], len, align)
     }
@@ -35,7 +35,7 @@ impl AlignedBuffer {
 
     /// The same, or as much of it as there is memory for: its half, or the half of that, but never less than 64 KiB or the
     /// alignment. Of what a limit leaves (`ulimit -v`) it takes a quarter at most: others need some, too.
-    pub(crate) fn up_to(len: usize, align: usize) -> AlignedBuffer {
+    pub fn up_to(len: usize, align: usize) -> AlignedBuffer {
         let fewest = SMALLEST.max(align);
         let left = memory::left().and_then(|left| usize::try_from(left).ok());
         let mut len = len;
@@ -55,7 +55,7 @@ impl AlignedBuffer {
     /// The same for what goes through the page cache, at the beginning of a page. Some processors copy bytes in the kernel to
     /// and from memory that is not aligned with the page at a fraction of the speed (AMD EPYC, `rep movsb`: 2.5 GiB/s to an
     /// address that malloc gave, 11 GiB/s to a page).
-    pub(crate) fn for_copying(len: usize) -> AlignedBuffer {
+    pub fn for_copying(len: usize) -> AlignedBuffer {
         AlignedBuffer::new(len, page_size())
     }
 
@@ -64,7 +64,8 @@ impl AlignedBuffer {
         self.len
     }
 
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+    /// All of it.
+    pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
     }
 }
@@ -80,7 +81,7 @@ fn room(len: usize, align: usize) -> (usize, usize) {
 }
 
 /// Whether the bytes stand at a multiple of `align`, a power of two.
-pub(crate) fn is_aligned(bytes: &[u8], align: usize) -> bool {
+pub fn is_aligned(bytes: &[u8], align: usize) -> bool {
     bytes.as_ptr().addr() & (align - 1) == 0
 }
 
