@@ -1,4 +1,4 @@
-# bash completion for haul. Made from the table of options in crates/cli/src; do not edit.
+# bash completion for haul. Made from the table of options by crates/cli/src/generate; do not edit.
 
 # Completes the argument of option $1 that begins with $2.
 _haul_value() {

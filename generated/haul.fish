@@ -1,4 +1,4 @@
-# fish completion for haul. Made from the table of options in crates/cli/src; do not edit.
+# fish completion for haul. Made from the table of options by crates/cli/src/generate; do not edit.
 
 complete -c haul -s R -l recursive -d 'copy directories and everything below them'
 complete -c haul -s r -d 'copy directories and everything below them'

@@ -1,4 +1,4 @@
-# fish completion for smartcp. Made from the table of options in crates/cli/src; do not edit.
+# fish completion for smartcp. Made from the table of options by crates/cli/src/generate; do not edit.
 
 complete -c smartcp -s S -l use-smartread -r -f -a 'yes\t"do" no\t"do not"' -d 'do not read what the guests do not use; yes by default'
 complete -c smartcp -l format -r -f -a 'auto\t"a container if both its name and its contents say so" raw\t"a raw disk, whatever it looks like" container\t"the container that its contents say, whatever its name"' -d 'what the sources are taken for; auto by default'

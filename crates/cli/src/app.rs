@@ -2,42 +2,33 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use haul_copy::error::{Error, What};
 use haul_copy::plan::{Durable, Plan};
-use haul_copy::run::{self, Cancel, Partials, Session, Summary};
+use haul_copy::run::{self, Partials, Summary};
+use haul_frontend::complaint::{Complaint, fatal, misuse};
+use haul_frontend::environment::Environment;
+use haul_frontend::list_file::{self, ListFile};
+use haul_frontend::options::{Wanted, parse};
+use haul_frontend::persona::Persona;
+use haul_frontend::record::Record;
+use haul_frontend::report::Report;
+use haul_frontend::run_options::RunOptions;
+use haul_frontend::session::{self, remove_partials, session};
+use haul_frontend::show::Show;
+use haul_frontend::throttle::{Priority, Throttling};
+use haul_frontend::watch::{self, Caught};
+use haul_frontend::{compare, exit, help, lists, process, profile, words};
 use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::process_state::{self, Usage};
-use haul_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::compare;
-use crate::complaint::{Complaint, fatal, misuse};
-use crate::environment::Environment;
-use crate::exit;
 use crate::governor::Governor;
-use crate::help;
-use crate::launcher;
-use crate::list_file::{self, ListFile};
-use crate::lists;
-use crate::options::{Wanted, parse};
-use crate::persona::Persona;
-use crate::profile;
-use crate::punch;
-use crate::record::Record;
-use crate::report::Report;
-use crate::run_options::RunOptions;
-use crate::show::{Show, StatsFormat, When};
-use crate::smartcp;
-use crate::throttle::{Priority, Throttling};
-use crate::watch::{self, Caught};
-use crate::words;
-use crate::xattrs;
+use crate::{launcher, punch, shards, smartcp};
 
 /// How the process was started.
 struct Call {
@@ -50,13 +41,12 @@ struct Call {
 pub fn main() -> ExitCode {
     let started = Instant::now();
     let mut arguments = env::args_os();
-    let misused = exit::misuse(env::args_os().collect::<Vec<_>>().iter().map(OsString::as_os_str));
+    let misused = exit::misuse(env::args_os());
     memory::end_with_status(misused);
     memory::spare_address_space();
     let name = arguments.next().unwrap_or_else(|| OsString::from("haul"));
     let persona = Persona::of(&name);
-    process_state::restore_sigpipe();
-    process_state::ignore_sigxfsz();
+    process::set_signals();
     let report = Report::new(name.clone().into_vec());
     if persona == Persona::Smartcp {
         return smartcp::main(&name, arguments, report);
@@ -67,33 +57,29 @@ pub fn main() -> ExitCode {
     };
     match wanted {
         Ok(Wanted::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
-        Ok(Wanted::Compare(plan, show)) => compare::compare(&report, &plan, show),
+        Ok(Wanted::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
         Ok(Wanted::Punch(request)) => punch::punch(&report, &request),
-        Ok(Wanted::Help) => print(&report, help::help(&name).as_bytes()),
-        Ok(Wanted::Version) => print(&report, help::version(persona).as_bytes()),
+        Ok(Wanted::Help) => ExitCode::from(report.print_only(&help::help(&name))),
+        Ok(Wanted::Version) => {
+            let program = if persona == Persona::Cp { "cp (haul)" } else { "haul" };
+            ExitCode::from(report.print_only(&help::version(program)))
+        }
         Err(complaint) => refuse(&report, &complaint, misused),
     }
 }
 
 fn refuse(report: &Report, complaint: &Complaint, status: u8) -> ExitCode {
-    report.complain(&complaint.message);
-    if complaint.hint {
-        report.hint();
-    }
+    report.refuse(complaint);
     ExitCode::from(status)
 }
 
 /// Prepares a copy and runs it.
 fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options: RunOptions) -> ExitCode {
-    let with_progress = match show.progress {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => report.screen().err_is_terminal(),
-    };
+    let with_progress = report.wants_progress(show.progress);
     // Scripts read what cp says.
     let every_error = call.persona == Persona::Cp || show.verbose;
     report.configure(show, plan.data.reflink, with_progress, every_error);
-    raise_descriptor_limit();
+    process::raise_descriptor_limit();
     if call.persona == Persona::Haul || options.throttling.control.is_some() {
         process_state::ignore_sigusr2();
     }
@@ -106,7 +92,7 @@ fn copy(call: Call, mut report: Report, mut plan: Box<Plan>, show: Show, options
         Err(message) => return refuse(&report, &fatal(message), exit::FAILURE),
     };
     if options.shard_status {
-        return lists::status(&plan, &report);
+        return shards::status(&plan, &report);
     }
     if let Err(message) = find_part(&mut plan, &options, &report) {
         return refuse(&report, &fatal(message), exit::FAILURE);
@@ -135,7 +121,8 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
         report.list_digests(None);
         return Ok(Vec::new());
     };
-    let list = ListFile::begin(path).map_err(|error| fatal(digest_list_failed(report, path, &error)))?;
+    let list =
+        ListFile::begin(path).map_err(|error| fatal(words::digest_list_failed(path, &error, report.quoter())))?;
     let skip = list.id().into_iter().collect();
     report.list_digests(Some(list));
     Ok(skip)
@@ -143,7 +130,7 @@ fn begin_lists(plan: &Plan, options: &RunOptions, report: &mut Report) -> Result
 
 /// Why a list cannot be written where it is to be, if it would replace a file of a source.
 fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option<Vec<u8>> {
-    let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
+    let quoter = report.quoter();
     [&options.digests, &options.list_out].into_iter().flatten().find_map(|path| {
         let target = list_file::target_of(path).ok()?;
         let source = run::source_of(plan, &target)?;
@@ -153,7 +140,7 @@ fn replaces_source(plan: &Plan, options: &RunOptions, report: &Report) -> Option
             Err(_) if plan.shard.is_some() => b"with --shard the list cannot be ",
             _ => return None,
         };
-        Some([why, &quoted(path), b", which is in the source ", &quoted(Path::new(source))].concat())
+        Some([why, &quoter.path(path), b", which is in the source ", &quoter.path(Path::new(source))].concat())
     })
 }
 
@@ -171,10 +158,8 @@ fn find_part(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(
 /// Applies the priority, before there are threads that would keep the old one, and starts what changes the pace. Reports what
 /// is not possible; `false` if the copy must not begin then.
 fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
-    if let Some(priority) = throttling.priority
-        && let Err(errno) = priority.apply()
-    {
-        report.complain(format!("cannot set the priority: {}", words::strerror(errno)).as_bytes());
+    if let Err(message) = throttling.apply_priority() {
+        report.complain(message.as_bytes());
         return false;
     }
     let (governor, yields) = Governor::new(Arc::clone(report), throttling);
@@ -187,18 +172,6 @@ fn throttle(report: &Arc<Report>, throttling: &Throttling) -> bool {
         report.complain(format!("warning: the limits cannot be changed while copying: {error}").as_bytes());
     }
     true
-}
-
-fn print(report: &Report, text: &[u8]) -> ExitCode {
-    report.screen().print(text);
-    if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// A deep tree keeps two descriptors open for each level: all that the system allows may be used.
-pub fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // A run with fewer descriptors copies the same files, only slower.
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
 struct Command {
@@ -214,47 +187,40 @@ struct Command {
 
 impl Command {
     fn copy(&self) -> ExitCode {
-        let cancel = self.report.cancel().clone();
         let partials = Partials::default();
         // Without the thread signals have their default effect, and the copy is as good as any.
-        let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
-        let session = self.session(cancel, partials, self.skip.clone());
+        let caught = self.start_watching(&partials).unwrap_or_default();
+        let session = session(&self.report, &self.plan, partials, self.skip.clone());
         let summary = run::run(&self.plan, &session);
-        for path in &summary.damaged {
-            self.report.complain(&damaged(&self.report, path));
-        }
-        self.report.sum_up();
+        session::report_errors(&self.report, &summary);
         if let Some(journal) = &summary.journal {
-            self.report.complain(&resume_hint(&self.report, journal));
+            self.report.complain(&words::resume_hint(journal, self.report.quoter()));
         }
         if let Some(shards) = &summary.shards {
             // Lists of digests are for other programs to read.
-            lists::report_shards(shards, self.plan.checksum.is_some(), &self.report);
+            shards::report(shards, self.plan.checksum.is_some(), &self.report);
         }
         let listed = self.finish_digest_list();
         let output_failed = !self.report.finish() || !listed;
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
         self.print_stats(&summary, status);
-        if let Some(signal) = signal.filter(|_| summary.cancelled) {
-            self.end_by(signal);
-        }
-        ExitCode::from(status)
+        self.end(&summary, signal, status)
     }
 
     /// `--list-out`.
     fn list(&self, path: &Path) -> ExitCode {
         // A place where no file can be is known at once.
         let list = ListFile::begin(path);
-        let (cancel, partials) = (self.report.cancel().clone(), Partials::default());
-        let caught = self.start_watching(&cancel, &partials).unwrap_or_default();
+        let partials = Partials::default();
+        let caught = self.start_watching(&partials).unwrap_or_default();
         let mut summary = Summary::default();
         let mut saved = Ok(());
         match list {
             Ok(list) => {
                 let skip = list.id().into_iter().collect();
-                let survey = run::list(&self.plan, &self.session(cancel.clone(), partials, skip));
-                (summary.failed, summary.cancelled) = (survey.failed, cancel.is_cancelled());
+                let survey = run::list(&self.plan, &session(&self.report, &self.plan, partials, skip));
+                (summary.failed, summary.cancelled) = (survey.failed, self.report.cancel().is_cancelled());
                 if !summary.cancelled {
                     let durable = self.plan.durable != Durable::None;
                     saved = lists::save(Ok(list), path, &survey.list, durable, &self.report);
@@ -269,33 +235,18 @@ impl Command {
         let output_failed = !self.report.finish() || saved.is_err();
         let signal = caught.signal();
         let status = exit::status(&summary, signal, output_failed);
-        if let Some(signal) = signal.filter(|_| summary.cancelled) {
-            self.end_by(signal);
-        }
-        ExitCode::from(status)
-    }
-
-    fn session(&self, cancel: Cancel, partials: Partials, skip: Vec<FileId>) -> Session<'_> {
-        Session {
-            observer: &*self.report,
-            confirm: &*self.report,
-            cancel,
-            pace: self.report.pace().clone(),
-            partials,
-            xattr_rules: xattrs::rules(&self.report, &self.plan),
-            leave_out: skip,
-        }
+        self.end(&summary, signal, status)
     }
 
     /// `false` if there is no list, though there should be one, which it reports.
     fn finish_digest_list(&self) -> bool {
         let Err(error) = self.report.finish_digest_list(self.plan.durable != Durable::None) else { return true };
         let path = self.digests.as_deref().unwrap_or(Path::new(""));
-        self.report.complain(&digest_list_failed(&self.report, path, &error));
+        self.report.complain(&words::digest_list_failed(path, &error, self.report.quoter()));
         false
     }
 
-    fn start_watching(&self, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
+    fn start_watching(&self, partials: &Partials) -> std::io::Result<Caught> {
         let (report, partials, persona) = (Arc::clone(&self.report), partials.clone(), self.call.persona);
         let (last_report, last_partials) = (Arc::clone(&report), partials.clone());
         memory::before_the_end(move || remove_partials(&last_report, &last_partials));
@@ -304,34 +255,22 @@ impl Command {
             end_by(signal, persona);
             std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), cancel, abandon)
+        watch::start(Arc::clone(&self.report), Arc::clone(&self.plan), abandon)
     }
 
-    fn end_by(&self, signal: i32) {
-        end_by(signal, self.call.persona);
+    fn end(&self, summary: &Summary, signal: Option<i32>, status: u8) -> ExitCode {
+        if let Some(signal) = signal.filter(|_| summary.cancelled) {
+            end_by(signal, self.call.persona);
+        }
+        ExitCode::from(status)
     }
 
     fn print_stats(&self, summary: &Summary, status: u8) {
         let Some(format) = self.show.stats else { return };
         let name = self.call.name.to_string_lossy().into_owned();
         let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.data.profile.as_deref());
-        let record =
-            Record::new(name, summary, pace, usage, self.call.started.elapsed(), i32::from(status)).with(profile);
-        let text = match format {
-            StatsFormat::Text => record.text(summary),
-            StatsFormat::Json => match record.json() {
-                Ok(line) => line + "\n",
-                Err(error) => return self.report.complain(error.to_string().as_bytes()),
-            },
-        };
-        self.report.screen().complain(text.as_bytes());
-    }
-}
-
-/// Removes what is not whole, when the process is about to end whatever its threads are doing.
-fn remove_partials(report: &Report, partials: &Partials) {
-    for problem in partials.remove_all() {
-        report.complain_at_the_end(&words::message(&problem, report.quoter()));
+        let record = Record::new(name, summary, pace, usage, self.call.started.elapsed(), status).with(profile);
+        self.report.print_record(record.show(format, summary));
     }
 }
 
@@ -341,27 +280,4 @@ fn end_by(signal: i32, persona: Persona) {
         // If it fails, the caller exits with the status that a shell shows for this signal.
         signal_hook::low_level::emulate_default_handler(signal).ok();
     }
-}
-
-/// Says that the list of digests cannot be written.
-pub fn digest_list_failed(report: &Report, path: &Path, error: &std::io::Error) -> Vec<u8> {
-    let why = words::io_error(error);
-    [
-        b"cannot write the list of digests ",
-        &report.quoter().always(path.as_os_str().as_bytes())[..],
-        b": ",
-        why.as_bytes(),
-    ]
-    .concat()
-}
-
-/// Says how to go on, and where what is done is written down.
-pub fn resume_hint(report: &Report, journal: &Path) -> Vec<u8> {
-    let journal = report.quoter().always(journal.as_os_str().as_bytes());
-    [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
-}
-
-/// Says that a file is neither the old nor the new one.
-pub fn damaged(report: &Report, path: &Path) -> Vec<u8> {
-    words::message(&Error::new(What::Damaged, path), report.quoter())
 }

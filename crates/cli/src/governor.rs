@@ -1,23 +1,20 @@
 //! The throttling thread: changes the pace of a run when the control file says so, and when other programs have to wait.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use haul_frontend::files::open_regular;
+use haul_frontend::report::Report;
+use haul_frontend::throttle::{Settings, Throttling};
+use haul_frontend::words;
 use haul_io::pace::{Backoff, Limit, Pace, Pressure, Sample, Work, parse_run_delay, parse_stalled};
 use haul_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
-use haul_sys::rustix::fs::OFlags;
 use signal_hook::consts::SIGUSR2;
-
-use crate::report::Report;
-use crate::throttle::{Settings, Throttling};
-use crate::words;
 
 /// Time between two looks at the control file.
 const LOOK: Duration = Duration::from_secs(1);
@@ -104,7 +101,7 @@ impl Governor {
             None => return,
             Some(Ok(settings)) => settings,
             Some(Err(why)) => {
-                let path = self.report.quoter().always(control.path.as_os_str().as_bytes());
+                let path = self.report.quoter().path(&control.path);
                 let warning = [&b"warning: control file "[..], &path, b" changes nothing: ", why.as_bytes()].concat();
                 return self.report.complain(&warning);
             }
@@ -200,14 +197,8 @@ impl Control {
 }
 
 fn text_of(path: &Path) -> io::Result<String> {
-    // A FIFO of this name must not hold up anybody.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
     let mut bytes = Vec::new();
-    file.take(LARGEST_CONTROL).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(LARGEST_CONTROL).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

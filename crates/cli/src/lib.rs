@@ -1,54 +1,21 @@
-//! The command `haul`, which is `cp` or `smartcp` when called by those names: options, messages, progress and the exit
-//! status.
+//! The command `haul`, which is `cp` or `smartcp` when called by those names.
 //!
-//! * **Knows** command lines, terminals, signals and the environment. It turns a command line into a
-//!   [`haul_copy::plan::Plan`] and events into messages. haul-mpi uses it as a library.
-//! * **Must not know** how anything is copied: that is haul-copy.
+//! * **Knows** what each command does from its first step to its last, and what only one of them has: the options of
+//!   `smartcp`, batch systems, the control file.
+//! * **Must not know** how anything is copied, which is haul-copy's. What options of haul mean, and how a run is shown,
+//!   is in haul-frontend, which `haul-mpi` uses, too.
 //!
-//! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its
-//! own, so there is no circle:
+//! Layers, from the bottom to the top. A file imports only from layers below it:
 //!
-//! 1. text and numbers: [`quote`], [`size`], [`words`], [`exit`]
-//! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
-//! 3. what an option is: [`values`], [`complaint`], [`argmatch`], [`given`], [`flags`], [`getopt`]
-//! 4. what is printed and written: [`screen`], [`progress`], `causes`, [`record`], [`list_file`], [`report`]
-//! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
-//! 6. beside and around a run: [`watch`], [`governor`], [`profile`], [`xattrs`], [`launcher`], [`lists`], [`compare`],
-//!    [`punch`]
-//! 7. the commands: [`smartcp`], [`app`]; and [`generate`], which makes the man pages and completions of both
+//! 1. beside and around a run: [`governor`], [`launcher`], [`shards`], [`punch`]
+//! 2. the commands: [`smartcp`]; [`app`], which is `haul` and `cp`
+//! 3. [`generate`], which makes the man pages and completions
 #![forbid(unsafe_code)]
 
 pub mod app;
-pub mod argmatch;
-mod causes;
-pub mod compare;
-pub mod complaint;
-pub mod environment;
-pub mod exit;
-pub mod flags;
 pub mod generate;
-pub mod getopt;
-pub mod given;
 pub mod governor;
-pub mod help;
 pub mod launcher;
-pub mod list_file;
-pub mod lists;
-pub mod options;
-pub mod persona;
-pub mod profile;
-pub mod progress;
 pub mod punch;
-pub mod quote;
-pub mod record;
-pub mod report;
-pub mod run_options;
-pub mod screen;
-pub mod show;
-pub mod size;
+pub mod shards;
 pub mod smartcp;
-pub mod throttle;
-pub mod values;
-pub mod watch;
-pub mod words;
-pub mod xattrs;

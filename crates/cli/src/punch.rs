@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use haul_copy::smart::{self, Punched, System};
+use haul_frontend::options::Punch;
+use haul_frontend::report::Report;
+use haul_frontend::size::human_size;
+use haul_frontend::words;
 use haul_sys::kernel::{Kernel, Linux};
-
-use crate::options::Punch;
-use crate::report::Report;
-use crate::size::human_size;
-use crate::words;
 
 /// Does it for each image in turn.
 pub fn punch(report: &Report, request: &Punch) -> ExitCode {
@@ -32,7 +31,7 @@ pub fn punch(report: &Report, request: &Punch) -> ExitCode {
 }
 
 fn text(path: &Path, done: &Punched, request: &Punch, report: &Report) -> Vec<u8> {
-    let name = report.quoter().always(path.as_os_str().as_encoded_bytes());
+    let name = report.quoter().path(path);
     let free = human_size(done.map.free.bytes());
     let line = format!(": {} bytes freed ({free} of {} are free)\n", done.freed, human_size(done.map.size));
     let mut text = [&name[..], line.as_bytes()].concat();

@@ -83,7 +83,7 @@ impl Comparison {
 #[test]
 fn every_abbreviation_with_and_without_argument_is_judged_as_cp_does() {
     let Some(mut comparison) = Comparison::new() else { return };
-    let names = haul::flags::CP_ORDER;
+    let names = haul_frontend::flags::CP_ORDER;
     let mut prefixes: Vec<&str> = names.iter().flat_map(|name| (0..=name.len()).map(move |end| &name[..end])).collect();
     prefixes.sort_unstable();
     prefixes.dedup();

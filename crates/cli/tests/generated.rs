@@ -67,10 +67,10 @@ fn the_committed_files_are_up_to_date() {
 
 #[test]
 fn no_documentation_mentions_an_old_name_of_an_option() {
-    let help = haul::help::help("haul".as_ref());
+    let help = haul_frontend::help::help("haul".as_ref());
     for (name, text) in haul::generate::files().into_iter().chain([("--help", help)]) {
         let text = text.replace("\\-", "-");
-        for flag in haul::options::table::FLAGS.iter().filter(|flag| !flag.former.is_empty()) {
+        for flag in haul_frontend::options::table::FLAGS.iter().filter(|flag| !flag.former.is_empty()) {
             let old = format!("--{}", flag.former);
             let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
             assert!(words.all(|word| word != old), "{name} mentions {old}");

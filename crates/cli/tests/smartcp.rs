@@ -234,7 +234,7 @@ fn help_names_every_option_and_fits_the_screen() {
     assert_eq!(run(dir.path(), &["--help"]).1, help);
     assert!(help.starts_with("Usage: DIR/smartcp [OPTION]... SOURCE DESTINATION\n"), "{help}");
     for flag in haul::smartcp::flags::FLAGS {
-        let spelling = haul::help::spelling(flag);
+        let spelling = haul_frontend::help::spelling(flag);
         assert_eq!(help.lines().filter(|line| line.trim_start().starts_with(&spelling)).count(), 1, "{spelling}");
     }
     assert!(help.lines().all(|line| line.len() < 100), "{help}");

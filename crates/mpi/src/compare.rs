@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use haul::compare::{Helped, compare_with};
-use haul::report::Report;
-use haul::screen::Screen;
-use haul::show::Show;
-use haul::{app, exit, xattrs};
 use haul_copy::compare::{Board, Heard, Helper, Summary, threads};
 use haul_copy::plan::Plan;
 use haul_copy::run::Transport;
+use haul_frontend::compare::{Helped, compare};
+use haul_frontend::report::Report;
+use haul_frontend::screen::Screen;
+use haul_frontend::show::Show;
+use haul_frontend::{exit, process, xattrs};
 
 use crate::agree::{self, Agreed};
 use crate::exchange::{Exchange, lock};
@@ -49,12 +49,12 @@ pub fn compare_all(
         }
     };
     let plan = Plan { jobs: plan.jobs.or_else(|| agreed.jobs(line.rank())), ..plan.clone() };
-    app::raise_descriptor_limit();
+    process::raise_descriptor_limit();
     if line.rank() > 0 {
         return help(line, &agreed, &plan);
     }
     report.configure(show, plan.data.reflink, false, show.verbose);
-    if line.ranks() == 1 { compare_with(&report, &plan, show, None) } else { lead(line, &agreed, &report, &plan, show) }
+    if line.ranks() == 1 { compare(&report, &plan, show, None) } else { lead(line, &agreed, &report, &plan, show) }
 }
 
 /// Rank 0: compares, and gives to others what waits.
@@ -64,12 +64,12 @@ fn lead(line: &mut Line<'_>, agreed: &Agreed, report: &Report, plan: &Plan, show
     // Entries that others have compared, by rank.
     let shares = Mutex::new(vec![0_u64; line.ranks()]);
     let shares_table = |summary: &Summary| table(agreed, summary, &lock(&shares));
-    let compare = || {
-        let ended = compare_with(report, plan, show, Some(Helped { board: &board, shares: &shares_table }));
+    let work = || {
+        let ended = compare(report, plan, show, Some(Helped { board: &board, shares: &shares_table }));
         status.store(ended, Ordering::Release);
     };
     thread::scope(|scope| {
-        let Ok(comparing) = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, compare) else {
+        let Ok(comparing) = thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, work) else {
             give_up(line, agreed)
         };
         // The ranks that wait for names, in the order in which they asked.

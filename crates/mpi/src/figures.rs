@@ -7,10 +7,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use haul::size::human_size;
 use haul_copy::plan::EngineName;
 use haul_copy::run::Summary;
 use haul_copy::stats::{EngineStats, Stats};
+use haul_frontend::record;
+use haul_frontend::show::StatsFormat;
+use haul_frontend::size::human_size;
 use haul_io::moved::Moved;
 use haul_sys::process_state::Usage;
 use serde::{Deserialize, Serialize};
@@ -137,8 +139,19 @@ fn moved([cloned, offloaded, written, holes]: [u64; 4]) -> Moved {
     Moved { cloned, offloaded, written, holes }
 }
 
-/// One line for each process, for people.
-pub fn table(accounts: &[Account]) -> String {
+/// One line for each process.
+///
+/// # Errors
+/// None that numbers and the name of a machine can cause.
+pub fn show(format: StatsFormat, accounts: &[Account]) -> Result<String, serde_json::Error> {
+    match format {
+        StatsFormat::Text => Ok(table(accounts)),
+        StatsFormat::Json => accounts.iter().map(json).collect(),
+    }
+}
+
+/// For people.
+fn table(accounts: &[Account]) -> String {
     let mut text = String::from(
         "rank  host              files   dirs     bytes  given  taken  chunks    wall s   user s   sys s    memory\n",
     );
@@ -187,35 +200,27 @@ struct RankRecord<'a> {
     peak_memory_bytes: u64,
 }
 
-/// One record for each process, a line each.
-///
-/// # Errors
-/// None that numbers and the name of a machine can cause.
-pub fn json(accounts: &[Account]) -> Result<String, serde_json::Error> {
-    let mut text = String::new();
-    for account in accounts {
-        let stats = account.summary().stats;
-        text += &serde_json::to_string(&RankRecord {
-            record: "haul-mpi-rank",
-            version: 1,
-            rank: account.rank,
-            host: &account.host,
-            failed: account.failed,
-            files: stats.regular,
-            directories: stats.directories,
-            bytes: stats.moved.total(),
-            given_away: stats.given_away,
-            work_units: stats.work_units,
-            chunks: stats.chunks,
-            errors: stats.errors,
-            wall_seconds: account.time,
-            user_seconds: account.user,
-            system_seconds: account.system,
-            peak_memory_bytes: account.memory,
-        })?;
-        text.push('\n');
-    }
-    Ok(text)
+/// One record of one process.
+fn json(account: &Account) -> Result<String, serde_json::Error> {
+    let stats = account.summary().stats;
+    record::line(&RankRecord {
+        record: "haul-mpi-rank",
+        version: 1,
+        rank: account.rank,
+        host: &account.host,
+        failed: account.failed,
+        files: stats.regular,
+        directories: stats.directories,
+        bytes: stats.moved.total(),
+        given_away: stats.given_away,
+        work_units: stats.work_units,
+        chunks: stats.chunks,
+        errors: stats.errors,
+        wall_seconds: account.time,
+        user_seconds: account.user,
+        system_seconds: account.system,
+        peak_memory_bytes: account.memory,
+    })
 }
 
 #[cfg(test)]

@@ -1,27 +1,26 @@
 //! One copy: the run of this process in threads of its own, and the line to the others in the main thread.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul::list_file::ListFile;
-use haul::persona::Persona;
-use haul::record::Record;
-use haul::report::Report;
-use haul::run_options::RunOptions;
-use haul::screen::Screen;
-use haul::show::{Show, StatsFormat};
-use haul::watch::{self, Caught};
-use haul::{app, exit, profile, xattrs};
-use haul_copy::plan::{Durable, Plan};
-use haul_copy::run::{self, Cancel, Part, Partials, Session, Summary};
+use haul_copy::plan::Plan;
+use haul_copy::run::{self, Part, Partials, Summary};
+use haul_frontend::persona::Persona;
+use haul_frontend::record::Record;
+use haul_frontend::report::Report;
+use haul_frontend::run_options::RunOptions;
+use haul_frontend::screen::Screen;
+use haul_frontend::session::{self, remove_partials, session};
+use haul_frontend::show::Show;
+use haul_frontend::watch::{self, Caught};
+use haul_frontend::{exit, process, profile, words};
 use haul_io::pace::Limit;
 use haul_sys::process_state::Usage;
 
 use crate::agree::Agreed;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, lock};
 use crate::figures::{self, Account};
 use crate::line::{Carrier, Host, Line};
 use crate::name::NAME;
@@ -68,7 +67,7 @@ impl Job {
         let exchange = Arc::new(Exchange::new(rank, self.agreed.machines.clone()));
         let mut report = self.report(rank, &exchange);
         report.configure(self.show, self.plan.data.reflink, self.agreed.progress, self.show.verbose);
-        let refused = self.prepare(rank, &mut report);
+        let prepared = self.prepare(rank, &mut report);
         let report = Arc::new(report);
         let desk = Desk {
             report: Arc::clone(&report),
@@ -80,7 +79,7 @@ impl Job {
             status: AtomicU8::new(UNKNOWN),
             is_done: AtomicBool::new(false),
         };
-        if let Some(why) = refused {
+        if let Err(why) = prepared {
             report.complain(&why);
             // The others would wait for this one for ever.
             report.cancel().cancel();
@@ -109,54 +108,36 @@ impl Job {
         Report::on(Screen::of_other_process(Box::new(pass_on)), NAME.as_bytes().to_vec())
     }
 
-    /// What is left to do before the run. What is wrong, if anything is.
-    fn prepare(&mut self, rank: usize, report: &mut Report) -> Option<Vec<u8>> {
+    /// What is left to do before the run.
+    ///
+    /// # Errors
+    /// What is wrong, for the user.
+    fn prepare(&mut self, rank: usize, report: &mut Report) -> Result<(), Vec<u8>> {
         self.plan.destination = self.agreed.destination();
         self.plan.jobs = self.plan.jobs.or_else(|| self.agreed.jobs(rank));
         if self.plan.checksum.is_some() {
-            let list = self.options.digests.as_deref().filter(|_| rank == 0);
-            match list.map(|path| (path, ListFile::begin(path))) {
-                None => report.list_digests(None),
-                Some((_, Ok(list))) => report.list_digests(Some(list)),
-                Some((path, Err(error))) => return Some(app::digest_list_failed(report, path, &error)),
-            }
+            // Rank 0 prints them.
+            report.list_digests(None);
         }
-        if let Err(why) = load_profile(&mut self.plan, &self.options, report) {
-            return Some(why);
-        }
-        if let Some(priority) = self.options.throttling.priority
-            && let Err(errno) = priority.apply()
-        {
-            return Some(format!("cannot set the priority: {}", haul::words::strerror(errno)).into_bytes());
-        }
+        self.plan.data.profile = profile::load(&self.options.profiles, Persona::Haul, report)?;
+        process::raise_descriptor_limit();
+        self.options.throttling.apply_priority()?;
         // Together they reach what the user allows.
         let share = |rate: Option<u64>| rate.map(|rate| (rate / self.agreed.hosts.len() as u64).max(1));
         let Limit { bytes, operations } = self.options.throttling.limit;
         report.pace().set_limit(Limit { bytes: share(bytes), operations: share(operations) });
-        None
+        Ok(())
     }
 
     /// The run of this process.
     fn copy(&self, rank: usize, desk: &Desk) {
         let report = &desk.report;
-        let cancel = report.cancel().clone();
         let partials = Partials::default();
-        let caught = self.start_watching(report, &cancel, &partials).unwrap_or_default();
-        let session = Session {
-            observer: &**report,
-            confirm: &**report,
-            cancel,
-            pace: report.pace().clone(),
-            partials,
-            xattr_rules: xattrs::rules(report, &self.plan),
-            leave_out: Vec::new(),
-        };
+        let caught = self.start_watching(report, &partials).unwrap_or_default();
+        let session = session(report, &self.plan, partials, Vec::new());
         let part = Part { transport: &*desk.exchange, chunk: self.chunk };
         let summary = run::run_together(&self.plan, &session, part);
-        for path in &summary.damaged {
-            report.complain(&app::damaged(report, path));
-        }
-        report.sum_up();
+        session::report_errors(report, &summary);
         let host = self.agreed.hosts.get(rank).map_or("", String::as_str);
         let usage = Usage::of_process();
         let time = desk.started.elapsed();
@@ -181,14 +162,9 @@ impl Job {
         accounts.push(own);
         accounts.sort_by_key(|account| account.rank);
         if let Some(journal) = &summary.journal {
-            report.complain(&app::resume_hint(report, journal));
+            report.complain(&words::resume_hint(journal, report.quoter()));
         }
-        let listed = report.finish_digest_list(self.plan.durable != Durable::None);
-        if let Err(error) = &listed {
-            let path = self.options.digests.as_deref().unwrap_or(Path::new(""));
-            report.complain(&app::digest_list_failed(report, path, error));
-        }
-        let output_failed = !report.finish() || listed.is_err();
+        let output_failed = !report.finish();
         let status = exit::status(&summary, caught.signal(), output_failed);
         self.print_stats(report, &summary, usage, desk.started.elapsed(), status, &accounts);
         desk.status.store(status, Ordering::Release);
@@ -203,44 +179,21 @@ impl Job {
         status: u8,
         accounts: &[Account],
     ) {
-        let Some(json) = wants_json(self.show) else { return };
-        let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, i32::from(status));
+        let Some(format) = self.show.stats else { return };
+        let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, status);
         let record = record.with(self.plan.data.profile.as_deref());
-        let text = match json {
-            false => record.text(summary) + &figures::table(accounts),
-            true => match record.json().and_then(|line| Ok(line + "\n" + &figures::json(accounts)?)) {
-                Ok(text) => text,
-                Err(error) => return report.complain(error.to_string().as_bytes()),
-            },
-        };
-        report.screen().complain(text.as_bytes());
+        let whole = record.show(format, summary);
+        report.print_record(whole.and_then(|whole| Ok(whole + &figures::show(format, accounts)?)));
     }
 
-    fn start_watching(&self, report: &Arc<Report>, cancel: &Cancel, partials: &Partials) -> std::io::Result<Caught> {
+    fn start_watching(&self, report: &Arc<Report>, partials: &Partials) -> std::io::Result<Caught> {
         let (of_thread, partials) = (Arc::clone(report), partials.clone());
         let abandon = Box::new(move |signal| {
-            for problem in partials.remove_all() {
-                of_thread.complain_at_the_end(&haul::words::message(&problem, of_thread.quoter()));
-            }
+            remove_partials(&of_thread, &partials);
             std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), cancel, abandon)
+        watch::start(Arc::clone(report), Arc::new(self.plan.clone()), abandon)
     }
-}
-
-/// Totals, and a line for each process.
-fn wants_json(show: Show) -> Option<bool> {
-    show.stats.map(|format| format == StatsFormat::Json)
-}
-
-/// What the user's profile says, if there is one.
-///
-/// # Errors
-/// For the user.
-fn load_profile(plan: &mut Plan, options: &RunOptions, report: &Report) -> Result<(), Vec<u8>> {
-    plan.data.profile = profile::load(&options.profiles, Persona::Haul, report)?;
-    app::raise_descriptor_limit();
-    Ok(())
 }
 
 /// Reports on the standard error of this process that it ends the job.
@@ -310,9 +263,4 @@ impl Host for Guarded<'_, '_> {
     fn says_farewell(&self) {
         farewell(&self.label);
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is changed in single steps.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@
 //! * **Knows** MPI (`line`, the only file that sends and receives), the agreement of all ranks before anything
 //!   is written (`agree`), how messages and the run meet (`exchange`), and what must end the job (`panics`, `stuck`).
 //! * **Must not know** how a tree is divided or copied: that is `haul_copy::run::run_together`, which it gives a
-//!   `Transport`. Options and messages are those of the library of `haul`.
+//!   `Transport`. Options and messages are those of haul-frontend.
 //!
 //! It is not a default member of the workspace, since it needs MPI and libclang to build.
 #![forbid(unsafe_code)]
@@ -29,15 +29,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use haul::environment::Environment;
-use haul::help;
-use haul::options::{Wanted, parse};
-use haul::persona::Persona;
-use haul::report::Report;
-use haul::show::When;
-use haul::{exit, lists};
 use haul_copy::plan::Plan;
-use haul_sys::process_state;
+use haul_frontend::complaint::{Complaint, fatal, misuse};
+use haul_frontend::environment::Environment;
+use haul_frontend::help;
+use haul_frontend::options::{Wanted, parse};
+use haul_frontend::persona::Persona;
+use haul_frontend::report::Report;
+use haul_frontend::{exit, lists, process};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
@@ -49,8 +48,7 @@ use options::Own;
 
 fn main() -> ExitCode {
     panics::end_the_job();
-    process_state::restore_sigpipe();
-    process_state::ignore_sigxfsz();
+    process::set_signals();
     let report = Report::new(NAME.as_bytes().to_vec());
     // It reports to nobody before there is anybody.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
@@ -76,41 +74,37 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
     let said: Vec<Vec<u8>> = arguments.iter().map(|argument| argument.clone().into_vec()).collect();
     let machine = machine(world);
     let mut complaints = Vec::new();
-    let wanted = Own::take(arguments).map_err(|why| (why.into_bytes(), true)).and_then(|own| {
+    let wanted = Own::take(arguments).map_err(misuse).and_then(|own| {
         let mut warn = |message: &[u8]| complaints.push(message.to_vec());
-        parse(own.rest, Persona::Haul, &Environment::of_process(), report.quoter(), &mut warn)
-            .map(|wanted| (wanted, own.chunk))
-            .map_err(|complaint| (complaint.message, complaint.hint))
+        let wanted = parse(own.rest, Persona::Haul, &Environment::of_process(), report.quoter(), &mut warn)?;
+        Ok((wanted, own.chunk))
     });
     // All ranks read the same, or hear it below; one of them says it.
     complaints.iter().filter(|_| first).for_each(|warning| report.complain(warning));
     let (wanted, chunk) = match wanted {
         Ok(wanted) => wanted,
-        Err((message, hint)) => return refuse(&mut line, &report, &said, machine, &message, hint),
+        Err(complaint) => return refuse(&mut line, &report, &said, machine, &complaint),
     };
     let (plan, show, run_options) = match wanted {
         Wanted::Copy(plan, show, run_options) => (plan, show, run_options),
         Wanted::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show, &said, machine),
         Wanted::Punch(_) => {
-            return refuse(&mut line, &report, &said, machine, b"'--punch' is for one process: use haul", false);
+            let complaint = fatal("'--punch' is for one process: use haul");
+            return refuse(&mut line, &report, &said, machine, &complaint);
         }
-        Wanted::Help if first => return print(&report, &help_text()),
-        Wanted::Version if first => return print(&report, &help::version(Persona::Haul).replacen("haul", NAME, 1)),
+        Wanted::Help if first => return report.print_only(&help_text()),
+        Wanted::Version if first => return report.print_only(&help::version(NAME)),
         Wanted::Help | Wanted::Version => return 0,
     };
     if let Some(why) = options::refusal(&plan, &run_options) {
-        return refuse(&mut line, &report, &said, machine, why.as_bytes(), false);
+        return refuse(&mut line, &report, &said, machine, &fatal(why));
     }
-    let progress = match show.progress {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => report.screen().err_is_terminal(),
-    };
+    let progress = report.wants_progress(show.progress);
     let mut plan = plan;
     if let Some(path) = &run_options.list {
         match lists::load(path, &report) {
             Ok(list) => plan.list = Some(Arc::new(list)),
-            Err(message) => return refuse(&mut line, &report, &said, machine, &message, false),
+            Err(message) => return refuse(&mut line, &report, &said, machine, &fatal(message)),
         }
     }
     match agree::agree(&mut line, &plan, &said, machine, progress, true) {
@@ -133,24 +127,16 @@ fn machine(world: &SimpleCommunicator) -> usize {
 }
 
 /// Says on rank 0 why nothing is done. Ranks with other options may be about to do something: they hear that they differ.
-fn refuse(line: &mut Line<'_>, report: &Report, said: &[Vec<u8>], machine: usize, message: &[u8], hint: bool) -> u8 {
+fn refuse(line: &mut Line<'_>, report: &Report, said: &[Vec<u8>], machine: usize, complaint: &Complaint) -> u8 {
     let nothing = Plan::default();
     let agreed = agree::agree(line, &nothing, said, machine, false, false);
     if line.rank() == 0 {
         match agreed {
-            Ok(_) => report.complain(message),
-            Err(why) => report.complain(why.as_bytes()),
-        }
-        if hint {
-            report.hint();
+            Ok(_) => report.refuse(complaint),
+            Err(why) => report.refuse(&Complaint { message: why.into_bytes(), ..*complaint }),
         }
     }
     exit::misuse(said.iter().map(|word| OsStr::from_bytes(word)))
-}
-
-fn print(report: &Report, text: &str) -> u8 {
-    report.screen().print(text.as_bytes());
-    u8::from(!report.finish())
 }
 
 fn help_text() -> String {

@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul::run_options::RunOptions;
-use haul::size::parse_size;
 use haul_copy::plan::{Overwrite, Plan};
+use haul_frontend::run_options::RunOptions;
+use haul_frontend::size::parse_size;
 
 /// Bytes of a chunk, if the user does not say it: some 50 ms of a quick device, so that asking for the next one does not
 /// count, and few enough that nobody waits long for the last one.

@@ -11,10 +11,11 @@ use crate::shell::{self, Result};
 
 /// What each crate of ours may import of ours, by the names of their folders.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("cli", &["copy", "guest", "io", "sys"]),
+    ("cli", &["copy", "frontend", "guest", "io", "sys"]),
     ("lab", &["copy", "guest", "io", "measure", "sys"]),
     // It has the options of the command, read by the same code.
-    ("mpi", &["cli", "copy", "guest", "io", "sys"]),
+    ("mpi", &["copy", "frontend", "io", "sys"]),
+    ("frontend", &["copy", "io", "sys"]),
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
@@ -35,6 +36,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-mpi", "mpi"),
     ("haul-model", "model"),
     ("haul-measure", "measure"),
+    ("haul-frontend", "frontend"),
     ("haul-copy", "copy"),
     ("haul-io", "io"),
     ("haul-guest", "guest"),

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use haul_frontend::flags::{Argument, Flag};
+use haul_frontend::values::Values;
+
 use super::program::{NOTE, Program, takes_argument, words};
-use crate::flags::{Argument, Flag};
-use crate::values::Values;
 
 /// The script. It needs nothing of the bash-completion package.
 pub(super) fn completion<D>(program: &Program<D>) -> String {

@@ -1,7 +1,8 @@
 //! The man page, in the language of man(7).
 
+use haul_frontend::flags::{Argument, Category, Flag};
+
 use super::program::{NOTE, Program};
-use crate::flags::{Argument, Category, Flag};
 
 /// The day of the last change that readers of the page should know of.
 const DATE: &str = "2026-11-24";

@@ -6,8 +6,9 @@ mod man;
 mod program;
 mod zsh;
 
-use crate::options::draft::Draft;
-use crate::options::table;
+use haul_frontend::options::draft::Draft;
+use haul_frontend::options::table;
+
 use crate::smartcp;
 
 use program::Program;

@@ -1,6 +1,6 @@
 //! What the files about a command are made from.
 
-use crate::flags::{Argument, Flag};
+use haul_frontend::flags::{Argument, Flag};
 
 /// A command that has files about it.
 pub(super) struct Program<D: 'static> {
@@ -13,7 +13,7 @@ pub(super) struct Program<D: 'static> {
 }
 
 /// What to do about a file that is made and not written.
-pub(super) const NOTE: &str = "Made from the table of options in crates/cli/src; do not edit.";
+pub(super) const NOTE: &str = "Made from the table of options by crates/cli/src/generate; do not edit.";
 
 /// Whether the option can be followed by `=`.
 pub(super) fn takes_argument<D>(flag: &Flag<D>) -> bool {

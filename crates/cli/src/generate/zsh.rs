@@ -1,8 +1,9 @@
 //! The completion for zsh.
 
+use haul_frontend::flags::{Argument, Flag};
+use haul_frontend::values::Values;
+
 use super::program::{NOTE, Program, words};
-use crate::flags::{Argument, Flag};
-use crate::values::Values;
 
 /// The function file.
 pub(super) fn completion<D>(program: &Program<D>) -> String {

@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 
 use haul_copy::smart::{Format, Options};
-
-use crate::flags::Information;
+use haul_frontend::flags::Information;
 
 /// What to copy, and what to show.
 #[derive(Debug, Clone, PartialEq, Eq)]

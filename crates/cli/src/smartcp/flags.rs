@@ -4,17 +4,17 @@ use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Format, LARGEST_BUFFER, Mode, Smart};
+use haul_frontend::complaint::{Complaint, misuse};
+use haul_frontend::flags::Argument::Required;
+use haul_frontend::flags::Category::{Data, Output};
+use haul_frontend::flags::Effect::{Switch, Value, Word};
+use haul_frontend::flags::{self, Information};
+use haul_frontend::given::Given;
+use haul_frontend::quote::Quoter;
+use haul_frontend::size::parse_size;
+use haul_frontend::values::{Choice, Values, own};
 
 use super::draft::Draft;
-use crate::complaint::{Complaint, misuse};
-use crate::flags::Argument::Required;
-use crate::flags::Category::{Data, Output};
-use crate::flags::Effect::{Switch, Value, Word};
-use crate::flags::{self, Information};
-use crate::given::Given;
-use crate::quote::Quoter;
-use crate::size::parse_size;
-use crate::values::{Choice, Values, own};
 
 /// An option of smartcp.
 type Flag = flags::Flag<Draft>;
@@ -350,6 +350,6 @@ mod tests {
 
     #[test]
     fn names_are_taken_once_and_effects_fit_arguments() {
-        flags::tests::check(FLAGS);
+        flags::check(FLAGS);
     }
 }

@@ -17,34 +17,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_copy::error::{Error, What};
 use haul_copy::smart::{self, Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_copy::walk::last_component;
+use haul_frontend::report::Report;
+use haul_frontend::watch::{self, Caught};
+use haul_frontend::words::{damaged, message};
+use haul_frontend::{exit, help};
 use haul_guest::ReadAt;
 use haul_guest::report::Map;
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::memory;
 
-use crate::exit;
-use crate::help;
-use crate::persona::Persona;
-use crate::report::Report;
-use crate::watch::{self, Caught};
-use crate::words::message;
-
 use draft::Request;
 use options::Wanted;
+
+/// The exit status where all was copied, but an image was written to meanwhile: its copy may be of no single moment.
+const CHANGED: u8 = 3;
 
 /// Runs the command with these arguments.
 pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Report) -> ExitCode {
     let posix = env::var_os("POSIXLY_CORRECT").is_some();
     let request = match options::parse(arguments, posix, report.quoter()) {
         Ok(Wanted::Copy(request)) => request,
-        Ok(Wanted::Help) => return print(&report, &help_text(name)),
-        Ok(Wanted::Version) => return print(&report, &help::version(Persona::Smartcp)),
+        Ok(Wanted::Help) => return ExitCode::from(report.print_only(&help_text(name))),
+        Ok(Wanted::Version) => return ExitCode::from(report.print_only(&help::version("smartcp (haul)"))),
         Err(complaint) => {
-            report.complain(&complaint.message);
-            if complaint.hint {
-                report.hint();
-            }
+            report.refuse(&complaint);
             return ExitCode::from(exit::FAILURE);
         }
     };
@@ -65,7 +62,7 @@ pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Rep
     match caught.signal().filter(|_| cancelled).and_then(|signal| u8::try_from(128 + signal).ok()) {
         Some(status) => ExitCode::from(status),
         None if failed || cancelled => ExitCode::from(exit::FAILURE),
-        None if written => ExitCode::from(exit::CHANGED),
+        None if written => ExitCode::from(CHANGED),
         None => ExitCode::from(exit::SUCCESS),
     }
 }
@@ -79,11 +76,6 @@ pub fn help_text(name: &OsStr) -> String {
          Copy disk images without what their guests do not use.\n"
     );
     usage + &help::options(flags::FLAGS)
-}
-
-fn print(report: &Report, text: &str) -> ExitCode {
-    report.screen().print(text.as_bytes());
-    ExitCode::from(if report.finish() { exit::SUCCESS } else { exit::FAILURE })
 }
 
 struct Command {
@@ -102,7 +94,7 @@ impl Command {
         let (report, unfinished) = (Arc::clone(&self.report), self.unfinished.clone());
         let remove = move || {
             if let Some(path) = unfinished.remove() {
-                report.complain_at_the_end(&message(&Error::new(What::Damaged, path), report.quoter()));
+                report.complain_at_the_end(&damaged(&path, report.quoter()));
             }
         };
         memory::before_the_end(remove.clone());
@@ -110,7 +102,7 @@ impl Command {
             remove();
             std::process::exit(128 + signal);
         });
-        watch::start(Arc::clone(&self.report), Arc::default(), self.report.cancel(), abandon)
+        watch::start(Arc::clone(&self.report), Arc::default(), abandon)
     }
 
     fn copy_all(&mut self) {
@@ -285,7 +277,7 @@ impl Command {
     }
 
     fn warn(&self, path: &Path, text: &str) {
-        let quoted = self.report.quoter().always(path.as_os_str().as_encoded_bytes());
+        let quoted = self.report.quoter().path(path);
         self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
     }
 

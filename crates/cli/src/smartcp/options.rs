@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use haul_frontend::complaint::{Complaint, misuse};
+use haul_frontend::flags::Information;
+use haul_frontend::getopt::Parser;
+use haul_frontend::quote::Quoter;
+
 use super::draft::{Draft, Request};
 use super::flags::FLAGS;
-use crate::complaint::{Complaint, misuse};
-use crate::flags::Information;
-use crate::getopt::Parser;
-use crate::quote::Quoter;
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use haul_copy::plan::CacheUse;
 use haul_copy::smart::{Mode, Options, Report, Smart, Stats};
-
-use crate::record::without_controls;
+use haul_frontend::record::without_controls;
 
 /// The block of options at the beginning.
 pub fn options(options: &Options) -> String {

@@ -1,7 +1,6 @@
 //! Turns the events of a run into what the user sees.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_copy::error::Error;
@@ -14,12 +13,14 @@ use haul_sys::rustix::event::{PollFd, PollFlags, poll};
 use haul_sys::rustix::{io, stdio};
 
 use crate::causes::{Causes, Print};
+use crate::complaint::Complaint;
+use crate::exit;
 use crate::list_file::{self, ListFile};
 use crate::progress::Progress;
 use crate::quote::Quoter;
 use crate::record;
 use crate::screen::Screen;
-use crate::show::{Show, StatsFormat};
+use crate::show::{Show, StatsFormat, When};
 use crate::throttle::pace_words;
 use crate::words;
 
@@ -87,6 +88,15 @@ impl Report {
         self.progress = with_progress.then(Progress::default);
     }
 
+    /// Whether a progress bar is wanted.
+    pub fn wants_progress(&self, when: When) -> bool {
+        match when {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => self.screen().err_is_terminal(),
+        }
+    }
+
     /// What stops the run, and a question with it.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
@@ -145,6 +155,20 @@ impl Report {
         self.screen().complain(&text);
     }
 
+    /// Says what is wrong with the command line.
+    pub fn refuse(&self, complaint: &Complaint) {
+        self.complain(&complaint.message);
+        if complaint.hint {
+            self.hint();
+        }
+    }
+
+    /// Prints a text, and nothing after it; returns the exit status.
+    pub fn print_only(&self, text: &str) -> u8 {
+        self.screen().print(text.as_bytes());
+        if self.finish() { exit::SUCCESS } else { exit::FAILURE }
+    }
+
     /// After many errors: what they were about.
     pub fn sum_up(&self) {
         let table = self.causes.as_ref().and_then(|causes| lock(causes).table(&self.quoter));
@@ -165,10 +189,15 @@ impl Report {
             self.hint();
         }
         if self.show.is_some_and(|show| show.stats == Some(StatsFormat::Json)) {
-            match record::error_line(error) {
-                Ok(line) => self.screen().complain(format!("{line}\n").as_bytes()),
-                Err(error) => self.complain(error.to_string().as_bytes()),
-            }
+            self.print_record(record::error_line(error));
+        }
+    }
+
+    /// Prints statistics on standard error.
+    pub fn print_record(&self, lines: Result<String, serde_json::Error>) {
+        match lines {
+            Ok(lines) => self.screen().complain(lines.as_bytes()),
+            Err(error) => self.complain(error.to_string().as_bytes()),
         }
     }
 
@@ -188,7 +217,6 @@ impl Report {
 impl Observer for Report {
     fn event(&self, event: &Event<'_>) {
         let verbose = self.show.is_some_and(|show| show.verbose);
-        let quoted = |path: &Path| self.quoter.always(path.as_os_str().as_bytes());
         if let Some(progress) = &self.progress {
             watch(progress, event);
         }
@@ -198,11 +226,11 @@ impl Observer for Report {
             Event::Copying { source, dest, backup } if verbose => {
                 let mut line = words::arrow(source, dest, &self.quoter);
                 if let Some(backup) = backup {
-                    line.extend([&b" (backup: "[..], &quoted(backup), b")"].concat());
+                    line.extend([&b" (backup: "[..], &self.quoter.path(backup), b")"].concat());
                 }
                 self.line(&line);
             }
-            Event::Removed(path) if verbose => self.line(&[b"removed ", &quoted(path)[..]].concat()),
+            Event::Removed(path) if verbose => self.line(&[b"removed ", &self.quoter.path(path)[..]].concat()),
             Event::UnBackedUp { backup, dest } if verbose => {
                 self.line(&[&words::arrow(backup, dest, &self.quoter)[..], b" (unbackup)"].concat());
             }
@@ -214,7 +242,7 @@ impl Observer for Report {
                 self.line(&[source.as_os_str().as_bytes(), b" -> ", dest.as_os_str().as_bytes()].concat());
             }
             Event::Skipped(path) if self.show.is_some_and(|show| show.debug) => {
-                self.line(&[b"skipped ", &quoted(path)[..]].concat());
+                self.line(&[b"skipped ", &self.quoter.path(path)[..]].concat());
             }
             Event::Digest { dest, digest } => match &self.digest_list {
                 Some(list) => list.lock().unwrap_or_else(PoisonError::into_inner).add(dest, digest),

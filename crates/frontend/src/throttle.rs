@@ -8,6 +8,7 @@ use haul_sys::Errno;
 use haul_sys::priority::{IoPriority, set_io_priority, set_nice};
 
 use crate::size::{human_size, parse_rate};
+use crate::words::strerror;
 
 /// What the command line says about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +21,17 @@ pub struct Throttling {
     pub yields: bool,
     /// `--priority`.
     pub priority: Option<Priority>,
+}
+
+impl Throttling {
+    /// Gives the priority, if there is one, to this thread and to those that it starts from now on.
+    ///
+    /// # Errors
+    /// The message.
+    pub fn apply_priority(&self) -> Result<(), String> {
+        let applied = self.priority.map_or(Ok(()), Priority::apply);
+        applied.map_err(|errno| format!("cannot set the priority: {}", strerror(errno)))
+    }
 }
 
 /// How urgent the copy is.

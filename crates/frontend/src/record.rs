@@ -15,6 +15,7 @@ use haul_sys::process_state::Usage;
 use serde::Serialize;
 
 use crate::quote::Quoter;
+use crate::show::StatsFormat;
 use crate::size::human_size;
 use crate::throttle::pace_words;
 use crate::words::{self, ways};
@@ -28,7 +29,7 @@ pub struct Record {
     record: &'static str,
     version: u32,
     program: String,
-    exit_status: i32,
+    exit_status: u8,
     cancelled: bool,
     errors: u64,
     warnings: u64,
@@ -67,13 +68,21 @@ struct ErrorRecord {
     message: String,
 }
 
+/// A line of JSON.
+///
+/// # Errors
+/// None that a record of numbers and plain words can cause.
+pub fn line(record: &impl Serialize) -> Result<String, serde_json::Error> {
+    serde_json::to_string(record).map(|json| without_controls(json) + "\n")
+}
+
 /// One line about one error, for programs.
 ///
 /// # Errors
 /// None that plain words and a number can cause.
 pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
     let other = &error.other;
-    let line = serde_json::to_string(&ErrorRecord {
+    line(&ErrorRecord {
         record: "haul-error",
         version: VERSION,
         path: error.path.to_string_lossy().into_owned(),
@@ -82,12 +91,11 @@ pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
         errno: error.errno.map(haul_sys::Errno::raw_os_error),
         class: error.class().as_str(),
         message: String::from_utf8_lossy(&words::message(error, &Quoter::plain())).into_owned(),
-    })?;
-    Ok(without_controls(line))
+    })
 }
 
 /// JSON leaves DEL and the C1 control characters as they are, and a terminal would obey them.
-pub(crate) fn without_controls(json: String) -> String {
+pub fn without_controls(json: String) -> String {
     if !json.contains(char::is_control) {
         return json;
     }
@@ -220,7 +228,7 @@ impl Record {
         pace: &Pace,
         usage: Usage,
         wall: Duration,
-        exit_status: i32,
+        exit_status: u8,
     ) -> Record {
         let stats = &summary.stats;
         let limit = pace.limit();
@@ -267,16 +275,18 @@ impl Record {
         self
     }
 
-    /// One line.
+    /// For people or for programs; whole lines.
     ///
     /// # Errors
     /// None that a record of numbers and plain words can cause.
-    pub fn json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self).map(without_controls)
+    pub fn show(&self, format: StatsFormat, summary: &Summary) -> Result<String, serde_json::Error> {
+        match format {
+            StatsFormat::Text => Ok(self.text(summary)),
+            StatsFormat::Json => line(self),
+        }
     }
 
-    /// Several lines, without the last line break.
-    pub fn text(&self, summary: &Summary) -> String {
+    fn text(&self, summary: &Summary) -> String {
         let stats = &summary.stats;
         let mut text = String::new();
         let mut line = |label: &str, value: String| {
@@ -398,7 +408,7 @@ mod tests {
     fn no_control_character_is_left_in_a_record() {
         let name: String = (1..0xa0_u8).map(char::from).collect();
         let line = error_line(&Error::new(What::CannotOpen, &name)).expect("serializes");
-        assert!(!line.contains(char::is_control), "{line:?}");
+        assert!(!line.trim_end().contains(char::is_control), "{line:?}");
         let json: serde_json::Value = serde_json::from_str(&line).expect("what was printed is JSON");
         assert_eq!(json["path"].as_str(), Some(&name[..]));
     }
@@ -408,7 +418,7 @@ mod tests {
         let summary = summary();
         let record = Record::new("haul".into(), &summary, &pace(), usage(), Duration::from_secs(2), 1);
         let json: serde_json::Value =
-            serde_json::from_str(&record.json().expect("serializes")).expect("what was printed is JSON");
+            serde_json::from_str(&line(&record).expect("serializes")).expect("what was printed is JSON");
         for (field, value) in [
             ("/record", "\"haul-stats\""),
             ("/version", "1"),

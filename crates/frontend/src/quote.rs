@@ -1,6 +1,8 @@
 //! Names in messages, quoted byte for byte as GNU's programs quote them, so that they can be pasted into a shell.
 
 use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use haul_sys::locale::{Decoded, Locale};
@@ -50,6 +52,11 @@ impl Quoter {
             return [b"\"", name, b"\""].concat();
         }
         in_single_quotes(&pieces)
+    }
+
+    /// A path in quotes, as [`Quoter::always`] has them.
+    pub fn path(&self, path: &Path) -> Vec<u8> {
+        self.always(path.as_os_str().as_bytes())
     }
 
     /// The name, in quotes only if a shell needs them or it contains a colon: GNU's style `shell-escape`.

@@ -2,17 +2,16 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_io::profile::{self, LONGEST, Profile};
-use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::process::geteuid;
 
+use crate::files::{open_regular, parent_of};
 use crate::persona::Persona;
 use crate::report::Report;
 use crate::run_options::Profiles;
@@ -27,11 +26,11 @@ const OF_SYSTEM: &str = "/etc/haul/profile";
 /// # Errors
 /// The message, if a profile that was named cannot be obeyed.
 pub fn load(wanted: &Profiles, persona: Persona, report: &Report) -> Result<Option<Arc<Profile>>, Vec<u8>> {
-    let quoted = |path: &Path| report.quoter().always(path.as_os_str().as_bytes());
+    let quoter = report.quoter();
     match wanted {
         Profiles::Named(path) => match read(path, geteuid().is_root()) {
             Ok(profile) => Ok(Some(Arc::new(profile))),
-            Err(why) => Err([b"cannot use the profile ", &quoted(path)[..], b": ", why.words().as_bytes()].concat()),
+            Err(why) => Err(words::unusable("cannot use the profile", path, &why.words(), quoter)),
         },
         Profiles::Usual if persona == Persona::Haul => {
             let mut whole = Profile::default();
@@ -40,10 +39,8 @@ pub fn load(wanted: &Profiles, persona: Persona, report: &Report) -> Result<Opti
                     Ok(profile) => whole = whole.before(profile),
                     Err(Unusable::Missing(_)) => {}
                     Err(why) => {
-                        let why = why.words();
-                        let path = quoted(&path);
-                        report
-                            .complain(&[b"warning: ignoring the profile ", &path[..], b": ", why.as_bytes()].concat());
+                        let what = "warning: ignoring the profile";
+                        report.complain(&words::unusable(what, &path, &why.words(), quoter));
                     }
                 }
             }
@@ -64,52 +61,42 @@ fn usual(config: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
 #[derive(Debug)]
 enum Unusable {
     Missing(io::Error),
-    Unreadable(io::Error),
     Because(String),
 }
 
 impl Unusable {
     fn words(&self) -> String {
         match self {
-            Unusable::Missing(error) | Unusable::Unreadable(error) => words::io_error(error),
+            Unusable::Missing(error) => words::io_error(error),
             Unusable::Because(why) => why.clone(),
         }
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Unusable {
+        Unusable::Because(words::io_error(&error))
     }
 }
 
 /// Reads one. `guarded`: not if others could have written it.
 fn read(path: &Path, guarded: bool) -> Result<Profile, Unusable> {
     let because = |why: &str| Unusable::Because(why.to_owned());
-    // A FIFO must not keep it waiting.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.kind() {
+    let file = open_regular(path).map_err(|error| match error.kind() {
         // With the home directory of somebody else, a user may not even look.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
             Unusable::Missing(error)
         }
-        _ => Unusable::Unreadable(error),
+        _ => error.into(),
     })?;
-    let meta = file.metadata().map_err(Unusable::Unreadable)?;
-    if !meta.is_file() {
-        return Err(because("it is no regular file"));
+    if guarded && let Some(why) = danger(&file.metadata()?, &fs::metadata(parent_of(path))?, geteuid().as_raw()) {
+        return Err(because(why));
     }
-    if guarded {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let dir = fs::metadata(dir).map_err(Unusable::Unreadable)?;
-        if let Some(why) = danger(&meta, &dir, geteuid().as_raw()) {
-            return Err(because(why));
-        }
-    }
-    let text = text_of(&file).map_err(Unusable::Unreadable)?;
+    let mut text = Vec::new();
+    // One byte more than a profile can have, at most.
+    file.take(LONGEST as u64 + 1).read_to_end(&mut text)?;
     let text = String::from_utf8(text).map_err(|_| because("it is not UTF-8"))?;
     profile::parse(&text, &path.to_string_lossy()).map_err(Unusable::Because)
-}
-
-/// One byte more than a profile can have, at most.
-fn text_of(file: &File) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    file.take(LONGEST as u64 + 1).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// Who but `user` and root could have written a file in a directory. A directory with the sticky bit lets others make files,

@@ -36,7 +36,7 @@ pub(crate) const fn either(name: &'static str, synonym: &'static str, help: &'st
 }
 
 /// A word of haul.
-pub(crate) const fn own(name: &'static str, help: &'static str) -> Choice {
+pub const fn own(name: &'static str, help: &'static str) -> Choice {
     Choice { name, synonym: None, help, origin: Origin::Haul }
 }
 

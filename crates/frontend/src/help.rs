@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 
 use crate::flags::{Argument, Category, Flag};
 use crate::options::table::FLAGS;
-use crate::persona::Persona;
 
 /// The column in which the descriptions of `--help` begin.
 const COLUMN: usize = 32;
@@ -86,15 +85,9 @@ fn wrapped(label: &str, words: &[String]) -> String {
     text + &line + "\n"
 }
 
-/// The text of `--version`.
-pub fn version(persona: Persona) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let name = match persona {
-        Persona::Cp => format!("cp (haul) {version}"),
-        Persona::Smartcp => format!("smartcp (haul) {version}"),
-        Persona::Haul => format!("haul {version}"),
-    };
-    format!("{name}\nLicense: MIT OR Apache-2.0\n")
+/// The text of `--version` of this program.
+pub fn version(program: &str) -> String {
+    format!("{program} {}\nLicense: MIT OR Apache-2.0\n", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]

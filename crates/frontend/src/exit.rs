@@ -13,9 +13,6 @@ pub const FAILURE: u8 = 1;
 /// A comparison that could not be made, or not of everything; as with diff, 1 says that something differs.
 pub const TROUBLE: u8 = 2;
 
-/// smartcp: all was copied, but an image was written to meanwhile, so its copy may be of no single moment.
-pub const CHANGED: u8 = 3;
-
 /// The status after a comparison, of which all was written or not.
 pub fn comparison(summary: &compare::Summary, written: bool) -> u8 {
     if summary.errors > 0 || summary.stopped || !written {
@@ -28,8 +25,8 @@ pub fn comparison(summary: &compare::Summary, written: bool) -> u8 {
 }
 
 /// The status where the command line cannot be obeyed: who asks for a comparison must not take it for a difference.
-pub fn misuse<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> u8 {
-    if arguments.into_iter().any(|word| word == "--compare") { TROUBLE } else { FAILURE }
+pub fn misuse(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> u8 {
+    if arguments.into_iter().any(|word| word.as_ref() == "--compare") { TROUBLE } else { FAILURE }
 }
 
 /// The status for a run that ended like this, after this signal, with or without a failure to write the output.

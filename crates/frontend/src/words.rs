@@ -39,22 +39,43 @@ pub fn message(error: &Error, quoter: &Quoter) -> Vec<u8> {
 }
 
 fn fill(error: &Error, quoter: &Quoter) -> Vec<u8> {
-    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let mut text = Vec::new();
     let mut rest = error.what.template();
     while let Some((before, after)) = rest.split_once('{') {
         text.extend(before.as_bytes());
         let (place, after) = after.split_once('}').unwrap_or((after, ""));
         text.extend(match place {
-            "path" => quoter.always(&bytes(&error.path)),
-            "plain" => quoter.if_needed(&bytes(&error.path)),
-            "other" => quoter.always(&bytes(&error.other)),
+            "path" => quoter.path(&error.path),
+            "plain" => quoter.if_needed(error.path.as_os_str().as_bytes()),
+            "other" => quoter.path(&error.other),
             _ => error.detail.as_bytes().to_vec(),
         });
         rest = after;
     }
     text.extend(rest.as_bytes());
     text
+}
+
+/// A file that the user named cannot be used: `cannot read the file list 'l': Permission denied`.
+pub fn unusable(what: &str, path: &Path, why: &str, quoter: &Quoter) -> Vec<u8> {
+    let path = quoter.path(path);
+    [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
+}
+
+/// The list of digests cannot be written.
+pub fn digest_list_failed(path: &Path, error: &std::io::Error, quoter: &Quoter) -> Vec<u8> {
+    unusable("cannot write the list of digests", path, &io_error(error), quoter)
+}
+
+/// A file is neither the old nor the new one.
+pub fn damaged(path: &Path, quoter: &Quoter) -> Vec<u8> {
+    message(&Error::new(What::Damaged, path), quoter)
+}
+
+/// How to go on, and where what is done is written down.
+pub fn resume_hint(journal: &Path, quoter: &Quoter) -> Vec<u8> {
+    let journal = quoter.path(journal);
+    [b"incomplete; run the same command again to resume (journal: ", &journal[..], b")"].concat()
 }
 
 /// Whether a message is followed by a hint to `--help`, since the command line is at fault.
@@ -64,13 +85,12 @@ pub fn is_misuse(error: &Error) -> bool {
 
 /// `'a' -> 'b'`.
 pub fn arrow(source: &Path, dest: &Path, quoter: &Quoter) -> Vec<u8> {
-    let quoted = |path: &Path| quoter.always(path.as_os_str().as_bytes());
-    [quoted(source), b" -> ".to_vec(), quoted(dest)].concat()
+    [&quoter.path(source), &b" -> "[..], &quoter.path(dest)].concat()
 }
 
 /// What is asked before a file is replaced.
 pub fn question(question: &Question<'_>, quoter: &Quoter) -> Vec<u8> {
-    let dest = quoter.always(question.dest.as_os_str().as_bytes());
+    let dest = quoter.path(question.dest);
     let mode = question.inode.permissions;
     let letters = permission_letters(mode);
     let (before, after) = match (question.writable, question.replaces) {

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use haul_sys::inode::{FileId, Inode};
 use tempfile::{NamedTempFile, TempPath};
 
+use crate::files::parent_of;
+
 /// Where the list is written.
 enum Target {
     /// A new file.
@@ -55,7 +57,7 @@ impl ListFile {
             }
             _ => {}
         }
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dir = parent_of(path);
         // Not made by the library, whose errors do not say what the system said.
         let file = loop {
             let name = dir.join(format!(".haul-{:016x}", RandomState::new().build_hasher().finish()));
@@ -108,8 +110,7 @@ impl ListFile {
         }
         file.persist(&self.path).map_err(|error| error.error)?;
         if durable {
-            let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(dir)?.sync_all()?;
+            File::open(parent_of(&self.path))?.sync_all()?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Sizes and rates as people write and read them. Everything in this crate that reads one reads it here.
+//! Sizes and rates as people write and read them. The options of all commands read them here.
 
 /// A number as it is written: digits, perhaps a point and more digits, perhaps a unit.
 struct Written<'a> {

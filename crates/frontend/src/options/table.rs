@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_once_and_effects_fit_arguments() {
-        crate::flags::tests::check(FLAGS);
+        crate::flags::check(FLAGS);
     }
 
     #[test]

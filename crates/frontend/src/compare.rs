@@ -2,8 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::ExitCode;
 
 use haul_copy::compare::{self, Board, Difference, Found, Observer, Session, Summary};
 use haul_copy::error::Error;
@@ -17,11 +15,6 @@ use crate::show::Show;
 use crate::words;
 use crate::xattrs;
 
-/// Does it.
-pub fn compare(report: &Report, plan: &Plan, show: Show) -> ExitCode {
-    ExitCode::from(compare_with(report, plan, show, None))
-}
-
 /// Other processes that help.
 #[derive(Clone, Copy)]
 pub struct Helped<'a> {
@@ -31,8 +24,8 @@ pub struct Helped<'a> {
     pub shares: &'a dyn Fn(&Summary) -> String,
 }
 
-/// The same, with other processes if there are any. Returns the exit status.
-pub fn compare_with(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
+/// Does it, with other processes if there are any. Returns the exit status.
+pub fn compare(report: &Report, plan: &Plan, show: Show, helped: Option<Helped<'_>>) -> u8 {
     // A signal has its default effect: nothing was written.
     let rules = xattrs::rules(report, plan);
     let board = helped.map(|helped| helped.board);
@@ -67,9 +60,8 @@ impl Observer for Printer<'_> {
 
 /// A difference in one line.
 fn text(found: &Found, quoter: &Quoter) -> Vec<u8> {
-    let quoted = |path: &Path| quoter.always(path.as_os_str().as_bytes());
     let name = |text: &OsStr| quoter.always(text.as_bytes());
-    let (source, copy) = (quoted(&found.source), quoted(&found.copy));
+    let (source, copy) = (quoter.path(&found.source), quoter.path(&found.copy));
     let both = |what: Vec<u8>| [&source[..], b" and ", &copy, b" differ: ", &what].concat();
     match &found.difference {
         Difference::OnlyInSource => [b"only in the source: ", &source[..]].concat(),
@@ -83,12 +75,12 @@ fn text(found: &Found, quoter: &Quoter) -> Vec<u8> {
         Difference::Owner(one, other) => both(format!("owner {}:{}, {}:{}", one.0, one.1, other.0, other.1).into()),
         Difference::Modified(one, other) => both(format!("time {}, {}", time(*one), time(*other)).into()),
         Difference::Attribute(attribute) => both([b"attribute ", &name(attribute)[..]].concat()),
-        Difference::NotLinked(first) => both([b"no hard link to ", &quoted(first)[..]].concat()),
+        Difference::NotLinked(first) => both([b"no hard link to ", &quoter.path(first)[..]].concat()),
         Difference::Same => {
             // The same sentence as where cp refuses.
             [&source[..], b" and ", &copy, b" are the same file, which is no copy"].concat()
         }
-        Difference::Linked(first) => both([b"a hard link to ", &quoted(first)[..]].concat()),
+        Difference::Linked(first) => both([b"a hard link to ", &quoter.path(first)[..]].concat()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! A command declares its options as [`Flag`]s over a draft of its own, which their effects change. Its parser, `--help`, its
 //! man page and the completions of the shells all read the table of these values, and nothing else knows of single options.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 
 use crate::complaint::Complaint;
@@ -167,7 +168,7 @@ impl<D> Flag<D> {
     }
 
     /// The same for an option of haul.
-    pub(crate) const fn own(category: Category) -> Flag<D> {
+    pub const fn own(category: Category) -> Flag<D> {
         Flag { origin: Origin::Haul, ..Flag::cp(category) }
     }
 
@@ -261,31 +262,28 @@ pub fn by_letter<D>(table: &'static [Flag<D>], letter: u8) -> Option<&'static Fl
     table.iter().find(|flag| flag.short.bytes().any(|own| own == letter))
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    /// What must hold of every table of options.
-    pub(crate) fn check<D>(table: &[Flag<D>]) {
-        let mut seen = HashSet::new();
-        for flag in table {
-            let name = format!("-{} --{}", flag.short, flag.long);
-            assert!(!(flag.short.is_empty() && flag.long.is_empty()));
-            for long in [flag.long, flag.former] {
-                assert!(long.is_empty() || seen.insert(format!("--{long}")), "--{long} of {name} is taken twice");
-            }
-            assert!(flag.short.chars().all(|letter| seen.insert(format!("-{letter}"))), "{name} is taken twice");
-            assert!(flag.words_at.is_none_or(|other| table.iter().any(|flag| flag.long == other)), "{name}");
-            let fits = match flag.effect {
-                Effect::Switch(_) => flag.argument == Argument::None,
-                Effect::Word(without, _) => {
-                    let known = flag.values.choices().iter().any(|choice| choice.name == without);
-                    known && matches!(flag.values, Values::One(_)) && flag.argument != Argument::None
-                }
-                Effect::Value(_) => flag.argument != Argument::None,
-            };
-            assert!(fits, "the effect of {name} is not that of an option with such an argument");
+/// What must hold of every table of options, for the tests of a command.
+///
+/// # Panics
+/// When it does not hold.
+pub fn check<D>(table: &[Flag<D>]) {
+    let mut seen = HashSet::new();
+    for flag in table {
+        let name = format!("-{} --{}", flag.short, flag.long);
+        assert!(!(flag.short.is_empty() && flag.long.is_empty()));
+        for long in [flag.long, flag.former] {
+            assert!(long.is_empty() || seen.insert(format!("--{long}")), "--{long} of {name} is taken twice");
         }
+        assert!(flag.short.chars().all(|letter| seen.insert(format!("-{letter}"))), "{name} is taken twice");
+        assert!(flag.words_at.is_none_or(|other| table.iter().any(|flag| flag.long == other)), "{name}");
+        let fits = match flag.effect {
+            Effect::Switch(_) => flag.argument == Argument::None,
+            Effect::Word(without, _) => {
+                let known = flag.values.choices().iter().any(|choice| choice.name == without);
+                known && matches!(flag.values, Values::One(_)) && flag.argument != Argument::None
+            }
+            Effect::Value(_) => flag.argument != Argument::None,
+        };
+        assert!(fits, "the effect of {name} is not that of an option with such an argument");
     }
 }

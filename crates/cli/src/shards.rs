@@ -1,54 +1,16 @@
-//! File lists, which several processes share that copy a part each, and reports of what these have done.
+//! What the shards of a copy have done, for the user.
 
-use std::fs::File;
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_copy::list::{self, FileList, LoadError};
 use haul_copy::plan::{Job, Plan};
 use haul_copy::run::{self, ShardReport};
-
-use crate::list_file::ListFile;
-use crate::report::Report;
-use crate::words;
-
-/// Reads a list.
-///
-/// # Errors
-/// The message, without the program's name.
-pub fn load(path: &Path, report: &Report) -> Result<FileList, Vec<u8>> {
-    let loaded = File::open(path).map_err(LoadError::Io).and_then(|mut file| list::load(&mut file));
-    loaded.map_err(|error| {
-        let why = match &error {
-            LoadError::Io(error) => words::io_error(error),
-            error => error.to_string(),
-        };
-        message("cannot read the file list", path, &why, report)
-    })
-}
-
-/// Writes a list; with `durable` it is on the device then.
-///
-/// # Errors
-/// The message, without the program's name.
-pub fn save(
-    list: io::Result<ListFile>,
-    path: &Path,
-    entries: &FileList,
-    durable: bool,
-    report: &Report,
-) -> Result<(), Vec<u8>> {
-    let saved = list.and_then(|mut list| {
-        list.write(&mut |to| list::save(entries, to));
-        list.finish(durable)
-    });
-    saved.map_err(|error| message("cannot write the file list", path, &words::io_error(&error), report))
-}
+use haul_frontend::report::Report;
+use haul_frontend::words;
 
 /// Reports what the shards of a job have done, and whether this one is to be run again: on standard error where standard output
 /// is a list of digests.
-pub fn report_shards(shards: &ShardReport, is_list: bool, report: &Report) {
+pub fn report(shards: &ShardReport, is_list: bool, report: &Report) {
     if !shards.own_is_done {
         report.complain(&not_done(&shards.record, report));
     }
@@ -116,15 +78,8 @@ fn ranges(numbers: &[u32]) -> String {
 
 /// What is said of a shard that is to be run again.
 fn not_done(state: &Path, report: &Report) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
-    let state = report.quoter().always(state.as_os_str().as_bytes());
+    let state = report.quoter().path(state);
     [b"this shard is not done; run the same command again to repeat it (record: ", &state[..], b")"].concat()
-}
-
-fn message(what: &str, path: &Path, why: &str, report: &Report) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = report.quoter().always(path.as_os_str().as_bytes());
-    [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
 }
 
 #[cfg(test)]

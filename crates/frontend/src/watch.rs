@@ -11,7 +11,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_copy::plan::Plan;
-use haul_copy::run::Cancel;
 use haul_sys::Errno;
 use haul_sys::memory;
 use haul_sys::process_state::is_ignored;
@@ -52,7 +51,7 @@ pub type Abandon = Box<dyn FnOnce(i32) + Send>;
 ///
 /// # Errors
 /// What the kernel says when there are no threads left.
-pub fn start(report: Arc<Report>, plan: Arc<Plan>, cancel: &Cancel, abandon: Abandon) -> io::Result<Caught> {
+pub fn start(report: Arc<Report>, plan: Arc<Plan>, abandon: Abandon) -> io::Result<Caught> {
     if !memory::has_room_for_thread(STACK as u64) {
         return Err(Errno::NOMEM.into());
     }
@@ -65,7 +64,7 @@ pub fn start(report: Arc<Report>, plan: Arc<Plan>, cancel: &Cancel, abandon: Aba
         }
         let number = usize::try_from(signal).unwrap_or_default();
         signal_hook::flag::register_usize(signal, Arc::clone(&caught.0), number)?;
-        signal_hook::flag::register(signal, cancel.flag())?;
+        signal_hook::flag::register(signal, report.cancel().flag())?;
         arrivals.count(signal)?;
     }
     let watcher = Watcher { report, plan, caught: caught.clone(), arrivals };

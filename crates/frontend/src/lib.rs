@@ -1,0 +1,50 @@
+//! What the commands of haul share: what a command line means, and what a user sees of a run.
+//!
+//! * **Knows** command lines, terminals, signals, the environment and the files of the user. It turns a command line into
+//!   a [`haul_copy::plan::Plan`] and the events of a run into messages, a progress bar, statistics and an exit status.
+//! * **Must not know** how anything is copied, which is haul-copy's, nor what a command does from its first step to its
+//!   last: `haul` and its other names, and `haul-mpi`, have that.
+//!
+//! Layers, from the bottom to the top. A file imports only from layers below it and from what stands before it in its
+//! own, so there is no circle:
+//!
+//! 1. text, numbers and files: [`quote`], [`size`], [`words`], [`exit`], [`files`]
+//! 2. what the user may ask for: [`persona`], [`environment`], [`show`], [`throttle`], [`run_options`]
+//! 3. what an option is: [`values`], [`complaint`], `argmatch`, [`given`], [`flags`], [`getopt`]
+//! 4. what is printed and written: [`screen`], `progress`, `causes`, [`record`], [`list_file`], [`report`]
+//! 5. the options of haul and its command line: [`options`] (with layers of its own), [`help`]
+//! 6. before and beside a run: [`process`], [`profile`], [`xattrs`], [`lists`], [`session`], [`watch`]
+//! 7. a run that writes nothing: [`compare`]
+#![forbid(unsafe_code)]
+
+mod argmatch;
+mod causes;
+pub mod compare;
+pub mod complaint;
+pub mod environment;
+pub mod exit;
+pub mod files;
+pub mod flags;
+pub mod getopt;
+pub mod given;
+pub mod help;
+pub mod list_file;
+pub mod lists;
+pub mod options;
+pub mod persona;
+pub mod process;
+pub mod profile;
+mod progress;
+pub mod quote;
+pub mod record;
+pub mod report;
+pub mod run_options;
+pub mod screen;
+pub mod session;
+pub mod show;
+pub mod size;
+pub mod throttle;
+pub mod values;
+pub mod watch;
+pub mod words;
+pub mod xattrs;
