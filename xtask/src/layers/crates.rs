@@ -18,7 +18,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
-    ("copy", &["guest", "io", "sys"]),
+    ("copy", &["fs", "guest", "io", "sys"]),
+    ("fs", &["sys"]),
     ("io", &["sys"]),
     ("guest", &[]),
     ("sys", &[]),
@@ -36,6 +37,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-model", "model"),
     ("haul-measure", "measure"),
     ("haul-copy", "copy"),
+    ("haul-fs", "fs"),
     ("haul-io", "io"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),

@@ -4,7 +4,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 
 use crate::error::{Error, What};
-use crate::plan::{ModeRule, Preserve};
+use crate::preserve::{ModeRule, Preserve};
 
 use super::acl;
 use super::creation::{Creation, creation_mode};

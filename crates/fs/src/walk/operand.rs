@@ -36,6 +36,7 @@ impl Operand {
     }
 
     /// Where it is.
+    #[inline]
     pub fn spot(&self) -> Spot<'_> {
         match &self.parent {
             Ok(parent) => Spot::new(parent.as_fd(), &self.name, &self.path),
@@ -44,11 +45,13 @@ impl Operand {
     }
 
     /// The directory that holds it, if that could be opened.
+    #[inline]
     pub fn parent(&self) -> Option<&Arc<OwnedFd>> {
         self.parent.as_ref().ok()
     }
 
     /// The path as the user wrote it.
+    #[inline]
     pub fn path(&self) -> &Path {
         &self.path
     }

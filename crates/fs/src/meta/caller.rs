@@ -32,6 +32,7 @@ impl Caller {
     }
 
     /// May give files away and write to what it does not own.
+    #[inline]
     pub fn privileged(self) -> bool {
         self.user == 0
     }

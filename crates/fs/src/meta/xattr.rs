@@ -8,7 +8,7 @@ use haul_sys::Errno;
 use haul_sys::object::Object;
 
 use crate::error::{Error, What};
-use crate::plan::{ContextRule, Wish};
+use crate::preserve::{ContextRule, Wish};
 
 use super::acl;
 use super::request::{Report, Request};
@@ -67,7 +67,7 @@ pub fn holds_permissions(request: &Request<'_>, name: &CStr) -> bool {
 }
 
 /// Whether this is the name of a POSIX ACL.
-pub(crate) fn is_acl(name: &CStr) -> bool {
+pub fn is_acl(name: &CStr) -> bool {
     name == acl::ACCESS || name == acl::DEFAULT
 }
 

@@ -3,7 +3,7 @@
 use haul_sys::Errno;
 use haul_sys::inode::Kind;
 
-use crate::plan::Wish;
+use crate::preserve::Wish;
 
 use super::acl::{ACCESS, DEFAULT, HEAD, is_unsupported};
 use super::request::Request;

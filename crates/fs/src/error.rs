@@ -395,7 +395,7 @@ impl What {
 }
 
 /// What the kernel said, EIO if it was something else.
-pub(crate) fn errno_of(error: io::Error) -> Errno {
+pub fn errno_of(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 

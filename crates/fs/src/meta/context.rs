@@ -1,7 +1,7 @@
 //! The SELinux context.
 
 use crate::error::{Error, What};
-use crate::plan::{ContextRule, Wish};
+use crate::preserve::{ContextRule, Wish};
 
 use super::request::{Report, Request};
 use super::xattr;

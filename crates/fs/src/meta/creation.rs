@@ -4,7 +4,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
 use haul_sys::object::Object;
 
-use crate::plan::{Preserve, Wish};
+use crate::preserve::{Preserve, Wish};
 
 use super::caller::Caller;
 use super::new_entries::NewEntries;

@@ -62,6 +62,7 @@ impl PathNode {
     }
 
     /// Bytes of memory that it takes, without those above.
+    #[inline]
     pub fn own_size(&self) -> usize {
         size_of::<PathNode>() + self.name.len()
     }

@@ -85,6 +85,7 @@ impl Listing {
     }
 
     /// The names that were read and not visited.
+    #[inline]
     pub fn names(&mut self) -> impl Iterator<Item = &mut Listed> {
         self.batch.iter_mut()
     }
@@ -108,6 +109,7 @@ impl Listing {
     }
 
     /// The next name, if it need not be read from the directory.
+    #[inline]
     pub fn next_of_batch(&mut self) -> Option<Listed> {
         self.batch.pop_front()
     }
@@ -115,6 +117,7 @@ impl Listing {
     /// Whether the rest of the batch can usefully be split between two: it is two names or more, or one that holds
     /// others. The one is only for somebody who is `busy` with other names: else it would be handed from one who has
     /// nothing else to the next, and none of them would ever enter it.
+    #[inline]
     pub fn can_be_split(&self, busy: bool) -> bool {
         match self.batch.len() {
             0 => false,
@@ -136,6 +139,7 @@ impl Listing {
     }
 
     /// Says that the directory was closed meanwhile: the next descriptor stands at the beginning.
+    #[inline]
     pub fn reopened(&mut self) {
         self.moved_to_new_descriptor = true;
     }

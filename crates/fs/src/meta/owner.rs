@@ -5,7 +5,7 @@ use haul_sys::inode::Kind;
 use haul_sys::object::Object;
 
 use crate::error::{Error, What};
-use crate::plan::ModeRule;
+use crate::preserve::ModeRule;
 
 use super::acl;
 use super::caller::Caller;

@@ -4,7 +4,7 @@ use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::object::Object;
 
-use crate::plan::{ModeRule, Preserve};
+use crate::preserve::{ModeRule, Preserve};
 
 use super::acl;
 use super::caller::Caller;
@@ -29,6 +29,7 @@ pub struct NewEntries {
 
 impl NewEntries {
     /// Whether it is worth asking: for the mode alone, as the umask leaves it, it is not.
+    #[inline]
     #[must_use]
     pub fn matter(preserve: &Preserve) -> bool {
         preserve.ownership || preserve.mode != ModeRule::Default

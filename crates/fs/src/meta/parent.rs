@@ -1,7 +1,7 @@
 //! The directories that `--parents` makes on the way to a file.
 
 use crate::error::{Error, What};
-use crate::plan::{ModeRule, Preserve};
+use crate::preserve::{ModeRule, Preserve};
 
 use super::creation::Creation;
 use super::owner::{drop_error, is_tolerated};

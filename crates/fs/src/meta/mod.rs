@@ -42,11 +42,11 @@ pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};
 pub use request::{Report, Request, Side};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
-pub(crate) use xattr::is_acl as is_acl_name;
+pub use xattr::is_acl as is_acl_name;
 
 use haul_sys::inode::Kind;
 
-use crate::plan::Wish;
+use crate::preserve::Wish;
 
 /// Gives the destination the metadata of the source, as far as it is to be kept.
 ///

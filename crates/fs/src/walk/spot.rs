@@ -22,11 +22,13 @@ pub struct Spot<'a> {
 
 impl<'a> Spot<'a> {
     /// The entry of this name in this directory.
+    #[inline]
     pub fn new(dir: BorrowedFd<'a>, name: &'a OsStr, path: &'a Path) -> Spot<'a> {
         Spot { dir: Ok(dir), name, path }
     }
 
     /// An entry whose directory could not be opened: every operation gives that error.
+    #[inline]
     pub fn unreachable(errno: Errno, name: &'a OsStr, path: &'a Path) -> Spot<'a> {
         Spot { dir: Err(errno), name, path }
     }
@@ -35,6 +37,7 @@ impl<'a> Spot<'a> {
     ///
     /// # Errors
     /// What the kernel said when it was opened.
+    #[inline]
     pub fn dir(&self) -> Result<BorrowedFd<'a>, Errno> {
         self.dir
     }
@@ -148,6 +151,7 @@ impl<'a> Spot<'a> {
     }
 
     /// The entry of another name in the same directory.
+    #[inline]
     #[must_use]
     pub fn beside<'b>(&self, name: &'b OsStr, path: &'b Path) -> Spot<'b>
     where

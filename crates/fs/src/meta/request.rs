@@ -6,7 +6,7 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::object::Object;
 
 use crate::error::Error;
-use crate::plan::{ContextRule, Preserve};
+use crate::preserve::{ContextRule, Preserve};
 
 use super::caller::Caller;
 use super::memory::PairMemory;

@@ -8,7 +8,7 @@ use super::operand::without_trailing_slashes;
 
 /// The path with another last component, for messages. Unlike `Path::with_file_name` it leaves the rest as it is written,
 /// `.` and double slashes too.
-pub(crate) fn renamed(path: &Path, name: &OsStr) -> PathBuf {
+pub fn renamed(path: &Path, name: &OsStr) -> PathBuf {
     let bytes = without_trailing_slashes(path.as_os_str()).as_bytes();
     let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     PathBuf::from(OsString::from_vec([&bytes[..start], name.as_bytes()].concat()))
@@ -16,7 +16,7 @@ pub(crate) fn renamed(path: &Path, name: &OsStr) -> PathBuf {
 
 /// The path of a name in a directory, for messages. Written as cp writes it: with one slash between the two, however
 /// many the directory ends in, and `/./` where an absolute path is put below the root.
-pub(crate) fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
+pub fn joined(dir: &OsStr, name: &OsStr) -> PathBuf {
     let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
     path.extend_from_slice(without_trailing_slashes(dir).as_bytes());
     match (path.last(), name.as_bytes().first()) {

@@ -22,9 +22,9 @@ mod shown;
 mod spot;
 
 pub use identity::{Identities, Identity, Party};
-pub(crate) use known_entry::{KnownEntry, directory_id, one_entry};
+pub use known_entry::{KnownEntry, directory_id, one_entry};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, last_component, without_trailing_slashes};
 pub use path::{PathCursor, PathNode};
-pub(crate) use shown::{joined, renamed};
+pub use shown::{joined, renamed};
 pub use spot::Spot;
