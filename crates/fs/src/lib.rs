@@ -4,6 +4,8 @@
 //!   files, paths for messages.
 //! * [`meta`] gives a destination the owner, mode, ACLs, extended attributes, times and flags of its source, in one order;
 //!   [`preserve`] says which of them.
+//! * [`links`] is the table of what was made for which source; it spills to a file that has no name.
+//! * [`temporary`] makes names for files that are not whole.
 //! * [`error`] is the one error type: what failed, on which path, what the kernel said.
 //!
 //! It **knows** directories by open descriptors, entries by their names in them, and files by their identity. It **must not
@@ -12,6 +14,8 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod links;
 pub mod meta;
 pub mod preserve;
+pub mod temporary;
 pub mod walk;

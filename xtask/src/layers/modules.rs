@@ -52,7 +52,7 @@ const LEVELS: &[&[&str]] = &[
 ];
 
 /// Those of haul-fs.
-const FS_LEVELS: &[&[&str]] = &[&["error", "preserve"], &["walk", "meta"], &["lib"]];
+const FS_LEVELS: &[&[&str]] = &[&["error", "preserve", "temporary"], &["walk", "meta", "links"], &["lib"]];
 
 impl Plan {
     fn level(&self, module: &str) -> Option<usize> {

@@ -15,7 +15,7 @@ use haul_sys::inode::{DeviceNumber, FileId, Inode};
 
 /// A directory of the destination. Knows the way down to it, so that it can be opened again without a path.
 #[derive(Debug)]
-pub(crate) struct DestDir {
+pub struct DestDir {
     /// Which directory it is.
     pub id: FileId,
     /// A directory that the user named is held open for the whole run.
@@ -44,6 +44,9 @@ impl Drop for DestDir {
 impl DestDir {
     /// The directory that holds the copies of operands, with what users see before the names of its entries: its path as
     /// they wrote it, with a slash at the end unless it is empty.
+    ///
+    /// # Errors
+    /// What the kernel says when it is looked at.
     pub fn root_shown_as(dir: Arc<OwnedFd>, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
         let (name, number) = (OsString::new(), AtomicU32::new(0));
@@ -78,16 +81,21 @@ impl DestDir {
     }
 
     /// The directory that it was made or entered in.
+    #[inline]
     pub fn above(&self) -> Option<&Arc<DestDir>> {
         self.parent.as_ref()
     }
 
     /// Its name there.
+    #[inline]
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
     /// The directory that the user named, on the way to this one.
+    ///
+    /// # Errors
+    /// ESTALE if there is none.
     pub fn top(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.named().root.as_ref().map(|root| root.as_fd()).ok_or(Errno::STALE)
     }
@@ -146,7 +154,9 @@ impl DestDir {
     }
 
     /// Opens it again, component by component from the root, since the whole path may be longer than PATH_MAX.
-    /// Fails with ESTALE if another directory stands there now.
+    ///
+    /// # Errors
+    /// ESTALE if another directory stands there now; else what the kernel says.
     pub fn open(&self) -> Result<OwnedFd, Errno> {
         let root = self.top()?;
         let mut opened: Option<OwnedFd> = None;
@@ -162,6 +172,9 @@ impl DestDir {
 }
 
 /// Another descriptor of the same open file.
-pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+///
+/// # Errors
+/// As fcntl(2).
+pub fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     fcntl_dupfd_cloexec(fd, 0)
 }

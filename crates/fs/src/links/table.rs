@@ -28,8 +28,10 @@ const FEW_ALIVE: usize = 1024;
 /// A source file. The inode number of one that is removed meanwhile may be given to another at once (seen on ext4); the
 /// time at which it was made tells them apart, where the filesystem keeps that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Source {
+pub struct Source {
+    /// Which file it is.
     pub id: FileId,
+    /// When it was made, where the filesystem keeps that.
     pub born: Option<Time>,
 }
 
@@ -41,7 +43,7 @@ impl From<&Inode> for Source {
 
 /// The answer to whoever meets a source file.
 #[derive(Debug)]
-pub(crate) enum Claim {
+pub enum Claim {
     /// Nobody has made it: the caller does, and then says so by [`LinkTable::complete`] or [`LinkTable::forget`]. Until
     /// then everybody else waits.
     First,
@@ -51,7 +53,7 @@ pub(crate) enum Claim {
 
 /// What was made for source files of several names, and for directories.
 #[derive(Debug)]
-pub(crate) struct LinkTable {
+pub struct LinkTable {
     state: Mutex<State>,
     /// A claim came to its end.
     ended: Condvar,
@@ -146,7 +148,7 @@ impl LinkTable {
     }
 
     /// What was claimed stands at its place now and is this file: the one that its name leads to in the way in which
-    /// [`link_to`] will look at it.
+    /// whoever links to it will look at it.
     ///
     /// # Errors
     /// What the file of the table said: the other names of this file will not be linked, which they report themselves.

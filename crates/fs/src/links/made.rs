@@ -10,7 +10,7 @@ use super::dest_dir::DestDir;
 
 /// A file or directory that was made, or is about to be.
 #[derive(Debug, Clone)]
-pub(crate) struct Made {
+pub struct Made {
     /// The directory that holds it.
     pub dir: Arc<DestDir>,
     /// Its name there.
@@ -21,6 +21,7 @@ pub(crate) struct Made {
 
 impl Made {
     /// Whether this is that directory entry.
+    #[inline]
     pub fn is_entry(&self, dir: FileId, name: &OsStr) -> bool {
         self.dir.id == dir && self.name == name
     }

@@ -1,4 +1,4 @@
-//! Another name for what was made, by its identity.
+//! Another name for what was made, which haul-fs finds again by its identity.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,7 +8,8 @@ use haul_sys::inode::{FileId, Inode};
 use haul_sys::object::Object;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, linkat, openat};
 
-use super::made::Made;
+pub(crate) use haul_fs::links::{Claim, DestDir, LinkTable, Made, Source, duplicate, pages};
+
 use crate::publish::replace::{Replaced, make_or_replace};
 use crate::publish::temporary::TemporaryNames;
 use crate::walk::Spot;
@@ -22,7 +23,7 @@ use crate::walk::Spot;
 ///
 /// # Errors
 /// ESTALE if something else stands there now; else what the kernel says.
-pub fn link_to(
+pub(crate) fn link_to(
     made: &Made,
     dest: Spot<'_>,
     here: Option<FileId>,
@@ -50,13 +51,7 @@ pub fn link_to(
 }
 
 /// The way where /proc is missing and the kernel is old: by the name, and the result is looked at.
-pub(crate) fn link_by_name(
-    made: &Made,
-    dir: BorrowedFd<'_>,
-    dest: Spot<'_>,
-    name: &OsStr,
-    wanted: FileId,
-) -> Result<(), Errno> {
+fn link_by_name(made: &Made, dir: BorrowedFd<'_>, dest: Spot<'_>, name: &OsStr, wanted: FileId) -> Result<(), Errno> {
     let dest = dest.beside(name, dest.path);
     linkat(dir, made.name.as_os_str(), dest.dir()?, name, AtFlags::empty())?;
     if dest.inode()?.id == wanted {
@@ -65,3 +60,6 @@ pub(crate) fn link_by_name(
     dest.unlink()?;
     Err(Errno::STALE)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ const DIGITS: usize = 16;
 const RUN: u32 = 40;
 
 /// The temporary names of one run.
-pub(crate) struct TemporaryNames {
+pub struct TemporaryNames {
     prefix: String,
     /// The run, in the numbers that it gives away; how many those are; and what they are made of.
     run: u64,
@@ -26,55 +26,52 @@ pub(crate) struct TemporaryNames {
 
 impl TemporaryNames {
     /// Names that begin with this.
-    pub(crate) fn new(prefix: String) -> TemporaryNames {
+    pub fn new(prefix: String) -> TemporaryNames {
         let run = RandomState::new().build_hasher().finish() >> RUN;
         TemporaryNames { prefix, run, given: AtomicU64::new(0), secret: RandomState::new() }
     }
 
     /// Names that no other run looks for.
-    pub(crate) fn anybodys() -> TemporaryNames {
+    pub fn anybodys() -> TemporaryNames {
         TemporaryNames::new(".haul-".to_owned())
     }
 
     /// Another number.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         let mut hasher = self.secret.build_hasher();
         hasher.write_u64(self.given.fetch_add(1, Ordering::Relaxed));
         self.run << RUN | hasher.finish() >> (64 - RUN)
     }
 
     /// The name with this number.
-    pub(crate) fn with_number(&self, number: u64) -> OsString {
+    pub fn with_number(&self, number: u64) -> OsString {
         OsString::from(format!("{}{number:0DIGITS$x}", self.prefix))
     }
 
     /// Another name.
-    pub(crate) fn another(&self) -> OsString {
+    pub fn another(&self) -> OsString {
         self.with_number(self.number())
     }
 
     /// The number in such a name, whichever run has given it.
-    pub(crate) fn number_of(&self, name: &[u8]) -> Option<u64> {
+    pub fn number_of(&self, name: &[u8]) -> Option<u64> {
         number_behind(name.strip_prefix(self.prefix.as_bytes())?)
     }
 
     /// Whether this run has given the number.
-    pub(crate) fn is_own(&self, number: u64) -> bool {
+    pub fn is_own(&self, number: u64) -> bool {
         number >> RUN == self.run
     }
 }
 
 /// The number that is all of this.
-pub(crate) fn number_behind(digits: &[u8]) -> Option<u64> {
+pub fn number_behind(digits: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == DIGITS)?;
     u64::from_str_radix(digits, 16).ok()
 }
 
 /// Makes something under a random name that is free, and returns the name.
-pub(crate) fn temporary_name(
-    names: &TemporaryNames,
-    make: impl Fn(&OsStr) -> Result<(), Errno>,
-) -> Result<OsString, Errno> {
+pub fn temporary_name(names: &TemporaryNames, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<OsString, Errno> {
     for _ in 0..10_000 {
         let name = names.another();
         match make(&name) {

@@ -16,7 +16,7 @@ use haul_sys::memory;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use haul_sys::rustix::io::{pread, pwrite, retry_on_intr};
 
-use crate::publish::temporary::{TemporaryNames, temporary_name};
+use crate::temporary::{TemporaryNames, temporary_name};
 
 const SIZE: usize = 4096;
 /// The part of a limited memory that pages may take.
@@ -25,7 +25,7 @@ const SHARE: u64 = 8;
 const USED: usize = 2;
 /// Length of the name, what is there, key, directory, identity.
 const FIXED: usize = 1 + 1 + KEY + 4 + ID;
-/// A word for what it is, the identity, and when it was made.
+/// Length of a key: a word for what it is, the identity, and when it was made.
 pub const KEY: usize = 1 + 16 + 12;
 const ID: usize = 16;
 
@@ -37,6 +37,7 @@ pub type Key = [u8; KEY];
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// What it is found by.
     pub key: Key,
     /// The number of the directory that holds the entry.
     pub dir: u32,
