@@ -74,7 +74,12 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// What the kernel said, which the message of this error also says.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.errno.as_ref().map(|errno| errno as &(dyn std::error::Error + 'static))
+    }
+}
 
 /// Kinds of causes, for programs and for the summary of a run: what has to be done is different for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -416,6 +421,15 @@ mod tests {
         ] {
             assert_eq!(error.class(), class, "{error}");
         }
+    }
+
+    #[test]
+    fn the_source_of_an_error_is_what_the_kernel_said() {
+        use std::error::Error as _;
+        let error = Error::new(What::Reading, "a");
+        assert!(error.source().is_none());
+        let error = error.errno(Errno::IO);
+        assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&Errno::IO));
     }
 
     #[test]
