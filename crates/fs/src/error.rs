@@ -41,12 +41,12 @@ impl Error {
         self
     }
 
-    /// What kind of cause it has.
-    pub fn class(&self) -> Class {
+    /// The kind of its cause.
+    pub fn kind(&self) -> ErrorKind {
         match self.errno {
-            Some(errno) => Class::of(errno),
-            None if self.what.tells_of_change() => Class::Changed,
-            None => Class::Refused,
+            Some(errno) => ErrorKind::of(errno),
+            None if self.what.tells_of_change() => ErrorKind::Changed,
+            None => ErrorKind::Refused,
         }
     }
 
@@ -83,7 +83,8 @@ impl std::error::Error for Error {
 
 /// Kinds of causes, for programs and for the summary of a run: what has to be done is different for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
+#[non_exhaustive]
+pub enum ErrorKind {
     /// No right to do it, or a filesystem that is mounted read-only.
     Permission,
     /// No room on the filesystem, in a quota or below a limit for files.
@@ -108,39 +109,39 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl ErrorKind {
     /// The word for programs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Class::Permission => "permission",
-            Class::Space => "space",
-            Class::Missing => "missing",
-            Class::Device => "device",
-            Class::Resources => "resources",
-            Class::Busy => "busy",
-            Class::Name => "name",
-            Class::Unsupported => "unsupported",
-            Class::Changed => "changed",
-            Class::Refused => "refused",
-            Class::Other => "other",
+            ErrorKind::Permission => "permission",
+            ErrorKind::Space => "space",
+            ErrorKind::Missing => "missing",
+            ErrorKind::Device => "device",
+            ErrorKind::Resources => "resources",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Name => "name",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Changed => "changed",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Other => "other",
         }
     }
 
-    fn of(errno: Errno) -> Class {
+    fn of(errno: Errno) -> ErrorKind {
         match errno {
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => Class::Permission,
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Class::Space,
-            Errno::NOENT | Errno::NOTDIR => Class::Missing,
-            Errno::STALE => Class::Changed,
-            Errno::IO | Errno::NXIO | Errno::NODEV | Errno::REMOTEIO | Errno::NOMEDIUM => Class::Device,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => ErrorKind::Permission,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => ErrorKind::Space,
+            Errno::NOENT | Errno::NOTDIR => ErrorKind::Missing,
+            Errno::STALE => ErrorKind::Changed,
+            Errno::IO | Errno::NXIO | Errno::NODEV | Errno::REMOTEIO | Errno::NOMEDIUM => ErrorKind::Device,
             Errno::TIMEDOUT | Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOTCONN | Errno::CONNREFUSED => {
-                Class::Device
+                ErrorKind::Device
             }
-            Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOBUFS => Class::Resources,
-            Errno::BUSY | Errno::TXTBSY => Class::Busy,
-            Errno::NAMETOOLONG | Errno::ILSEQ | Errno::LOOP => Class::Name,
-            Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOTTY | Errno::XDEV => Class::Unsupported,
-            _ => Class::Other,
+            Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOBUFS => ErrorKind::Resources,
+            Errno::BUSY | Errno::TXTBSY => ErrorKind::Busy,
+            Errno::NAMETOOLONG | Errno::ILSEQ | Errno::LOOP => ErrorKind::Name,
+            Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOTTY | Errno::XDEV => ErrorKind::Unsupported,
+            _ => ErrorKind::Other,
         }
     }
 }
@@ -149,6 +150,7 @@ macro_rules! what {
     ($($(#[$doc:meta])* $name:ident = $template:literal,)*) => {
         /// What was being done, or what is wrong. The words are those of GNU cp, since scripts read them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum What {
             $($(#[$doc])* #[doc = concat!("`", $template, "`")] $name,)*
         }
@@ -409,17 +411,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_class_is_that_of_what_the_kernel_said_or_else_of_what_was_done() {
+    fn the_kind_is_that_of_what_the_kernel_said_or_else_of_what_was_done() {
         let error = |what| Error::new(what, "a");
-        for (error, class) in [
-            (error(What::Reading).errno(Errno::IO), Class::Device),
-            (error(What::Writing).errno(Errno::DQUOT), Class::Space),
-            (error(What::CannotOpen).errno(Errno::ACCESS), Class::Permission),
-            (error(What::ReplacedWhileCopied), Class::Changed),
-            (error(What::SameFile), Class::Refused),
-            (error(What::Closing).errno(Errno::CHILD), Class::Other),
+        for (error, kind) in [
+            (error(What::Reading).errno(Errno::IO), ErrorKind::Device),
+            (error(What::Writing).errno(Errno::DQUOT), ErrorKind::Space),
+            (error(What::CannotOpen).errno(Errno::ACCESS), ErrorKind::Permission),
+            (error(What::ReplacedWhileCopied), ErrorKind::Changed),
+            (error(What::SameFile), ErrorKind::Refused),
+            (error(What::Closing).errno(Errno::CHILD), ErrorKind::Other),
         ] {
-            assert_eq!(error.class(), class, "{error}");
+            assert_eq!(error.kind(), kind, "{error}");
         }
     }
 
