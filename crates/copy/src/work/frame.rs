@@ -8,13 +8,14 @@ use haul_sys::inode::{DeviceNumber, FileId, Inode};
 use haul_sys::rustix::fs::{Mode, OFlags, openat};
 use parking_lot::Mutex;
 
+use crate::error::Error;
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::publish::Sides;
 use crate::schedule::ordered::Segment;
 use crate::schedule::pool::Parking;
-use crate::walk::{Listed, Listing};
+use crate::walk::{Level, Listed, Listing, PathNode, open_above};
 use crate::work::directory::{Directory, FullDirectory};
 
 /// A directory whose contents are being copied, or a part of them.
@@ -170,6 +171,34 @@ impl Frame {
     /// It and its copy, to get its attributes.
     pub(crate) fn directory(&self) -> FullDirectory {
         FullDirectory { place: Arc::clone(&self.place), sides: self.sides.clone() }
+    }
+}
+
+impl Level for Frame {
+    type Handles = Arc<Sides>;
+    type Error = Error;
+
+    fn handles(&mut self) -> &mut Option<Arc<Sides>> {
+        &mut self.sides
+    }
+
+    fn listing(&mut self) -> &mut Listing {
+        &mut self.listing
+    }
+
+    fn is_through_link(&self) -> bool {
+        self.through_link
+    }
+
+    fn open_from(&self, inner: &Arc<Sides>) -> Result<Arc<Sides>, Error> {
+        let place = &self.place;
+        let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &PathNode| {
+            let opened = open_above(fd, flags, |now| now.is_same_file_as(was));
+            opened.map(|(fd, _)| fd).map_err(|why| why.error(path))
+        };
+        let source = up(inner.source.as_fd(), OFlags::RDONLY, &place.source_inode, &place.source_path)?;
+        let dest = up(inner.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?;
+        Ok(Arc::new(Sides::new(source, dest, &place.dest_path)))
     }
 }
 
