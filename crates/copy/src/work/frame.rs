@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, FileId, Inode};
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
+use haul_sys::rustix::fs::OFlags;
 use parking_lot::Mutex;
 
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::meta::NewEntries;
 use crate::publish::Sides;
 use crate::schedule::ordered::Segment;
 use crate::schedule::pool::Parking;
-use crate::walk::{Level, Listed, Listing, PathNode, open_above};
+use crate::walk::{Level, Listed, Listing, PathNode, open_above, upwards};
 use crate::work::directory::{Directory, FullDirectory};
 
 /// A directory whose contents are being copied, or a part of them.
@@ -234,20 +234,12 @@ pub(crate) fn overlap(sides: &Frame) -> bool {
     let Some(sides) = &sides.sides else { return true };
     let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
         let what = Inode::of(what)?.id;
-        let mut at = openat(from, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut id = Inode::of(at.as_fd())?.id;
-        loop {
-            if id == what {
+        for above in upwards(from) {
+            if above?.id == what {
                 return Ok(true);
             }
-            at = openat(&at, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-            let above = Inode::of(at.as_fd())?.id;
-            // The root is its own parent.
-            if above == id {
-                return Ok(false);
-            }
-            id = above;
         }
+        Ok(false)
     };
     let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
     within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)
