@@ -19,7 +19,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
-    ("copy", &["guest", "io", "sys"]),
+    ("copy", &["fs", "guest", "io", "sys"]),
+    ("fs", &["sys"]),
     ("io", &["sys"]),
     ("guest", &[]),
     ("sys", &[]),
@@ -38,6 +39,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-measure", "measure"),
     ("haul-frontend", "frontend"),
     ("haul-copy", "copy"),
+    ("haul-fs", "fs"),
     ("haul-io", "io"),
     ("haul-guest", "guest"),
     ("haul-sys", "sys"),

@@ -1,9 +1,9 @@
 //! `cargo xtask layers`: the house plan, checked.
 //!
-//! * crates: front ends -> haul-copy -> haul-guest, haul-sys; front ends never import each other; the measuring kit is for
-//!   the laboratory and the benchmarks only, and knows nothing of copying
+//! * crates: front ends -> haul-copy -> haul-guest, haul-io, haul-fs -> haul-sys; front ends never import each other; the
+//!   measuring kit is for the laboratory and the benchmarks only, and knows nothing of copying
 //! * `unsafe` only in crates/sys, and every other crate forbids it
-//! * modules of crates/copy/src: imports go down, never up or sideways
+//! * modules of haul-copy and haul-fs: imports go down, never up or sideways
 //! * no circle of files in any crate
 //! * inherent impls stand in the module of their type, but for as many as are still left
 //! * the libraries neither print, nor exit, nor read the environment

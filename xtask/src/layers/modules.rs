@@ -1,14 +1,31 @@
-//! The modules of crates/copy/src and which may import from which.
+//! The modules of the library's crates and which may import from which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
 use super::violation::Violation;
 
-/// The modules from the bottom to the top. A file imports from modules further down only, or from its own.
+/// The modules of one crate.
+struct Plan {
+    /// The folder of their files.
+    folder: &'static str,
+    /// From the bottom to the top. A file imports from modules further down only, or from its own.
+    levels: &'static [&'static [&'static str]],
+    /// The level of plain data, if there is one. These modules describe one another, so they may import sideways, but never
+    /// in a circle.
+    data: Option<usize>,
+}
+
+const PLANS: &[Plan] = &[
+    Plan { folder: "crates/copy/src/", levels: LEVELS, data: Some(0) },
+    Plan { folder: "crates/fs/src/", levels: FS_LEVELS, data: None },
+    Plan { folder: "crates/io/src/", levels: IO_LEVELS, data: None },
+];
+
+/// Those of haul-copy. What `lib.rs` re-exports of other crates of ours is below all of them.
 const LEVELS: &[&[&str]] = &[
-    &["plan", "list", "images", "stats", "events", "error", "wire"],
-    &["walk", "meta", "journal"],
+    &["plan", "list", "images", "stats", "events", "wire"],
+    &["journal"],
     &["decide"],
     // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
     &["smart", "compare"],
@@ -33,11 +50,43 @@ const LEVELS: &[&[&str]] = &[
     &["lib"],
 ];
 
-/// The modules of plain data describe one another, so they may import sideways, but never in a circle.
-const DATA: usize = 0;
+/// Those of haul-io.
+const IO_LEVELS: &[&[&str]] = &[
+    &["moved", "tuner", "facts"],
+    // It is asked before each step, and knows nothing of what it slows.
+    &["pace"],
+    &["engine", "control"],
+    &["ranges", "profile"],
+    &["options", "probe", "verify"],
+    &["strategy"],
+    &["transfer"],
+    &["lib"],
+];
 
-fn level(module: &str) -> Option<usize> {
-    LEVELS.iter().position(|modules| modules.contains(&module))
+/// Those of haul-fs.
+const FS_LEVELS: &[&[&str]] = &[&["error", "preserve", "temporary"], &["walk", "meta", "links"], &["lib"]];
+
+impl Plan {
+    fn level(&self, module: &str) -> Option<usize> {
+        self.levels.iter().position(|modules| modules.contains(&module))
+    }
+
+    fn is_data(&self, level: usize) -> bool {
+        self.data == Some(level)
+    }
+
+    /// The file's module: `engine/direct.rs` stands in the module `engine`. `None` for a file of another crate.
+    fn module_of<'a>(&self, source: &'a Source) -> Option<&'a str> {
+        source.file.strip_prefix(self.folder)?.split(['/', '.']).next()
+    }
+
+    /// The modules that the crate's root re-exports of other crates of ours.
+    fn foreign(&self, sources: &[Source]) -> BTreeSet<String> {
+        let root = sources.iter().find(|source| source.file == format!("{}lib.rs", self.folder));
+        let names = root.into_iter().flat_map(Source::reexports);
+        let foreign = names.filter(|(_, origin)| origin.first().is_some_and(|first| first.starts_with("haul_")));
+        foreign.filter_map(|(name, _)| name.into_iter().next()).collect()
+    }
 }
 
 /// One import within the crate.
@@ -48,26 +97,32 @@ struct Import<'a> {
     line: usize,
 }
 
-/// Checks every file of crates/copy/src.
+/// Checks every file of these crates.
 pub fn check(sources: &[Source]) -> Vec<Violation> {
+    PLANS.iter().flat_map(|plan| check_crate(plan, sources)).collect()
+}
+
+fn check_crate(plan: &Plan, sources: &[Source]) -> Vec<Violation> {
+    let foreign = plan.foreign(sources);
     let mut found = Vec::new();
     let mut sideways = Vec::new();
     for source in sources.iter().filter(|source| !source.is_test) {
-        let Some(from) = source.file.strip_prefix("crates/copy/src/").map(module_of_file) else { continue };
-        if level(from).is_none() {
-            let modules = LEVELS.concat().join(", ");
+        let Some(from) = plan.module_of(source) else { continue };
+        let Some(level) = plan.level(from) else {
+            let modules = plan.levels.concat().join(", ");
             found.push(source.violation(1, format!("{from} is not a module of the house plan; those are {modules}")));
             continue;
-        }
+        };
         for path in source.paths(false) {
-            if path.path.first().is_some_and(|first| first.starts_with("haul_")) {
+            let first = path.path.first().map_or("lib", String::as_str);
+            if first.starts_with("haul_") || foreign.contains(first) {
                 continue;
             }
-            let to = path.path.first().filter(|first| level(first).is_some()).map_or("lib", String::as_str).to_owned();
+            let to = if plan.level(first).is_some() { first.to_owned() } else { "lib".to_owned() };
             let import = Import { from, to, source, line: path.line };
-            match objection(&import) {
+            match objection(plan, &import) {
                 Some(why) => found.push(source.violation(import.line, why)),
-                None if level(from) == Some(DATA) && import.to != from => sideways.push(import),
+                None if plan.is_data(level) && import.to != from => sideways.push(import),
                 None => {}
             }
         }
@@ -76,15 +131,10 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// `engine/direct.rs` stands in the module `engine`.
-fn module_of_file(file: &str) -> &str {
-    file.split(['/', '.']).next().unwrap_or(file)
-}
-
-fn objection(import: &Import<'_>) -> Option<String> {
+fn objection(plan: &Plan, import: &Import<'_>) -> Option<String> {
     let (from, to) = (import.from, import.to.as_str());
-    let (above, below) = (level(from)?, level(to)?);
-    if from == to || below < above || (above == below && above == DATA) {
+    let (above, below) = (plan.level(from)?, plan.level(to)?);
+    if from == to || below < above || (above == below && plan.is_data(above)) {
         None
     } else if to == "lib" {
         Some(format!("{from} imports from the root of the crate, which stands above it; name the module"))

@@ -27,8 +27,8 @@ fn imports_from_modules_below_are_fine() {
     good("crates/copy/src/publish/sides.rs", "use crate::journal::Record;\nuse super::Ready;\nuse haul_sys::Errno;");
     good("crates/copy/src/file/fill.rs", "use crate::{stats::Stats, work::{Entry, Frame}};");
     good("crates/copy/src/run/mod.rs", "mod files;\nuse self::files::F;\nuse crate::decide::choose;");
-    good("crates/copy/src/run/files.rs", "use super::Session;\nuse super::super::walk::Entry;");
-    good("crates/copy/src/events.rs", "use crate::error::Error;");
+    good("crates/copy/src/run/files.rs", "use super::Session;\nuse super::super::journal::Entry;");
+    good("crates/copy/src/events.rs", "use crate::stats::Stats;");
 }
 
 #[test]
@@ -41,7 +41,8 @@ fn imports_upwards_are_found() {
 
 #[test]
 fn imports_sideways_are_found() {
-    bad("crates/copy/src/meta/mod.rs", "use crate::walk::Entry;", 1, "meta imports sideways from walk");
+    bad("crates/copy/src/report/mod.rs", "use crate::schedule::Pool;", 1, "report imports sideways from schedule");
+    bad("crates/fs/src/meta/mod.rs", "use crate::walk::Spot;", 1, "meta imports sideways from walk");
 }
 
 #[test]
@@ -52,24 +53,34 @@ fn imports_from_the_root_of_the_crate_are_found() {
 
 #[test]
 fn one_bad_branch_of_a_use_tree_is_found_at_its_line() {
-    let text = "use crate::{\n    plan::Plan,\n    run::{Cancel, Session},\n    error::Error,\n};";
-    let found = violations(&[("crates/copy/src/walk/mod.rs", text)]);
+    let text = "use crate::{\n    plan::Plan,\n    run::{Cancel, Session},\n    stats::Stats,\n};";
+    let found = violations(&[("crates/copy/src/journal/mod.rs", text)]);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found.iter().all(|line| line.starts_with("crates/copy/src/walk/mod.rs:3: walk imports upwards")));
+    assert!(found.iter().all(|line| line.starts_with("crates/copy/src/journal/mod.rs:3: journal imports upwards")));
 }
 
 #[test]
 fn paths_in_bodies_types_and_macros_are_found() {
-    bad("crates/copy/src/images.rs", "fn f() {\n    crate::journal::go();\n}", 2, "upwards from journal");
-    bad("crates/copy/src/images.rs", "struct S(\ncrate::walk::Entry);", 2, "upwards from walk");
+    bad("crates/copy/src/images.rs", "fn f() {\n    crate::decide::go();\n}", 2, "upwards from decide");
+    bad("crates/copy/src/images.rs", "struct S(\ncrate::work::Entry);", 2, "upwards from work");
     bad("crates/copy/src/images.rs", "fn f() {\n    assert!(crate::run::ok(),\n \"\");\n}", 2, "upwards from run");
-    bad("crates/copy/src/images.rs", "macro_rules! m {\n    () => { $crate::meta::X };\n}", 2, "upwards from meta");
+    bad(
+        "crates/copy/src/images.rs",
+        "macro_rules! m {\n    () => { $crate::journal::X };\n}",
+        2,
+        "upwards from journal",
+    );
 }
 
 #[test]
 fn paths_in_inline_modules_are_resolved() {
-    good("crates/copy/src/meta/mod.rs", "mod inner {\n    use super::Other;\n    use super::super::plan::Plan;\n}");
-    bad("crates/copy/src/meta/mod.rs", "mod inner {\n    use super::super::walk::Entry;\n}", 2, "sideways from walk");
+    good("crates/copy/src/report/mod.rs", "mod inner {\n    use super::Other;\n    use super::super::plan::Plan;\n}");
+    bad(
+        "crates/copy/src/report/mod.rs",
+        "mod inner {\n    use super::super::schedule::Pool;\n}",
+        2,
+        "sideways from schedule",
+    );
 }
 
 #[test]
@@ -83,23 +94,31 @@ fn scopes_comments_and_strings_are_no_imports() {
 #[test]
 fn unit_tests_may_import_from_anywhere_in_the_crate() {
     good("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests {\n    use crate::run::run;\n}");
-    good("crates/copy/src/plan.rs", "#[cfg(test)]\nuse crate::run::run;\nuse crate::error::Error;");
+    good("crates/copy/src/plan.rs", "#[cfg(test)]\nuse crate::run::run;\nuse crate::stats::Stats;");
     bad(
         "crates/copy/src/plan.rs",
-        "#[cfg(test)]\nuse crate::run::run;\nuse crate::walk::Entry;",
+        "#[cfg(test)]\nuse crate::run::run;\nuse crate::journal::Journal;",
         3,
-        "upwards from walk",
+        "upwards from journal",
     );
 }
 
 #[test]
 fn data_modules_may_not_import_in_a_circle() {
-    let events = ("crates/copy/src/events.rs", "use crate::error::Error;");
-    let error = ("crates/copy/src/error.rs", "use crate::images::ImageReport;");
-    assert_eq!(violations(&[events, error]), [""; 0]);
+    let events = ("crates/copy/src/events.rs", "use crate::stats::Stats;");
+    let stats = ("crates/copy/src/stats.rs", "use crate::images::ImageReport;");
+    assert_eq!(violations(&[events, stats]), [""; 0]);
     let facts = ("crates/copy/src/images.rs", "use crate::events::Event;");
-    let found = violations(&[events, error, facts]);
+    let found = violations(&[events, stats, facts]);
     assert_eq!(found.iter().filter(|line| line.contains("the other way round")).count(), 3, "{found:?}");
+}
+
+#[test]
+fn a_module_that_the_root_re_exports_of_another_crate_is_below_all() {
+    let root = ("crates/copy/src/lib.rs", "#![forbid(unsafe_code)]\nmod wire;\npub use haul_fs::{error, walk};");
+    let wire = ("crates/copy/src/wire.rs", "use crate::error::Error;\nuse crate::walk::Spot;");
+    assert_eq!(violations(&[root, wire]), [""; 0]);
+    bad(wire.0, "\nuse crate::walk::Spot;", 2, "root of the crate");
 }
 
 #[test]
@@ -127,6 +146,13 @@ fn the_measuring_kit_is_for_the_laboratory_only_and_knows_no_copying() {
 fn guest_and_sys_import_nothing_of_ours() {
     bad("crates/guest/src/gpt.rs", "use haul_sys::Errno;", 1, "it may import nothing of ours");
     bad("crates/sys/src/child.rs", "fn f() { haul_copy::run::run() }", 1, "crate sys may not import crate copy");
+}
+
+#[test]
+fn names_and_attributes_know_no_copying() {
+    good("crates/fs/src/walk/spot.rs", "use haul_sys::Errno;");
+    good("crates/copy/src/plan.rs", "pub use haul_fs::preserve::Preserve;");
+    bad("crates/fs/src/meta/mod.rs", "use haul_copy::plan::Plan;", 1, "it may import sys");
 }
 
 #[test]

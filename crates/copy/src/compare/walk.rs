@@ -9,14 +9,16 @@ use std::thread;
 
 use haul_io::facts;
 use haul_sys::inode::{FileId, Inode, Kind};
-use haul_sys::rustix::fs::{FileType, Mode, OFlags, openat};
+use haul_sys::rustix::fs::{FileType, OFlags};
 use haul_sys::rustix::process;
 use haul_sys::{Errno, memory};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
 use crate::plan::{Dereference, Destination, Plan};
-use crate::walk::{Listed, Listing, Operand, PathNode, Spot, last_component, without_trailing_slashes};
+use crate::walk::{
+    Descent, Level, Listed, Listing, Operand, PathNode, Spot, last_component, open_above, without_trailing_slashes,
+};
 
 use super::board::{Batch, Board, Side, Sides};
 use super::difference::Found;
@@ -134,7 +136,7 @@ struct Walk<'a> {
 }
 
 /// A directory that is gone through.
-struct Level {
+struct Pair {
     sides: Option<Arc<Sides>>,
     ids: (FileId, FileId),
     listing: Listing,
@@ -143,6 +145,35 @@ struct Level {
     /// The names of the source are done, now come those of the copy.
     in_copy: bool,
     paths: (Arc<PathNode>, Arc<PathNode>),
+}
+
+impl Level for Pair {
+    type Handles = Arc<Sides>;
+    type Error = Error;
+
+    fn handles(&mut self) -> &mut Option<Arc<Sides>> {
+        &mut self.sides
+    }
+
+    fn listing(&mut self) -> &mut Listing {
+        &mut self.listing
+    }
+
+    fn is_through_link(&self) -> bool {
+        // Links are not told apart here.
+        false
+    }
+
+    fn open_from(&self, inner: &Arc<Sides>) -> Result<Arc<Sides>, Error> {
+        let up = |inner: &Side, id: FileId, path: &Arc<PathNode>| {
+            let (fd, inode) =
+                open_above(inner.fd.as_fd(), OFlags::RDONLY, |now| now.id == id).map_err(|why| why.error(path))?;
+            Ok(Side { fd, inode, path: Arc::clone(path), operand: Arc::clone(&inner.operand) })
+        };
+        let source = up(&inner.source, self.ids.0, &self.paths.0)?;
+        let copy = up(&inner.copy, self.ids.1, &self.paths.1)?;
+        Ok(Arc::new(Sides { source, copy }))
+    }
 }
 
 impl Walk<'_> {
@@ -207,40 +238,38 @@ impl Walk<'_> {
 
     /// Goes through two directories and all below them.
     fn tree(&mut self, source: Spot<'_>, copy: Spot<'_>) {
-        let mut stack = Vec::new();
-        stack.extend(self.enter(source, copy, None));
-        while let Some(level) = stack.last_mut() {
+        let mut descent = Descent::new(self.open_levels);
+        self.enter(source, copy, None).into_iter().for_each(|top| descent.enter(top));
+        while let Some(pair) = descent.innermost() {
             if (self.rules.stop)() || self.row.is_broken() {
                 return;
             }
-            if let Some(name) = level.inner.pop_front() {
-                let child = self.descend(level, &name);
-                self.push(&mut stack, child);
-            } else if !self.go_on(level)
-                && let Some(done) = stack.pop()
-                && let Some(parent) = stack.last_mut()
-                && let Err(error) = reopen(parent, &done)
+            if let Some(name) = pair.inner.pop_front() {
+                let child = self.descend(pair, &name);
+                self.push(&mut descent, child);
+            } else if !self.go_on(pair)
+                && let Some((_, Err(error))) = descent.leave()
             {
                 self.later(error);
-                stack.pop();
+                // Nothing more is read in it. It is closed, so those above it are not looked for.
+                descent.leave();
             }
         }
     }
 
-    fn push(&mut self, stack: &mut Vec<Level>, child: Option<Level>) {
+    fn push(&mut self, descent: &mut Descent<Pair>, child: Option<Pair>) {
         let Some(child) = child else { return };
         // Only a link, or a mount, leads back up.
-        if stack.iter().any(|level| level.ids.0 == child.ids.0) {
+        if descent.levels().iter().any(|pair| pair.ids.0 == child.ids.0) {
             self.later(Error::new(What::CyclicLink, child.paths.0.path()));
             return;
         }
-        stack.push(child);
-        close_far(stack, self.open_levels);
+        descent.enter(child);
     }
 
     /// Opens both directories, those of an operand or those in a level; nothing if they are none, which whoever compares
     /// them reports.
-    fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Option<Level> {
+    fn enter(&mut self, source: Spot<'_>, copy: Spot<'_>, above: Option<&Sides>) -> Option<Pair> {
         let follow = above.is_none() || self.rules.plan.dereference == Dereference::Always;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let mut open = |spot: Spot<'_>, above: Option<&Side>| match spot
@@ -265,7 +294,7 @@ impl Walk<'_> {
         };
         let source = open(source, above.map(|above| &above.source))?;
         let copy = open(copy, above.map(|above| &above.copy))?;
-        Some(Level {
+        Some(Pair {
             ids: (source.inode.id, copy.inode.id),
             paths: (Arc::clone(&source.path), Arc::clone(&copy.path)),
             sides: Some(Arc::new(Sides { source, copy })),
@@ -275,31 +304,31 @@ impl Walk<'_> {
         })
     }
 
-    fn descend(&mut self, level: &Level, name: &OsStr) -> Option<Level> {
-        let sides = Arc::clone(level.sides.as_ref()?);
-        let (source, copy) = (level.paths.0.joined(name), level.paths.1.joined(name));
+    fn descend(&mut self, pair: &Pair, name: &OsStr) -> Option<Pair> {
+        let sides = Arc::clone(pair.sides.as_ref()?);
+        let (source, copy) = (pair.paths.0.joined(name), pair.paths.1.joined(name));
         let spots = (Spot::new(sides.source.fd.as_fd(), name, &source), Spot::new(sides.copy.fd.as_fd(), name, &copy));
         let child = self.enter(spots.0, spots.1, Some(&sides))?;
         let inode = child.sides.as_ref().map(|sides| sides.source.inode);
         let wanted = Wanted::new(self.rules.plan, &[]);
-        inode.is_some_and(|inode| wanted.contents(&inode, Some(level.ids.0.device()))).then_some(child)
+        inode.is_some_and(|inode| wanted.contents(&inode, Some(pair.ids.0.device()))).then_some(child)
     }
 
     /// Gives the next names of a directory away; `false` if there are no more.
-    fn go_on(&mut self, level: &mut Level) -> bool {
-        let Some(sides) = level.sides.clone() else { return false };
+    fn go_on(&mut self, pair: &mut Pair) -> bool {
+        let Some(sides) = pair.sides.clone() else { return false };
         let mut names = Vec::with_capacity(BATCH);
-        let (dir, path) = match level.in_copy {
-            false => (sides.source.fd.as_fd(), &level.paths.0),
-            true => (sides.copy.fd.as_fd(), &level.paths.1),
+        let (dir, path) = match pair.in_copy {
+            false => (sides.source.fd.as_fd(), &pair.paths.0),
+            true => (sides.copy.fd.as_fd(), &pair.paths.1),
         };
         while names.len() < BATCH {
-            match level.listing.next(dir) {
+            match pair.listing.next(dir) {
                 Ok(Some(listed)) => {
-                    if !level.in_copy && may_be_directory(&listed, self.rules.plan) {
-                        level.inner.push_back(listed.name.clone());
+                    if !pair.in_copy && may_be_directory(&listed, self.rules.plan) {
+                        pair.inner.push_back(listed.name.clone());
                     }
-                    let is_dir = !level.in_copy && listed.kind == Some(FileType::Directory);
+                    let is_dir = !pair.in_copy && listed.kind == Some(FileType::Directory);
                     names.push((listed.name, is_dir));
                 }
                 Ok(None) => break,
@@ -312,10 +341,10 @@ impl Walk<'_> {
         }
         let over = names.is_empty();
         if !over {
-            self.hand_over(sides, names, level.in_copy);
-        } else if !level.in_copy {
-            level.in_copy = true;
-            level.listing = Listing::default();
+            self.hand_over(sides, names, pair.in_copy);
+        } else if !pair.in_copy {
+            pair.in_copy = true;
+            pair.listing = Listing::default();
             return true;
         }
         !over
@@ -407,34 +436,4 @@ fn below(directory: &OsStr, operand: &OsStr) -> PathBuf {
     let base = last_component(without_trailing_slashes(operand));
     let dir = Path::new(directory);
     if base == ".." || base == "." || base.is_empty() { dir.to_owned() } else { dir.join(base) }
-}
-
-/// Closes what is far up, so that any depth does with few descriptors.
-fn close_far(stack: &mut [Level], open: usize) {
-    if let Some(far) = stack.len().checked_sub(open + 1) {
-        let level = &mut stack[far];
-        level.sides = None;
-        level.listing.reopened();
-    }
-}
-
-/// Opens a directory again from the one in it, and makes sure that it is the same.
-fn reopen(parent: &mut Level, child: &Level) -> Result<(), Error> {
-    if parent.sides.is_some() {
-        return Ok(());
-    }
-    let up = |inner: &Side, id: FileId, path: &Arc<PathNode>| {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = openat(&inner.fd, "..", flags, Mode::empty()).and_then(|fd| Ok((Inode::of(fd.as_fd())?, fd)));
-        let (inode, fd) = opened.map_err(|errno| Error::new(What::CannotAccess, path.path()).errno(errno))?;
-        if inode.id != id {
-            return Err(Error::new(What::DirectoryMoved, path.path()));
-        }
-        Ok(Side { fd, inode, path: Arc::clone(path), operand: Arc::clone(&inner.operand) })
-    };
-    let Some(sides) = &child.sides else { return Ok(()) };
-    let source = up(&sides.source, parent.ids.0, &parent.paths.0)?;
-    let copy = up(&sides.copy, parent.ids.1, &parent.paths.1)?;
-    parent.sides = Some(Arc::new(Sides { source, copy }));
-    Ok(())
 }

@@ -10,7 +10,7 @@ mod partial;
 pub(crate) mod ready;
 pub(crate) mod replace;
 mod sides;
-pub(crate) mod temporary;
 
+pub(crate) use haul_fs::temporary;
 pub use partial::Partials;
 pub(crate) use sides::Sides;

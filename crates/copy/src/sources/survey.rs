@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::decide::Wanted;
 use crate::error::{Error, What};
@@ -18,7 +16,7 @@ use crate::plan::{Dereference, Plan};
 use crate::report::Session;
 use crate::schedule::limits::open_levels;
 use crate::sources::within::operand_inode;
-use crate::walk::{Listing, Operand, PathCursor, PathNode, Spot};
+use crate::walk::{Descent, Entered, Operand, PathCursor, PathNode, Spot};
 
 /// What a walk over the sources has found.
 #[derive(Debug, Default)]
@@ -71,14 +69,8 @@ struct Walk<'a> {
     survey: Survey,
 }
 
-/// A directory that is being listed.
-struct Level {
-    fd: Option<OwnedFd>,
-    inode: Inode,
-    listing: Listing,
-    entry: Index,
-    path: Arc<PathNode>,
-}
+/// A directory that is being listed, with its entry in the list.
+type Level = Entered<Index>;
 
 impl<'a> Walk<'a> {
     fn wanted(&self) -> Wanted<'a> {
@@ -123,36 +115,32 @@ impl<'a> Walk<'a> {
     fn tree(&mut self, spot: Spot<'_>, follow: bool, inode: Inode, root: Index) {
         let mut cursor = PathCursor::default();
         let mut on_the_way = HashSet::new();
-        let mut stack: Vec<Level> = Vec::new();
-        stack.extend(self.enter(spot, follow, inode, root, None, &mut on_the_way));
-        while let Some(level) = stack.last_mut() {
+        let mut descent = Descent::new(self.open);
+        self.enter(spot, follow, inode, root, None, &mut on_the_way).into_iter().for_each(|top| descent.enter(top));
+        while let Some(level) = descent.innermost() {
             if self.session.cancel.is_cancelled() {
                 self.survey.failed = true;
                 return;
             }
-            let Some(fd) = &level.fd else { return };
-            let listed = match level.listing.next(fd.as_fd()) {
+            let listed = match level.next_name() {
                 Ok(listed) => listed,
                 Err(errno) => {
-                    self.problem(&Error::new(What::CannotAccess, level.path.path()).errno(errno));
+                    self.problem(&Error::new(What::CannotAccess, level.path().path()).errno(errno));
                     None
                 }
             };
             let Some(listed) = listed else {
-                let Some(done) = stack.pop() else { return };
-                on_the_way.remove(&done.inode.id);
-                if let Some(parent) = stack.last_mut()
-                    && let Err(errno) = reopen(parent, &done)
-                {
+                let Some((done, reopened)) = descent.leave() else { return };
+                on_the_way.remove(&done.inode().id);
+                if let Err(why) = reopened {
                     // Without its parent the rest of the tree cannot be found.
-                    return self.problem(&Error::new(What::DirectoryMoved, done.path.path()).errno(errno));
+                    return self.problem(&Error::new(What::DirectoryMoved, done.path().path()).errno(why.errno()));
                 }
                 continue;
             };
-            let child = Spot::new(fd.as_fd(), &listed.name, cursor.entry(&level.path, &listed.name));
+            let child = level.spot(&listed.name, cursor.entry(level.path(), &listed.name));
             if let Some(next) = self.child(child, level, &mut on_the_way) {
-                stack.push(next);
-                close_far(&mut stack, self.open);
+                descent.enter(next);
             }
         }
     }
@@ -169,17 +157,17 @@ impl<'a> Walk<'a> {
         if !self.wanted().entry(&inode) {
             return None;
         }
-        let at = match self.survey.list.add(parent.entry, spot.name, &entry_of(&inode, false)) {
+        let at = match self.survey.list.add(parent.note, spot.name, &entry_of(&inode, false)) {
             Ok(at) => at,
             Err(why) => {
                 self.cannot_add(spot, why);
                 return None;
             }
         };
-        if !self.wanted().contents(&inode, Some(parent.inode.id.device())) {
+        if !self.wanted().contents(&inode, Some(parent.inode().id.device())) {
             return None;
         }
-        self.enter(spot, false, inode, at, Some(&parent.path), on_the_way)
+        self.enter(spot, false, inode, at, Some(parent.path()), on_the_way)
     }
 
     fn enter(
@@ -191,17 +179,11 @@ impl<'a> Walk<'a> {
         above: Option<&Arc<PathNode>>,
         on_the_way: &mut HashSet<FileId>,
     ) -> Option<Level> {
-        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let opened = spot.open(OFlags::RDONLY | OFlags::DIRECTORY | no_follow, 0);
-        let found = opened.and_then(|fd| Ok((Inode::of(fd.as_fd())?.is_same_file_as(&inode), fd)));
-        match found {
+        match Level::open(spot, follow, above, entry) {
             // Mounted in itself: the copy says so.
             Ok(_) if !on_the_way.insert(inode.id) => None,
-            Ok((true, fd)) => {
-                let path = above.map_or_else(|| PathNode::root(spot.path), |above| above.below(spot.name));
-                Some(Level { fd: Some(fd), inode, listing: Listing::default(), entry, path })
-            }
-            Ok((false, _)) => {
+            Ok(level) if level.inode().is_same_file_as(&inode) => Some(level),
+            Ok(_) => {
                 self.problem(&Error::new(What::ReplacedWhileCopied, spot.path));
                 None
             }
@@ -219,29 +201,6 @@ fn entry_of(inode: &Inode, may_be_met_again: bool) -> Entry {
     let size = if matches!(inode.kind, Kind::Regular | Kind::SymbolicLink) { inode.size } else { 0 };
     let (kind, modified, changed) = (inode.kind, inode.modified, inode.changed);
     Entry { kind, size, modified, changed, id: several.then_some(inode.id) }
-}
-
-/// Closes what is far up, so that any depth does with few descriptors.
-fn close_far(stack: &mut [Level], open: usize) {
-    if let Some(far) = stack.len().checked_sub(open + 1) {
-        stack[far].fd = None;
-        stack[far].listing.reopened();
-    }
-}
-
-/// Opens a directory again from the one in it, and makes sure that it is the same.
-fn reopen(parent: &mut Level, child: &Level) -> Result<(), Errno> {
-    if parent.fd.is_some() {
-        return Ok(());
-    }
-    let up =
-        |dir: BorrowedFd<'_>| openat(dir, "..", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let fd = up(child.fd.as_ref().ok_or(Errno::STALE)?.as_fd())?;
-    if !Inode::of(fd.as_fd())?.is_same_file_as(&parent.inode) {
-        return Err(Errno::STALE);
-    }
-    parent.fd = Some(fd);
-    Ok(())
 }
 
 #[cfg(test)]

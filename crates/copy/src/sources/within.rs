@@ -1,18 +1,15 @@
 //! Whether something is in a source: by the identity of directories, not by paths.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Kind};
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
 
 use crate::decide::Wanted;
 use crate::plan::{Dereference, Plan};
-use crate::walk::{Operand, Spot};
-
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+use crate::walk::{Operand, Spot, upwards};
 
 /// The source of this plan that a file is, or that it stands in; the file itself need not exist yet.
 ///
@@ -42,17 +39,7 @@ pub(crate) fn reaches(source: &Inode, dirs: &[Inode], plan: &Plan) -> bool {
 
 /// A directory and all that it is in.
 pub(crate) fn ways_up(from: BorrowedFd<'_>) -> Result<Vec<Inode>, Errno> {
-    let mut found = vec![Inode::of(from)?];
-    let mut at = openat(from, "..", DIRECTORY, Mode::empty())?;
-    loop {
-        let inode = Inode::of(at.as_fd())?;
-        // The root is its own parent.
-        if found.last().is_some_and(|below| below.id == inode.id) {
-            return Ok(found);
-        }
-        found.push(inode);
-        at = openat(&at, "..", DIRECTORY, Mode::empty())?;
-    }
+    upwards(from).collect()
 }
 
 /// The attributes of an operand, links followed or not as the plan says.
@@ -63,6 +50,7 @@ pub(crate) fn operand_inode(spot: Spot<'_>, plan: &Plan) -> Result<Inode, Errno>
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
 
     use haul_sys::inode::{DeviceNumber, FileId};

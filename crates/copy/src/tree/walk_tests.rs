@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use haul_sys::inode::{Kind, Time};
+use haul_sys::inode::{Inode, Kind, Time};
 
 use super::*;
 use crate::context::test_support::{Bench, Ran, tree};
@@ -48,26 +48,27 @@ fn any_depth_is_copied_with_few_open_levels() {
 fn far_ancestors_are_closed_and_opened_again() {
     let bench = Bench::new(plan());
     make_dir(bench.source_path("d"), 0o700);
-    let mut stack = vec![entered(&bench)];
+    let mut descent = Descent::new(1);
+    descent.enter(entered(&bench));
     alone(&bench, |walker| {
         let listed = Listed { name: "d".into(), kind: None, entry: None, made: None };
-        stack.extend(visit_child(walker, &stack, &listed, &mut top()).map(|frame| *frame));
+        let child = visit_child(walker, descent.levels(), &listed, &mut top());
+        descent.enter(*child.unwrap());
     });
-    close_far_ancestors(&mut stack, 1);
-    assert_eq!([0, 1].map(|level| stack[level].sides.is_some()), [false, true]);
-    let child = stack.pop().unwrap();
-    reopen(&mut stack[0], &child).unwrap();
-    let [source, dest] = stack[0].sides().unwrap().map(|dir| Inode::of(dir).unwrap().id);
-    assert_eq!([source, dest], [stack[0].place.source_inode.id, stack[0].place.dest_inode.id]);
+    assert_eq!([0, 1].map(|level| descent.levels()[level].sides.is_some()), [false, true]);
+    descent.leave().unwrap().1.unwrap();
+    let [frame] = descent.levels() else { panic!("one level") };
+    let [source, dest] = frame.sides().unwrap().map(|dir| Inode::of(dir).unwrap().id);
+    assert_eq!([source, dest], [frame.place.source_inode.id, frame.place.dest_inode.id]);
 }
 
 #[test]
 fn an_ancestor_of_what_is_behind_a_link_stays_open() {
     let bench = Bench::new(plan());
-    let mut stack = vec![entered(&bench), entered(&bench)];
-    stack[1].through_link = true;
-    close_far_ancestors(&mut stack, 1);
-    assert!(stack[0].sides.is_some());
+    let mut descent = Descent::new(1);
+    descent.enter(entered(&bench));
+    descent.enter(Frame { through_link: true, ..entered(&bench) });
+    assert!(descent.levels()[0].sides.is_some());
 }
 
 /// Copies `a/b/c` and `a/b/e`, with a file in each. The one that comes first is moved away while its file is copied, on this

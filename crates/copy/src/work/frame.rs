@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, FileId, Inode};
-use haul_sys::rustix::fs::{Mode, OFlags, openat};
+use haul_sys::rustix::fs::OFlags;
 use parking_lot::Mutex;
 
+use crate::error::Error;
 use crate::links::DestDir;
 use crate::list::Index;
 use crate::meta::NewEntries;
 use crate::publish::Sides;
 use crate::schedule::ordered::Segment;
 use crate::schedule::pool::Parking;
-use crate::walk::{Listed, Listing};
+use crate::walk::{Level, Listed, Listing, PathNode, open_above, upwards};
 use crate::work::directory::{Directory, FullDirectory};
 
 /// A directory whose contents are being copied, or a part of them.
@@ -173,6 +174,34 @@ impl Frame {
     }
 }
 
+impl Level for Frame {
+    type Handles = Arc<Sides>;
+    type Error = Error;
+
+    fn handles(&mut self) -> &mut Option<Arc<Sides>> {
+        &mut self.sides
+    }
+
+    fn listing(&mut self) -> &mut Listing {
+        &mut self.listing
+    }
+
+    fn is_through_link(&self) -> bool {
+        self.through_link
+    }
+
+    fn open_from(&self, inner: &Arc<Sides>) -> Result<Arc<Sides>, Error> {
+        let place = &self.place;
+        let up = |fd: BorrowedFd<'_>, flags: OFlags, was: &Inode, path: &PathNode| {
+            let opened = open_above(fd, flags, |now| now.is_same_file_as(was));
+            opened.map(|(fd, _)| fd).map_err(|why| why.error(path))
+        };
+        let source = up(inner.source.as_fd(), OFlags::RDONLY, &place.source_inode, &place.source_path)?;
+        let dest = up(inner.dest.as_fd(), OFlags::PATH, &place.dest_inode, &place.dest_path)?;
+        Ok(Arc::new(Sides::new(source, dest, &place.dest_path)))
+    }
+}
+
 impl Tally {
     pub(crate) fn add(&self) {
         self.0.lock().open += 1;
@@ -205,20 +234,12 @@ pub(crate) fn overlap(sides: &Frame) -> bool {
     let Some(sides) = &sides.sides else { return true };
     let within = |from: BorrowedFd<'_>, what: BorrowedFd<'_>| -> Result<bool, Errno> {
         let what = Inode::of(what)?.id;
-        let mut at = openat(from, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut id = Inode::of(at.as_fd())?.id;
-        loop {
-            if id == what {
+        for above in upwards(from) {
+            if above?.id == what {
                 return Ok(true);
             }
-            at = openat(&at, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-            let above = Inode::of(at.as_fd())?.id;
-            // The root is its own parent.
-            if above == id {
-                return Ok(false);
-            }
-            id = above;
         }
+        Ok(false)
     };
     let (source, dest) = (sides.source.as_fd(), sides.dest.as_fd());
     within(source, dest).unwrap_or(true) || within(dest, source).unwrap_or(true)

@@ -1,0 +1,66 @@
+//! The mode with which a file is made.
+
+use haul_sys::Errno;
+use haul_sys::inode::{Inode, Kind};
+use haul_sys::object::Object;
+
+use crate::preserve::{Preserve, Wish};
+
+use super::caller::Caller;
+use super::new_entries::NewEntries;
+
+const OWNER: u32 = 0o700;
+const GROUP_AND_OTHERS: u32 = 0o077;
+const WRITE_OF_GROUP_AND_OTHERS: u32 = 0o022;
+
+/// The permission bits to make a file with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Creation {
+    /// The mode argument of `open`, `mkdir` or `mknod`. The umask applies on top.
+    pub mode: u32,
+    /// Bits left out until the file has its owner and its contents.
+    pub omitted: u32,
+    /// Bits that the finished file must not have: write permission for the owner, without which an unprivileged process
+    /// could not set extended attributes (`xattr_permission` in the kernel asks the mode, not how the file was opened).
+    pub extra: u32,
+}
+
+/// With which mode to make a copy of this source, as a file of this kind, where new entries are of this sort.
+///
+/// A file that will change hands is made for its owner alone. A directory is made without write permission for others,
+/// who could place entries in it before it is ready. For a symbolic link the mode has no meaning.
+pub fn creation_mode(
+    kind: Kind,
+    source: &Inode,
+    entries: &NewEntries,
+    preserve: &Preserve,
+    caller: Caller,
+) -> Creation {
+    let changes_hands = entries.owner != Some((source.user, source.group));
+    let omitted = source.permissions
+        & match kind {
+            // As long as it is being filled, nobody else has business in it.
+            Kind::Directory if preserve.ownership => GROUP_AND_OTHERS,
+            Kind::Directory => WRITE_OF_GROUP_AND_OTHERS,
+            _ if preserve.ownership && changes_hands => GROUP_AND_OTHERS,
+            _ => 0,
+        };
+    if kind != Kind::Regular {
+        return Creation { mode: source.permissions & 0o7777 & !omitted, omitted, extra: 0 };
+    }
+    let wanted = source.permissions & 0o777;
+    let write = if preserve.xattr != Wish::No && !caller.privileged() { 0o200 } else { 0 };
+    Creation { mode: wanted & !omitted | write, omitted, extra: write & !wanted }
+}
+
+/// Lets the owner into a directory that was just made with less than `rwx` for its owner, so that its entries can be
+/// written. [`super::finish`] sets the mode right again.
+///
+/// # Errors
+/// Whatever chmod(2) says; cp's words for it are `setting permissions for`.
+pub fn open_up(directory: Object<'_>, made: &Inode) -> Result<(), Errno> {
+    if made.permissions & OWNER == OWNER {
+        return Ok(());
+    }
+    directory.set_mode(made.permissions | OWNER)
+}

@@ -1,0 +1,128 @@
+//! Extended attributes of all namespaces.
+
+use std::cell::OnceCell;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_sys::Errno;
+use haul_sys::object::Object;
+
+use crate::error::{Error, What};
+use crate::preserve::{ContextRule, Wish};
+
+use super::acl;
+use super::request::{Report, Request};
+use super::rules::Action;
+
+/// The names of the source's attributes, asked for at most once for each file.
+#[derive(Debug, Default)]
+pub struct Names(OnceCell<Result<Vec<u8>, Errno>>);
+
+impl Names {
+    /// All names.
+    ///
+    /// # Errors
+    /// Whatever listxattr(2) says.
+    pub fn of(&self, source: Object<'_>) -> Result<impl Iterator<Item = &CStr> + Clone, Errno> {
+        let listed = self.0.get_or_init(|| {
+            let mut names = Vec::new();
+            source.list_xattrs(&mut names).map(|()| names)
+        });
+        match listed {
+            Ok(names) => {
+                Ok(names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()))
+            }
+            Err(errno) => Err(*errno),
+        }
+    }
+}
+
+/// Copies all extended attributes but those that the rules leave out, ACLs and, where it is kept for itself, the SELinux
+/// context. Attributes that the destination has and the source has not are left alone. False if one could not be
+/// copied.
+pub fn keep(request: &Request<'_>, names: &Names, report: Report<'_>) -> bool {
+    let apart = request.preserve.context != Wish::No || *request.context != ContextRule::Default;
+    copy(request, names, report, |name| {
+        request.rules.action(name) == Action::Copy && !is_acl(name) && !(apart && name == c"security.selinux")
+    })
+}
+
+/// Copies the attributes that hold permissions in ways other than a POSIX ACL: those of NFSv4. False if one could not
+/// be copied and the destination has such attributes.
+pub fn keep_permissions(request: &Request<'_>, names: &Names, report: Report<'_>) -> bool {
+    let mut kept = true;
+    let mut listen = |error: Error| {
+        if error.errno.is_none_or(|errno| !acl::is_unsupported(errno)) {
+            kept = false;
+            report(Error { what: What::PreservingAcl, path: request.dest.path.to_owned(), ..error });
+        }
+    };
+    copy_all(request, names, &mut listen, |name| holds_permissions(request, name));
+    kept
+}
+
+/// Whether an attribute that is no POSIX ACL goes with the permissions.
+pub fn holds_permissions(request: &Request<'_>, name: &CStr) -> bool {
+    request.rules.action(name) == Action::Permissions && !is_acl(name)
+}
+
+/// Whether this is the name of a POSIX ACL.
+pub fn is_acl(name: &CStr) -> bool {
+    name == acl::ACCESS || name == acl::DEFAULT
+}
+
+/// Whether a failure is reported: always if attributes were asked for by name or are all that is copied, else if it is
+/// not just that the filesystem has none, and never when the user wants to hear nothing (`-a`).
+pub fn worth_saying(request: &Request<'_>, wish: Wish, errno: Errno) -> bool {
+    let unsupported = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA);
+    request.no_data || wish == Wish::Require || !request.preserve.quiet && !unsupported
+}
+
+fn copy(request: &Request<'_>, names: &Names, report: Report<'_>, wanted: impl Fn(&CStr) -> bool) -> bool {
+    let mut listen = |error: Error| {
+        if worth_saying(request, request.preserve.xattr, error.errno.unwrap_or(Errno::IO)) {
+            report(error);
+        }
+    };
+    copy_all(request, names, &mut listen, wanted)
+}
+
+fn copy_all(request: &Request<'_>, names: &Names, report: Report<'_>, wanted: impl Fn(&CStr) -> bool) -> bool {
+    let (source, dest) = (request.source, request.dest);
+    let names = match names.of(source.object) {
+        Ok(names) => names,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return true,
+        // Without /proc there is no way to the attributes of a node, see `source_acls::read`.
+        Err(Errno::NOENT | Errno::NOTDIR) if source.object.path_only => return true,
+        Err(errno) => {
+            report(Error::new(What::ListingAttributes, source.path).errno(errno));
+            return false;
+        }
+    };
+    let mut copied = true;
+    let mut value = Vec::new();
+    for name in names {
+        if !wanted(name) {
+            continue;
+        }
+        let plain = OsStr::from_bytes(name.to_bytes());
+        if let Err(errno) = source.object.get_xattr(name, &mut value) {
+            report(Error::new(What::GettingAttribute, source.path).and(plain).errno(errno));
+            copied = false;
+            continue;
+        }
+        match dest.object.set_xattr(name, &value) {
+            Ok(()) => {}
+            // The filesystem has none at all: one message for the file is enough.
+            Err(Errno::OPNOTSUPP) => {
+                report(Error::new(What::SettingAttributes, dest.path).errno(Errno::OPNOTSUPP));
+                return false;
+            }
+            Err(errno) => {
+                report(Error::new(What::SettingAttribute, dest.path).and(plain).errno(errno));
+                copied = false;
+            }
+        }
+    }
+    copied
+}

@@ -1,0 +1,181 @@
+//! Paths of trees of any depth, for messages: each directory knows its name and the one above it, nothing else.
+//!
+//! Whole paths kept for all levels of a tree would take memory with the square of its depth: 10,000 levels with names of
+//! 255 bytes 25 GB.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::operand::without_trailing_slashes;
+
+/// The path of an entry, which shares all but its last name with the paths of others.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PathNode {
+    above: Option<Arc<PathNode>>,
+    /// The path as the user wrote it where nothing is above.
+    name: OsString,
+    /// The length of what stands before the names of entries below this one: its path with one slash at the end.
+    prefix: usize,
+}
+
+impl Drop for PathNode {
+    /// Lets go of the way up step by step: dropped as it is, a chain of a hundred thousand levels would overflow the stack.
+    fn drop(&mut self) {
+        let mut next = self.above.take();
+        while let Some(node) = next {
+            next = Arc::into_inner(node).and_then(|mut node| node.above.take());
+        }
+    }
+}
+
+impl PathNode {
+    /// A path as the user wrote it.
+    pub fn root(path: &Path) -> Arc<PathNode> {
+        let bare = without_trailing_slashes(path.as_os_str()).as_bytes();
+        let slash = !matches!(bare.last(), None | Some(b'/'));
+        Arc::new(PathNode { above: None, name: path.into(), prefix: bare.len() + usize::from(slash) })
+    }
+
+    /// The path of the entry of this name, which has no slash in it.
+    #[must_use]
+    pub fn below(self: &Arc<Self>, name: &OsStr) -> Arc<PathNode> {
+        let prefix = self.prefix + name.len() + 1;
+        Arc::new(PathNode { above: Some(Arc::clone(self)), name: name.to_owned(), prefix })
+    }
+
+    /// The whole path.
+    pub fn path(&self) -> PathBuf {
+        match &self.above {
+            Some(above) => above.joined(&self.name),
+            None => PathBuf::from(&self.name),
+        }
+    }
+
+    /// The whole path of an entry below this one.
+    pub fn joined(&self, name: &OsStr) -> PathBuf {
+        let mut text = Vec::with_capacity(self.prefix + name.len());
+        self.write_prefix(&mut text);
+        text.extend_from_slice(name.as_bytes());
+        PathBuf::from(OsString::from_vec(text))
+    }
+
+    /// Bytes of memory that it takes, without those above.
+    #[inline]
+    pub fn own_size(&self) -> usize {
+        size_of::<PathNode>() + self.name.len()
+    }
+
+    /// Writes what stands before the names of entries.
+    fn write_prefix(&self, text: &mut Vec<u8>) {
+        let mut names = Vec::new();
+        let mut node = self;
+        while let Some(above) = &node.above {
+            names.push(node.name.as_bytes());
+            node = above;
+        }
+        text.clear();
+        text.reserve(self.prefix);
+        text.extend_from_slice(without_trailing_slashes(&node.name).as_bytes());
+        if text.len() < node.prefix {
+            text.push(b'/');
+        }
+        for name in names.into_iter().rev() {
+            text.extend_from_slice(name);
+            text.push(b'/');
+        }
+    }
+}
+
+/// Whole paths of one entry after the other, in the same memory. Entries of one directory, and a step into a directory or
+/// out of it, take only as long as their names.
+#[derive(Debug, Default)]
+pub struct PathCursor {
+    /// What stands before the names of entries of `at`, and the last one that was asked for.
+    text: Vec<u8>,
+    at: Option<Arc<PathNode>>,
+}
+
+impl PathCursor {
+    /// The path of an entry of this directory.
+    pub fn entry(&mut self, dir: &Arc<PathNode>, name: &OsStr) -> &Path {
+        let is = |one: &Option<Arc<PathNode>>| one.as_ref().is_some_and(|one| Arc::ptr_eq(one, dir));
+        if !is(&self.at) {
+            match &self.at {
+                Some(at) if is(&at.above) => {}
+                Some(at) if dir.above.as_ref().is_some_and(|above| Arc::ptr_eq(above, at)) => {
+                    self.text.truncate(at.prefix);
+                    self.text.extend_from_slice(dir.name.as_bytes());
+                    self.text.push(b'/');
+                }
+                _ => dir.write_prefix(&mut self.text),
+            }
+            self.at = Some(Arc::clone(dir));
+        }
+        self.text.truncate(dir.prefix);
+        self.text.extend_from_slice(name.as_bytes());
+        Path::new(OsStr::from_bytes(&self.text))
+    }
+
+    /// The path of an entry that is known by its own.
+    pub fn of<'a>(&'a mut self, node: &'a PathNode) -> &'a Path {
+        match &node.above {
+            Some(above) => self.entry(above, &node.name),
+            None => Path::new(&node.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(root: &str, names: &[&str]) -> Arc<PathNode> {
+        names.iter().fold(PathNode::root(Path::new(root)), |above, name| above.below(OsStr::new(name)))
+    }
+
+    #[test]
+    fn paths_are_shown_as_the_user_wrote_their_beginning() {
+        for (root, names, path) in [
+            ("a", &[][..], "a"),
+            ("a//", &[], "a//"),
+            ("a//", &["b"], "a/b"),
+            ("a", &["b", "c"], "a/b/c"),
+            ("/", &["b"], "/b"),
+            ("", &["b"], "b"),
+            ("../x/.", &["b"], "../x/./b"),
+        ] {
+            let node = node(root, names);
+            assert_eq!(node.path().as_os_str(), path);
+            assert_eq!(PathCursor::default().of(&node).as_os_str(), path);
+        }
+    }
+
+    #[test]
+    fn a_cursor_shows_whatever_entry_comes_next() {
+        let dirs = [node("r/", &[]), node("r/", &["a"]), node("/", &["a", "bb", "ccc"])];
+        let deeper = [dirs[0].below(OsStr::new("x")), dirs[1].below(OsStr::new("y")), dirs[2].below(OsStr::new("z"))];
+        let all: Vec<_> = dirs.iter().chain(&deeper).collect();
+        let mut cursor = PathCursor::default();
+        for first in &all {
+            for second in &all {
+                for dir in [first, second] {
+                    let expected = dir.joined(OsStr::new("name"));
+                    assert_eq!(cursor.entry(dir, OsStr::new("name")), expected);
+                    let expected = dir.path();
+                    assert_eq!(cursor.of(dir), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_of_a_million_levels_can_be_dropped() {
+        let mut node = PathNode::root(Path::new("r"));
+        for _ in 0..1_000_000 {
+            node = node.below(OsStr::new("n"));
+        }
+        assert_eq!(node.path().as_os_str().len(), 2_000_001);
+    }
+}
