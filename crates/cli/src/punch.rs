@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use haul_copy::smart::{self, Punched, System};
 use haul_frontend::options::Punch;
 use haul_frontend::report::Report;
 use haul_frontend::size::human_size;
 use haul_frontend::words;
+use haul_image::{Punched, System};
 use haul_sys::kernel::{Kernel, Linux};
 
 /// Does it for each image in turn.
@@ -18,7 +18,7 @@ pub fn punch(report: &Report, request: &Punch) -> ExitCode {
     for image in &request.images {
         let path = Path::new(image);
         // A signal has its default effect: what is free already stays free, and everything else is as it was.
-        match smart::punch(&kernel, path, &System::default(), request.required, &|| false) {
+        match haul_image::punch(&kernel, path, &System::default(), request.required, &|| false) {
             Ok(done) => report.screen().print(&text(path, &done, request, report)),
             Err(error) => {
                 failed = true;

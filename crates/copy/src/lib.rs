@@ -56,7 +56,6 @@ mod report;
 pub mod run;
 mod schedule;
 mod shards;
-pub mod smart;
 mod sources;
 pub mod stats;
 mod tree;

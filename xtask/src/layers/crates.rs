@@ -11,15 +11,16 @@ use crate::shell::{self, Result};
 
 /// What each crate of ours may import of ours, by the names of their folders.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("cli", &["copy", "frontend", "guest", "io", "sys"]),
-    ("lab", &["copy", "guest", "io", "measure", "sys"]),
+    ("cli", &["copy", "frontend", "guest", "image", "io", "sys"]),
+    ("lab", &["copy", "guest", "image", "io", "measure", "sys"]),
     // It has the options of the command, read by the same code.
     ("mpi", &["copy", "frontend", "io", "sys"]),
     ("frontend", &["copy", "io", "sys"]),
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
-    ("copy", &["fs", "guest", "io", "sys"]),
+    ("copy", &["fs", "guest", "image", "io", "sys"]),
+    ("image", &["fs", "guest", "io", "sys"]),
     ("fs", &["sys"]),
     ("io", &["sys"]),
     ("guest", &[]),
@@ -39,6 +40,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-measure", "measure"),
     ("haul-frontend", "frontend"),
     ("haul-copy", "copy"),
+    ("haul-image", "image"),
     ("haul-fs", "fs"),
     ("haul-io", "io"),
     ("haul-guest", "guest"),

@@ -27,8 +27,7 @@ const LEVELS: &[&[&str]] = &[
     &["plan", "list", "images", "stats", "events", "wire"],
     &["journal"],
     &["decide"],
-    // `smart` moves a disk image by a pipeline of its own, made of what engines are made of.
-    &["smart", "compare"],
+    &["compare"],
     // From a whole file to its name; then what was made, to be found again.
     &["publish"],
     &["links"],

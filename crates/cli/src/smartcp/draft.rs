@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use haul_copy::smart::{Format, Options};
 use haul_frontend::flags::Information;
+use haul_image::{Format, Options};
 
 /// What to copy, and what to show.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::plan::CacheUse;
-use haul_copy::smart::{Format, LARGEST_BUFFER, Mode, Smart};
 use haul_frontend::complaint::{Complaint, misuse};
 use haul_frontend::flags::Argument::Required;
 use haul_frontend::flags::Category::{Data, Output};
@@ -13,6 +12,7 @@ use haul_frontend::given::Given;
 use haul_frontend::quote::Quoter;
 use haul_frontend::size::parse_size;
 use haul_frontend::values::{Choice, Values, own};
+use haul_image::{Format, LARGEST_BUFFER, Mode, Smart};
 
 use super::draft::Draft;
 

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_copy::error::{Error, What};
-use haul_copy::smart::{self, Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_copy::walk::last_component;
 use haul_frontend::report::Report;
 use haul_frontend::watch::{self, Caught};
@@ -23,6 +22,7 @@ use haul_frontend::words::{damaged, message};
 use haul_frontend::{exit, help};
 use haul_guest::ReadAt;
 use haul_guest::report::Map;
+use haul_image::{Contained, Contents, Event, Found, KeepTask, Observer, Source, System, Task, Unfinished};
 use haul_sys::Errno;
 use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::memory;
@@ -131,7 +131,7 @@ impl Command {
             Err(error) => return self.problem(&error),
         };
         let name = last_component(from.as_os_str());
-        match smart::contents(&kernel, &source, self.request.format) {
+        match haul_image::contents(&kernel, &source, self.request.format) {
             Contents::Raw => self.copy_to(&source, Known::Nothing, dest, into.then_some(name)),
             Contents::Container(container) => {
                 for link in container.links() {
@@ -232,7 +232,12 @@ impl Command {
     }
 
     /// Copies a source, again as often as the user wants if somebody writes to it meanwhile.
-    fn attempts(&self, source: &Source, known: Known<'_>, to: &Path) -> Result<smart::Report, smart::Failure> {
+    fn attempts(
+        &self,
+        source: &Source,
+        known: Known<'_>,
+        to: &Path,
+    ) -> Result<haul_image::Report, haul_image::Failure> {
         let from = source.path();
         let kernel: Arc<dyn Kernel> = Arc::new(Linux);
         let cancel = self.report.cancel().clone();
@@ -253,7 +258,7 @@ impl Command {
                 pace: None,
                 observer: &printer,
             };
-            smart::copy(&task)
+            haul_image::copy(&task)
         };
         let by_itself = matches!(known, Known::Nothing | Known::NoDisk);
         let mut left = if by_itself { self.request.retries } else { 0 };
@@ -270,10 +275,10 @@ impl Command {
             // Opened anew: what was seen of it is not to be held against the next copy.
             ended = match Source::open(&Linux, from) {
                 Ok(source) => attempt(&source),
-                Err(error) => Err(smart::Failure { error: Some(error), damaged: None }),
+                Err(error) => Err(haul_image::Failure { error: Some(error), damaged: None }),
             };
         }
-        ended.map_err(|failure| smart::Failure { damaged: failure.damaged.or(damaged), ..failure })
+        ended.map_err(|failure| haul_image::Failure { damaged: failure.damaged.or(damaged), ..failure })
     }
 
     fn warn(&self, path: &Path, text: &str) {
@@ -281,7 +286,7 @@ impl Command {
         self.report.complain(&[&b"warning: "[..], &quoted, text.as_bytes()].concat());
     }
 
-    fn done(&self, done: &smart::Report, from: &Path, to: &Path) {
+    fn done(&self, done: &haul_image::Report, from: &Path, to: &Path) {
         if self.request.verbose {
             self.show(words::statistics(&done.stats).as_bytes());
         }
@@ -385,7 +390,7 @@ impl Observer for Printer<'_> {
 }
 
 /// Whether the copy failed for that, and may succeed the next time.
-fn was_written_to(failure: &smart::Failure) -> bool {
+fn was_written_to(failure: &haul_image::Failure) -> bool {
     failure.error.as_ref().is_some_and(|error| error.what == What::SourceWritten)
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use haul_copy::plan::CacheUse;
-use haul_copy::smart::{Mode, Options, Report, Smart, Stats};
 use haul_frontend::record::without_controls;
+use haul_image::{Mode, Options, Report, Smart, Stats};
 
 /// The block of options at the beginning.
 pub fn options(options: &Options) -> String {

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_guest::report::{Map, Verdict};
+use haul_image::{
+    Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, OwnedImage, Smart, Source, System, Task,
+};
 use haul_io::moved::Moved;
 use haul_io::strategy::{HoleSearch, WORTH_ASKING};
 use haul_sys::inode::Kind;
@@ -20,9 +23,6 @@ use crate::images::{ImageReport, RegionReport};
 use crate::plan::{CacheUse, Plan, SmartCopy, Sparse};
 use crate::report::Reporter;
 use crate::report::Session;
-use crate::smart::{
-    self, Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, OwnedImage, Smart, Source, System, Task,
-};
 use crate::work::file_data::{Broken, FileData};
 
 /// Smaller files are not looked at with [`SmartCopy::Auto`]: no filesystem worth it is that small.
@@ -65,7 +65,7 @@ struct ImageProgress<'a> {
 }
 
 impl ImageProgress<'_> {
-    fn count(&self, stats: &smart::Stats) {
+    fn count(&self, stats: &haul_image::Stats) {
         let now = moved(stats);
         let mut before = self.counted.lock();
         let more = Moved {
@@ -81,8 +81,8 @@ impl ImageProgress<'_> {
 }
 
 impl Observer for ImageProgress<'_> {
-    fn event(&self, event: &smart::Event<'_>) {
-        if let smart::Event::Second(stats) = event {
+    fn event(&self, event: &haul_image::Event<'_>) {
+        if let haul_image::Event::Second(stats) = event {
             self.count(stats);
         }
     }
@@ -110,7 +110,7 @@ pub(crate) fn look_for_free<'a>(
     // A new file is nobody's disk.
     let may_overwrite = || match created {
         true => Ok(()),
-        false => smart::may_overwrite(
+        false => haul_image::may_overwrite(
             (job.transfer.dest.as_fd(), job.transfer.dest_inode, job.dest_path),
             (job.transfer.source_inode, job.source_path),
             &system,
@@ -171,7 +171,7 @@ pub(crate) fn move_image(
         kernel: Arc::new(Linux),
         system: System::default(),
         stop: &|| session.cancel.is_cancelled(),
-        unfinished: smart::Unfinished::default(),
+        unfinished: haul_image::Unfinished::default(),
         given: Some(Given {
             dest: Arc::clone(&job.transfer.dest),
             dest_inode: job.transfer.dest_inode,
@@ -182,7 +182,7 @@ pub(crate) fn move_image(
         pace: Some(&session.pace),
         observer: &progress,
     };
-    let done = smart::copy(&task);
+    let done = haul_image::copy(&task);
     let written = done.as_ref().map_or(0, |done| done.stats.copied);
     probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
     let done = done.map_err(|failure| Broken { error: failure.error })?;
@@ -235,7 +235,7 @@ fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
     };
     let (kept, file) = match part_of(&kernel, source, dir) {
         Some(whole) => whole,
-        None => match smart::contents(&kernel, source, Format::Auto) {
+        None => match haul_image::contents(&kernel, source, Format::Auto) {
             Contents::Container(container) => (container.keep(source), 0),
             Contents::Bytes(why) => {
                 let map = Map { size: source.file_size(), ..Map::default() };
@@ -259,8 +259,8 @@ fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
 
 /// The disk in several files of which this is one, and which.
 fn part_of(kernel: &Arc<dyn Kernel>, source: &Source, dir: Option<BorrowedFd<'_>>) -> Option<(Kept, usize)> {
-    let dir = dir.filter(|_| smart::is_one_of_several(source.path()))?;
-    smart::whole_of(kernel, &source.bare().found_in(dir).ok()?)
+    let dir = dir.filter(|_| haul_image::is_one_of_several(source.path()))?;
+    haul_image::whole_of(kernel, &source.bare().found_in(dir).ok()?)
 }
 
 /// Whether a file is one like any other, without anything of a disk in it.
@@ -327,17 +327,17 @@ fn options(plan: &Plan) -> Options {
         sparse: plan.data.sparse != Sparse::Never,
         smart: if plan.snapshot { Smart::Snapshot } else { Smart::Auto },
         md5: false,
-        buffer_size: plan.data.buffer_size.unwrap_or(smart::BUFFER).min(smart::LARGEST_BUFFER),
+        buffer_size: plan.data.buffer_size.unwrap_or(haul_image::BUFFER).min(haul_image::LARGEST_BUFFER),
         direct: false,
         cache: plan.data.cache,
         zero_scan: plan.data.sparse == Sparse::Always,
-        mode: smart::Mode::Copy,
+        mode: haul_image::Mode::Copy,
         // The run looks itself, and knows what the user wants then.
         fail_if_written: false,
     }
 }
 
-fn moved(stats: &smart::Stats) -> Moved {
+fn moved(stats: &haul_image::Stats) -> Moved {
     Moved { written: stats.copied, holes: stats.write_skipped, ..Moved::default() }
 }
 

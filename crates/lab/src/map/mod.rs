@@ -13,11 +13,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_copy::smart::{Beside, Source, System};
 use haul_guest::container::{self, Opened};
 use haul_guest::image::ImageFile;
 use haul_guest::report::Map;
 use haul_guest::{ExtentSet, ReadAt};
+use haul_image::{Beside, Source, System};
 use haul_io::ranges::{Extent, Extents};
 use haul_measure::words::{self, quoted};
 use haul_sys::inode::Inode;

@@ -14,9 +14,9 @@ use haul_copy::plan::{
     Sparse, Wish,
 };
 use haul_copy::run::{self, Cancel, Partials, Session, Summary};
-use haul_copy::smart::{self, Smart, System, Task, Unfinished};
 use haul_copy::stats::Stats;
 use haul_guest::ReadAt;
+use haul_image::{Smart, System, Task, Unfinished};
 use haul_io::pace::Pace;
 use haul_io::profile;
 use haul_measure::words;
@@ -211,13 +211,13 @@ fn image(
 ) -> Result<BTreeMap<String, f64>, Failure> {
     let failed = |error: haul_copy::error::Error| Failure::Failed(error.to_string());
     let kernel: Arc<dyn Kernel> = Arc::new(Linux);
-    let source = smart::Source::open(&*kernel, source).map_err(failed)?;
+    let source = haul_image::Source::open(&*kernel, source).map_err(failed)?;
     let mapper = |image: &dyn ReadAt| haul_guest::map(image, &haul_guest::fs::Options::default());
-    let mut options = smart::Options {
+    let mut options = haul_image::Options {
         sparse,
         // Nobody else has an image that was made for this; where it is the user's, it is asked who has it.
         smart: if with_map { Smart::Auto } else { Smart::Off },
-        ..smart::Options::default()
+        ..haul_image::Options::default()
     };
     if let Some(size) = settings.buffer_size.and_then(|size| usize::try_from(size).ok()) {
         options.buffer_size = size;
@@ -239,7 +239,7 @@ fn image(
         observer: &Silent,
     };
     let started = Instant::now();
-    let report = smart::copy(&task)
+    let report = haul_image::copy(&task)
         .map_err(|failure| failure.error.map_or_else(|| Failure::Failed("the copy failed".to_owned()), failed))?;
     if let Some(user) = report.in_use {
         return Err(Failure::Refused(format!("the image is in use: {user}")));
@@ -271,8 +271,8 @@ fn image(
 
 struct Silent;
 
-impl smart::Observer for Silent {
-    fn event(&self, _event: &smart::Event<'_>) {}
+impl haul_image::Observer for Silent {
+    fn event(&self, _event: &haul_image::Event<'_>) {}
 }
 
 /// Keeps the first thing that went wrong.

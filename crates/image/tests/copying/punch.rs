@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use haul_copy::error::{Error, What};
-use haul_copy::smart::{Punched, System, punch};
+use haul_fs::error::{Error, What};
 use haul_guest::fs::Options;
+use haul_image::{Punched, System, punch};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::rustix::fs::OFlags;

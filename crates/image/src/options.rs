@@ -1,6 +1,6 @@
 //! What the caller of a smart copy wants.
 
-use crate::plan::CacheUse;
+use haul_io::options::CacheUse;
 
 /// Bytes of a buffer unless the user says otherwise.
 pub const BUFFER: usize = 128 << 10;
@@ -30,7 +30,7 @@ pub struct Options {
     pub zero_scan: bool,
     /// Both sides, or one of them to measure it.
     pub mode: Mode,
-    /// An image that somebody writes to meanwhile is an error, [`What::SourceWritten`](crate::error::What::SourceWritten).
+    /// An image that somebody writes to meanwhile is an error, [`What::SourceWritten`](haul_fs::error::What::SourceWritten).
     pub fail_if_written: bool,
 }
 

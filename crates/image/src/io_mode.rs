@@ -14,7 +14,7 @@ use haul_io::probe::{Probe, filesystem_of};
 use haul_io::strategy::{Large, WORTH_ASKING, goes_to_device};
 use haul_sys::inode::{Inode, Kind};
 
-use crate::plan::CacheUse;
+use haul_io::options::CacheUse;
 
 use super::dest::Dest;
 use super::observer::Event;

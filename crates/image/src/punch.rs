@@ -16,8 +16,8 @@ use haul_sys::inode::{Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
-use crate::error::{Error, What, errno_of};
-use crate::walk::Operand;
+use haul_fs::error::{Error, What, errno_of};
+use haul_fs::walk::Operand;
 
 use super::changes::Look;
 use super::container::{Contents, Format, contents};

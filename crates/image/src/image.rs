@@ -14,7 +14,7 @@ use haul_io::ranges::{Extent, Extents};
 use haul_sys::Errno;
 use md5::{Digest, Md5};
 
-use crate::error::{Error, What, errno_of};
+use haul_fs::error::{Error, What, errno_of};
 
 use super::changes::{Doubt, Look};
 use super::dest::{Demands, Dest};

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
-use haul_copy::error::What;
-use haul_copy::plan::CacheUse;
-use haul_copy::smart::{Mode, Options};
+use haul_fs::error::What;
 use haul_guest::ExtentSet;
+use haul_image::{Mode, Options};
+use haul_io::options::CacheUse;
 use haul_testbed::guest::{Noise, attach, run as command};
 use haul_testbed::{Bed, Command, Fs, temp_dir};
 

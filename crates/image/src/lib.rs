@@ -1,5 +1,8 @@
 //! Copies a disk image without reading what its guests do not use, and without writing zeros.
 //!
+//! * **Knows** containers, who uses an image, which of its bytes are proven free, and how to copy the others.
+//! * **Must not know** plans, trees, options or messages of a command.
+//!
 //! ```text
 //!   pieces: data | free | hole -> reader -> read queue -> scanner (zeros, MD5) -> write queue -> writer
 //!                                   ^                                                              |
@@ -27,7 +30,9 @@
 //!   are skipped.
 //!
 //! `image` is one copy from first to last; `punch` frees space in place. `in_use` asks `layers`, `processes` and
-//! `suspended`, which read what `system` names. In a run (`crate::run`) all this is only the data step of a file.
+//! `suspended`, which read what `system` names. In a run of haul-copy all this is
+//! only the data step of a file.
+#![forbid(unsafe_code)]
 
 mod beside;
 mod changes;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use haul_copy::smart::{Event, Mode, Options};
+use haul_image::{Event, Mode, Options};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_testbed::guest::Noise;
@@ -126,7 +126,7 @@ fn a_direct_side_that_is_not_to_be_had_is_told_and_copied_through_the_page_cache
     let run = Run {
         kernel: Arc::new(Indirect),
         attack: Box::new(|event, _| {
-            if let haul_copy::smart::Event::NotDirect(path) = event {
+            if let haul_image::Event::NotDirect(path) = event {
                 told.lock().unwrap().push(path.to_path_buf());
             }
         }),

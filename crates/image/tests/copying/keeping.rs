@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use haul_copy::error::What;
-use haul_copy::smart::{Event, Mode, Options, Smart};
+use haul_fs::error::What;
 use haul_guest::ExtentSet;
+use haul_image::{Event, Mode, Options, Smart};
 use haul_testbed::guest::Noise;
 use haul_testbed::temp_dir;
 

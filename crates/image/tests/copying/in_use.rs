@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use haul_copy::error::What;
-use haul_copy::smart::{InUse, Options, Report, Smart};
+use haul_fs::error::What;
 use haul_guest::ExtentSet;
+use haul_image::{InUse, Options, Report, Smart};
 use haul_sys::in_use::lock_byte;
 use haul_testbed::guest::{Noise, attach, run as command, unmount};
 use haul_testbed::{Bed, Command, temp_dir};

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_copy::plan::CacheUse;
-use haul_copy::smart::{Disk, Mode, Options, Smart, Source};
 use haul_guest::ExtentSet;
+use haul_image::{Disk, Mode, Options, Smart, Source};
 use haul_io::engine::wrap::Unruly;
+use haul_io::options::CacheUse;
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
 use haul_sys::page_cache;
@@ -304,9 +304,9 @@ fn measuring_one_side_reads_or_writes_as_much_as_a_copy() {
     let both = run(Mode::Copy, true);
     let reading = run(Mode::ReadOnly, true);
     let writing = run(Mode::WriteOnly, false);
-    let without_times = |mut stats: haul_copy::smart::Stats| {
+    let without_times = |mut stats: haul_image::Stats| {
         stats.elapsed = std::time::Duration::ZERO;
-        stats.times = haul_copy::smart::Times::default();
+        stats.times = haul_image::Times::default();
         stats
     };
     assert_eq!(without_times(reading.stats), without_times(both.stats));

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use haul_guest::container::VirtualDisk;
 use haul_guest::report::Map;
 
-use crate::error::{Error, What};
+use haul_fs::error::{Error, What};
 
 use super::changes::Doubt;
 use super::found::{Found, Mapper};

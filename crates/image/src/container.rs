@@ -20,7 +20,7 @@ use haul_io::ranges::{Extent, Extents};
 use haul_sys::inode::Kind;
 use haul_sys::kernel::Kernel;
 
-use crate::walk::Spot;
+use haul_fs::walk::Spot;
 
 use super::beside::Beside;
 use super::keep::Kept;

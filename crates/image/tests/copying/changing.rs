@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_copy::error::What;
-use haul_copy::smart::{Disk, Doubt, Event, InUse, Look, Mode, Options, Smart, Source, System};
+use haul_fs::error::What;
 use haul_guest::ExtentSet;
+use haul_image::{Disk, Doubt, Event, InUse, Look, Mode, Options, Smart, Source, System};
 use haul_sys::in_use::lock_byte;
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
 use haul_sys::kernel::Linux;

@@ -16,8 +16,8 @@ use haul_sys::inode::{FileId, Inode, Kind};
 use haul_sys::kernel::Kernel;
 use haul_sys::rustix::fs::OFlags;
 
-use crate::error::{Error, What, errno_of};
-use crate::walk::{Identities, Identity, Operand, Party, Spot};
+use haul_fs::error::{Error, What, errno_of};
+use haul_fs::walk::{Identities, Identity, Operand, Party, Spot};
 
 use super::found::Given;
 use super::in_use::{InUse, device_in_use, disk_of_somebody};

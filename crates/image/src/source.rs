@@ -15,8 +15,8 @@ use haul_sys::page_cache;
 use haul_sys::rustix::fs::OFlags;
 use haul_sys::rustix::param::page_size;
 
-use crate::error::{Error, What};
-use crate::walk::{Operand, Spot};
+use haul_fs::error::{Error, What};
+use haul_fs::walk::{Operand, Spot};
 
 use super::changes::Look;
 use super::in_use::{InUse, in_use};

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_copy::smart::{
-    Contained, Contents, Event, Failure, Format, Found, KeepTask, Mode, Observer, Options, Report, Smart, Source,
-    System, Task, Unfinished, contents, copy,
-};
 use haul_guest::image::Session;
 use haul_guest::report::Map;
 use haul_guest::{Budget, ExtentSet, ReadAt};
+use haul_image::{
+    Contained, Contents, Event, Failure, Format, Found, KeepTask, Mode, Observer, Options, Report, Smart, Source,
+    System, Task, Unfinished, contents, copy,
+};
 use haul_sys::kernel::{Kernel, Linux};
 use haul_testbed::guest::Noise;
 

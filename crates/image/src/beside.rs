@@ -16,7 +16,7 @@ use haul_guest::container::Siblings;
 use haul_sys::inode::{FileId, Kind};
 use haul_sys::kernel::Kernel;
 
-use crate::walk::Spot;
+use haul_fs::walk::Spot;
 
 use super::source::{OwnedImage, Source};
 
