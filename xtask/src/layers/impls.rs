@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source::Source;
+use super::source::{Source, by_crate};
 use super::violation::Violation;
 
 /// How many inherent impls of each crate still stand elsewhere. These numbers only become smaller; a crate that is not here has
@@ -18,14 +18,8 @@ struct Stray<'a> {
 }
 
 fn find<'a>(sources: &'a [Source]) -> BTreeMap<&'a str, Vec<Stray<'a>>> {
-    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.is_test) {
-        if let Some((folder, _)) = source.file.split_once("/src/") {
-            crates.entry(folder).or_default().push(source);
-        }
-    }
     let mut found = BTreeMap::new();
-    for (folder, sources) in crates {
+    for (folder, sources) in by_crate(sources) {
         let mut homes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for source in &sources {
             for name in source.types() {

@@ -6,6 +6,7 @@
 //! * modules of crates/copy/src: imports go down, never up or sideways
 //! * no circle of files in any crate
 //! * inherent impls stand in the module of their type, but for as many as are still left
+//! * modules that compute do no I/O, and call nothing that may (the list is in pure.rs)
 //! * the libraries neither print, nor exit, nor read the environment
 //! * tests start processes by haul_testbed::Command, which gives each a deadline
 //! * files of at most 700 lines, functions of at most 80
@@ -15,6 +16,7 @@ mod crates;
 mod impls;
 mod modules;
 mod paths;
+mod pure;
 mod source;
 mod violation;
 
@@ -51,6 +53,7 @@ pub fn check() -> Result<String> {
     let count = sources.len();
     found.extend(judge(&sources));
     found.extend(impls::outdated(&sources));
+    found.extend(pure::outdated(&sources));
     found.sort();
     found.dedup();
     for violation in &found {
@@ -69,6 +72,7 @@ fn judge(sources: &[Source]) -> Vec<Violation> {
     found.extend(modules::check(sources));
     found.extend(circles::check(sources));
     found.extend(impls::check(sources));
+    found.extend(pure::check(sources));
     found
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::paths::is_foreign;
 use super::source::Source;
 use super::violation::Violation;
 
@@ -66,7 +67,7 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
             continue;
         }
         for path in source.paths(false) {
-            if path.path.first().is_some_and(|first| first.starts_with("haul_")) {
+            if path.path.first().is_some_and(|first| is_foreign(first)) {
                 continue;
             }
             let to = path.path.first().filter(|first| level(first).is_some()).map_or("lib", String::as_str).to_owned();

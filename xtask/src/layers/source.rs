@@ -1,6 +1,6 @@
 //! One Rust file and the rules that need no other file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -199,6 +199,17 @@ impl Source {
         let why = "a process without a deadline; tests start theirs by haul_testbed::Command";
         found.into_iter().map(|line| self.violation(line, why)).collect()
     }
+}
+
+/// The files of each crate that are no tests, by the folder of the crate.
+pub fn by_crate(sources: &[Source]) -> BTreeMap<&str, Vec<&Source>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_test) {
+        if let Some((folder, _)) = source.file.split_once("/src/") {
+            crates.entry(folder).or_default().push(source);
+        }
+    }
+    crates
 }
 
 /// The lines with `process::Command` or `process::Child`, also among the branches of a `use`.

@@ -2,7 +2,7 @@
 
 use super::source::{FILE_LINES, FUNCTION_LINES, Source};
 use super::violation::Violation;
-use super::{circles, crates, judge};
+use super::{circles, crates, judge, pure};
 
 fn violations(files: &[(&str, &str)]) -> Vec<String> {
     let sources: Vec<Source> = files.iter().map(|(file, text)| Source::parse(file, text).unwrap()).collect();
@@ -170,10 +170,61 @@ fn a_crate_must_forbid_unsafe_code() {
 #[test]
 fn a_library_keeps_to_itself() {
     bad("crates/copy/src/plan.rs", "fn f() {\n    println!(\"x\");\n}", 2, "prints");
-    bad("crates/copy/src/plan.rs", "use std::env;", 1, "environment");
+    bad("crates/copy/src/walk/mod.rs", "use std::env;", 1, "environment");
     bad("crates/sys/src/x.rs", "fn f() { std::process::exit(1) }", 1, "ends the process");
     good("crates/cli/src/x.rs", "fn f() { println!(); std::process::exit(1) }");
     good("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests { fn f() { println!(); } }");
+}
+
+#[test]
+fn io_in_a_module_that_computes_is_found() {
+    bad("crates/copy/src/decide/mod.rs", "\nuse std::fs::File;", 2, "names std::fs::File");
+    bad(
+        "crates/copy/src/tuner.rs",
+        "use std::{\n    cmp::max,\n    net::TcpStream,\n};",
+        3,
+        "names std::net::TcpStream",
+    );
+    bad("crates/guest/src/fs/fat/mod.rs", "use std::io;\nfn f() { io::stdin(); }", 2, "names std::io::stdin");
+    bad("crates/copy/src/stats.rs", "use haul_sys::rustix::fs::open;", 1, "names haul_sys::rustix::fs::open");
+    bad("crates/copy/src/strategy/tiny.rs", "use haul_sys::page_cache;", 1, "names haul_sys::page_cache");
+    bad(
+        "crates/copy/src/tuner.rs",
+        "use std::time::Instant;\nfn f() { Instant::now(); }",
+        2,
+        "std::time::Instant::now",
+    );
+    bad("crates/copy/src/tuner.rs", "fn f() { std::time::SystemTime::now(); }", 1, "std::time::SystemTime::now");
+}
+
+#[test]
+fn values_errors_and_traits_of_readers_are_no_io() {
+    good("crates/copy/src/list/format.rs", "use std::io::{self, ErrorKind, Read};\nfn f() -> io::Result<()> { g() }");
+    good("crates/copy/src/error.rs", "use haul_sys::Errno;\nuse std::os::unix::ffi::OsStrExt;");
+    good("crates/copy/src/tuner.rs", "use std::time::{Duration, Instant};\nfn f(now: Instant) {}");
+    good("crates/copy/src/tuner.rs", "#[cfg(test)]\nmod tests { fn f() { std::fs::read(\"a\"); } }");
+    good("crates/copy/src/decide/tests.rs", "use std::fs;");
+    good("crates/copy/src/probe.rs", "use std::fs;");
+}
+
+#[test]
+fn a_module_that_computes_calls_none_that_may_do_io() {
+    let probe = ("crates/copy/src/probe.rs", "pub struct Device;\npub fn look() {}");
+    let uses = |text| violations(&[probe, ("crates/copy/src/strategy.rs", text)]);
+    assert_eq!(uses("use crate::probe::Device;"), [""; 0], "a type is a value");
+    for text in ["use crate::probe::look;", "use crate::probe;", "fn f() { crate::probe::look(); }"] {
+        let found = uses(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("of crates/copy/src/probe.rs, which may do some"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_list_of_pure_modules_names_files_that_exist() {
+    let sources = [Source::parse("crates/guest/src/gpt.rs", "").unwrap()];
+    let found: Vec<String> = pure::outdated(&sources).iter().map(Violation::to_string).collect();
+    assert!(found.iter().any(|line| line.contains("crates/copy/src/tuner.rs is not there")), "{found:?}");
+    assert!(!found.iter().any(|line| line.contains("crates/guest/src/ is not there")), "{found:?}");
 }
 
 #[test]
