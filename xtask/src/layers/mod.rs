@@ -7,6 +7,7 @@
 //! * no circle of files in any crate
 //! * inherent impls stand in the module of their type, but for as many as are still left
 //! * modules that compute do no I/O, and call nothing that may (the list is in pure.rs)
+//! * what a crate shows is used by others (the crates that are checked are in public.rs)
 //! * the libraries neither print, nor exit, nor read the environment
 //! * tests start processes by haul_testbed::Command, which gives each a deadline
 //! * files of at most 700 lines, functions of at most 80
@@ -16,6 +17,7 @@ mod crates;
 mod impls;
 mod modules;
 mod paths;
+mod public;
 mod pure;
 mod source;
 mod violation;
@@ -73,6 +75,7 @@ fn judge(sources: &[Source]) -> Vec<Violation> {
     found.extend(circles::check(sources));
     found.extend(impls::check(sources));
     found.extend(pure::check(sources));
+    found.extend(public::check(sources));
     found
 }
 

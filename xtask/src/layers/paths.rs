@@ -210,7 +210,7 @@ pub fn is_foreign(word: &str) -> bool {
 }
 
 /// One word further along a path that stands at `so_far`.
-fn step(word: &str, mut so_far: Vec<String>, module: &[String]) -> Vec<String> {
+pub fn step(word: &str, mut so_far: Vec<String>, module: &[String]) -> Vec<String> {
     match word {
         "crate" => Vec::new(),
         "self" => so_far,

@@ -227,6 +227,76 @@ fn a_list_of_pure_modules_names_files_that_exist() {
     assert!(!found.iter().any(|line| line.contains("crates/guest/src/ is not there")), "{found:?}");
 }
 
+/// The needless items of a crate with this library and this file beside it.
+fn needless(library: &str, other: (&str, &str)) -> Vec<String> {
+    let found = violations(&[("crates/measure/src/lib.rs", library), other]);
+    let ours = found.iter().filter_map(|line| Some(line.split_once(" is used by nobody")?.0.rsplit_once(' ')?.1));
+    ours.map(str::to_owned).collect()
+}
+
+const LIBRARY: &str = "#![forbid(unsafe_code)]\n";
+
+#[test]
+fn what_nobody_outside_uses_is_not_public() {
+    let library = format!("{LIBRARY}pub fn used() {{}}\npub fn unused() {{}}\npub(crate) fn own() {{ unused() }}");
+    let user = "use haul_measure::used;";
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", user)), ["unused"]);
+    for place in ["crates/measure/tests/a.rs", "crates/measure/examples/a.rs", "crates/measure/src/bin/a.rs"] {
+        assert_eq!(needless(&library, (place, user)), ["unused"], "{place}");
+    }
+    let found = violations(&[("crates/measure/src/lib.rs", &library), ("crates/lab/src/a.rs", user)]);
+    let why = "crates/measure/src/lib.rs:3: pub fn unused is used by nobody outside crates/measure";
+    assert!(found[0].starts_with(why), "{found:?}");
+}
+
+#[test]
+fn a_name_in_the_tests_or_modules_of_the_crate_itself_is_no_use_by_others() {
+    let library = format!("{LIBRARY}pub fn f() {{}}\n#[cfg(test)]\nmod tests {{ use super::f; }}");
+    assert_eq!(needless(&library, ("crates/measure/src/a.rs", "use crate::f;")), ["f"]);
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "fn f() { g() }")), ["f"]);
+    assert_eq!(needless(&library, ("crates/cli/src/a.rs", "use crate::f;")), ["f"], "a crate that does not import it");
+}
+
+#[test]
+fn what_public_items_show_is_public() {
+    let library = format!(
+        "{LIBRARY}pub struct Answer {{ pub part: Part, own: Own }}\npub struct Part;\npub struct Own;\npub enum Kind {{ A }}
+         pub fn used(kind: Kind) -> Answer {{ todo!() }}\nimpl Iterator for Answer {{ type Item = Element; }}\npub struct Element;"
+    );
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "use haul_measure::used;")), ["Own"]);
+}
+
+#[test]
+fn methods_are_public_for_others_too() {
+    let library = format!("{LIBRARY}pub struct S;\nimpl S {{\n    pub fn a(&self) {{}}\n    pub fn b(&self) {{}}\n}}");
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "fn f(s: haul_measure::S) { s.a() }")), ["b"]);
+    let hidden = format!("{LIBRARY}struct S;\nimpl S {{ pub fn b(&self) {{}} }}");
+    assert_eq!(needless(&hidden, ("crates/lab/src/a.rs", "use haul_measure::x;")), [""; 0], "nobody reaches it");
+}
+
+#[test]
+fn only_what_others_reach_by_modules_counts() {
+    let files = |root: &str| {
+        let root = format!("{LIBRARY}{root}");
+        let inner = ("crates/measure/src/inner.rs", "pub fn f() {}");
+        let found = violations(&[("crates/measure/src/lib.rs", &root), inner]);
+        found.len()
+    };
+    assert_eq!(files("mod inner;"), 0);
+    assert_eq!(files("pub(crate) mod inner;"), 0);
+    assert_eq!(files("mod inner;\npub use inner::f;"), 1);
+    assert_eq!(files("mod inner;\npub use inner::*;"), 1);
+    assert_eq!(files("pub mod inner;"), 2, "the module is needless, too");
+}
+
+#[test]
+fn examples_in_the_documentation_use_what_they_name() {
+    let library = format!(
+        "{LIBRARY}/// Text.\n/// ```\n/// haul_measure::shown();\n/// ```\n/// And hidden.\npub fn shown() {{}}\npub fn hidden() {{}}"
+    );
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "")), ["hidden"]);
+}
+
 #[test]
 fn a_process_of_a_test_without_a_deadline_is_found() {
     let why = "a process without a deadline";
