@@ -6,7 +6,10 @@ use std::fs;
 
 use lexopt::prelude::{Long, Short, ValueExt};
 
-use crate::{Config, KEYS, Measured, compare, fit, read_toml, set, simulate, sweep_table, value};
+use crate::compare::{Measured, compare, fit};
+use crate::keys::{KEYS, read_toml, set};
+use crate::report::sweep_table;
+use crate::{Config, simulate, value};
 
 /// What the command line asks for.
 #[derive(Debug, Default)]

@@ -176,12 +176,12 @@ const STEPS_OF_A_THREAD: u64 = 200;
 
 impl Config {
     /// Nodes of the cluster.
-    pub fn nodes(&self) -> u64 {
+    pub(crate) fn nodes(&self) -> u64 {
         self.ranks.div_ceil(self.ranks_per_node)
     }
 
     /// Threads of each rank that copy.
-    pub fn threads_of_a_rank(&self) -> u64 {
+    pub(crate) fn threads_of_a_rank(&self) -> u64 {
         match self.threads {
             0 => (self.cores_per_node / self.ranks_per_node.min(self.ranks)).max(1),
             threads => threads,
@@ -189,7 +189,7 @@ impl Config {
     }
 
     /// Files of one directory that are simulated as one step, at most.
-    pub fn files_of_a_step(&self) -> u64 {
+    pub(crate) fn files_of_a_step(&self) -> u64 {
         let threads = self.ranks * self.threads_of_a_rank();
         match self.batch {
             0 => (self.files / STEPS).min(self.files / (threads * STEPS_OF_A_THREAD)).max(1),

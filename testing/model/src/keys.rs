@@ -7,7 +7,7 @@ use crate::value;
 
 /// A parameter.
 #[derive(Debug)]
-pub struct Key {
+pub(crate) struct Key {
     /// Its name.
     pub name: &'static str,
     /// What it says, for people.
@@ -33,7 +33,7 @@ macro_rules! keys {
 }
 
 /// All of them.
-pub const KEYS: &[Key] = keys! {
+pub(crate) const KEYS: &[Key] = keys! {
     "ranks" Count ranks "processes of the job"
     "ranks-per-node" Count ranks_per_node "ranks on one node"
     "cores-per-node" Count cores_per_node "processors of a node"
@@ -87,7 +87,7 @@ pub const KEYS: &[Key] = keys! {
 ///
 /// # Errors
 /// There is no such parameter, or the text is no value for it.
-pub fn set(config: &mut Config, name: &str, text: &str) -> Result<(), String> {
+pub(crate) fn set(config: &mut Config, name: &str, text: &str) -> Result<(), String> {
     let key = KEYS.iter().find(|key| key.name == name);
     let key = key.ok_or_else(|| format!("there is no parameter {name}; --help lists all"))?;
     let mistake = |why: String| format!("{name}: {why}");
@@ -104,7 +104,7 @@ pub fn set(config: &mut Config, name: &str, text: &str) -> Result<(), String> {
 /// Sets what a TOML file says: the same names, with numbers, strings, or lists of them.
 ///
 /// # Errors
-/// The text is no TOML, or as [`set`].
+/// The text is no TOML, or as `set`.
 pub fn read_toml(config: &mut Config, text: &str) -> Result<(), String> {
     let table = DeTable::parse(text).map_err(|error| error.to_string().trim().to_owned())?;
     for (name, value) in table.get_ref() {
