@@ -3,18 +3,10 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::shell::{self, Result};
+use crate::shell::{self, Checked, Result};
 
 /// Pinned, so that a new release cannot break a build that was fine yesterday.
 const VERSION: &str = "0.20.2";
-
-/// How the checks went that could be made.
-pub struct Checked {
-    /// What was checked.
-    pub done: String,
-    /// What could not be checked, and why.
-    pub not_possible: Option<String>,
-}
 
 /// Checks all dependencies against `deny.toml`.
 ///
@@ -36,11 +28,11 @@ pub fn run() -> Result<Checked> {
     let said = String::from_utf8_lossy(&output.stderr);
     eprint!("{said}");
     if output.status.success() {
-        return Ok(Checked { done: format!("{done}, advisories"), not_possible: None });
+        return Ok(format!("{done}, advisories").into());
     }
     if said.contains("failed to fetch advisory database") {
         let why = "advisories NOT CHECKED: their database could not be fetched".to_owned();
-        return Ok(Checked { done, not_possible: Some(why) });
+        return Ok(Checked { done, missing: Some(why) });
     }
     Err("cargo-deny: advisories against the dependencies (see above)".into())
 }

@@ -30,7 +30,8 @@ Usage: cargo xtask TASK
                    format, clippy, layers, dependencies, documentation, all tests, what the tests left behind, and the
                    quick cases of vm. --quick skips packages, dependencies, documentation and vm. haul-mpi is built
                    with Open MPI and with MPICH, and skipped, with a message, where one of them is missing
-  layers           which file imports which, where unsafe code is, how long files and functions are
+  layers           which file imports which, which modules do I/O, what is public for nobody, where unsafe code is, how long
+                   files and functions are
   fuzz SECONDS [TARGET...]
                    every parser of disk images, or those named, under libFuzzer for so long each; builds its seeds from real
                    images (as root), needs a nightly toolchain and a C++ compiler; fails if one crashes

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::packages;
-use crate::shell::{self, Result};
+use crate::shell::{self, Checked, Result};
 
 const PACKAGE: &str = "haul-mpi";
 /// Their compilers, by the names that Debian gives them.
@@ -20,14 +20,6 @@ const MPICH: &str = "mpicc.mpich";
 pub struct Mpi {
     /// Why not, if not.
     missing: Option<String>,
-}
-
-/// What became of the builds.
-pub enum Built {
-    /// Both are there.
-    Both(String),
-    /// Why there are none.
-    NotPossible(String),
 }
 
 impl Mpi {
@@ -56,12 +48,14 @@ impl Mpi {
     ///
     /// # Errors
     /// When it does not build, or, where `CI` is `true`, cannot be built.
-    pub fn build(&self) -> Result<Built> {
+    pub fn build(&self) -> Result<Checked> {
         match &self.missing {
             Some(why) if std::env::var("CI").is_ok_and(|value| value == "true") => {
                 return Err(format!("{why}; in CI nothing may be skipped"));
             }
-            Some(why) => return Ok(Built::NotPossible(why.clone())),
+            Some(why) => {
+                return Ok(Checked { done: "nothing built".into(), missing: Some(format!("NOT CHECKED: {why}")) });
+            }
             None => {}
         }
         if built_with_mpich()? {
@@ -69,7 +63,7 @@ impl Mpi {
         }
         build_with(OPEN_MPI, shell::target())?;
         build_with(MPICH, mpich_target())?;
-        Ok(Built::Both("with Open MPI and with MPICH".into()))
+        Ok("with Open MPI and with MPICH".to_owned().into())
     }
 }
 

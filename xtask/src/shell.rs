@@ -12,6 +12,20 @@ pub use haul_measure::programs::{find, has, line, output, run};
 /// What a task gives back; the error is a message for people.
 pub type Result<T = ()> = std::result::Result<T, String>;
 
+/// How checks went that cannot all be made everywhere.
+pub struct Checked {
+    /// What was checked.
+    pub done: String,
+    /// What could not be checked, and why. Not a failure, but never silent.
+    pub missing: Option<String>,
+}
+
+impl From<String> for Checked {
+    fn from(done: String) -> Checked {
+        Checked { done, missing: None }
+    }
+}
+
 /// The root of the workspace.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -7,47 +7,20 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::leftovers::Scratch;
-use crate::mpi::{self, Mpi};
-use crate::shell::{self, Result};
+use crate::mpi::Mpi;
+use crate::shell::{self, Checked, Result};
 use crate::{deny, fuzz, layers, packages, vm};
-
-/// How one phase ended.
-enum Verdict {
-    Passed(String),
-    /// Parts passed and parts could not be looked at. Not a failure, but never silent.
-    Partly(String, String),
-    Failed(String),
-}
-
-impl From<Result<mpi::Built>> for Verdict {
-    fn from(answer: Result<mpi::Built>) -> Verdict {
-        match answer {
-            Ok(mpi::Built::Both(detail)) => Verdict::Passed(detail),
-            Ok(mpi::Built::NotPossible(why)) => Verdict::Partly("nothing built".into(), format!("NOT CHECKED: {why}")),
-            Err(why) => Verdict::Failed(why),
-        }
-    }
-}
-
-impl From<Result<String>> for Verdict {
-    fn from(answer: Result<String>) -> Verdict {
-        match answer {
-            Ok(detail) => Verdict::Passed(detail),
-            Err(why) => Verdict::Failed(why),
-        }
-    }
-}
 
 /// The phases so far.
 #[derive(Default)]
-struct Phases(Vec<(&'static str, Duration, Verdict)>);
+struct Phases(Vec<(&'static str, Duration, Result<Checked>)>);
 
 impl Phases {
-    fn run<V: Into<Verdict>>(&mut self, name: &'static str, work: impl FnOnce() -> V) {
+    fn run<C: Into<Checked>>(&mut self, name: &'static str, work: impl FnOnce() -> Result<C>) {
         println!("\n==> {name}");
         let start = Instant::now();
-        let verdict = work().into();
-        if let Verdict::Failed(why) = &verdict {
+        let verdict = work().map(C::into);
+        if let Err(why) = &verdict {
             println!("{name} failed: {why}");
         }
         self.0.push((name, start.elapsed(), verdict));
@@ -60,12 +33,13 @@ impl Phases {
         for (name, time, verdict) in &self.0 {
             let seconds = time.as_secs_f64();
             match verdict {
-                Verdict::Passed(detail) => println!("ok      {name:<9} {seconds:>6.1} s  {detail}"),
-                Verdict::Partly(detail, missing) => {
-                    println!("ok      {name:<9} {seconds:>6.1} s  {detail}");
-                    println!("        {name:<9}           {missing}");
+                Ok(Checked { done, missing }) => {
+                    println!("ok      {name:<9} {seconds:>6.1} s  {done}");
+                    if let Some(missing) = missing {
+                        println!("        {name:<9}           {missing}");
+                    }
                 }
-                Verdict::Failed(why) => {
+                Err(why) => {
                     println!("FAILED  {name:<9} {seconds:>6.1} s  {why}");
                     failed.push(*name);
                 }
@@ -99,7 +73,7 @@ pub fn run(args: &[String]) -> Result {
     phases.run("layers", layers::check);
     phases.run("fuzz", fuzz::check);
     if !quick {
-        phases.run("deny", dependencies);
+        phases.run("deny", deny::run);
         phases.run("docs", || {
             let mut doc = shell::cargo();
             doc.args(["doc", "--locked", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
@@ -110,7 +84,7 @@ pub fn run(args: &[String]) -> Result {
     phases.run("mpi", || mpi.build());
     tests(&mut phases, &mpi)?;
     if !quick {
-        phases.run("vm", guests);
+        phases.run("vm", vm::check);
     }
     phases.finish()
 }
@@ -124,24 +98,6 @@ fn clippy(mpi: &Mpi) -> Result<String> {
     command.args(["clippy", "--locked", "--all-targets"]);
     mpi.workspace(&mut command);
     shell::run(command.args(["--", "-D", "warnings"])).map(|()| "clean".to_owned())
-}
-
-fn dependencies() -> Verdict {
-    match deny::run() {
-        Ok(deny::Checked { done, not_possible: None }) => Verdict::Passed(done),
-        Ok(deny::Checked { done, not_possible: Some(missing) }) => Verdict::Partly(done, missing),
-        Err(why) => Verdict::Failed(why),
-    }
-}
-
-fn guests() -> Verdict {
-    match vm::check() {
-        Ok(vm::Checked::Done(totals)) => Verdict::Passed(totals),
-        Ok(vm::Checked::NotPossible(why)) => {
-            Verdict::Partly("0 passed".into(), format!("NOT CHECKED: there are no virtual machines: {why}"))
-        }
-        Err(why) => Verdict::Failed(why),
-    }
 }
 
 fn tests(phases: &mut Phases, mpi: &Mpi) -> Result {

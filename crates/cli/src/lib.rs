@@ -14,8 +14,8 @@
 
 pub mod app;
 pub mod generate;
-pub mod governor;
-pub mod launcher;
-pub mod punch;
+mod governor;
+mod launcher;
+mod punch;
 pub mod shards;
 pub mod smartcp;

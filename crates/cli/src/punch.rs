@@ -12,7 +12,7 @@ use haul_image::{Punched, System};
 use haul_sys::kernel::{Kernel, Linux};
 
 /// Does it for each image in turn.
-pub fn punch(report: &Report, request: &Punch) -> ExitCode {
+pub(crate) fn punch(report: &Report, request: &Punch) -> ExitCode {
     let kernel: Arc<dyn Kernel> = Arc::new(Linux);
     let mut failed = false;
     for image in &request.images {

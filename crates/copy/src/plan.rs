@@ -92,19 +92,19 @@ pub struct Plan {
 
 impl Plan {
     /// Whether files are made under another name and get theirs when they are whole.
-    pub fn uses_temporary_file(&self) -> bool {
+    pub(crate) fn uses_temporary_file(&self) -> bool {
         // What a shard leaves alone when it is run again must be whole.
         let repeatable = self.shard.is_some() && self.keeps_existing();
         self.atomic || self.names_wait() || self.verify != Verify::Off || repeatable
     }
 
     /// Whether a file that stands at the destination may stay as it is (`-n`, `-u`).
-    pub fn keeps_existing(&self) -> bool {
+    pub(crate) fn keeps_existing(&self) -> bool {
         self.only_newer || self.overwrite == Overwrite::Skip
     }
 
     /// Whether files are on the device before they get their names.
-    pub fn names_wait(&self) -> bool {
+    pub(crate) fn names_wait(&self) -> bool {
         self.durable == Durable::File || self.verify == Verify::Device || self.resume
     }
 
@@ -140,7 +140,7 @@ impl Plan {
     }
 
     /// What a copy demands of how the data of its files is moved.
-    pub fn demands(&self) -> Demands {
+    pub(crate) fn demands(&self) -> Demands {
         Demands {
             reads_again: self.reads_again(),
             verified_in_cache: self.verify == Verify::Read,

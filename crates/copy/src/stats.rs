@@ -11,7 +11,7 @@ use crate::images::ImageReport;
 use crate::plan::EngineName;
 
 /// The most disk images whose reports are kept.
-pub const MOST_IMAGES: usize = 256;
+pub(crate) const MOST_IMAGES: usize = 256;
 
 /// What a run did, in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

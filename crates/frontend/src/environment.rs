@@ -19,7 +19,7 @@ pub enum Security {
 
 impl Security {
     /// The one that this machine runs.
-    pub fn of_machine() -> Security {
+    pub(crate) fn of_machine() -> Security {
         const SELINUX_MAGIC: u32 = 0xf97c_ff8c;
         const SMACK_MAGIC: u32 = 0x4341_5d53;
         // Only 32 bits of the type are defined, and its sign depends on the architecture.

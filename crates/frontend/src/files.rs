@@ -17,6 +17,6 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 /// The directory that has this name in it.
-pub fn parent_of(path: &Path) -> &Path {
+pub(crate) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

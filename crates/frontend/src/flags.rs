@@ -253,12 +253,12 @@ pub const CP_ORDER: [&str; 29] = [
 ];
 
 /// The option of a name in full, old ones included.
-pub fn by_long_name<D>(table: &'static [Flag<D>], name: &str) -> Option<&'static Flag<D>> {
+pub(crate) fn by_long_name<D>(table: &'static [Flag<D>], name: &str) -> Option<&'static Flag<D>> {
     table.iter().find(|flag| !name.is_empty() && [flag.long, flag.former].contains(&name))
 }
 
 /// The option of a letter.
-pub fn by_letter<D>(table: &'static [Flag<D>], letter: u8) -> Option<&'static Flag<D>> {
+pub(crate) fn by_letter<D>(table: &'static [Flag<D>], letter: u8) -> Option<&'static Flag<D>> {
     table.iter().find(|flag| flag.short.bytes().any(|own| own == letter))
 }
 

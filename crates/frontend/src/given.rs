@@ -32,7 +32,7 @@ impl Given<'_> {
     }
 
     /// The argument as it is.
-    pub fn owned(&self) -> Option<OsString> {
+    pub(crate) fn owned(&self) -> Option<OsString> {
         self.value.map(OsStr::to_owned)
     }
 
@@ -45,7 +45,7 @@ impl Given<'_> {
     ///
     /// # Errors
     /// It is none of them, or an abbreviation of several.
-    pub fn word_or(&self, without: &'static str) -> Result<&'static str, Complaint> {
+    pub(crate) fn word_or(&self, without: &'static str) -> Result<&'static str, Complaint> {
         self.value.map_or(Ok(without), |word| self.word(word))
     }
 
@@ -78,12 +78,12 @@ impl Given<'_> {
     ///
     /// # Errors
     /// It makes nothing of it.
-    pub fn parsed<T>(&self, parse: fn(&[u8]) -> Option<T>) -> Result<T, Complaint> {
+    pub(crate) fn parsed<T>(&self, parse: fn(&[u8]) -> Option<T>) -> Result<T, Complaint> {
         parse(self.text().as_bytes()).ok_or_else(|| self.invalid(""))
     }
 
     /// The argument is none that the option takes; `why` ends the message.
-    pub fn invalid(&self, why: &str) -> Complaint {
+    pub(crate) fn invalid(&self, why: &str) -> Complaint {
         fatal([b"invalid ", &self.argument()[..], why.as_bytes()].concat())
     }
 

@@ -59,7 +59,7 @@ impl Progress {
     }
 
     /// One more entry is being worked on.
-    pub fn add_entry(&self) {
+    pub(crate) fn add_entry(&self) {
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -74,7 +74,7 @@ impl Progress {
     }
 
     /// This file is being copied now.
-    pub fn set_current(&self, path: &Path) {
+    pub(crate) fn set_current(&self, path: &Path) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         // Keeps the allocation of the name before.
         current.as_mut_os_string().clear();

@@ -27,7 +27,7 @@ enum Piece<'a> {
 
 impl Quoter {
     /// For the locale of LC_ALL, LC_CTYPE and LANG.
-    pub fn from_environment() -> Quoter {
+    pub(crate) fn from_environment() -> Quoter {
         Quoter { locale: OnceLock::new(), ask: Locale::from_environment }
     }
 
@@ -114,7 +114,7 @@ impl Quoter {
 
     /// Text with nothing in it that commands a terminal: what is no letter, no line break and no blank is shown as C writes
     /// it in a string.
-    pub fn harmless<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+    pub(crate) fn harmless<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         if text.iter().all(|byte| matches!(byte, b'\n' | 0x20..0x7f)) {
             return Cow::Borrowed(text);
         }

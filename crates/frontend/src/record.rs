@@ -80,7 +80,7 @@ pub fn line(record: &impl Serialize) -> Result<String, serde_json::Error> {
 ///
 /// # Errors
 /// None that plain words and a number can cause.
-pub fn error_line(error: &Error) -> Result<String, serde_json::Error> {
+pub(crate) fn error_line(error: &Error) -> Result<String, serde_json::Error> {
     let other = &error.other;
     line(&ErrorRecord {
         record: "haul-error",

@@ -125,7 +125,7 @@ impl Report {
 
     /// Draws the progress bar, unless somebody else is writing: a reader of standard output that has stopped must not
     /// stop the thread that hears signals, too.
-    pub fn try_show_bar(&self, bar: &[u8]) {
+    pub(crate) fn try_show_bar(&self, bar: &[u8]) {
         if let Ok(mut screen) = self.screen.try_lock() {
             screen.show_bar(bar);
         }
@@ -150,7 +150,7 @@ impl Report {
     }
 
     /// Refers the user to `--help`.
-    pub fn hint(&self) {
+    pub(crate) fn hint(&self) {
         let text = [b"Try '", &self.name[..], b" --help' for more information.\n"].concat();
         self.screen().complain(&text);
     }

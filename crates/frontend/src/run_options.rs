@@ -38,7 +38,7 @@ pub enum Profiles {
 
 impl Profiles {
     /// What the argument of `--profile` means.
-    pub fn of_argument(argument: &OsStr) -> Profiles {
+    pub(crate) fn of_argument(argument: &OsStr) -> Profiles {
         if argument == "none" { Profiles::None } else { Profiles::Named(PathBuf::from(argument)) }
     }
 }

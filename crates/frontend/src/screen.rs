@@ -65,17 +65,17 @@ impl Screen {
     }
 
     /// Whether another process shows everything.
-    pub fn is_elsewhere(&self) -> bool {
+    pub(crate) fn is_elsewhere(&self) -> bool {
         self.elsewhere.is_some()
     }
 
     /// Whether somebody watches standard error.
-    pub fn err_is_terminal(&self) -> bool {
+    pub(crate) fn err_is_terminal(&self) -> bool {
         self.err_is_terminal
     }
 
     /// Whether somebody watches standard output.
-    pub fn out_is_terminal(&self) -> bool {
+    pub(crate) fn out_is_terminal(&self) -> bool {
         self.out_is_terminal
     }
 
@@ -108,13 +108,13 @@ impl Screen {
     }
 
     /// The same for a process that ends while another thread holds the screen.
-    pub fn complain_unlocked(message: &[u8]) {
+    pub(crate) fn complain_unlocked(message: &[u8]) {
         // Also where no terminal shows it: it is a name in quotes, which has nothing to be changed.
         write_all(stdio::stderr(), &Quoter::from_environment().harmless(message)).ok();
     }
 
     /// Shows the progress bar in the place of the one before; on something that is no terminal, in a line of its own.
-    pub fn show_bar(&mut self, bar: &[u8]) {
+    pub(crate) fn show_bar(&mut self, bar: &[u8]) {
         if self.quiet {
             return;
         }
@@ -131,14 +131,14 @@ impl Screen {
     }
 
     /// Asks a question. Until [`Screen::answered`] no bar is drawn over it.
-    pub fn ask(&mut self, question: &[u8]) {
+    pub(crate) fn ask(&mut self, question: &[u8]) {
         self.flush();
         self.complain(question);
         self.quiet = true;
     }
 
     /// The question has been answered.
-    pub fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         self.quiet = false;
     }
 

@@ -38,7 +38,7 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
 
 /// The same a second, with an optional fraction after a point (`1.5G`), of which a part of a byte is dropped. `0` and
 /// `none` are no limit, which is the inner `None`.
-pub fn parse_rate(text: &[u8]) -> Option<Option<u64>> {
+pub(crate) fn parse_rate(text: &[u8]) -> Option<Option<u64>> {
     if text == b"none" {
         return Some(None);
     }

@@ -68,7 +68,7 @@ impl Priority {
 }
 
 /// `RATE[,IOPS]`: bytes and operations a second; `0` or `none` is no limit.
-pub fn parse_limit(text: &[u8]) -> Option<Limit> {
+pub(crate) fn parse_limit(text: &[u8]) -> Option<Limit> {
     let mut parts = text.split(|byte| *byte == b',');
     let bytes = parse_rate(parts.next()?)?;
     let operations = parts.next().map_or(Some(None), parse_rate)?;
@@ -108,7 +108,7 @@ impl Settings {
 }
 
 /// A limit for people; `None` if there is none.
-pub fn limit_words(limit: Limit) -> Option<String> {
+pub(crate) fn limit_words(limit: Limit) -> Option<String> {
     let bytes = limit.bytes.map(|rate| format!("{}/s", human_size(rate)));
     let operations = limit.operations.map(|rate| format!("{rate} operations/s"));
     let words: Vec<String> = bytes.into_iter().chain(operations).collect();
@@ -116,7 +116,7 @@ pub fn limit_words(limit: Limit) -> Option<String> {
 }
 
 /// What holds a run back just now; `None` if nothing does.
-pub fn pace_words(pace: &Pace) -> Option<String> {
+pub(crate) fn pace_words(pace: &Pace) -> Option<String> {
     let limit = limit_words(pace.limit());
     match (limit, pace.is_yielding()) {
         (None, false) => None,

@@ -14,7 +14,7 @@ use crate::quote::Quoter;
 use crate::size::human_size;
 
 /// The C library's text for an errno.
-pub fn strerror(errno: Errno) -> String {
+pub(crate) fn strerror(errno: Errno) -> String {
     let code = errno.raw_os_error();
     let text = std::io::Error::from_raw_os_error(code).to_string();
     text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned()
@@ -57,7 +57,7 @@ fn fill(error: &Error, quoter: &Quoter) -> Vec<u8> {
 }
 
 /// A file that the user named cannot be used: `cannot read the file list 'l': Permission denied`.
-pub fn unusable(what: &str, path: &Path, why: &str, quoter: &Quoter) -> Vec<u8> {
+pub(crate) fn unusable(what: &str, path: &Path, why: &str, quoter: &Quoter) -> Vec<u8> {
     let path = quoter.path(path);
     [what.as_bytes(), b" ", &path, b": ", why.as_bytes()].concat()
 }
@@ -79,12 +79,12 @@ pub fn resume_hint(journal: &Path, quoter: &Quoter) -> Vec<u8> {
 }
 
 /// Whether a message is followed by a hint to `--help`, since the command line is at fault.
-pub fn is_misuse(error: &Error) -> bool {
+pub(crate) fn is_misuse(error: &Error) -> bool {
     error.what == What::ParentsNeedDirectory
 }
 
 /// `'a' -> 'b'`.
-pub fn arrow(source: &Path, dest: &Path, quoter: &Quoter) -> Vec<u8> {
+pub(crate) fn arrow(source: &Path, dest: &Path, quoter: &Quoter) -> Vec<u8> {
     [&quoter.path(source), &b" -> "[..], &quoter.path(dest)].concat()
 }
 
@@ -120,7 +120,7 @@ fn permission_letters(mode: u32) -> String {
 }
 
 /// The line of `--debug`, in the words of GNU cp 9.2 and later.
-pub fn debug_line(report: &DataReport<'_>, reflink: Reflink) -> String {
+pub(crate) fn debug_line(report: &DataReport<'_>, reflink: Reflink) -> String {
     let tried = |engine| report.tried.iter().find(|tried| tried.engine == engine);
     let outcome = |tried: Option<&Tried>, moved: bool| match tried {
         Some(_) if moved => Some("yes"),
@@ -149,7 +149,7 @@ pub fn debug_line(report: &DataReport<'_>, reflink: Reflink) -> String {
 }
 
 /// The lines of `--explain` for one file.
-pub fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
+pub(crate) fn explanation(report: &DataReport<'_>, quoter: &Quoter) -> Vec<u8> {
     let mut text = arrow(&report.source, &report.dest, quoter);
     let seconds = report.time.as_secs_f64();
     text.extend(format!(": {} in {seconds:.6} s", human_size(report.moved.total())).as_bytes());
@@ -244,6 +244,6 @@ fn refusal_words(refusal: Refusal) -> String {
 }
 
 /// Whether an answer to a question means yes, in the C locale.
-pub fn means_yes(answer: &[u8]) -> bool {
+pub(crate) fn means_yes(answer: &[u8]) -> bool {
     matches!(answer.first(), Some(b'y' | b'Y'))
 }

@@ -65,7 +65,7 @@ impl TemporaryNames {
 }
 
 /// The number that is all of this.
-pub fn number_behind(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number_behind(digits: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == DIGITS)?;
     u64::from_str_radix(digits, 16).ok()
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::refusal::Refusal;
 
 /// The largest piece of metadata that is held in memory at once, in bytes.
-pub const LARGEST_PIECE: usize = 4 << 20;
+pub(crate) const LARGEST_PIECE: usize = 4 << 20;
 
 /// Limits for the parsers of one image, counted down while they work. What runs out is named in the refusal.
 ///
@@ -63,12 +63,12 @@ impl Budget {
     ///
     /// # Errors
     /// If there are not so many left.
-    pub fn take_bytes(&self, count: u64) -> Result<(), Refusal> {
+    pub(crate) fn take_bytes(&self, count: u64) -> Result<(), Refusal> {
         take(&self.bytes, count, "bytes of metadata")
     }
 
     /// Gives back `count` bytes that have been taken, and were what a header says they are. As long as any may be.
-    pub fn give_back(&self, count: u64) {
+    pub(crate) fn give_back(&self, count: u64) {
         let count = count.min(self.returns.get());
         self.returns.set(self.returns.get() - count);
         self.bytes.set(self.bytes.get().saturating_add(count));
@@ -78,7 +78,7 @@ impl Budget {
     ///
     /// # Errors
     /// If there is none left.
-    pub fn take_node(&self) -> Result<(), Refusal> {
+    pub(crate) fn take_node(&self) -> Result<(), Refusal> {
         take(&self.nodes, 1, "nodes")
     }
 

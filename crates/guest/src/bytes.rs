@@ -46,7 +46,7 @@ getters! {
 ///
 /// # Errors
 /// On overflow.
-pub fn product(a: u64, b: u64) -> Result<u64, Refusal> {
+pub(crate) fn product(a: u64, b: u64) -> Result<u64, Refusal> {
     a.checked_mul(b).ok_or_else(|| Refusal::corrupt("a size overflows"))
 }
 

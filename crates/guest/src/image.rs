@@ -186,7 +186,7 @@ impl<'a> View<'a> {
         Ok(View { session: self.session, segments, size })
     }
 
-    /// Reads `len` bytes of metadata, at most [`LARGEST_PIECE`], and remembers what they were.
+    /// Reads `len` bytes of metadata, at most `LARGEST_PIECE`, and remembers what they were.
     ///
     /// # Errors
     /// If they do not lie in the region, are too many, or cannot be read.
@@ -205,7 +205,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// If the bytes do not lie in the region or cannot be read.
-    pub fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Refusal> {
+    pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Refusal> {
         self.check(offset, buffer.len() as u64)?;
         let mut filled = 0;
         for piece in self.pieces(offset, buffer.len() as u64) {
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
     ///
     /// # Panics
     /// If the set reaches beyond the region.
-    pub fn in_image(&self, set: &ExtentSet) -> ExtentSet {
+    pub(crate) fn in_image(&self, set: &ExtentSet) -> ExtentSet {
         let ranges = set.iter().flat_map(|extent| {
             assert!(extent.end() <= self.size, "beyond the region");
             self.pieces(extent.start, extent.len)

@@ -48,7 +48,7 @@ impl Found {
     }
 
     /// The source is the first file of a container with this disk, of which `host` may be left out.
-    pub fn in_container(map: Map, disk: Arc<VirtualDisk>, host: HostRanges) -> Found {
+    pub(crate) fn in_container(map: Map, disk: Arc<VirtualDisk>, host: HostRanges) -> Found {
         let in_container = Some(InContainer { disk, host, part: 0, nothing: ExtentSet::new() });
         Found { map, in_container, asleep: AtomicBool::new(false) }
     }

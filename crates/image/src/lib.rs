@@ -72,7 +72,7 @@ pub use image::{Failure, Report, copy};
 pub use in_use::{InUse, in_use};
 pub use keep::{KeepTask, Kept};
 pub use observer::{Event, Observer};
-pub use options::{BUFFER, GRANULE, LARGEST_BUFFER, Mode, Options, Smart};
+pub use options::{BUFFER, LARGEST_BUFFER, Mode, Options, Smart};
 pub use punch::{Punched, punch};
 pub use source::{Disk, OwnedImage, RawImage, Source};
 pub use stats::{Stats, Times};

@@ -9,7 +9,7 @@ pub const BUFFER: usize = 128 << 10;
 pub const LARGEST_BUFFER: usize = 16 << 20;
 
 /// Zeros are skipped, and free space is, in whole blocks of this many bytes at multiples of it.
-pub const GRANULE: u64 = 4096;
+pub(crate) const GRANULE: u64 = 4096;
 
 /// What the caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

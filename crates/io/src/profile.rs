@@ -14,7 +14,7 @@ mod tests;
 
 pub use read::parse;
 pub use types::{
-    DEEPEST, Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_JOBS, MOST_WORKERS, Measured, Place, PlaceEntry, Preference,
-    Profile, Setting, SizeClass, Source, VERSION, may_be_preferred,
+    Entry, FORMAT, LARGEST_BUFFER, LONGEST, MOST_WORKERS, Measured, Place, PlaceEntry, Preference, Profile, Setting,
+    SizeClass, Source, VERSION, may_be_preferred,
 };
 pub use write::to_text;

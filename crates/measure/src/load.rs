@@ -47,7 +47,7 @@ impl Load {
 
     /// CPU time of other programs in user mode, and of other machines, since an earlier look, in which the timed program used
     /// `user`. Zero where it is below the grain of the kernel's clock.
-    pub fn of_others(self, earlier: Load, user: Duration) -> Duration {
+    pub(crate) fn of_others(self, earlier: Load, user: Duration) -> Duration {
         let all = self.user.saturating_sub(earlier.user) + self.stolen.saturating_sub(earlier.stolen);
         let known = user + self.own.saturating_sub(earlier.own);
         Some(all.saturating_sub(known)).filter(|others| *others > GRAIN).unwrap_or_default()

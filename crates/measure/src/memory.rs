@@ -43,7 +43,7 @@ pub fn touch(argument: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// When /proc cannot be read.
-pub fn available() -> Result<u64, String> {
+pub(crate) fn available() -> Result<u64, String> {
     let machine = figure("MemAvailable:")?;
     Ok(left_in_group().map_or(machine, |left| left.min(machine)))
 }

@@ -162,7 +162,7 @@ impl Workspace {
     }
 
     /// The process that is the guard.
-    pub fn guard_id(&self) -> u32 {
+    pub(crate) fn guard_id(&self) -> u32 {
         self.process.id()
     }
 

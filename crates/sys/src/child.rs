@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::syscall::last_errno;
+
 /// How a child ended and what it cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
@@ -39,9 +41,9 @@ pub fn wait(child: Child) -> Result<Ended, Errno> {
         if answer == pid {
             break;
         }
-        let errno = std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
-        if errno != Errno::INTR {
-            return Err(errno);
+        match last_errno() {
+            Errno::INTR => {}
+            errno => return Err(errno),
         }
     }
     // SAFETY: wait4 succeeded and filled it; it was zeroed before, and all-zero is a valid rusage.

@@ -4,6 +4,8 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use crate::syscall::outcome;
+
 /// Closes a descriptor. Dropping one would not tell about EIO, ENOSPC and EDQUOT, which NFS and some quota filesystems
 /// report only here.
 ///
@@ -12,13 +14,8 @@ use rustix::io::Errno;
 pub fn close(fd: OwnedFd) -> Result<(), Errno> {
     let raw = fd.into_raw_fd();
     // SAFETY: into_raw_fd passed the ownership to us, so nobody else will use or close this descriptor.
-    let result = unsafe { libc::close(raw) };
-    if result == 0 {
-        return Ok(());
-    }
-    match std::io::Error::last_os_error().raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::INTR) => Ok(()),
-        Some(errno) => Err(errno),
-        None => Err(Errno::IO),
+    match outcome(unsafe { libc::close(raw) }.into()) {
+        Err(Errno::INTR) => Ok(()),
+        result => result,
     }
 }

@@ -4,6 +4,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use crate::range_lock::control;
+use crate::syscall::{last_errno, outcome};
+
 /// F_SETSIG of linux/fcntl.h, which the libc crate lacks; the same number on every architecture.
 const F_SETSIG: libc::c_int = 10;
 
@@ -13,19 +16,9 @@ const F_SETSIG: libc::c_int = 10;
 /// # Errors
 /// What fcntl(2) says of F_OFD_GETLK; EINVAL on filesystems without it, EOVERFLOW for offsets that do not fit.
 pub fn is_locked(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<bool, Errno> {
-    let off64 = |number| libc::off64_t::try_from(number).map_err(|_| Errno::OVERFLOW);
     // A lock for writing conflicts with every other.
-    let mut lock = libc::flock64 {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: off64(offset)?,
-        l_len: off64(len)?,
-        l_pid: 0,
-    };
-    // SAFETY: the kernel reads and writes the structure, which is of the layout that it documents and alive for the
-    // call; the descriptor is borrowed.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    if result == 0 { Ok(lock.l_type != libc::F_UNLCK as libc::c_short) } else { Err(last_errno()) }
+    let lock = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, offset, len)?;
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
 /// Whether anybody has the file open for writing: a lease for reading is refused then. The lease that is granted
@@ -35,23 +28,23 @@ pub fn is_locked(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<bool, Er
 /// What fcntl(2) says of F_SETLEASE: EACCES for a file of somebody else without CAP_LEASE, EINVAL for what is no regular
 /// file or on a filesystem without leases.
 pub fn is_open_for_writing(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    // Should somebody open it for writing in this very moment, the kernel sends a signal: one that is ignored unless a
+    let granted = lease(file, libc::F_RDLCK)?;
+    if granted {
+        let_others_in(file);
+    }
+    Ok(!granted)
+}
+
+/// Takes a lease; `false` where it is refused.
+fn lease(file: BorrowedFd<'_>, kind: libc::c_int) -> Result<bool, Errno> {
+    // Should somebody open the file in a way that breaks the lease, the kernel sends a signal: one that is ignored unless a
     // program asks for it, in the place of SIGIO, which ends the process.
     // SAFETY: plain numbers are passed, and the descriptor is borrowed.
-    if unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) } != 0 {
-        return Err(last_errno());
-    }
+    outcome(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) }.into())?;
     // SAFETY: as above.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) } {
-        0 => {
-            // SAFETY: as above. That there is no lease any more is no failure.
-            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-            Ok(false)
-        }
-        _ => match last_errno() {
-            Errno::AGAIN => Ok(true),
-            errno => Err(errno),
-        },
+    match outcome(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) }.into()) {
+        Err(Errno::AGAIN) => Ok(false),
+        result => result.map(|()| true),
     }
 }
 
@@ -62,19 +55,7 @@ pub fn is_open_for_writing(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// What fcntl(2) says of F_SETLEASE: EACCES for a file of somebody else without CAP_LEASE, EINVAL for what is no regular
 /// file or on a filesystem without leases.
 pub fn keep_others_out(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    // As above: a signal that is ignored unless a program asks for it.
-    // SAFETY: plain numbers are passed, and the descriptor is borrowed.
-    if unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) } != 0 {
-        return Err(last_errno());
-    }
-    // SAFETY: as above.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) } {
-        0 => Ok(true),
-        _ => match last_errno() {
-            Errno::AGAIN => Ok(false),
-            errno => Err(errno),
-        },
-    }
+    lease(file, libc::F_WRLCK)
 }
 
 /// Ends the lease of [`keep_others_out`] at once. Closing the descriptor alone does not while a child that was forked
@@ -96,26 +77,13 @@ pub fn is_still_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
 #[cfg(feature = "namespaces")]
 /// Takes a lock for reading on one byte, as QEMU does on images that it has open. It ends with the descriptor.
 ///
 /// # Errors
 /// What fcntl(2) says of F_OFD_SETLK.
 pub fn lock_byte(file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
-    let lock = libc::flock64 {
-        l_type: libc::F_RDLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: libc::off64_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?,
-        l_len: 1,
-        l_pid: 0,
-    };
-    // SAFETY: the kernel reads the structure, which is alive for the call; the descriptor is borrowed.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-    if result == 0 { Ok(()) } else { Err(last_errno()) }
+    control(file, libc::F_OFD_SETLK, libc::F_RDLCK, offset, 1).map(drop)
 }
 
 #[cfg(test)]

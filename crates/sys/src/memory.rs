@@ -25,7 +25,7 @@ const ENOUGH_FOR_ARENAS: u64 = 4 << 30;
 const LIKELY_USED: u64 = 32 << 20;
 
 /// The system's allocator, for commands: where it has no memory the process says so and ends with a status, as C programs do
-/// (Rust's way is SIGABRT). Allocations in [`may_fail`] fail as usual.
+/// (Rust's way is SIGABRT). Allocations in `may_fail` fail as usual.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Allocator;
 
@@ -137,7 +137,7 @@ fn say() {
 }
 
 /// Runs something whose allocations may fail: they return what they return where there is no memory.
-pub fn may_fail<T>(act: impl FnOnce() -> T) -> T {
+pub(crate) fn may_fail<T>(act: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {

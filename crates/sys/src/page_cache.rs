@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
+use crate::syscall::last_errno;
+
 /// cachestat(2), Linux 6.5; the same number on every architecture but alpha, which Rust does not have.
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -113,10 +115,6 @@ pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64, wait: bool) -> Re
 
 fn off64(number: u64) -> Result<libc::off64_t, Errno> {
     libc::off64_t::try_from(number).map_err(|_| Errno::OVERFLOW)
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

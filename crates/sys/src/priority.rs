@@ -6,6 +6,8 @@
 use rustix::io::Errno;
 use rustix::process::{Pid, setpriority_process};
 
+use crate::syscall::{last_errno, outcome};
+
 /// The class and level that I/O schedulers (BFQ, mq-deadline) heed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoPriority {
@@ -59,8 +61,7 @@ pub fn set_nice(nice: i32) -> Result<(), Errno> {
 pub fn set_io_priority(priority: IoPriority) -> Result<(), Errno> {
     let bits = libc::c_long::from(priority.bits());
     // SAFETY: ioprio_set takes three numbers; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, bits) };
-    if result < 0 { Err(last_errno()) } else { Ok(()) }
+    outcome(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, bits) })
 }
 
 /// The I/O class and level of a thread; 0 is the calling one.
@@ -71,10 +72,6 @@ pub fn io_priority(thread: i32) -> Result<IoPriority, Errno> {
     // SAFETY: ioprio_get takes two numbers.
     let result = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, thread) };
     u32::try_from(result).map(IoPriority::of_bits).map_err(|_negative| last_errno())
-}
-
-fn last_errno() -> Errno {
-    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
 #[cfg(test)]

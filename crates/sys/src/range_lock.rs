@@ -6,12 +6,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use crate::syscall::outcome;
+
 /// Locks a range for writing, once nobody else has a lock in it. The descriptor must be open for writing.
 ///
 /// # Errors
 /// What fcntl(2) says of F_OFD_SETLKW: EINTR; ENOLCK, ENOSYS, EOPNOTSUPP or EINVAL where there are no such locks.
 pub fn lock(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-    control(file, libc::F_OFD_SETLKW, libc::F_WRLCK, offset, len)
+    control(file, libc::F_OFD_SETLKW, libc::F_WRLCK, offset, len).map(drop)
 }
 
 /// The same without waiting; `false` if somebody else has a lock in it.
@@ -20,7 +22,7 @@ pub fn lock(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
 /// As for [`lock`], but for EINTR.
 pub fn try_lock(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<bool, Errno> {
     match control(file, libc::F_OFD_SETLK, libc::F_WRLCK, offset, len) {
-        Ok(()) => Ok(true),
+        Ok(_) => Ok(true),
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         Err(errno) => Err(errno),
     }
@@ -31,25 +33,29 @@ pub fn try_lock(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<bool, Err
 /// # Errors
 /// As for [`lock`].
 pub fn unlock(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-    control(file, libc::F_OFD_SETLK, libc::F_UNLCK, offset, len)
+    control(file, libc::F_OFD_SETLK, libc::F_UNLCK, offset, len).map(drop)
 }
 
-fn control(file: BorrowedFd<'_>, command: libc::c_int, kind: libc::c_int, offset: u64, len: u64) -> Result<(), Errno> {
+/// What fcntl(2) does with a lock of a range; the lock as the kernel leaves it.
+pub(crate) fn control(
+    file: BorrowedFd<'_>,
+    command: libc::c_int,
+    kind: libc::c_int,
+    offset: u64,
+    len: u64,
+) -> Result<libc::flock64, Errno> {
     let off64 = |number| libc::off64_t::try_from(number).map_err(|_| Errno::OVERFLOW);
-    let lock = libc::flock64 {
+    let mut lock = libc::flock64 {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: off64(offset)?,
         l_len: off64(len)?,
         l_pid: 0,
     };
-    // SAFETY: the kernel reads the structure, which is of the layout that it documents and alive for the call; the
-    // descriptor is borrowed.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
-    if result == 0 {
-        return Ok(());
-    }
-    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    // SAFETY: the kernel reads and writes the structure, which is of the layout that it documents and alive for the
+    // call; the descriptor is borrowed.
+    outcome(unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) }.into())?;
+    Ok(lock)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
+use crate::syscall::outcome;
+
 /// Forbids a system call to the calling thread and all that it starts, for good: it gives EPERM, as in a container.
 ///
 /// # Errors
@@ -20,13 +22,9 @@ pub fn forbid(call: libc::c_long) -> Result<(), Errno> {
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: plain numbers are passed.
-    let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    if result != 0 {
-        return Err(last_errno());
-    }
+    outcome(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
     // SAFETY: the program and its statements live until the kernel has copied them, which is when the call returns.
-    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-    if result == 0 { Ok(()) } else { Err(last_errno()) }
+    outcome(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) }.into())
 }
 
 /// Takes a read lease, which is granted only while nobody has the file open for writing. It ends with the descriptor.
@@ -35,12 +33,7 @@ pub fn forbid(call: libc::c_long) -> Result<(), Errno> {
 /// EAGAIN if somebody has; EACCES without CAP_LEASE for a file of somebody else.
 pub fn take_read_lease(file: &impl AsFd) -> Result<(), Errno> {
     // SAFETY: the descriptor is borrowed, so it is open, and plain numbers are passed.
-    let result = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
-    if result == 0 { Ok(()) } else { Err(last_errno()) }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    outcome(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) }.into())
 }
 
 /// io_uring_setup(2), for [`forbid`].

@@ -33,7 +33,16 @@ impl SharedMap {
     /// What mmap(2) says: ENODEV where the file cannot be mapped so, EACCES if it is not open for both, EINVAL for an odd
     /// offset or no length.
     pub fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<SharedMap, Errno> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        SharedMap::with_access(fd, offset, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The same with another access; whoever maps without WRITE must not call what writes.
+    pub(crate) fn with_access(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        access: ProtFlags,
+    ) -> Result<SharedMap, Errno> {
         // SAFETY: a null hint lets the kernel choose unused addresses, so nothing that exists is replaced.
         let start = unsafe { mmap(null_mut(), len, access, MapFlags::SHARED, fd, offset)? };
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
@@ -47,7 +56,7 @@ impl SharedMap {
     }
 
     /// The address of byte `at`, if `len` bytes from there are within the mapping.
-    fn within(&self, at: usize, len: usize) -> Result<*mut u8, Errno> {
+    pub(crate) fn within(&self, at: usize, len: usize) -> Result<*mut u8, Errno> {
         if at > self.len || len > self.len - at {
             return Err(Errno::INVAL);
         }

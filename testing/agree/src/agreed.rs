@@ -14,7 +14,7 @@ use crate::stage::{Call, Outcome};
 
 /// What may be left out of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub(crate) enum Weight {
     /// Nothing.
     Everything,
     /// All but the exit status and losses.
@@ -46,7 +46,7 @@ fn backs_up(call: &Call) -> bool {
 }
 
 /// How much of the comparison means anything.
-pub fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
+pub(crate) fn weight(call: &Call, reference: &Outcome, tested: &Outcome) -> Weight {
     if said(reference, "into itself") || said(tested, "into itself") {
         // haul makes nothing. How far cp came before it met itself, or something else, depends on the order of the directory.
         return Weight::StatusAndLosses;
@@ -103,7 +103,7 @@ fn in_older_words(line: &[u8]) -> &[u8] {
 
 /// Whether the exit statuses differ as those of cp 9.1 and 9.10 do: a file that was not replaced since the user said so
 /// was not copied.
-pub fn differs_by_declining(call: &Call, reference: &Outcome, tested: &Outcome) -> bool {
+pub(crate) fn differs_by_declining(call: &Call, reference: &Outcome, tested: &Outcome) -> bool {
     reference.status == "exit 0" && tested.status == "exit 1" && declines(call, reference)
 }
 
@@ -117,7 +117,7 @@ fn declines(call: &Call, reference: &Outcome) -> bool {
 }
 
 /// New files whose data could not be copied: cp leaves a stub, haul removes it.
-pub fn stubs(reference: &Outcome, tested: &Outcome) -> Vec<Vec<u8>> {
+pub(crate) fn stubs(reference: &Outcome, tested: &Outcome) -> Vec<Vec<u8>> {
     let failures = ["error writing", "error reading", "failed to clone", "error copying", "error deallocating"];
     if !failures.iter().any(|words| said(reference, words)) {
         return Vec::new();
@@ -130,7 +130,7 @@ pub fn stubs(reference: &Outcome, tested: &Outcome) -> Vec<Vec<u8>> {
 }
 
 /// Drops the differences in which cp 9.1 is wrong.
-pub fn drop_agreed(call: &Call, found: &mut Vec<Difference>, reference: &Outcome, tested: &Outcome) {
+pub(crate) fn drop_agreed(call: &Call, found: &mut Vec<Difference>, reference: &Outcome, tested: &Outcome) {
     let kept: Vec<Vec<u8>> = found.iter().filter(|it| kept(it, reference, tested)).map(|it| it.path.clone()).collect();
     // A mount point that is the destination itself: its time depends on what was put into it before it was looked at.
     let mounts = has(call, "-x") || has(call, "--one-file-system");

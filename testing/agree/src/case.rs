@@ -20,7 +20,7 @@ pub enum Place {
 }
 
 /// Everything that determines a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// What it was grown from.
     pub seed: u64,

@@ -66,7 +66,7 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The last part of a path.
-pub fn base(path: &[u8]) -> &[u8] {
+pub(crate) fn base(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 

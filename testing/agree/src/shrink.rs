@@ -40,63 +40,50 @@ pub fn shrink(
 
 /// The `index`th simplification: `None` when there are no more, `Some(None)` when this one changes nothing.
 fn smaller(case: &Case, index: usize) -> Option<Option<Case>> {
-    let nodes = case.nodes.len();
-    let arguments = case.arguments.len();
-    let environment = case.environment.len();
     let mut result = case.clone();
-    let changed = if index < nodes {
-        // From the end: children go before their parents, links before what they name.
-        let gone = result.nodes.remove(nodes - 1 - index);
+    simplifications(case).nth(index)?(&mut result);
+    Some((result != *case).then_some(result))
+}
+
+type Simplification = Box<dyn Fn(&mut Case)>;
+
+fn simplifications(case: &Case) -> impl Iterator<Item = Simplification> {
+    fn each(
+        indices: impl Iterator<Item = usize>,
+        change: fn(&mut Case, usize),
+    ) -> impl Iterator<Item = Simplification> {
+        indices.map(move |at| -> Simplification { Box::new(move |case| change(case, at)) })
+    }
+    let nodes = || 0..case.nodes.len();
+    // From the end: children go before their parents, links before what they name.
+    let without_node = each(nodes().rev(), |case, at| {
+        let gone = case.nodes.remove(at);
         let prefix = [&gone.path[..], b"/"].concat();
-        result.nodes.retain(|node| !node.path.starts_with(&prefix));
-        true
-    } else if index < nodes + arguments {
-        result.arguments.remove(index - nodes);
-        true
-    } else if index < nodes + arguments + environment {
-        let at = index - nodes - arguments;
-        let quiet = result.environment[at] == ("LC_ALL".to_owned(), "C".to_owned());
-        result.environment[at] = ("LC_ALL".to_owned(), "C".to_owned());
-        !quiet
-    } else if index < nodes * 2 + arguments + environment {
-        let at = index - nodes - arguments - environment;
-        result.nodes[at] = quiet(&case.nodes[at]);
-        result.nodes[at] != case.nodes[at]
-    } else if index < nodes * 3 + arguments + environment {
-        let at = index - nodes * 2 - arguments - environment;
-        match simpler(&case.nodes[at].kind) {
-            Some(kind) => {
-                result.nodes[at].kind = kind;
-                true
-            }
-            None => false,
+        case.nodes.retain(|node| !node.path.starts_with(&prefix));
+    });
+    let without_argument = each(0..case.arguments.len(), |case, at| drop(case.arguments.remove(at)));
+    let in_locale_c = each(0..case.environment.len(), |case, at| {
+        case.environment[at] = ("LC_ALL".to_owned(), "C".to_owned());
+    });
+    let quiet_node = each(nodes(), |case, at| case.nodes[at] = quiet(&case.nodes[at]));
+    let simpler_kind = each(nodes(), |case, at| {
+        if let Some(kind) = simpler(&case.nodes[at].kind) {
+            case.nodes[at].kind = kind;
         }
-    } else {
-        match index - nodes * 3 - arguments - environment {
-            0 => {
-                result.umask = 0o022;
-                case.umask != 0o022
+    });
+    let rest: [fn(&mut Case); 5] = [
+        |case| case.umask = 0o022,
+        |case| case.unprivileged = false,
+        |case| case.place = Place::Memory,
+        |case| {
+            if case.place != Place::Memory {
+                case.place = Place::Disk;
             }
-            1 => {
-                result.unprivileged = false;
-                case.unprivileged
-            }
-            2 => {
-                result.place = Place::Memory;
-                case.place != Place::Memory
-            }
-            3 => {
-                result.place = Place::Disk;
-                case.place != Place::Disk && case.place != Place::Memory
-            }
-            4 => {
-                result.stdin.clear();
-                !case.stdin.is_empty()
-            }
-            _ => return None,
-        }
-    };
-    Some(changed.then_some(result))
+        },
+        |case| case.stdin.clear(),
+    ];
+    let rest = rest.into_iter().map(|change| -> Simplification { Box::new(change) });
+    without_node.chain(without_argument).chain(in_locale_c).chain(quiet_node).chain(simpler_kind).chain(rest)
 }
 
 /// The same node with quiet metadata.
@@ -113,5 +100,23 @@ fn simpler(kind: &Kind) -> Option<Kind> {
         }
         Kind::MountPoint => Some(Kind::Directory),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_shrinks_to_what_makes_it_fail() {
+        for seed in 0..20 {
+            let case = Case::random(seed);
+            let wanted = case.nodes[0].path.clone();
+            let fails = |case: &Case| case.nodes.iter().any(|node| node.path == wanted).then(Vec::new);
+            let small = shrink(case, Vec::new(), fails).0;
+            assert_eq!((small.nodes.len(), small.arguments.len(), small.stdin.len()), (1, 0, 0), "seed {seed}");
+            assert_eq!(small.nodes[0], quiet(&small.nodes[0]), "seed {seed}");
+            assert_eq!((small.umask, small.unprivileged, small.place), (0o022, false, Place::Memory), "seed {seed}");
+        }
     }
 }

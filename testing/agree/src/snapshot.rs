@@ -66,7 +66,7 @@ pub fn take(root: &Path, start: SystemTime) -> io::Result<Snapshot> {
 }
 
 /// All paths below `root`, sorted by inode number.
-pub fn in_inode_order(root: &Path) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn in_inode_order(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     let (mut found, mut waiting) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory)? {

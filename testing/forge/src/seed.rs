@@ -78,7 +78,7 @@ const MAGIC: &[u8] = b"haul seed 1\n";
 
 impl Seed {
     /// As the contents of a file.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         let mut put = |numbers: &[u64]| numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         put(&[self.pages.size(), u64::from(self.guarded)]);

@@ -6,7 +6,11 @@ use std::fs;
 
 use lexopt::prelude::{Long, Short, ValueExt};
 
-use crate::{Config, KEYS, Measured, compare, fit, read_toml, set, simulate, sweep_table, value};
+use crate::compare::{Measured, compare, fit};
+use crate::config::KEYS;
+use crate::keys::{read_toml, set};
+use crate::report::sweep_table;
+use crate::{Config, simulate, value};
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
@@ -100,7 +104,7 @@ fn help() -> String {
         Parameters, with their defaults where they are numbers:\n"
         .to_owned();
     for key in KEYS {
-        writeln!(text, "  {:<30}{}", format!("--{}", key.name), key.help).expect("writing to a string");
+        writeln!(text, "  {:<30}{}", format!("--{}", key.name()), key.help).expect("writing to a string");
     }
     text.push_str("\nTimes take ns, us, ms and s; sizes and rates take K, M, G and T, powers of 1024.\n");
     text

@@ -7,7 +7,7 @@ use crate::sim::simulate;
 
 /// Times that were measured for a number of ranks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Processes of the job.
     pub ranks: u64,
     /// Seconds of each run, in rising order; never empty.
@@ -20,7 +20,7 @@ impl Measured {
     ///
     /// # Errors
     /// The first line that is neither, or there is none.
-    pub fn read(text: &str) -> Result<Vec<Measured>, String> {
+    pub(crate) fn read(text: &str) -> Result<Vec<Measured>, String> {
         let mut found: Vec<Measured> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -48,7 +48,7 @@ impl Measured {
     }
 
     /// The middle of the times.
-    pub fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         let middle = self.seconds.len() / 2;
         if self.seconds.len().is_multiple_of(2) {
             f64::midpoint(self.seconds[middle - 1], self.seconds[middle])
@@ -60,7 +60,7 @@ impl Measured {
 
 /// Predictions beside measurements.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// The measurement and the predicted seconds.
     pub rows: Vec<(Measured, f64)>,
     /// The number of ranks that the model was fitted to; its row proves nothing.
@@ -71,7 +71,7 @@ pub struct Comparison {
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn compare(config: &Config, measured: Vec<Measured>, fitted: Option<u64>) -> Result<Comparison, String> {
+pub(crate) fn compare(config: &Config, measured: Vec<Measured>, fitted: Option<u64>) -> Result<Comparison, String> {
     let predict = |measured: Measured| {
         let report = simulate(&Config { ranks: measured.ranks, ..config.clone() })?;
         Ok((measured, report.seconds))
@@ -84,7 +84,7 @@ pub fn compare(config: &Config, measured: Vec<Measured>, fitted: Option<u64>) ->
 ///
 /// # Errors
 /// No value of the parameter gives the measured time, or as [`simulate`].
-pub fn fit(config: &mut Config, key: &str, measured: &[Measured]) -> Result<u64, String> {
+pub(crate) fn fit(config: &mut Config, key: &str, measured: &[Measured]) -> Result<u64, String> {
     let first = measured.first().ok_or("there is nothing to fit to")?;
     let wanted = first.median();
     let predicted = |config: &mut Config, value: f64| {
@@ -114,7 +114,7 @@ pub fn fit(config: &mut Config, key: &str, measured: &[Measured]) -> Result<u64,
 
 impl Comparison {
     /// The table, as Markdown or CSV.
-    pub fn table(&self, csv: bool) -> String {
+    pub(crate) fn table(&self, csv: bool) -> String {
         let header = ["ranks", "runs", "measured s, median (range)", "predicted s", "error %"].map(str::to_owned);
         let rows: Vec<Vec<String>> =
             self.rows.iter().map(|(measured, predicted)| self.row(measured, *predicted)).collect();

@@ -1,171 +1,170 @@
-//! What is simulated: plain data.
+//! What is simulated: plain data, and the names of the parameters.
 
-/// A cluster, its storage, a tree, and a run. Times are in seconds, sizes in bytes, rates per second; a rate of 0 has
-/// no limit.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Processes of the job.
-    pub ranks: u64,
-    /// Ranks on one node; the last node may have fewer.
-    pub ranks_per_node: u64,
-    /// Processors of a node. All ranks on it share them.
-    pub cores_per_node: u64,
-    /// Threads of a rank that copy. 0: the processors of the node divided by the ranks on it, at least one.
-    pub threads: u64,
-    /// Ranks that are slower than the others, and how many times.
-    pub slow: Vec<(u64, f64)>,
-
-    /// Processor time for a regular file, without its bytes.
-    pub cpu_per_file: f64,
-    /// Processor time for a directory.
-    pub cpu_per_directory: f64,
-    /// Processor time for a byte that is copied.
-    pub cpu_per_byte: f64,
-    /// Part of a processor that the communication thread of each rank takes all the time.
-    pub communication_share: f64,
-    /// Time until the job has started, and once more for each rank.
-    pub start: f64,
-    /// See [`Config::start`].
-    pub start_per_rank: f64,
-
-    /// Time of a message between two nodes.
-    pub network_latency: f64,
-    /// Time of a message within a node.
-    pub local_latency: f64,
-    /// Bytes per second of messages between two nodes.
-    pub network_bandwidth: f64,
-    /// Time that a communication thread takes to send or to receive a message.
-    pub message_cost: f64,
-    /// The longest rest of a communication thread between two looks for messages: one that comes waits for a part of it.
-    pub poll: f64,
-    /// How long a rank that has nothing to share keeps a request for work before it says no.
-    pub hold: f64,
-    /// The same for a rank of which no thread has work. 0: as [`Config::hold`].
-    pub idle_hold: f64,
-    /// How long a rank that has asked all others in vain waits before it asks again: the first time, and at most. Each time
-    /// is twice as long as the one before.
-    pub pause: f64,
-    /// See [`Config::pause`].
-    pub longest_pause: f64,
-
-    /// Metadata servers. A directory and the files in it belong to one of them.
-    pub metadata_servers: u64,
-    /// Operations per second of each of them.
-    pub metadata_rate: f64,
-    /// What an operation takes beside the time on the server: the way there and back.
-    pub metadata_latency: f64,
-    /// Operations for a regular file, at its source and at its destination together.
-    pub operations_per_file: f64,
-    /// Operations to make and enter a directory.
-    pub operations_per_directory: f64,
-    /// Operations to set the attributes of a directory that is full.
-    pub operations_per_finish: f64,
-    /// Names that one request of a directory brings.
-    pub names_per_request: u64,
-
-    /// Bytes per second that all clients together can read.
-    pub read_bandwidth: f64,
-    /// Bytes per second that all clients together can write.
-    pub write_bandwidth: f64,
-    /// Bytes per second that one node can read, and as many that it can write.
-    pub client_bandwidth: f64,
-    /// What a request for data takes beside the transfer. A file that is not empty has two: read and write.
-    pub data_latency: f64,
-    /// Time until another node sees a new directory or file.
-    pub visibility: f64,
-
-    /// Regular files, without the large ones.
-    pub files: u64,
-    /// Regular files in one directory.
-    pub files_per_directory: u64,
-    /// Levels of directories below the first; 0 puts all files into one.
-    pub depth: u64,
-    /// How unequal neighbouring subtrees are: 0 equal, towards 1 one of two has nearly everything.
-    pub skew: f64,
-    /// Mean size of the regular files.
-    pub mean_size: f64,
-    /// Sigma of the lognormal distribution of their sizes; 0 gives all files the mean size.
-    pub sigma: f64,
-    /// Sizes of the regular files, each as frequent as the others. If there are any, they count instead of the distribution.
-    pub sizes: Vec<u64>,
-    /// Large files, spread over the tree.
-    pub large_files: u64,
-    /// Size of each of them.
-    pub large_size: u64,
-    /// Part of the regular files that have several names.
-    pub links: f64,
-    /// Part of the regular files that cannot be copied; each sends a message to rank 0.
-    pub errors: f64,
-    /// Bytes of a name.
-    pub name_bytes: u64,
-
-    /// Bytes of a chunk. Files of at least two chunks are shared between ranks.
-    pub chunk: u64,
-    /// How often each rank tells rank 0 how far it is; 0: never.
-    pub progress_interval: f64,
-    /// Files of one directory that are simulated as one step. 0: as many as keep the simulation quick.
-    pub batch: u64,
-    /// What chance begins with.
-    pub seed: u64,
-    /// The simulation fails after so many events.
-    pub most_events: u64,
+/// A parameter.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// The field of [`Config`]. Users write hyphens.
+    field: &'static str,
+    /// What it says, for people.
+    pub help: &'static str,
+    /// What it sets.
+    pub value: Value,
 }
 
-impl Default for Config {
-    /// One rank with one thread on one processor, storage without limits, 100,000 files of 4 KiB.
-    fn default() -> Config {
-        Config {
-            ranks: 1,
-            ranks_per_node: 1,
-            cores_per_node: 1,
-            threads: 1,
-            slow: Vec::new(),
-            cpu_per_file: 40e-6,
-            cpu_per_directory: 60e-6,
-            cpu_per_byte: 0.3e-9,
-            communication_share: 0.0,
-            start: 0.0,
-            start_per_rank: 0.0,
-            network_latency: 5e-6,
-            local_latency: 1e-6,
-            network_bandwidth: 10e9,
-            message_cost: 2e-6,
-            poll: 500e-6,
-            hold: 0.020,
-            idle_hold: 0.001,
-            pause: 0.001,
-            longest_pause: 0.100,
-            metadata_servers: 1,
-            metadata_rate: 0.0,
-            metadata_latency: 0.0,
-            operations_per_file: 5.0,
-            operations_per_directory: 6.0,
-            operations_per_finish: 2.0,
-            names_per_request: 1000,
-            read_bandwidth: 0.0,
-            write_bandwidth: 0.0,
-            client_bandwidth: 0.0,
-            data_latency: 0.0,
-            visibility: 0.0,
-            files: 100_000,
-            files_per_directory: 100,
-            depth: 2,
-            skew: 0.5,
-            mean_size: 4096.0,
-            sigma: 0.0,
-            sizes: Vec::new(),
-            large_files: 0,
-            large_size: 4 << 30,
-            links: 0.0,
-            errors: 0.0,
-            name_bytes: 24,
-            chunk: 64 << 20,
-            progress_interval: 0.25,
-            batch: 0,
-            seed: 1,
-            most_events: 2_000_000_000,
-        }
+impl Key {
+    /// Its name on the command line and in a file.
+    pub(crate) fn name(&self) -> String {
+        self.field.replace('_', "-")
     }
+}
+
+/// A field that a parameter sets.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Count(fn(&mut Config) -> &mut Count),
+    Seconds(fn(&mut Config) -> &mut Seconds),
+    Rate(fn(&mut Config) -> &mut Rate),
+    Slow,
+    Sizes,
+}
+
+type Count = u64;
+type Seconds = f64;
+type Rate = f64;
+
+/// Each parameter with its documentation, its default value, and what it says to users.
+macro_rules! parameters {
+    ($($(#[$doc:meta])* $field:ident: $kind:ident = $default:expr, $help:literal;)*) => {
+        /// A cluster, its storage, a tree, and a run. Times are in seconds, sizes in bytes, rates per second; a rate of 0
+        /// has no limit.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config {
+            $($(#[$doc])* pub $field: $kind,)*
+            /// Ranks that are slower than the others, and how many times.
+            pub slow: Vec<(u64, f64)>,
+            /// Sizes of the regular files, each as frequent as the others. If there are any, they count instead of the
+            /// distribution.
+            pub sizes: Vec<u64>,
+        }
+
+        impl Default for Config {
+            /// One rank with one thread on one processor, storage without limits, 100,000 files of 4 KiB.
+            fn default() -> Config {
+                Config { $($field: $default,)* slow: Vec::new(), sizes: Vec::new() }
+            }
+        }
+
+        /// All parameters.
+        pub(crate) const KEYS: &[Key] = &[
+            $(Key { field: stringify!($field), help: $help, value: Value::$kind(|config| &mut config.$field) },)*
+            Key { field: "slow", help: "slower ranks, RANK:FACTOR,...", value: Value::Slow },
+            Key { field: "sizes", help: "sizes of files instead of a distribution, SIZE,...", value: Value::Sizes },
+        ];
+    };
+}
+
+parameters! {
+    /// Processes of the job.
+    ranks: Count = 1, "processes of the job";
+    /// Ranks on one node; the last node may have fewer.
+    ranks_per_node: Count = 1, "ranks on one node";
+    /// Processors of a node. All ranks on it share them.
+    cores_per_node: Count = 1, "processors of a node";
+    /// Threads of a rank that copy. 0: the processors of the node divided by the ranks on it, at least one.
+    threads: Count = 1, "threads of a rank; 0: processors of the node by its ranks";
+
+    /// Processor time for a regular file, without its bytes.
+    cpu_per_file: Seconds = 40e-6, "processor time for a file without its bytes";
+    /// Processor time for a directory.
+    cpu_per_directory: Seconds = 60e-6, "processor time for a directory";
+    /// Processor time for a byte that is copied.
+    cpu_per_byte: Seconds = 0.3e-9, "processor time for a byte";
+    /// Part of a processor that the communication thread of each rank takes all the time.
+    communication_share: Rate = 0.0, "part of a processor that each communication thread takes";
+    /// Time until the job has started, and once more for each rank.
+    start: Seconds = 0.0, "time until the job has started";
+    /// See [`Config::start`].
+    start_per_rank: Seconds = 0.0, "and once more for each rank";
+
+    /// Time of a message between two nodes.
+    network_latency: Seconds = 5e-6, "time of a message between nodes";
+    /// Time of a message within a node.
+    local_latency: Seconds = 1e-6, "time of a message within a node";
+    /// Bytes per second of messages between two nodes.
+    network_bandwidth: Rate = 10e9, "bytes/s of messages between nodes";
+    /// Time that a communication thread takes to send or to receive a message.
+    message_cost: Seconds = 2e-6, "time to send or receive a message";
+    /// The longest rest of a communication thread between two looks for messages: one that comes waits for a part of it.
+    poll: Seconds = 500e-6, "longest rest of a communication thread between two looks for messages";
+    /// How long a rank that has nothing to share keeps a request for work before it says no.
+    hold: Seconds = 0.020, "how long a request for work waits before the answer is no";
+    /// The same for a rank of which no thread has work. 0: as [`Config::hold`].
+    idle_hold: Seconds = 0.001, "the same where no thread has work; 0: as hold";
+    /// How long a rank that has asked all others in vain waits before it asks again: the first time, and at most. Each time
+    /// is twice as long as the one before.
+    pause: Seconds = 0.001, "how long a rank waits that has asked all others in vain, the first time";
+    /// See [`Config::pause`].
+    longest_pause: Seconds = 0.100, "and at most";
+
+    /// Metadata servers. A directory and the files in it belong to one of them.
+    metadata_servers: Count = 1, "metadata servers";
+    /// Operations per second of each of them.
+    metadata_rate: Rate = 0.0, "operations/s of each; 0: no limit";
+    /// What an operation takes beside the time on the server: the way there and back.
+    metadata_latency: Seconds = 0.0, "way to the server and back";
+    /// Operations for a regular file, at its source and at its destination together.
+    operations_per_file: Rate = 5.0, "metadata operations for a file, source and destination together";
+    /// Operations to make and enter a directory.
+    operations_per_directory: Rate = 6.0, "metadata operations to make and enter a directory";
+    /// Operations to set the attributes of a directory that is full.
+    operations_per_finish: Rate = 2.0, "metadata operations to finish a directory";
+    /// Names that one request of a directory brings.
+    names_per_request: Count = 1000, "names that one request of a directory brings";
+
+    /// Bytes per second that all clients together can read.
+    read_bandwidth: Rate = 0.0, "bytes/s that all clients can read; 0: no limit";
+    /// Bytes per second that all clients together can write.
+    write_bandwidth: Rate = 0.0, "bytes/s that all clients can write; 0: no limit";
+    /// Bytes per second that one node can read, and as many that it can write.
+    client_bandwidth: Rate = 0.0, "bytes/s that one node can read, and write; 0: no limit";
+    /// What a request for data takes beside the transfer. A file that is not empty has two: read and write.
+    data_latency: Seconds = 0.0, "what a request for data takes beside the transfer";
+    /// Time until another node sees a new directory or file.
+    visibility: Seconds = 0.0, "time until another node sees a new directory";
+
+    /// Regular files, without the large ones.
+    files: Count = 100_000, "files without the large ones";
+    /// Regular files in one directory.
+    files_per_directory: Count = 100, "files in a directory";
+    /// Levels of directories below the first; 0 puts all files into one.
+    depth: Count = 2, "levels of directories; 0: one directory";
+    /// How unequal neighbouring subtrees are: 0 equal, towards 1 one of two has nearly everything.
+    skew: Rate = 0.5, "how unequal neighbouring subtrees are, 0 to 0.999";
+    /// Mean size of the regular files.
+    mean_size: Rate = 4096.0, "mean size of the files";
+    /// Sigma of the lognormal distribution of their sizes; 0 gives all files the mean size.
+    sigma: Rate = 0.0, "sigma of the lognormal distribution of sizes; 0: all equal";
+    /// Large files, spread over the tree.
+    large_files: Count = 0, "large files";
+    /// Size of each of them.
+    large_size: Count = 4 << 30, "size of each large file";
+    /// Part of the regular files that have several names.
+    links: Rate = 0.0, "part of the files that have several names";
+    /// Part of the regular files that cannot be copied; each sends a message to rank 0.
+    errors: Rate = 0.0, "part of the files that cannot be copied";
+    /// Bytes of a name.
+    name_bytes: Count = 24, "bytes of a name";
+
+    /// Bytes of a chunk. Files of at least two chunks are shared between ranks.
+    chunk: Count = 64 << 20, "bytes of a chunk of a large file";
+    /// How often each rank tells rank 0 how far it is; 0: never.
+    progress_interval: Seconds = 0.25, "how often each rank tells rank 0 how far it is; 0: never";
+    /// Files of one directory that are simulated as one step. 0: as many as keep the simulation quick.
+    batch: Count = 0, "files simulated as one step; 0: found";
+    /// What chance begins with.
+    seed: Count = 1, "what chance begins with";
+    /// The simulation fails after so many events.
+    most_events: Count = 2_000_000_000, "give up after so many events";
 }
 
 /// Regular files of a simulation are done in about so many steps, unless [`Config::batch`] says otherwise.
@@ -176,12 +175,12 @@ const STEPS_OF_A_THREAD: u64 = 200;
 
 impl Config {
     /// Nodes of the cluster.
-    pub fn nodes(&self) -> u64 {
+    pub(crate) fn nodes(&self) -> u64 {
         self.ranks.div_ceil(self.ranks_per_node)
     }
 
     /// Threads of each rank that copy.
-    pub fn threads_of_a_rank(&self) -> u64 {
+    pub(crate) fn threads_of_a_rank(&self) -> u64 {
         match self.threads {
             0 => (self.cores_per_node / self.ranks_per_node.min(self.ranks)).max(1),
             threads => threads,
@@ -189,7 +188,7 @@ impl Config {
     }
 
     /// Files of one directory that are simulated as one step, at most.
-    pub fn files_of_a_step(&self) -> u64 {
+    pub(crate) fn files_of_a_step(&self) -> u64 {
         let threads = self.ranks * self.threads_of_a_rank();
         match self.batch {
             0 => (self.files / STEPS).min(self.files / (threads * STEPS_OF_A_THREAD)).max(1),

@@ -22,9 +22,8 @@ mod slab;
 mod tree;
 mod value;
 
-pub use compare::{Comparison, Measured, compare, fit};
 pub use config::Config;
-pub use keys::{KEYS, Key, read_toml, set};
-pub use report::{Flow, MESSAGES, Report, sweep_table};
+pub use keys::read_toml;
+pub use report::{Flow, Report};
 pub use sim::{Observed, simulate, simulate_observed};
 pub use tree::{Dir, Name, Tree};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// The kinds of messages, in the order of [`Report::messages`].
-pub const MESSAGES: [&str; 8] = ["want", "no", "parcel of names", "chunk", "done", "hard link", "error", "end"];
+pub(crate) const MESSAGES: [&str; 8] = ["want", "no", "parcel of names", "chunk", "done", "hard link", "error", "end"];
 
 /// Messages on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +51,7 @@ pub struct Report {
     pub idle_most: f64,
     /// From the last finished directory until the end.
     pub end_seconds: f64,
-    /// Messages by kind, see [`MESSAGES`]; those that say how far a rank is are not among them.
+    /// Messages by kind, see `MESSAGES`; those that say how far a rank is are not among them.
     pub messages: [u64; 8],
     /// Messages that say how far a rank is.
     pub progress_messages: u64,
@@ -73,12 +73,12 @@ pub struct Report {
 
 impl Report {
     /// Files per second.
-    pub fn files_per_second(&self) -> f64 {
+    pub(crate) fn files_per_second(&self) -> f64 {
         (self.files + self.large_files) as f64 / self.seconds
     }
 
     /// Bytes per second.
-    pub fn bytes_per_second(&self) -> f64 {
+    pub(crate) fn bytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.seconds
     }
 
@@ -145,7 +145,7 @@ const COLUMNS: &[(&str, Cell)] = &[
 ];
 
 /// A table of several runs, each compared with the first: Markdown, or CSV.
-pub fn sweep_table(reports: &[Report], csv: bool) -> String {
+pub(crate) fn sweep_table(reports: &[Report], csv: bool) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let header: Vec<String> = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let rows: Vec<Vec<String>> =

@@ -136,7 +136,7 @@ impl Dir {
     }
 
     /// The first name from this one on that is no regular file; [`Dir::names`] if there is none.
-    pub fn next_special(&self, name: u64) -> u64 {
+    pub(crate) fn next_special(&self, name: u64) -> u64 {
         let next = self.specials_before(name) + 1;
         if next > self.specials() {
             return self.names();

@@ -306,7 +306,8 @@ pub fn copy_without(image: &Path, free: impl IntoIterator<Item = (u64, u64)>, to
     }
 }
 
-fn copy_range(from: &File, to: &File, start: u64, end: u64) {
+/// Copies a range of a file; what is zeros is not written.
+pub(crate) fn copy_range(from: &File, to: &File, start: u64, end: u64) {
     let mut buffer = vec![0; CHUNK];
     let mut at = start;
     while at < end {

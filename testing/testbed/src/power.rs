@@ -1,7 +1,6 @@
 //! Filesystems whose power is cut, again and again from the same beginning.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -9,10 +8,8 @@ use tempfile::TempDir;
 use crate::Command;
 use crate::bed::{Bed, Fs};
 use crate::files::data_extents;
-use crate::guest::{Mounted, run};
+use crate::guest::{Mounted, copy_range, run};
 use crate::temporary::temp_dir_in;
-
-const CHUNK: usize = 1 << 20;
 
 /// Cuts the power of a mounted ext4 or XFS: what its journal has not committed, and all data that was not written back, is
 /// lost. To see what is left, unmount it and mount it again. What the kernel has handed to the device counts as written:
@@ -129,14 +126,7 @@ impl Drop for Image {
 fn copy(from: &Path, to: &Path) {
     let (from, to) = (File::open(from).expect("cannot open an image"), File::create(to).expect("cannot make an image"));
     to.set_len(from.metadata().expect("cannot look at an image").len()).expect("cannot set the size of an image");
-    let mut buffer = vec![0; CHUNK];
     for (start, len) in data_extents(&from) {
-        let mut at = start;
-        while at < start + len {
-            let piece = buffer.len().min(usize::try_from(start + len - at).unwrap_or(CHUNK));
-            from.read_exact_at(&mut buffer[..piece], at).expect("cannot read an image");
-            to.write_all_at(&buffer[..piece], at).expect("cannot write an image");
-            at += piece as u64;
-        }
+        copy_range(&from, &to, start, start + len);
     }
 }

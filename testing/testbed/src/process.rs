@@ -53,6 +53,35 @@ pub struct Command {
     set: [bool; 3],
 }
 
+/// What is as in the standard library.
+macro_rules! as_in_std {
+    ($($doc:literal $name:ident($($value:ident: $type:ty),*);)*) => {
+        impl Command {
+            $(
+                #[doc = $doc]
+                pub fn $name(&mut self, $($value: $type),*) -> &mut Command {
+                    self.inner.$name($($value),*);
+                    self
+                }
+            )*
+        }
+    };
+}
+
+as_in_std! {
+    "Adds an argument." arg(arg: impl AsRef<OsStr>);
+    "Adds arguments." args(args: impl IntoIterator<Item = impl AsRef<OsStr>>);
+    "Sets the name by which it is called." arg0(name: impl AsRef<OsStr>);
+    "Sets a variable of its environment." env(name: impl AsRef<OsStr>, value: impl AsRef<OsStr>);
+    "Sets variables of its environment."
+    envs(all: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>);
+    "Takes a variable out of its environment." env_remove(name: impl AsRef<OsStr>);
+    "Empties its environment." env_clear();
+    "Sets its working directory." current_dir(dir: impl AsRef<Path>);
+    "Sets its user." uid(id: u32);
+    "Sets its group." gid(id: u32);
+}
+
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
@@ -71,66 +100,6 @@ impl Command {
     /// How long it may run, instead of [`DEADLINE`].
     pub fn deadline(&mut self, deadline: Duration) -> &mut Command {
         self.deadline = deadline;
-        self
-    }
-
-    /// Adds an argument.
-    pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Command {
-        self.inner.arg(arg);
-        self
-    }
-
-    /// Adds arguments.
-    pub fn args(&mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> &mut Command {
-        self.inner.args(args);
-        self
-    }
-
-    /// Sets the name by which it is called.
-    pub fn arg0(&mut self, name: impl AsRef<OsStr>) -> &mut Command {
-        self.inner.arg0(name);
-        self
-    }
-
-    /// Sets a variable of its environment.
-    pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Command {
-        self.inner.env(name, value);
-        self
-    }
-
-    /// Sets variables of its environment.
-    pub fn envs(&mut self, all: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>) -> &mut Command {
-        self.inner.envs(all);
-        self
-    }
-
-    /// Takes a variable out of its environment.
-    pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Command {
-        self.inner.env_remove(name);
-        self
-    }
-
-    /// Empties its environment.
-    pub fn env_clear(&mut self) -> &mut Command {
-        self.inner.env_clear();
-        self
-    }
-
-    /// Sets its working directory.
-    pub fn current_dir(&mut self, dir: impl AsRef<Path>) -> &mut Command {
-        self.inner.current_dir(dir);
-        self
-    }
-
-    /// Sets its user.
-    pub fn uid(&mut self, id: u32) -> &mut Command {
-        self.inner.uid(id);
-        self
-    }
-
-    /// Sets its group.
-    pub fn gid(&mut self, id: u32) -> &mut Command {
-        self.inner.gid(id);
         self
     }
 

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::Command;
 use crate::bed::{Bed, Fs};
+use crate::guest::run;
 use crate::misbehaving::{Fault, Manner, Misbehaving, On, What};
 use crate::skip::skip;
 use crate::temporary::temp_dir;
@@ -49,10 +50,11 @@ impl SlowDisk {
         below.add_file(IMAGE, &fs::read(&image).expect("the image was just made"));
         let path = bed.path().join(name);
         fs::create_dir(&path).expect("cannot make a mount point");
-        let device = run("losetup", &["--find", "--show"], &below.path().join(IMAGE));
+        let image = below.path().join(IMAGE);
+        let device = run(Command::new("losetup").args(["--find", "--show"]).arg(image)).trim().to_owned();
         let disk = SlowDisk { path, device, usual_write: OnceCell::new(), below };
         disk.demand_stable_pages(stable);
-        run("mount", &["-t", "ext4", "-o", "noinit_itable", &disk.device], &disk.path);
+        run(Command::new("mount").args(["-t", "ext4", "-o", "noinit_itable", &disk.device]).arg(&disk.path));
         Some(disk)
     }
 
@@ -123,14 +125,6 @@ impl SlowDisk {
         let demand = fs::write(format!("/sys/block/{name}/queue/stable_writes"), if stable { "1" } else { "0" });
         demand.expect("cannot set what a loop device demands");
     }
-}
-
-/// What a program says.
-fn run(program: &str, arguments: &[&str], path: &Path) -> String {
-    let done = Command::new(program).args(arguments).arg(path).output();
-    let done = done.unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
-    assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8_lossy(&done.stdout).trim().to_owned()
 }
 
 impl Drop for SlowDisk {

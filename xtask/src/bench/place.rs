@@ -69,14 +69,7 @@ impl Place {
         let dir = base.join(TEMPORARY);
         fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
         let title = format!("{TEMPORARY}: {}", on(&dir)?);
-        let place = Place { dir, title, mounted: false };
-        match need(&place.dir, space) {
-            Ok(()) => Ok(place),
-            Err(why) => {
-                place.remove()?;
-                Err(why)
-            }
-        }
+        Place { dir, title, mounted: false }.made(|place| need(&place.dir, space))
     }
 
     /// A new filesystem in an image in `base` with room for `space` bytes. The image has no name once it is attached, and
@@ -87,11 +80,16 @@ impl Place {
     pub fn image_in(base: &Path, image: &Image, space: u64) -> Result<Place> {
         let dir = base.join(image.name);
         fs::create_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-        let mut place = Place { title: format!("{}: in a loop image, direct I/O", image.name), dir, mounted: false };
-        match place.make(image, space) {
-            Ok(()) => Ok(place),
+        let place = Place { title: format!("{}: in a loop image, direct I/O", image.name), dir, mounted: false };
+        place.made(|place| place.make(image, space))
+    }
+
+    /// Removes it if that fails.
+    fn made(mut self, make: impl FnOnce(&mut Place) -> Result) -> Result<Place> {
+        match make(&mut self) {
+            Ok(()) => Ok(self),
             Err(why) => {
-                place.remove()?;
+                self.remove()?;
                 Err(why)
             }
         }

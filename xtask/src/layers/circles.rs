@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use super::source::Source;
+use super::paths::is_foreign;
+use super::source::{Source, by_crate};
 use super::violation::Violation;
 
 /// One import of a file of the same crate.
@@ -17,22 +18,23 @@ struct Import<'a> {
 }
 
 /// The modules of a crate, and what they re-export from others.
-struct Modules<'a> {
+pub struct Modules<'a> {
     files: BTreeMap<Vec<String>, &'a Source>,
     reexports: BTreeMap<Vec<String>, Vec<String>>,
 }
 
 impl<'a> Modules<'a> {
-    fn of(sources: &[&'a Source]) -> Modules<'a> {
+    /// The modules that these files of one crate are.
+    pub fn of(sources: &[&'a Source]) -> Modules<'a> {
         let files: BTreeMap<_, _> = sources.iter().map(|source| (source.module(), *source)).collect();
         let reexports = sources.iter().flat_map(|source| source.reexports()).collect();
         Modules { files, reexports }
     }
 
     /// The file that a path leads to, through re-exports: an import by them needs that file, and not the one between.
-    fn file(&self, mut path: Vec<String>) -> Option<&'a Source> {
+    pub fn file(&self, mut path: Vec<String>) -> Option<&'a Source> {
         for _ in 0..8 {
-            if path.first().is_some_and(|first| first.starts_with("haul_")) {
+            if path.first().is_some_and(|first| is_foreign(first)) {
                 return None;
             }
             let len = (0..=path.len()).rev().find(|len| self.files.contains_key(&path[..*len]))?;
@@ -74,14 +76,8 @@ fn imports<'a>(sources: &[&'a Source]) -> Vec<Import<'a>> {
 
 /// The circles of each crate: for each file in one, an import of it that stays in the circle.
 fn find<'a>(sources: &'a [Source]) -> Vec<Import<'a>> {
-    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.is_test) {
-        if let Some((folder, _)) = source.file.split_once("/src/") {
-            crates.entry(folder).or_default().push(source);
-        }
-    }
     let mut found = Vec::new();
-    for sources in crates.values() {
+    for sources in by_crate(sources).values() {
         let imports = imports(sources);
         let graph: DiGraphMap<&str, ()> =
             imports.iter().map(|import| (import.from.file.as_str(), import.to.file.as_str())).collect();

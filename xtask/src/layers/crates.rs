@@ -51,6 +51,12 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-vmlab", "vmlab"),
 ];
 
+/// By what name others import the library of a crate, from its folder (`crates/sys`).
+pub fn library(folder: &str) -> String {
+    let name = folder.rsplit('/').next().unwrap_or(folder);
+    NAMES.iter().find(|(_, known)| *known == name).map_or(name, |(package, _)| package).replace('-', "_")
+}
+
 fn allowed(folder: &str) -> Option<&'static [&'static str]> {
     MAY_IMPORT.iter().find(|(name, _)| *name == folder).map(|(_, allowed)| *allowed)
 }

@@ -5,7 +5,9 @@
 //! * `unsafe` only in crates/sys, and every other crate forbids it
 //! * modules of haul-copy and haul-fs: imports go down, never up or sideways
 //! * no circle of files in any crate
-//! * inherent impls stand in the module of their type, but for as many as are still left
+//! * inherent impls stand in the module of their type
+//! * modules that compute do no I/O, and call nothing that may (the list is in pure.rs)
+//! * what a crate shows is used by others (the crates that are checked are in public.rs)
 //! * the libraries neither print, nor exit, nor read the environment
 //! * tests start processes by haul_testbed::Command, which gives each a deadline
 //! * files of at most 700 lines, functions of at most 80
@@ -15,6 +17,8 @@ mod crates;
 mod impls;
 mod modules;
 mod paths;
+mod public;
+mod pure;
 mod source;
 mod violation;
 
@@ -50,7 +54,7 @@ pub fn check() -> Result<String> {
     }
     let count = sources.len();
     found.extend(judge(&sources));
-    found.extend(impls::outdated(&sources));
+    found.extend(pure::outdated(&sources));
     found.sort();
     found.dedup();
     for violation in &found {
@@ -69,6 +73,8 @@ fn judge(sources: &[Source]) -> Vec<Violation> {
     found.extend(modules::check(sources));
     found.extend(circles::check(sources));
     found.extend(impls::check(sources));
+    found.extend(pure::check(sources));
+    found.extend(public::check(sources));
     found
 }
 

@@ -1,7 +1,11 @@
 //! The modules of the library's crates and which may import from which.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+
+use super::paths::is_foreign;
 use super::source::Source;
 use super::violation::Violation;
 
@@ -114,7 +118,7 @@ fn check_crate(plan: &Plan, sources: &[Source]) -> Vec<Violation> {
         };
         for path in source.paths(false) {
             let first = path.path.first().map_or("lib", String::as_str);
-            if first.starts_with("haul_") || foreign.contains(first) {
+            if is_foreign(first) || foreign.contains(first) {
                 continue;
             }
             let to = if plan.level(first).is_some() { first.to_owned() } else { "lib".to_owned() };
@@ -146,29 +150,13 @@ fn objection(plan: &Plan, import: &Import<'_>) -> Option<String> {
 
 /// Every import that closes a circle among the modules of data.
 fn circles(imports: &[Import<'_>]) -> Vec<Violation> {
-    let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for import in imports {
-        edges.entry(import.from).or_default().insert(&import.to);
-    }
-    let reaches = |start: &str, goal: &str| {
-        let mut seen = BTreeSet::new();
-        let mut next = vec![start];
-        while let Some(module) = next.pop() {
-            if module == goal {
-                return true;
-            }
-            if seen.insert(module) {
-                next.extend(edges.get(module).into_iter().flatten());
-            }
-        }
-        false
+    let graph: DiGraphMap<&str, ()> = imports.iter().map(|import| (import.from, import.to.as_str())).collect();
+    let circles = tarjan_scc(&graph);
+    let is_in_one = |import: &&Import<'_>| {
+        circles.iter().any(|circle| circle.contains(&import.from) && circle.contains(&import.to.as_str()))
     };
-    imports
-        .iter()
-        .filter(|import| reaches(&import.to, import.from))
-        .map(|import| {
-            let why = format!("{} imports {} and, perhaps by others, the other way round", import.from, import.to);
-            import.source.violation(import.line, why)
-        })
-        .collect()
+    let why = |import: &Import<'_>| {
+        format!("{} imports {} and, perhaps by others, the other way round", import.from, import.to)
+    };
+    imports.iter().filter(is_in_one).map(|import| import.source.violation(import.line, why(import))).collect()
 }

@@ -5,10 +5,10 @@ use std::iter::Peekable;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree, token_stream};
 
-/// A path that leads out of its module: `crate::a::b`, `super::c` or `haul_sys::d`, made absolute.
+/// A path that leads out of its module: `crate::a::b`, `super::c`, `haul_sys::d` or `std::e`, made absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// From the crate's root; the first word is `haul_...` for another crate.
+    /// From the crate's root; the first word is the name of another crate ([`is_foreign`]), if it leads there.
     pub path: Vec<String>,
     /// Line of its first word, counted from 1.
     pub line: usize,
@@ -201,11 +201,16 @@ impl Finder {
 }
 
 fn is_start(word: &str) -> bool {
-    matches!(word, "crate" | "super" | "self") || word.starts_with("haul_")
+    matches!(word, "crate" | "super" | "self") || is_foreign(word)
+}
+
+/// Whether a path that begins with this word leads to a crate that the rules know, and not to the file's own.
+pub fn is_foreign(word: &str) -> bool {
+    word.starts_with("haul_") || matches!(word, "std" | "libc" | "rustix")
 }
 
 /// One word further along a path that stands at `so_far`.
-fn step(word: &str, mut so_far: Vec<String>, module: &[String]) -> Vec<String> {
+pub fn step(word: &str, mut so_far: Vec<String>, module: &[String]) -> Vec<String> {
     match word {
         "crate" => Vec::new(),
         "self" => so_far,
@@ -214,7 +219,7 @@ fn step(word: &str, mut so_far: Vec<String>, module: &[String]) -> Vec<String> {
             so_far
         }
         // A path that begins with another crate's name does not start from this module.
-        other if other.starts_with("haul_") && so_far == module => vec![other.to_owned()],
+        other if is_foreign(other) && so_far == module => vec![other.to_owned()],
         other => {
             so_far.push(other.to_owned());
             so_far

@@ -1,6 +1,6 @@
 //! One Rust file and the rules that need no other file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -53,6 +53,45 @@ impl Source {
     pub fn crate_folder(&self) -> Option<&str> {
         let file = self.file.strip_prefix("crates/").or_else(|| self.file.strip_prefix("testing/"))?;
         file.split('/').next()
+    }
+
+    /// The folder of its crate, or of what else it belongs to: `crates/sys`, `xtask`, `fuzz`.
+    pub fn folder(&self) -> &str {
+        let depth = if self.crate_folder().is_some() { 2 } else { 1 };
+        self.file.match_indices('/').nth(depth - 1).map_or("", |(end, _)| &self.file[..end])
+    }
+
+    /// It uses the library of its crate as others do: a test, an example, a program.
+    pub fn is_outside(&self) -> bool {
+        !self.file.contains("/src/") || self.file.ends_with("/src/main.rs") || self.file.contains("/src/bin/")
+    }
+
+    /// The file as a syntax tree.
+    pub fn syntax(&self) -> &syn::File {
+        &self.syntax
+    }
+
+    /// All names that it uses.
+    pub fn names(&self) -> BTreeSet<String> {
+        names(self.tokens.clone())
+    }
+
+    /// The words in the examples of its documentation.
+    pub fn names_in_examples(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut in_code = false;
+        each_token(self.tokens.clone(), &mut |token, next| {
+            let [TokenTree::Punct(_), TokenTree::Literal(line), ..] = next else { return };
+            let line = line.to_string();
+            if is_word(token, "doc") {
+                in_code ^= line.contains("```");
+                if in_code {
+                    let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+                    found.extend(words.map(str::to_owned));
+                }
+            }
+        });
+        found
     }
 
     /// Paths that lead out of their module.
@@ -201,6 +240,17 @@ impl Source {
     }
 }
 
+/// The files of each crate that are no tests, by the folder of the crate.
+pub fn by_crate(sources: &[Source]) -> BTreeMap<&str, Vec<&Source>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_test) {
+        if let Some((folder, _)) = source.file.split_once("/src/") {
+            crates.entry(folder).or_default().push(source);
+        }
+    }
+    crates
+}
+
 /// The lines with `process::Command` or `process::Child`, also among the branches of a `use`.
 fn std_processes(tokens: TokenStream) -> Vec<usize> {
     let is_one = |token: &TokenTree| is_word(token, "Command") || is_word(token, "Child");
@@ -237,7 +287,7 @@ fn commands(tokens: TokenStream) -> Vec<usize> {
     found
 }
 
-fn is_for_tests(attribute: &syn::Attribute) -> bool {
+pub fn is_for_tests(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
@@ -251,6 +301,22 @@ fn forbids_unsafe(attribute: &syn::Attribute) -> bool {
 
 fn is_word(token: &TokenTree, wanted: &str) -> bool {
     matches!(token, TokenTree::Ident(word) if word == wanted)
+}
+
+/// All names, but for those that are declared there.
+pub fn names(tokens: TokenStream) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut before = String::new();
+    each_token(tokens, &mut |token, _| {
+        let text = if matches!(token, TokenTree::Group(_)) { String::new() } else { token.to_string() };
+        let declares =
+            matches!(before.as_str(), "fn" | "struct" | "enum" | "trait" | "mod" | "const" | "static" | "type");
+        if matches!(token, TokenTree::Ident(_)) && !declares {
+            found.insert(text.clone());
+        }
+        before = text;
+    });
+    found
 }
 
 /// Calls `look` with each token and those that follow it in the same group.

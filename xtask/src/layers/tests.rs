@@ -2,7 +2,7 @@
 
 use super::source::{FILE_LINES, FUNCTION_LINES, Source};
 use super::violation::Violation;
-use super::{circles, crates, judge};
+use super::{circles, crates, judge, pure};
 
 fn violations(files: &[(&str, &str)]) -> Vec<String> {
     let sources: Vec<Source> = files.iter().map(|(file, text)| Source::parse(file, text).unwrap()).collect();
@@ -195,10 +195,121 @@ fn a_crate_must_forbid_unsafe_code() {
 #[test]
 fn a_library_keeps_to_itself() {
     bad("crates/copy/src/plan.rs", "fn f() {\n    println!(\"x\");\n}", 2, "prints");
-    bad("crates/copy/src/plan.rs", "use std::env;", 1, "environment");
+    bad("crates/copy/src/tree/mod.rs", "use std::env;", 1, "environment");
     bad("crates/sys/src/x.rs", "fn f() { std::process::exit(1) }", 1, "ends the process");
     good("crates/cli/src/x.rs", "fn f() { println!(); std::process::exit(1) }");
     good("crates/copy/src/plan.rs", "#[cfg(test)]\nmod tests { fn f() { println!(); } }");
+}
+
+#[test]
+fn io_in_a_module_that_computes_is_found() {
+    bad("crates/copy/src/decide/mod.rs", "\nuse std::fs::File;", 2, "names std::fs::File");
+    bad("crates/io/src/tuner.rs", "use std::{\n    cmp::max,\n    net::TcpStream,\n};", 3, "names std::net::TcpStream");
+    bad("crates/guest/src/fs/fat/mod.rs", "use std::io;\nfn f() { io::stdin(); }", 2, "names std::io::stdin");
+    bad("crates/copy/src/stats.rs", "use haul_sys::rustix::fs::open;", 1, "names haul_sys::rustix::fs::open");
+    bad("crates/io/src/strategy/tiny.rs", "use haul_sys::page_cache;", 1, "names haul_sys::page_cache");
+    bad("crates/io/src/tuner.rs", "use std::time::Instant;\nfn f() { Instant::now(); }", 2, "std::time::Instant::now");
+    bad("crates/io/src/tuner.rs", "fn f() { std::time::SystemTime::now(); }", 1, "std::time::SystemTime::now");
+}
+
+#[test]
+fn values_errors_and_traits_of_readers_are_no_io() {
+    good("crates/copy/src/list/format.rs", "use std::io::{self, ErrorKind, Read};\nfn f() -> io::Result<()> { g() }");
+    good("crates/fs/src/error.rs", "use haul_sys::Errno;\nuse std::os::unix::ffi::OsStrExt;");
+    good("crates/io/src/tuner.rs", "use std::time::{Duration, Instant};\nfn f(now: Instant) {}");
+    good("crates/io/src/tuner.rs", "#[cfg(test)]\nmod tests { fn f() { std::fs::read(\"a\"); } }");
+    good("crates/copy/src/decide/tests.rs", "use std::fs;");
+    good("crates/io/src/probe.rs", "use std::fs;");
+}
+
+#[test]
+fn a_module_that_computes_calls_none_that_may_do_io() {
+    let probe = ("crates/io/src/probe.rs", "pub struct Device;\npub fn look() {}");
+    let uses = |text| violations(&[probe, ("crates/io/src/strategy.rs", text)]);
+    assert_eq!(uses("use crate::probe::Device;"), [""; 0], "a type is a value");
+    for text in ["use crate::probe::look;", "use crate::probe;", "fn f() { crate::probe::look(); }"] {
+        let found = uses(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("of crates/io/src/probe.rs, which may do some"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_list_of_pure_modules_names_files_that_exist() {
+    let sources = [Source::parse("crates/guest/src/gpt.rs", "").unwrap()];
+    let found: Vec<String> = pure::outdated(&sources).iter().map(Violation::to_string).collect();
+    assert!(found.iter().any(|line| line.contains("crates/io/src/tuner.rs is not there")), "{found:?}");
+    assert!(!found.iter().any(|line| line.contains("crates/guest/src/ is not there")), "{found:?}");
+}
+
+/// The needless items of a crate with this library and this file beside it.
+fn needless(library: &str, other: (&str, &str)) -> Vec<String> {
+    let found = violations(&[("crates/measure/src/lib.rs", library), other]);
+    let ours = found.iter().filter_map(|line| Some(line.split_once(" is used by nobody")?.0.rsplit_once(' ')?.1));
+    ours.map(str::to_owned).collect()
+}
+
+const LIBRARY: &str = "#![forbid(unsafe_code)]\n";
+
+#[test]
+fn what_nobody_outside_uses_is_not_public() {
+    let library = format!("{LIBRARY}pub fn used() {{}}\npub fn unused() {{}}\npub(crate) fn own() {{ unused() }}");
+    let user = "use haul_measure::used;";
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", user)), ["unused"]);
+    for place in ["crates/measure/tests/a.rs", "crates/measure/examples/a.rs", "crates/measure/src/bin/a.rs"] {
+        assert_eq!(needless(&library, (place, user)), ["unused"], "{place}");
+    }
+    let found = violations(&[("crates/measure/src/lib.rs", &library), ("crates/lab/src/a.rs", user)]);
+    let why = "crates/measure/src/lib.rs:3: pub fn unused is used by nobody outside crates/measure";
+    assert!(found[0].starts_with(why), "{found:?}");
+}
+
+#[test]
+fn a_name_in_the_tests_or_modules_of_the_crate_itself_is_no_use_by_others() {
+    let library = format!("{LIBRARY}pub fn f() {{}}\n#[cfg(test)]\nmod tests {{ use super::f; }}");
+    assert_eq!(needless(&library, ("crates/measure/src/a.rs", "use crate::f;")), ["f"]);
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "fn f() { g() }")), ["f"]);
+    assert_eq!(needless(&library, ("crates/cli/src/a.rs", "use crate::f;")), ["f"], "a crate that does not import it");
+}
+
+#[test]
+fn what_public_items_show_is_public() {
+    let library = format!(
+        "{LIBRARY}pub struct Answer {{ pub part: Part, own: Own }}\npub struct Part;\npub struct Own;\npub enum Kind {{ A }}
+         pub fn used(kind: Kind) -> Answer {{ todo!() }}\nimpl Iterator for Answer {{ type Item = Element; }}\npub struct Element;"
+    );
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "use haul_measure::used;")), ["Own"]);
+}
+
+#[test]
+fn methods_are_public_for_others_too() {
+    let library = format!("{LIBRARY}pub struct S;\nimpl S {{\n    pub fn a(&self) {{}}\n    pub fn b(&self) {{}}\n}}");
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "fn f(s: haul_measure::S) { s.a() }")), ["b"]);
+    let hidden = format!("{LIBRARY}struct S;\nimpl S {{ pub fn b(&self) {{}} }}");
+    assert_eq!(needless(&hidden, ("crates/lab/src/a.rs", "use haul_measure::x;")), [""; 0], "nobody reaches it");
+}
+
+#[test]
+fn only_what_others_reach_by_modules_counts() {
+    let files = |root: &str| {
+        let root = format!("{LIBRARY}{root}");
+        let inner = ("crates/measure/src/inner.rs", "pub fn f() {}");
+        let found = violations(&[("crates/measure/src/lib.rs", &root), inner]);
+        found.len()
+    };
+    assert_eq!(files("mod inner;"), 0);
+    assert_eq!(files("pub(crate) mod inner;"), 0);
+    assert_eq!(files("mod inner;\npub use inner::f;"), 1);
+    assert_eq!(files("mod inner;\npub use inner::*;"), 1);
+    assert_eq!(files("pub mod inner;"), 2, "the module is needless, too");
+}
+
+#[test]
+fn examples_in_the_documentation_use_what_they_name() {
+    let library = format!(
+        "{LIBRARY}/// Text.\n/// ```\n/// haul_measure::shown();\n/// ```\n/// And hidden.\npub fn shown() {{}}\npub fn hidden() {{}}"
+    );
+    assert_eq!(needless(&library, ("crates/lab/src/a.rs", "")), ["hidden"]);
 }
 
 #[test]

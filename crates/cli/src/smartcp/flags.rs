@@ -23,7 +23,7 @@ type Flag = flags::Flag<Draft>;
 const RETRIES: u32 = 3;
 
 /// All options, in the order of the documentation within their categories. They are settled in this order, too.
-pub static FLAGS: &[Flag] = &[
+pub static FLAGS: &[flags::Flag<Draft>] = &[
     USE_SMART_READ,
     FORMAT,
     CONTAINER,

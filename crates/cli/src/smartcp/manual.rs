@@ -49,7 +49,7 @@ Long options can be abbreviated as long as they are unambiguous.
 "#;
 
 /// After the options.
-pub const TAIL: &str = r#".SH STATISTICS
+pub(crate) const TAIL: &str = r#".SH STATISTICS
 With
 .B \-\-stats\-output=json
 there is one line every second, and one at the end, for each image, or for each file of one that is kept in several:

@@ -1,8 +1,8 @@
 //! The command `smartcp`: disk images without what their guests do not use.
 
-pub mod draft;
+pub(crate) mod draft;
 pub mod flags;
-pub mod manual;
+pub(crate) mod manual;
 pub mod options;
 pub mod words;
 

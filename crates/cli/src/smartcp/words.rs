@@ -55,7 +55,7 @@ pub fn interval(stats: &Stats) -> String {
 }
 
 /// The blocks at the end.
-pub fn statistics(stats: &Stats) -> String {
+pub(crate) fn statistics(stats: &Stats) -> String {
     let times = &stats.times;
     let mut text = String::new();
     let mut line = |label: &str, value: String| text.push_str(&format!("{label:<34}{value}\n"));
@@ -89,7 +89,7 @@ pub fn statistics(stats: &Stats) -> String {
 }
 
 /// What only `-g` shows.
-pub fn debugging(report: &Report) -> String {
+pub(crate) fn debugging(report: &Report) -> String {
     let (stats, times) = (&report.stats, &report.stats.times);
     format!(
         "Debug:\n  proven free, not read:          {}\n  holes, not read:                {}\n  \
@@ -117,7 +117,7 @@ pub fn json(stats: &Stats, source: &Path) -> String {
 }
 
 /// The same for the checksum.
-pub fn json_md5(md5: &[u8; 16], source: &Path) -> String {
+pub(crate) fn json_md5(md5: &[u8; 16], source: &Path) -> String {
     format!("{{ \"r\": \"md5\", \"v\": 2, \"file\": {}, \"md5\": \"{}\" }}\n", quoted(source), hex(md5))
 }
 
@@ -132,7 +132,7 @@ fn hex(md5: &[u8; 16]) -> String {
 
 /// A line as md5sum prints it: a name with a backslash or an end of line has them escaped, and then the line begins with
 /// a backslash.
-pub fn md5_line(md5: &[u8; 16], path: &Path) -> Vec<u8> {
+pub(crate) fn md5_line(md5: &[u8; 16], path: &Path) -> Vec<u8> {
     let mut name = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
         match byte {

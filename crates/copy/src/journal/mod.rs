@@ -111,7 +111,7 @@ impl Journal {
     ///
     /// # Errors
     /// Why it cannot be used; then it stays.
-    pub fn take_over(
+    pub(crate) fn take_over(
         &self,
         dir: BorrowedFd<'_>,
         name: &OsStr,
@@ -133,7 +133,7 @@ impl Journal {
 
     /// Whether something that was born then was born in an earlier run of this command, and after that had begun. `false` where
     /// the filesystem does not tell when the journal was.
-    pub fn is_of_earlier_run(&self, born: Time) -> bool {
+    pub(crate) fn is_of_earlier_run(&self, born: Time) -> bool {
         let began = self.began.is_some_and(|began| began < born);
         began && self.this_run.is_some_and(|this_run| born < this_run)
     }

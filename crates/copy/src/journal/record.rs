@@ -42,7 +42,7 @@ impl Fingerprint {
     }
 
     /// Of a source and its finished copy. What gives the copy more names does not change it.
-    pub fn of_copy(source: Fingerprint, copy: &Inode) -> Fingerprint {
+    pub(crate) fn of_copy(source: Fingerprint, copy: &Inode) -> Fingerprint {
         hashed(b'C', &[&source.0, &identity(copy), &copy.size.to_le_bytes(), &time(copy.modified)])
     }
 
@@ -52,17 +52,17 @@ impl Fingerprint {
     }
 
     /// Of a source that is copied to a name: files without a birth may exchange their numbers.
-    pub fn of_beginning(source: Fingerprint, name: Fingerprint) -> Fingerprint {
+    pub(crate) fn of_beginning(source: Fingerprint, name: Fingerprint) -> Fingerprint {
         hashed(b'P', &[&source.0, &name.0])
     }
 
     /// Of a file whatever becomes of its contents.
-    pub fn of_file(inode: &Inode) -> Fingerprint {
+    pub(crate) fn of_file(inode: &Inode) -> Fingerprint {
         hashed(b'I', &[&identity(inode)])
     }
 
     /// Of a command: of what makes two of them the same, and of the directory that holds its journal.
-    pub fn of_command(words: &[&[u8]], holder: &Inode) -> Fingerprint {
+    pub(crate) fn of_command(words: &[&[u8]], holder: &Inode) -> Fingerprint {
         let mut parts = vec![identity(holder).to_vec()];
         for word in words {
             parts.push((word.len() as u64).to_le_bytes().to_vec());
@@ -78,7 +78,7 @@ impl Fingerprint {
     }
 
     /// As it is written.
-    pub const fn to_bytes(self) -> [u8; 16] {
+    pub(crate) const fn to_bytes(self) -> [u8; 16] {
         self.0
     }
 
@@ -124,7 +124,7 @@ pub struct Digest {
 
 impl Digest {
     /// From hexadecimal digits; `None` if they are none, or too many.
-    pub fn from_hex(digits: &str) -> Option<Digest> {
+    pub(crate) fn from_hex(digits: &str) -> Option<Digest> {
         let mut digest = Digest { bytes: [0; MOST_DIGEST], len: 0 };
         if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 2 * MOST_DIGEST {
             return None;
@@ -151,7 +151,7 @@ impl Digest {
     }
 
     /// In hexadecimal digits.
-    pub fn to_hex(self) -> String {
+    pub(crate) fn to_hex(self) -> String {
         self.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use haul_sys::inode::{FileId, Kind, Time};
 
 /// The most bytes of a name, and of the path of an operand.
-pub const MOST_NAME: usize = 65_535;
+pub(crate) const MOST_NAME: usize = 65_535;
 
 /// The number of an entry in its list. Those of a directory come after it, and before whatever is not in it.
 pub type Index = u32;
@@ -234,7 +234,7 @@ impl FileList {
     ///
     /// # Panics
     /// If there is none of this number.
-    pub fn names_to(&self, at: Index) -> Vec<&OsStr> {
+    pub(crate) fn names_to(&self, at: Index) -> Vec<&OsStr> {
         let mut names = Vec::new();
         let mut next = at;
         while let Some(parent) = self.parent(next) {
@@ -246,7 +246,7 @@ impl FileList {
     }
 
     /// The operand that an entry belongs to, by its number.
-    pub fn operand_of(&self, at: Index) -> usize {
+    pub(crate) fn operand_of(&self, at: Index) -> usize {
         self.operands.partition_point(|operand| operand.end <= at)
     }
 

@@ -8,7 +8,7 @@ mod format;
 mod order;
 mod split;
 
-pub use file_list::{Entry, FileList, Index, MOST_NAME, Misplaced, Root};
+pub use file_list::{Entry, FileList, Index, Misplaced, Root};
 pub use format::{LoadError, digest_text, fix_checksum, load, save};
 pub use order::sort;
 pub use split::{Assignment, MOST_SHARDS, Shard, Work, split};

@@ -73,7 +73,7 @@ impl Assignment {
     ///
     /// # Panics
     /// If the list had no such entry.
-    pub fn shard_of(&self, at: Index) -> u32 {
+    pub(crate) fn shard_of(&self, at: Index) -> u32 {
         self.shards[at as usize]
     }
 

@@ -89,12 +89,12 @@ impl Draft {
     }
 
     /// The security module of this machine.
-    pub fn security(&mut self) -> Security {
+    pub(crate) fn security(&mut self) -> Security {
         *self.security.get_or_insert_with(self.environment.security)
     }
 
     /// Whether that is SELinux.
-    pub fn has_selinux(&mut self) -> bool {
+    pub(crate) fn has_selinux(&mut self) -> bool {
         self.security() == Security::Selinux
     }
 }
@@ -115,7 +115,7 @@ impl Keep {
     }
 
     /// What the plan says of it.
-    pub fn wish(self) -> Wish {
+    pub(crate) fn wish(self) -> Wish {
         match (self.asked, self.required) {
             (false, _) => Wish::No,
             (true, false) => Wish::Try,

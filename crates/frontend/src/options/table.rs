@@ -44,7 +44,7 @@ const SETTLED_FIRST: [&str; 13] = [
 ];
 
 /// Every option in the order in which they are settled.
-pub fn in_order_of_settling() -> impl Iterator<Item = &'static Flag> {
+pub(crate) fn in_order_of_settling() -> impl Iterator<Item = &'static Flag> {
     let is_first = |flag: &&Flag| SETTLED_FIRST.contains(&flag.long);
     let first = SETTLED_FIRST.iter().filter_map(|name| FLAGS.iter().find(|flag| flag.long == *name));
     first.chain(FLAGS.iter().filter(move |flag| !is_first(flag)))

@@ -149,7 +149,7 @@ impl DestDir {
     }
 
     /// Gives it its number. Only the table does that, and each directory belongs to one table.
-    pub fn set_number(&self, number: u32) {
+    pub(crate) fn set_number(&self, number: u32) {
         self.number.store(number, Ordering::Relaxed);
     }
 

@@ -201,13 +201,13 @@ impl Pages {
 
     /// How many pages are in memory.
     #[cfg(test)]
-    pub fn in_memory(&self) -> usize {
+    pub(crate) fn in_memory(&self) -> usize {
         self.memory.len()
     }
 
     /// How many pages are in the file.
     #[cfg(test)]
-    pub fn spilled(&self) -> usize {
+    pub(crate) fn spilled(&self) -> usize {
         self.count.saturating_sub(self.limit)
     }
 }

@@ -42,7 +42,7 @@ pub use new_entries::NewEntries;
 pub use parent::{finish_parent, parent_creation_mode};
 pub use request::{Report, Request, Side};
 pub use rules::{Action, BadLine, FILE as XATTR_RULES_FILE, XattrRules};
-pub use xattr::is_acl as is_acl_name;
+pub use xattr::is_acl_name;
 
 use haul_sys::inode::Kind;
 

@@ -43,7 +43,7 @@ impl Names {
 pub fn keep(request: &Request<'_>, names: &Names, report: Report<'_>) -> bool {
     let apart = request.preserve.context != Wish::No || *request.context != ContextRule::Default;
     copy(request, names, report, |name| {
-        request.rules.action(name) == Action::Copy && !is_acl(name) && !(apart && name == c"security.selinux")
+        request.rules.action(name) == Action::Copy && !is_acl_name(name) && !(apart && name == c"security.selinux")
     })
 }
 
@@ -63,11 +63,11 @@ pub fn keep_permissions(request: &Request<'_>, names: &Names, report: Report<'_>
 
 /// Whether an attribute that is no POSIX ACL goes with the permissions.
 pub fn holds_permissions(request: &Request<'_>, name: &CStr) -> bool {
-    request.rules.action(name) == Action::Permissions && !is_acl(name)
+    request.rules.action(name) == Action::Permissions && !is_acl_name(name)
 }
 
 /// Whether this is the name of a POSIX ACL.
-pub fn is_acl(name: &CStr) -> bool {
+pub fn is_acl_name(name: &CStr) -> bool {
     name == acl::ACCESS || name == acl::DEFAULT
 }
 

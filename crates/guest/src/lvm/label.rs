@@ -52,7 +52,7 @@ pub struct Current {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn is_member(region: &View<'_>) -> Result<bool, Refusal> {
+pub(crate) fn is_member(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(places(region)?.iter().any(|(_, sector)| sector.starts_with(b"LABELONE")))
 }
 

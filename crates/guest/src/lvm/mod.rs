@@ -10,7 +10,7 @@ mod metadata;
 mod physical;
 mod text;
 
-pub use label::is_member;
+pub(crate) use label::is_member;
 pub use physical::{Physical, Volume};
 
 use crate::extents::ExtentSet;

@@ -35,7 +35,7 @@ impl AlignedBuffer {
 
     /// The same, or as much of it as there is memory for: its half, or the half of that, but never less than 64 KiB or the
     /// alignment. Of what a limit leaves (`ulimit -v`) it takes a quarter at most: others need some, too.
-    pub fn up_to(len: usize, align: usize) -> AlignedBuffer {
+    pub(crate) fn up_to(len: usize, align: usize) -> AlignedBuffer {
         let fewest = SMALLEST.max(align);
         let left = memory::left().and_then(|left| usize::try_from(left).ok());
         let mut len = len;
@@ -55,7 +55,7 @@ impl AlignedBuffer {
     /// The same for what goes through the page cache, at the beginning of a page. Some processors copy bytes in the kernel to
     /// and from memory that is not aligned with the page at a fraction of the speed (AMD EPYC, `rep movsb`: 2.5 GiB/s to an
     /// address that malloc gave, 11 GiB/s to a page).
-    pub fn for_copying(len: usize) -> AlignedBuffer {
+    pub(crate) fn for_copying(len: usize) -> AlignedBuffer {
         AlignedBuffer::new(len, page_size())
     }
 

@@ -106,12 +106,12 @@ impl Caps {
     };
 
     /// Whether it refuses nothing, whatever the two sides are and whatever is to become of zeros.
-    pub fn takes_everything(&self) -> bool {
+    pub(crate) fn takes_everything(&self) -> bool {
         self.needs == Needs::Nothing && self.sees_bytes && self.streams
     }
 
     /// Whether its copy may share extents with the source or have holes where nobody asked for any.
-    pub fn may_share_or_keep_holes(&self) -> bool {
+    pub(crate) fn may_share_or_keep_holes(&self) -> bool {
         self.shares != Shares::Never || self.keeps_holes
     }
 

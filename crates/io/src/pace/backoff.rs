@@ -14,7 +14,7 @@ const LITTLE: f64 = 0.05;
 const NO_LIMIT: u64 = 4;
 
 /// It never becomes slower than this, in a second, so that the copy comes to an end.
-pub const FLOOR: Work = Work { bytes: 1 << 20, operations: 10 };
+pub(crate) const FLOOR: Work = Work { bytes: 1 << 20, operations: 10 };
 
 /// Finds out how much of the machine others leave to us. Pure: it is told everything, and only answers.
 #[derive(Debug, Clone, Default)]

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use backoff::{Backoff, FLOOR};
+pub use backoff::Backoff;
 pub use limit::{Limit, Work};
 pub use pressure::{Pressure, Sample, parse_run_delay, parse_stalled};
 

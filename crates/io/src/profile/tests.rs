@@ -3,6 +3,7 @@
 use crate::engine::EngineName;
 use proptest::prelude::*;
 
+use super::types::{DEEPEST, MOST_JOBS};
 use super::*;
 
 fn place(id: &str) -> Place {

@@ -15,11 +15,11 @@ pub const LONGEST: usize = 1 << 20;
 /// The largest buffer of an entry, in bytes: several workers have one each.
 pub const LARGEST_BUFFER: usize = 64 << 20;
 /// The most requests in flight.
-pub const DEEPEST: usize = 32;
+pub(crate) const DEEPEST: usize = 32;
 /// The most workers at one file.
 pub const MOST_WORKERS: usize = 16;
 /// The most files at the same time.
-pub const MOST_JOBS: usize = 256;
+pub(crate) const MOST_JOBS: usize = 256;
 
 /// Everything that is known of storages.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -244,7 +244,7 @@ impl Profile {
 
 impl PlaceEntry {
     /// What it says of files of a size.
-    pub fn preference(&self, class: SizeClass) -> Preference {
+    pub(crate) fn preference(&self, class: SizeClass) -> Preference {
         let of = |source| {
             let fits = |entry: &&Entry| entry.class == class && entry.source.is_none_or(|only| only == source);
             self.entries.iter().find(fits).map(|entry| entry.setting).filter(|setting| *setting != Setting::default())

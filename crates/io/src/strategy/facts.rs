@@ -75,7 +75,7 @@ pub struct DataFacts {
 impl DataFacts {
     /// Facts that lead to the same choice and are the same for most small files, for which it is made only once.
     #[must_use]
-    pub fn in_kind(self) -> DataFacts {
+    pub(crate) fn in_kind(self) -> DataFacts {
         let dense_and_small = (1..SMALL).contains(&self.size) && self.allocated >= self.size && self.around.is_none();
         let size = if is_tiny(self.size, self.dest_on) { 1 } else { SMALL - 1 };
         if dense_and_small { DataFacts { size, allocated: size, ..self } } else { self }

@@ -121,7 +121,7 @@ pub fn goes_to_device(large: &Large<'_>, cache: CacheUse) -> bool {
 }
 
 /// Files of at least this size are allocated first on ext4.
-pub const ALLOCATED_FIRST: u64 = 1 << 20;
+pub(crate) const ALLOCATED_FIRST: u64 = 1 << 20;
 
 /// Whether the space of a file can be allocated before the page cache is written, and gains from it.
 ///

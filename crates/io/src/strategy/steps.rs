@@ -73,7 +73,7 @@ pub struct Workers {
 
 impl Workers {
     /// One after the other.
-    pub const ONE: Workers = Workers { start: 1, most: 1 };
+    pub(crate) const ONE: Workers = Workers { start: 1, most: 1 };
 }
 
 /// How holes of the source were looked for.

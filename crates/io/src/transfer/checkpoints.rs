@@ -77,7 +77,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Waits until a copy that goes on here is not too far ahead.
-    pub fn let_follow(&self, at: u64) {
+    pub(crate) fn let_follow(&self, at: u64) {
         let mut place = self.place.lock();
         while place.over.is_none()
             && place.failed.is_none()

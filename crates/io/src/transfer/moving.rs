@@ -289,7 +289,7 @@ impl<'a> Moving<'a> {
 
     /// Moves a part of the file for another process. Returns how many bytes of it are certainly there, from its beginning:
     /// why it is not all of them, that process finds out by itself.
-    pub fn run_part(&mut self, offset: u64, len: u64) -> u64 {
+    pub(crate) fn run_part(&mut self, offset: u64, len: u64) -> u64 {
         let steps = self.steps;
         let end = offset.saturating_add(len);
         let mut at = offset;
@@ -308,7 +308,7 @@ impl<'a> Moving<'a> {
     }
 
     /// What all processes have moved of it.
-    pub fn moved_by_all(&self) -> Moved {
+    pub(crate) fn moved_by_all(&self) -> Moved {
         Moved { written: self.moved.written + self.elsewhere, ..self.moved }
     }
 
@@ -427,7 +427,7 @@ impl<'a> Moving<'a> {
     }
 
     /// Tries to clone the whole file in one step, which keeps its holes and is a snapshot of it. `None`: refused.
-    pub fn clone_whole(&mut self, engines: &mut Engines) -> Result<Option<u64>, Stop> {
+    pub(crate) fn clone_whole(&mut self, engines: &mut Engines) -> Result<Option<u64>, Stop> {
         let outcome = self.submit(engines, EngineName::Clone, 0, END_OF_OFFSETS)?;
         self.useless.push(EngineName::Clone);
         match outcome.end {

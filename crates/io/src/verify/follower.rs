@@ -87,7 +87,7 @@ impl Follower {
     }
 
     /// Waits until a copy that goes on here is not too far ahead.
-    pub fn let_follow(&self, at: u64) {
+    pub(crate) fn let_follow(&self, at: u64) {
         let mut progress = self.progress.lock();
         while !progress.over && !progress.afterwards && progress.copied.min(at).saturating_sub(progress.checked) > AHEAD
         {

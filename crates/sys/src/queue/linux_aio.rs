@@ -129,17 +129,13 @@ impl Queue for LinuxAio {
     }
 
     fn open(&mut self, files: &[Arc<OwnedFd>]) -> Result<(), Errno> {
-        if self.slots.is_busy() {
-            return Err(Errno::BUSY);
-        }
+        self.slots.idle()?;
         self.files = files.to_vec();
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), Errno> {
-        if self.slots.is_busy() {
-            return Err(Errno::BUSY);
-        }
+        self.slots.idle()?;
         self.files.clear();
         Ok(())
     }

@@ -71,9 +71,7 @@ impl Queue for PosixAio {
     }
 
     fn close(&mut self) -> Result<(), Errno> {
-        if self.slots.is_busy() {
-            return Err(Errno::BUSY);
-        }
+        self.slots.idle()?;
         let mut result = Ok(());
         for fd in self.files.drain(..).flat_map(|lanes| lanes.more) {
             // What was only read is not the worse for it.

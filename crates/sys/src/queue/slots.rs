@@ -31,9 +31,7 @@ impl Slots {
 
     /// Divides the memory anew. `true` if it is other memory than before.
     pub(super) fn shape(&mut self, block: usize, slots: usize) -> Result<bool, Errno> {
-        if self.is_busy() {
-            return Err(Errno::BUSY);
-        }
+        self.idle()?;
         if block == 0 || !block.is_multiple_of(page_size()) || slots == 0 || slots > MOST_SLOTS {
             return Err(Errno::INVAL);
         }
@@ -82,6 +80,12 @@ impl Slots {
 
     pub(super) fn is_busy(&self) -> bool {
         self.busy.contains(&true)
+    }
+
+    /// # Errors
+    /// EBUSY while a request is at work.
+    pub(super) fn idle(&self) -> Result<(), Errno> {
+        if self.is_busy() { Err(Errno::BUSY) } else { Ok(()) }
     }
 
     pub(super) fn bytes(&mut self, slot: usize) -> Result<&mut [u8], Errno> {

@@ -134,9 +134,7 @@ impl Queue for Uring {
     }
 
     fn open(&mut self, files: &[Arc<OwnedFd>]) -> Result<(), Errno> {
-        if self.slots.is_busy() {
-            return Err(Errno::BUSY);
-        }
+        self.slots.idle()?;
         if files.len() > FILES {
             return Err(Errno::INVAL);
         }
@@ -159,9 +157,7 @@ impl Queue for Uring {
     }
 
     fn close(&mut self) -> Result<(), Errno> {
-        if self.slots.is_busy() {
-            return Err(Errno::BUSY);
-        }
+        self.slots.idle()?;
         if self.fixed_files && !self.set_files([-1; FILES]) {
             // The files must not stay open. Without a table they cannot.
             self.ring.submitter().unregister_files().map_err(|error| errno_of(&error))?;

@@ -9,7 +9,7 @@ use super::programs;
 use crate::shell::Result;
 
 /// The options.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the image.
     pub size: u64,
@@ -37,17 +37,7 @@ impl Options {
     /// # Errors
     /// What is wrong with them.
     pub fn parse(args: &[String]) -> Result<Options> {
-        let mut options = Options {
-            size: 8 << 30,
-            runs: 3,
-            dir: None,
-            image: None,
-            json: None,
-            haul: None,
-            only: None,
-            programs: Vec::new(),
-            dirty: false,
-        };
+        let mut options = Options { size: 8 << 30, runs: 3, ..Options::default() };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             if arg == "--dirty" {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -43,22 +44,22 @@ fn fill_holes(path: &Path, size: u64) -> Result {
     let file = File::options().read(true).write(true).open(path).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     forget(file.as_fd(), 0, size).map_err(refused)?;
-    let zeros = vec![0; MIB as usize];
     let mut at = 0;
     while at < size {
         let hole = seek(&file, SeekFrom::Hole(at)).map_err(refused)?;
-        let end = match seek(&file, SeekFrom::Data(hole)) {
+        at = match seek(&file, SeekFrom::Data(hole)) {
             Err(Errno::NXIO) => size,
             end => end.map_err(refused)?,
         };
-        at = hole;
-        while at < end {
-            let piece = (end - at).min(MIB);
-            file.write_all_at(&zeros[..piece as usize], at).map_err(failed)?;
-            at += piece;
-        }
+        zeros_to(&file, hole..at).map_err(failed)?;
     }
     file.sync_all().map_err(failed)
+}
+
+fn zeros_to(file: &File, range: Range<u64>) -> std::io::Result<()> {
+    let zeros = vec![0; MIB as usize];
+    let mut starts = range.clone().step_by(zeros.len());
+    starts.try_for_each(|at| file.write_all_at(&zeros[..(range.end - at).min(MIB) as usize], at))
 }
 
 /// Writes files in turn, so that what is deleted lies between what is kept, until there is no room.
@@ -109,18 +110,12 @@ pub fn look_at(path: &Path, scratch: &Path) -> Result<Image> {
 
 /// A file of written zeros.
 pub fn write_zeros(path: &Path, size: u64) -> Result {
-    let zeros = vec![0; MIB as usize];
-    let write = || -> std::io::Result<()> {
+    let write = || {
         let file = File::create_new(path)?;
-        let mut at = 0;
-        while at < size {
-            let piece = (size - at).min(MIB);
-            file.write_all_at(&zeros[..piece as usize], at)?;
-            at += piece;
-        }
+        zeros_to(&file, 0..size)?;
         file.sync_all()
     };
-    write().map_err(|error| format!("{}: {error}", path.display()))
+    write().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
 }
 
 /// A mounted image. Whoever forgets to unmount leaves that to the end of the namespace.

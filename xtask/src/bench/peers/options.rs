@@ -9,7 +9,7 @@ use super::super::surroundings;
 use crate::shell::Result;
 
 /// What to measure, and how.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
     /// Workloads or groups of them by name; empty for all.
     pub only: Vec<String>,
@@ -45,29 +45,6 @@ pub struct Options {
     pub list: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            only: Vec::new(),
-            programs: Vec::new(),
-            engines: Vec::new(),
-            with: Vec::new(),
-            runs: 5,
-            scale: 1.0,
-            dir: None,
-            json: None,
-            from: None,
-            space: 20 << 30,
-            settle: Duration::from_secs(65),
-            timeout: Duration::from_secs(600),
-            profile: false,
-            haul: None,
-            before: None,
-            list: false,
-        }
-    }
-}
-
 const NAMES: &str = "--only, --programs, --engine, --with, --runs, --scale, --dir, --json, --from, --space, --settle, \
                      --timeout, --haul, --before, --profile and --list";
 
@@ -77,7 +54,14 @@ impl Options {
     /// # Errors
     /// When one is unknown, lacks its value or makes no sense.
     pub fn parse(args: &[String]) -> Result<Options> {
-        let mut options = Options::default();
+        let mut options = Options {
+            runs: 5,
+            scale: 1.0,
+            space: 20 << 30,
+            settle: Duration::from_secs(65),
+            timeout: Duration::from_secs(600),
+            ..Options::default()
+        };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use haul_sys::rustix::fs::{XattrFlags, setxattr};
+use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use crate::shell::{self, Result};
@@ -19,7 +20,7 @@ const POOL: usize = 4 << 20;
 const EXTENT: u64 = 64 << 10;
 
 /// What the source is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// A nested tree of so many files of 1 to 16 KiB, 100 in a directory.
     Tree { files: u64 },
@@ -79,19 +80,9 @@ pub fn usr(options: &Options) -> &'static str {
 /// # Errors
 /// When that fails.
 pub fn make(source: Source, path: &Path) -> Result {
-    let words = match source {
-        Source::Tree { files } => ["tree".into(), files.to_string(), "0".into()],
-        Source::Decorated { files } => ["decorated".into(), files.to_string(), "0".into()],
-        Source::Empty { files } => ["empty".into(), files.to_string(), "0".into()],
-        Source::Flat { files } => ["flat".into(), files.to_string(), "0".into()],
-        Source::Sized { files, each } => ["sized".into(), files.to_string(), each.to_string()],
-        Source::Set { files, bytes } => ["set".into(), files.to_string(), bytes.to_string()],
-        Source::File { bytes } => ["file".into(), "1".into(), bytes.to_string()],
-        Source::Sparse { bytes, data } => ["sparse".into(), data.to_string(), bytes.to_string()],
-        Source::Usr => return Err("nothing is to be made".into()),
-    };
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    shell::run(shell::command(program).arg("peers-make").args(words).arg(path))
+    let word = serde_json::to_string(&source).map_err(|error| error.to_string())?;
+    shell::run(shell::command(program).arg("peers-make").arg(word).arg(path))
 }
 
 /// The process.
@@ -99,20 +90,20 @@ pub fn make(source: Source, path: &Path) -> Result {
 /// # Errors
 /// When it cannot write.
 pub fn process(args: &[String]) -> Result {
-    let [kind, count, bytes, path] = args else { return Err("peers-make wants a kind, two numbers and a path".into()) };
-    let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{text:?} is no number"));
-    let (count, bytes, path) = (number(count)?, number(bytes)?, Path::new(path));
-    let made = match kind.as_str() {
-        "tree" => tree(path, count, IN_ONE, MIXED, false),
-        "decorated" => tree(path, count, IN_ONE, MIXED, true),
-        "empty" => tree(path, count, IN_ONE, 0..=0, false),
-        "flat" => tree(path, count, u64::MAX, MIXED, false),
-        "sized" => tree(path, count, IN_ONE, bytes..=bytes, false),
-        "set" => fs::create_dir(path)
-            .and_then(|()| (0..count).try_for_each(|file| random(&path.join(format!("f{file}")), bytes / count))),
-        "file" => random(path, bytes),
-        "sparse" => sparse(path, bytes, count),
-        other => return Err(format!("peers-make knows no {other:?}")),
+    let [source, path] = args else { return Err("peers-make wants a source and a path".into()) };
+    let source = serde_json::from_str(source).map_err(|error| format!("peers-make knows no {source:?}: {error}"))?;
+    let path = Path::new(path);
+    let made = match source {
+        Source::Tree { files } => tree(path, files, IN_ONE, MIXED, false),
+        Source::Decorated { files } => tree(path, files, IN_ONE, MIXED, true),
+        Source::Empty { files } => tree(path, files, IN_ONE, 0..=0, false),
+        Source::Flat { files } => tree(path, files, u64::MAX, MIXED, false),
+        Source::Sized { files, each } => tree(path, files, IN_ONE, each..=each, false),
+        Source::Set { files, bytes } => fs::create_dir(path)
+            .and_then(|()| (0..files).try_for_each(|file| random(&path.join(format!("f{file}")), bytes / files))),
+        Source::File { bytes } => random(path, bytes),
+        Source::Sparse { bytes, data } => sparse(path, bytes, data),
+        Source::Usr => return Err("nothing is to be made".into()),
     };
     made.map_err(|error| format!("cannot make {}: {error}", path.display()))
 }
@@ -242,17 +233,18 @@ mod tests {
 
     use super::*;
 
-    fn made(kind: &str, count: u64, bytes: u64) -> (PathBuf, Extent) {
+    fn made(source: Source) -> (PathBuf, Extent) {
+        let word = serde_json::to_string(&source).unwrap();
+        let kind: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
         let path = std::env::temp_dir().join(format!("haul-xtask-make-{kind}-{}", std::process::id()));
-        let words = [kind.to_owned(), count.to_string(), bytes.to_string(), path.to_string_lossy().into_owned()];
-        process(&words).unwrap();
+        process(&[word, path.to_string_lossy().into_owned()]).unwrap();
         let extent = measure(&path).unwrap();
         (path, extent)
     }
 
     #[test]
     fn a_nested_tree_has_the_files_and_the_directories() {
-        let (path, extent) = made("tree", 1201, 0);
+        let (path, extent) = made(Source::Tree { files: 1201 });
         fs::remove_dir_all(path).unwrap();
         // Directories 0 to 12 (10, 11 and 12 are in 1) and the root.
         assert_eq!(extent.inodes, 1201 + 13 + 1);
@@ -261,7 +253,7 @@ mod tests {
 
     #[test]
     fn files_of_one_size_have_that_size() {
-        let (path, _) = made("sized", 3, 5000);
+        let (path, _) = made(Source::Sized { files: 3, each: 5000 });
         let sizes: Vec<u64> = (0..3).map(|file| path.join(format!("d0/f{file}")).metadata().unwrap().len()).collect();
         fs::remove_dir_all(path).unwrap();
         assert_eq!(sizes, [5000; 3]);
@@ -269,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_sparse_file_has_its_data_and_its_size() {
-        let (path, extent) = made("sparse", 1 << 20, 20 << 20);
+        let (path, extent) = made(Source::Sparse { bytes: 20 << 20, data: 1 << 20 });
         let size = path.metadata().unwrap().len();
         fs::remove_file(path).unwrap();
         assert_eq!(size, 20 << 20);
@@ -278,7 +270,7 @@ mod tests {
 
     #[test]
     fn equal_files_have_the_bytes_together() {
-        let (path, extent) = made("set", 4, 1 << 20);
+        let (path, extent) = made(Source::Set { files: 4, bytes: 1 << 20 });
         fs::remove_dir_all(path).unwrap();
         assert_eq!(extent.inodes, 5);
     }

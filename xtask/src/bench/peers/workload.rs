@@ -227,10 +227,14 @@ fn mib(bytes: u64) -> String {
 mod tests {
     use super::*;
 
+    fn usual() -> Options {
+        Options::parse(&[]).unwrap()
+    }
+
     #[test]
     fn rows_are_chosen_by_name_or_group() {
         let only = |names: &[&str]| {
-            let options = Options { only: names.iter().map(|&name| name.to_owned()).collect(), ..Options::default() };
+            let options = Options { only: names.iter().map(|&name| name.to_owned()).collect(), ..usual() };
             chosen(&options).map(|rows| rows.len())
         };
         assert_eq!(only(&["matrix"]), Ok(16));
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn names_are_different_and_every_row_has_a_target() {
-        let rows = all(&Options::default());
+        let rows = all(&usual());
         let names: std::collections::BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names.len(), rows.len());
         for row in rows {
@@ -250,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_small_scale_makes_small_sources() {
-        let options = Options { scale: 0.01, ..Options::default() };
+        let options = Options { scale: 0.01, ..usual() };
         for row in all(&options) {
             assert!(row.source.extent().is_none_or(|extent| extent.bytes < 64 << 20), "{}", row.name);
         }

@@ -99,7 +99,7 @@ fn torn() -> Refusal {
 
 impl Records<'_> {
     /// The log sequence number of the head: nothing on the disk is newer.
-    pub fn head_lsn(&self) -> u64 {
+    pub(crate) fn head_lsn(&self) -> u64 {
         self.ring.head_lsn()
     }
 

@@ -270,25 +270,25 @@ fn place_log(geometry: &mut Geometry, start: u64, blocks: u64, ag_log: u32) -> R
 
 impl Geometry {
     /// How many blocks an allocation group has; the last may be shorter.
-    pub fn blocks_of(&self, ag: u32) -> u64 {
+    pub(crate) fn blocks_of(&self, ag: u32) -> u64 {
         let before = u64::from(ag).saturating_mul(self.ag_blocks);
         self.blocks.saturating_sub(before).min(self.ag_blocks)
     }
 
     /// How many blocks the four headers at the start of an allocation group take.
-    pub fn header_blocks(&self) -> u64 {
+    pub(crate) fn header_blocks(&self) -> u64 {
         (4 * self.sector).div_ceil(self.block)
     }
 
     /// The allocation group of a block, and its number there.
-    pub fn of_block(&self, block: u64) -> Result<(u32, u64), Refusal> {
+    pub(crate) fn of_block(&self, block: u64) -> Result<(u32, u64), Refusal> {
         let ag = u32::try_from(block >> self.ag_log).ok().filter(|ag| *ag < self.ags);
         let ag = ag.ok_or_else(|| Refusal::corrupt("a block outside the filesystem"))?;
         Ok((ag, block & ((1 << self.ag_log) - 1)))
     }
 
     /// Where an inode is, in bytes; `inode` is its number within its allocation group.
-    pub fn inode_place(&self, ag: u32, inode: u64) -> Result<u64, Refusal> {
+    pub(crate) fn inode_place(&self, ag: u32, inode: u64) -> Result<u64, Refusal> {
         let at = product(inode, self.inode)?;
         if at / self.block >= self.blocks_of(ag) {
             return Err(Refusal::corrupt("an inode outside its allocation group"));
@@ -297,7 +297,7 @@ impl Geometry {
     }
 
     /// The number of an inode.
-    pub fn inode_number(&self, ag: u32, inode: u64) -> u64 {
+    pub(crate) fn inode_number(&self, ag: u32, inode: u64) -> u64 {
         let bits = self.ag_log + (self.block / self.inode).trailing_zeros();
         u64::from(ag) << bits | inode
     }
