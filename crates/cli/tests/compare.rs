@@ -253,6 +253,18 @@ fn a_deep_tree_needs_few_descriptors() {
 }
 
 #[test]
+fn the_way_back_from_a_deep_tree_behind_a_link_is_found() {
+    let dir = temp_dir();
+    let deep: std::path::PathBuf = std::iter::repeat_n("deep", 80).collect();
+    fs::create_dir_all(dir.path().join("elsewhere").join(deep)).expect("it can be made");
+    fs::create_dir_all(dir.path().join("tree/inner")).expect("it can be made");
+    symlink(dir.path().join("elsewhere"), dir.path().join("tree/inner/link")).expect("it can be linked");
+    assert!(haul(dir.path(), &["-r", "-L", "tree", "copy"]).status.success());
+    let output = haul(dir.path(), &["--compare", "-r", "-L", "-T", "tree", "copy"]);
+    assert_eq!((output.status.code(), report_lines(&output).len(), output.stderr.len()), (Some(0), 0, 0), "{output:?}");
+}
+
+#[test]
 fn what_cannot_be_read_is_an_error_and_the_rest_is_compared() {
     let dir = scene();
     fs::write(dir.path().join("copy/small"), "other").expect("it can be written");

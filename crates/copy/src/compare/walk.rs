@@ -145,6 +145,8 @@ struct Pair {
     /// The names of the source are done, now come those of the copy.
     in_copy: bool,
     paths: (Arc<PathNode>, Arc<PathNode>),
+    /// One of them was reached through a symbolic link: its `..` is not the directory that it was found in.
+    through_link: bool,
 }
 
 impl Level for Pair {
@@ -160,8 +162,7 @@ impl Level for Pair {
     }
 
     fn is_through_link(&self) -> bool {
-        // Links are not told apart here.
-        false
+        self.through_link
     }
 
     fn open_from(&self, inner: &Arc<Sides>) -> Result<Arc<Sides>, Error> {
@@ -292,9 +293,12 @@ impl Walk<'_> {
                 None
             }
         };
+        let is_link = |spot: Spot<'_>| spot.inode().is_ok_and(|entry| entry.kind == Kind::SymbolicLink);
+        let through_link = above.is_some() && follow && [source, copy].into_iter().any(is_link);
         let source = open(source, above.map(|above| &above.source))?;
         let copy = open(copy, above.map(|above| &above.copy))?;
         Some(Pair {
+            through_link,
             ids: (source.inode.id, copy.inode.id),
             paths: (Arc::clone(&source.path), Arc::clone(&copy.path)),
             sides: Some(Arc::new(Sides { source, copy })),
