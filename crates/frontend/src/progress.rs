@@ -2,18 +2,16 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_copy::Wanted;
 use haul_copy::plan::{Dereference, LinkMode, Plan};
-use haul_copy::walk::{Listing, PathNode};
+use haul_copy::walk::{Descent, Entered, Operand};
 use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use crate::quote::Quoter;
 use crate::size::human_size;
@@ -194,41 +192,39 @@ impl Counter<'_> {
     /// `None`: there will be no forecast. What cannot be looked at or read is not copied either.
     fn operand(&mut self, source: &OsStr) -> Option<()> {
         let follow = self.plan.dereference != Dereference::Never;
-        let found = if follow { Inode::at_following(CWD, source) } else { Inode::at(CWD, source) };
+        let operand = Operand::open(source);
+        let spot = operand.spot();
+        let found = if follow { spot.inode_following() } else { spot.inode() };
         let Ok(found) = found else { return Some(()) };
         self.add(&found)?;
         if found.kind != Kind::Directory || !self.plan.recursive {
             return Some(());
         }
-        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let Ok(root) = openat(CWD, source, DIRECTORY | no_follow, Mode::empty()) else { return Some(()) };
-        let mut left = vec![PathNode::root(Path::new("."))];
-        while let Some(path) = left.pop() {
-            // Somebody may put a link in the place of a directory while this goes on.
-            let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            let Ok(dir) = openat2(&root, path.path(), DIRECTORY, Mode::empty(), beneath) else { continue };
-            self.directory(&dir, &path, found.id.device(), &mut left)?;
-        }
-        Some(())
+        let Ok(top) = Entered::open(spot, follow, None, ()) else { return Some(()) };
+        self.tree(top, found.id.device())
     }
 
-    /// Counts the entries of a directory; those that are directories are left for later.
-    fn directory(
-        &mut self,
-        dir: &OwnedFd,
-        path: &Arc<PathNode>,
-        device: DeviceNumber,
-        left: &mut Vec<Arc<PathNode>>,
-    ) -> Option<()> {
-        let mut listing = Listing::default();
-        while let Ok(Some(listed)) = listing.next(dir.as_fd()) {
+    /// Counts what is in a directory and below it.
+    fn tree(&mut self, top: Entered<()>, device: DeviceNumber) -> Option<()> {
+        // The copy itself may need all other descriptors.
+        let mut descent = Descent::new(1);
+        descent.enter(top);
+        while let Some(level) = descent.innermost() {
+            let Ok(Some(listed)) = level.next_name() else {
+                // Of directories that were moved meanwhile, the rest is not counted.
+                drop(descent.leave());
+                continue;
+            };
             if (self.stop)() {
                 return None;
             }
-            let Ok(inode) = Inode::at(dir.as_fd(), &listed.name) else { continue };
+            let spot = level.spot(&listed.name, Path::new(""));
+            let Ok(inode) = spot.inode() else { continue };
             self.add(&inode)?;
-            if Wanted::new(self.plan, &[]).contents(&inode, Some(device)) {
-                left.push(path.below(&listed.name));
+            if Wanted::new(self.plan, &[]).contents(&inode, Some(device))
+                && let Ok(next) = Entered::open(spot, false, Some(level.path()), ())
+            {
+                descent.enter(next);
             }
         }
         Some(())
@@ -244,11 +240,9 @@ impl Counter<'_> {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
 #[cfg(test)]
 mod tests {
-    use haul_sys::rustix::fs::{RenameFlags, renameat_with};
+    use haul_sys::rustix::fs::{CWD, RenameFlags, renameat_with};
 
     use super::*;
     use std::fs;
