@@ -21,18 +21,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// One word for reports that programs read.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Refusal::Dirty(_) => "dirty",
-            Refusal::Unsupported(_) => "unsupported",
-            Refusal::Corrupt(_) => "corrupt",
-            Refusal::Budget(_) => "budget",
-            Refusal::Unreadable(_) => "unreadable",
-            Refusal::Internal => "internal",
-        }
-    }
-
     /// A [`Refusal::Dirty`].
     pub fn dirty(why: impl Into<String>) -> Refusal {
         Refusal::Dirty(why.into())
