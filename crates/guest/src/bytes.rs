@@ -1,6 +1,6 @@
 //! Numbers out of bytes that somebody else wrote: a field that is not there is a refusal, never a panic.
 
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal};
 
 /// The `N` bytes at `offset`.
 ///
@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 /// If `from` is too short.
 pub fn array<const N: usize>(from: &[u8], offset: usize) -> Result<[u8; N], Refusal> {
     let field = offset.checked_add(N).and_then(|end| from.get(offset..end));
-    field.and_then(|field| field.try_into().ok()).ok_or_else(|| Refusal::corrupt("a field lies outside its structure"))
+    field.and_then(|field| field.try_into().ok()).or_corrupt("a field lies outside its structure")
 }
 
 /// The `len` bytes at `offset`.
@@ -17,7 +17,7 @@ pub fn array<const N: usize>(from: &[u8], offset: usize) -> Result<[u8; N], Refu
 /// If `from` is too short.
 pub fn slice(from: &[u8], offset: usize, len: usize) -> Result<&[u8], Refusal> {
     let field = offset.checked_add(len).and_then(|end| from.get(offset..end));
-    field.ok_or_else(|| Refusal::corrupt("a field lies outside its structure"))
+    field.or_corrupt("a field lies outside its structure")
 }
 
 macro_rules! getters {
@@ -47,7 +47,7 @@ getters! {
 /// # Errors
 /// On overflow.
 pub fn product(a: u64, b: u64) -> Result<u64, Refusal> {
-    a.checked_mul(b).ok_or_else(|| Refusal::corrupt("a size overflows"))
+    a.checked_mul(b).or_corrupt("a size overflows")
 }
 
 /// `a + b`, where a forged header may ask for more than there are numbers.
@@ -55,7 +55,7 @@ pub fn product(a: u64, b: u64) -> Result<u64, Refusal> {
 /// # Errors
 /// On overflow.
 pub fn sum(a: u64, b: u64) -> Result<u64, Refusal> {
-    a.checked_add(b).ok_or_else(|| Refusal::corrupt("an offset overflows"))
+    a.checked_add(b).or_corrupt("an offset overflows")
 }
 
 /// `a - b`.
@@ -63,7 +63,7 @@ pub fn sum(a: u64, b: u64) -> Result<u64, Refusal> {
 /// # Errors
 /// If `b` is greater.
 pub fn difference(a: u64, b: u64) -> Result<u64, Refusal> {
-    a.checked_sub(b).ok_or_else(|| Refusal::corrupt("a size is negative"))
+    a.checked_sub(b).or_corrupt("a size is negative")
 }
 
 #[cfg(test)]

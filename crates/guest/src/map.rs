@@ -10,7 +10,7 @@ use crate::image::{ReadAt, Session, View, Witness};
 use crate::lvm::{self, Physical};
 use crate::partition::{self, Claim, Partition, Tables};
 use crate::probe::{self, Signature};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, over_budget_if};
 use crate::report::{Map, Region, Verdict};
 
 /// Free bytes come in whole pieces of this size at multiples of it, in bytes: less is not worth a hole, and no filesystem
@@ -272,9 +272,7 @@ impl<'p> Finder<'_, 'p> {
 
     /// Understands a physical volume and remembers it until all are known.
     fn physical_volume(&mut self, place: &str, partition: Extent) -> Result<(), Refusal> {
-        if self.volumes.len() == MOST_PHYSICAL {
-            return Err(Refusal::Budget("LVM physical volumes"));
-        }
+        over_budget_if(self.volumes.len() == MOST_PHYSICAL, "LVM physical volumes")?;
         let (physical, witnesses) = look(self.image, budget_for_volumes(), &[partition], lvm::read)?;
         self.witnesses.extend(witnesses);
         self.volumes.push((place.to_owned(), partition, physical));
@@ -353,9 +351,7 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
             if findings.free.iter().last().is_some_and(|last| last.end() > view.size()) {
                 return Err(Refusal::corrupt("its parser found free bytes outside"));
             }
-            if findings.free.count() > most {
-                return Err(Refusal::Budget("free extents"));
-            }
+            over_budget_if(findings.free.count() > most, "free extents")?;
             let free = view.in_image(&findings.free).trimmed_to(GRANULE);
             Ok((free, findings.dropped, findings.evidence))
         });

@@ -10,7 +10,7 @@ use super::witness::FileWitness;
 use crate::extents::{Extent, ExtentSet};
 use crate::guard::{guarded, guarded_io};
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// How many gaps [`VirtualDisk::unallocated`] names at most; 16 bytes each.
 const GAPS: usize = 500_000;
@@ -149,7 +149,7 @@ impl VirtualDisk {
             self.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
         })?;
         let bytes = skip.checked_add(buffer.len()).and_then(|end| whole.get(skip..end));
-        buffer.copy_from_slice(bytes.ok_or_else(|| Refusal::corrupt("compressed data is too short"))?);
+        buffer.copy_from_slice(bytes.or_corrupt("compressed data is too short")?);
         Ok(())
     }
 
@@ -288,9 +288,7 @@ fn walk(
     while at < size {
         let piece = layout.piece(tables, at, size)?;
         let len = piece.len.min(size - at);
-        if len == 0 {
-            return Err(Refusal::corrupt("a piece of no length"));
-        }
+        corrupt_if(len == 0, "a piece of no length")?;
         visit(at, &Piece { len, ..piece })?;
         at += len;
     }
@@ -339,9 +337,7 @@ impl VirtualDisk {
         let mut found = ExtentSet::new();
         // Where the tables cannot be read any more, or there is too much of it, what was found so far is right.
         let _enough = walk(&*self.layout, &self.tables, |at, piece| {
-            if found.count() >= GAPS {
-                return Err(Refusal::Budget("pieces of a disk"));
-            }
+            over_budget_if(found.count() >= GAPS, "pieces of a disk")?;
             let Place::Stored { file, offset } = piece.place else { return Ok(()) };
             let Some(set) = files.get(file) else { return Ok(()) };
             for inside in set.between(offset..offset.saturating_add(piece.len)) {

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use crate::guard::guarded;
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, unsupported_if};
 
 mod disk;
 mod host_ranges;
@@ -77,9 +77,7 @@ fn open_unguarded(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) 
     if vmdk::is_descriptor(&start) {
         return vmdk::open_descriptor(file, name, siblings);
     }
-    if start.starts_with(b"COWD") {
-        return Err(Refusal::unsupported("VMDK of the kind COWD"));
-    }
+    unsupported_if(start.starts_with(b"COWD"), "VMDK of the kind COWD")?;
     if vhd::detect(&start, &*file)? {
         return alone(file, name, vhd::open);
     }

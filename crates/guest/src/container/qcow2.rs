@@ -8,7 +8,7 @@ use super::unpack::{inflate, unzstd};
 use crate::budget::LARGEST_PIECE;
 use crate::bytes::{be32, be64, product, slice, sum, u8_at};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, over_budget_if, unsupported_if};
 
 pub(super) const MAGIC: [u8; 4] = *b"QFI\xfb";
 
@@ -69,24 +69,14 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     let len = usize::try_from(reader.size(0)).unwrap_or(usize::MAX).min(4096);
     let header = reader.read(0, 0, len)?;
     let version = be32(&header, 4)?;
-    if !matches!(version, 2 | 3) {
-        return Err(Refusal::unsupported(format!("qcow version {version}")));
-    }
+    unsupported_if(!matches!(version, 2 | 3), format_args!("qcow version {version}"))?;
     let bits = be32(&header, 20)?;
-    if !(9..=21).contains(&bits) {
-        return Err(Refusal::corrupt("a qcow2 with clusters of no possible size"));
-    }
+    corrupt_if(!(9..=21).contains(&bits), "a qcow2 with clusters of no possible size")?;
     let cluster = 1_u64 << bits;
-    if be64(&header, 8)? != 0 {
-        return Err(Refusal::unsupported("qcow2 with a backing file"));
-    }
-    if be32(&header, 32)? != 0 {
-        return Err(Refusal::unsupported("encrypted qcow2"));
-    }
+    unsupported_if(be64(&header, 8)? != 0, "qcow2 with a backing file")?;
+    unsupported_if(be32(&header, 32)? != 0, "encrypted qcow2")?;
     let features = Features::parse(&header, version)?;
-    if features.extended && bits < 14 {
-        return Err(Refusal::corrupt("a qcow2 with subclusters of no possible size"));
-    }
+    corrupt_if(features.extended && bits < 14, "a qcow2 with subclusters of no possible size")?;
     let bitmaps = has_bitmaps(&header, features.header, cluster)?;
     let (size, entries, at) = (be64(&header, 24)?, u64::from(be32(&header, 36)?), be64(&header, 40)?);
     let mut qcow = Qcow2 {
@@ -104,12 +94,8 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
         plain: be32(&header, 60)? == 0 && !bitmaps,
     };
     let needed = size.div_ceil(qcow.covered());
-    if entries < needed {
-        return Err(Refusal::corrupt("the first table of a qcow2 is too short for its disk"));
-    }
-    if entries * 8 > LARGEST_TABLE {
-        return Err(Refusal::Budget("bytes of one table"));
-    }
+    corrupt_if(entries < needed, "the first table of a qcow2 is too short for its disk")?;
+    over_budget_if(entries * 8 > LARGEST_TABLE, "bytes of one table")?;
     if !at.is_multiple_of(cluster) || at == 0 && entries > 0 {
         return Err(Refusal::corrupt("the first table of a qcow2 is where it cannot be"));
     }
@@ -119,9 +105,7 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     qcow.plain &= behind.iter().all(|byte| *byte == 0);
     qcow.l1.truncate(needed as usize * 8);
     // With the flag beside the offset one table could still be there two times, which is bearable.
-    if any_twice::<8>(&qcow.l1) {
-        return Err(Refusal::corrupt("two entries of the first table of a qcow2 are the same"));
-    }
+    corrupt_if(any_twice::<8>(&qcow.l1), "two entries of the first table of a qcow2 are the same")?;
     Ok(Box::new(qcow))
 }
 
@@ -140,15 +124,9 @@ impl Features {
             return Ok(Features { extended: false, compression: Compression::Deflate, order: 4, header: 72 });
         }
         let (incompatible, order, len) = (be64(header, 72)?, be32(header, 96)?, be32(header, 100)?);
-        if incompatible & CORRUPT != 0 {
-            return Err(Refusal::corrupt("the qcow2 is marked as corrupt"));
-        }
-        if incompatible & DIRTY != 0 {
-            return Err(Refusal::dirty("the qcow2 was not closed"));
-        }
-        if incompatible & DATA_FILE != 0 {
-            return Err(Refusal::unsupported("qcow2 with a data file"));
-        }
+        corrupt_if(incompatible & CORRUPT != 0, "the qcow2 is marked as corrupt")?;
+        dirty_if(incompatible & DIRTY != 0, "the qcow2 was not closed")?;
+        unsupported_if(incompatible & DATA_FILE != 0, "qcow2 with a data file")?;
         if incompatible & !(COMPRESSION | EXTENDED) != 0 {
             return Err(Refusal::unsupported(format!("qcow2 with incompatible features {incompatible:#x}")));
         }
@@ -212,9 +190,7 @@ impl Qcow2 {
         let entry = be64(table, index)?;
         let bitmap = if self.extended { be64(table, index + 8)? } else { 0 };
         if entry & PACKED != 0 {
-            if entry & COPIED != 0 || bitmap != 0 {
-                return Err(Refusal::corrupt("a compressed cluster has flags that it cannot have"));
-            }
+            corrupt_if(entry & COPIED != 0 || bitmap != 0, "a compressed cluster has flags that it cannot have")?;
             return Ok(Piece { len: cluster - skip, place: self.packed(tables, entry, skip)? });
         }
         let zero = !self.extended && entry & ZERO != 0;
@@ -254,11 +230,12 @@ impl Qcow2 {
         let sectors = (entry & !(PACKED | COPIED)) >> offset_bits;
         // The data ends in the last of the sectors, the first of which it may share.
         let len = (sectors + 1) * 512 - offset % 512;
-        let there = tables.size(0).checked_sub(offset).filter(|there| *there > 0 && offset != 0);
-        let there = there.ok_or_else(|| Refusal::corrupt("a compressed cluster lies behind the end of the file"))?;
-        if len > 2 * LARGEST_UNIT {
-            return Err(Refusal::corrupt("a compressed cluster is too long"));
-        }
+        let there = tables
+            .size(0)
+            .checked_sub(offset)
+            .filter(|there| *there > 0 && offset != 0)
+            .or_corrupt("a compressed cluster lies behind the end of the file")?;
+        corrupt_if(len > 2 * LARGEST_UNIT, "a compressed cluster is too long")?;
         let stored = len.min(there) as usize;
         Ok(Place::Packed { file: 0, offset, stored, unit: self.cluster() as usize, skip: skip as usize })
     }
@@ -280,9 +257,7 @@ impl Layout for Qcow2 {
         if entry == 0 {
             return Ok(Piece { len: end - at, place: Place::Zero });
         }
-        if entry & !(OFFSET | COPIED) != 0 {
-            return Err(Refusal::corrupt("an entry of a qcow2 table has unknown bits"));
-        }
+        corrupt_if(entry & !(OFFSET | COPIED) != 0, "an entry of a qcow2 table has unknown bits")?;
         self.check(tables, entry & OFFSET)?;
         let table = tables.table(0, entry & OFFSET, self.cluster() as usize)?;
         let mut piece = self.unit(tables, &table, at)?;
@@ -350,9 +325,7 @@ impl Qcow2 {
     /// The table of counts.
     fn counts(&self, reader: &Reader) -> Result<Vec<u8>, Refusal> {
         self.check(reader, self.counts.table)?;
-        if self.counts.len > LARGEST_PIECE as u64 {
-            return Err(Refusal::Budget("bytes of one table"));
-        }
+        over_budget_if(self.counts.len > LARGEST_PIECE as u64, "bytes of one table")?;
         reader.read(0, self.counts.table, self.counts.len as usize)
     }
 }

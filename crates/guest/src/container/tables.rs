@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::witness::FileWitness;
 use crate::budget::{Budget, LARGEST_PIECE};
 use crate::image::{ReadAt, Session};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, over_budget_if};
 
 /// The largest table that is held in memory as a whole (an L1 table, a grain directory, a block map), in bytes.
 pub(super) const LARGEST_TABLE: u64 = 20 << 20;
@@ -58,7 +58,7 @@ impl Reader {
 
     /// Reads at most [`LARGEST_PIECE`] bytes.
     pub fn read(&self, file: usize, offset: u64, len: usize) -> Result<Vec<u8>, Refusal> {
-        let source = self.files.get(file).ok_or_else(|| Refusal::corrupt("a file that is not there"))?;
+        let source = self.files.get(file).or_corrupt("a file that is not there")?;
         let bytes = self.bytes.get().checked_sub(len as u64).ok_or(Refusal::Budget("bytes of tables"))?;
         let pieces = self.pieces.get().checked_sub(1).ok_or(Refusal::Budget("tables"))?;
         let session = Session::new(&**source, Budget::new(len as u64, 1, 1));
@@ -77,9 +77,7 @@ impl Reader {
             Some(end) if end <= self.size(file) => {}
             _ => return Err(Refusal::corrupt(format!("a table of {len} bytes at {offset} is not in the file"))),
         }
-        if len > LARGEST_TABLE {
-            return Err(Refusal::Budget("bytes of one table"));
-        }
+        over_budget_if(len > LARGEST_TABLE, "bytes of one table")?;
         let mut table = Vec::with_capacity(len as usize);
         while (table.len() as u64) < len {
             let piece = (len as usize - table.len()).min(LARGEST_PIECE);
@@ -170,7 +168,7 @@ impl Cached {
 
     /// One of the files.
     pub fn file(&self, file: usize) -> Result<&dyn ReadAt, Refusal> {
-        self.files.get(file).map(|file| &**file).ok_or_else(|| Refusal::corrupt("a file that is not there"))
+        self.files.get(file).map(|file| &**file).or_corrupt("a file that is not there")
     }
 }
 

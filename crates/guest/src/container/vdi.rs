@@ -5,7 +5,7 @@
 use super::disk::{Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use crate::bytes::{le32, le64, product, slice, sum};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 const SIGNATURE: u32 = 0xbeda_107f;
 const VERSION: u32 = 0x0001_0001;
@@ -34,17 +34,13 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     if le32(&header, 68)? != VERSION {
         return Err(Refusal::unsupported(format!("VDI version {:#x}", le32(&header, 68)?)));
     }
-    if le32(&header, 72)? < 0x180 {
-        return Err(Refusal::corrupt("a VDI header that is too short"));
-    }
+    corrupt_if(le32(&header, 72)? < 0x180, "a VDI header that is too short")?;
     match le32(&header, 76)? {
         DYNAMIC | FIXED => {}
         kind => return Err(Refusal::unsupported(format!("VDI of type {kind}, which depends on another disk"))),
     }
     // The links to a parent: its last modification, and itself.
-    if slice(&header, 424, 32)?.iter().any(|byte| *byte != 0) {
-        return Err(Refusal::unsupported("VDI with a parent"));
-    }
+    unsupported_if(slice(&header, 424, 32)?.iter().any(|byte| *byte != 0), "VDI with a parent")?;
     if le32(&header, 360)? != 512 || le32(&header, 380)? != 0 {
         return Err(Refusal::unsupported("VDI with other sectors or extra data in blocks"));
     }
@@ -54,13 +50,9 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     }
     let (map_at, data) = (u64::from(le32(&header, 340)?), u64::from(le32(&header, 344)?));
     let (size, blocks) = (le64(&header, 368)?, u64::from(le32(&header, 384)?));
-    if size.div_ceil(block) > blocks {
-        return Err(Refusal::corrupt("the map of a VDI is too short for its disk"));
-    }
+    corrupt_if(size.div_ceil(block) > blocks, "the map of a VDI is too short for its disk")?;
     let map = reader.read_long(0, map_at, blocks * 4)?;
-    if map_at < 512 || data < sum(map_at, blocks * 4)? {
-        return Err(Refusal::corrupt("the parts of a VDI overlap"));
-    }
+    corrupt_if(map_at < 512 || data < sum(map_at, blocks * 4)?, "the parts of a VDI overlap")?;
     Ok(Box::new(Vdi { size, block, data, map }))
 }
 
@@ -72,9 +64,7 @@ impl Vdi {
             return Ok(Place::Zero);
         }
         let offset = sum(self.data, product(u64::from(entry), self.block)?)?;
-        if sum(offset, self.block)? > tables.size(0) {
-            return Err(Refusal::corrupt("a block lies behind the end of the file"));
-        }
+        corrupt_if(sum(offset, self.block)? > tables.size(0), "a block lies behind the end of the file")?;
         Ok(Place::Stored { file: 0, offset })
     }
 }

@@ -8,7 +8,7 @@ use super::disk::{Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
 use crate::bytes::{array, le16, le32, le64, product, slice, sum};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 pub(super) const MAGIC: &[u8] = b"vhdxfile";
 
@@ -47,9 +47,7 @@ struct Vhdx {
 
 pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     let start = reader.read(0, 0, 512)?;
-    if !start.starts_with(MAGIC) {
-        return Err(Refusal::corrupt("no VHDX"));
-    }
+    corrupt_if(!start.starts_with(MAGIC), "no VHDX")?;
     let header = current_header(reader)?;
     let log = log_of(&header)?;
     let regions = [192 * KIB, 256 * KIB].map(|at| regions(reader, at));
@@ -63,14 +61,10 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     let blocks = about.size.div_ceil(about.block);
     // The size of a bitmap of sectors is fixed, so that it covers so many blocks.
     let chunk = (8 * MIB).checked_mul(about.sector).map_or(0, |covered| covered / about.block);
-    if chunk == 0 {
-        return Err(Refusal::corrupt("a VHDX with blocks that are too large"));
-    }
+    corrupt_if(chunk == 0, "a VHDX with blocks that are too large")?;
     let entries = sum(blocks, blocks.saturating_sub(1) / chunk)?;
     let bytes = product(entries, 8)?;
-    if bytes > regions.table.end - regions.table.start {
-        return Err(Refusal::corrupt("the block table of a VHDX is too short for its disk"));
-    }
+    corrupt_if(bytes > regions.table.end - regions.table.start, "the block table of a VHDX is too short for its disk")?;
     let table = reader.read_long(0, regions.table.start, bytes)?;
     // Bitmaps of sectors are for disks with a parent; where they would be named nothing may be.
     for group in 0..blocks.saturating_sub(1) / chunk {
@@ -88,15 +82,11 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
 fn checked(reader: &Reader, at: u64, len: usize, signature: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut bytes = reader.read(0, at, len)?;
     let sum = le32(&bytes, 4)?;
-    if !bytes.starts_with(signature) {
-        return Err(Refusal::corrupt("a structure of a VHDX has no signature"));
-    }
+    corrupt_if(!bytes.starts_with(signature), "a structure of a VHDX has no signature")?;
     if let Some(field) = bytes.get_mut(4..8) {
         field.fill(0);
     }
-    if crc32c::crc32c(&bytes) != sum {
-        return Err(Refusal::corrupt("a checksum of a VHDX is wrong"));
-    }
+    corrupt_if(crc32c::crc32c(&bytes) != sum, "a checksum of a VHDX is wrong")?;
     Ok(bytes)
 }
 
@@ -128,9 +118,7 @@ fn current_header(reader: &Reader) -> Result<Vec<u8>, Refusal> {
 
 /// Where the log is. It must have nothing to replay.
 fn log_of(header: &[u8]) -> Result<Option<Range<u64>>, Refusal> {
-    if array::<16>(header, 48)? != [0; 16] {
-        return Err(Refusal::dirty("the VHDX has a log to replay"));
-    }
+    dirty_if(array::<16>(header, 48)? != [0; 16], "the VHDX has a log to replay")?;
     let (len, at) = (u64::from(le32(header, 68)?), le64(header, 72)?);
     Ok((len != 0).then_some(at..sum(at, len)?))
 }
@@ -144,9 +132,7 @@ struct Regions {
 fn regions(reader: &Reader, at: u64) -> Result<Regions, Refusal> {
     let bytes = checked(reader, at, 64 << 10, b"regi")?;
     let count = le32(&bytes, 8)? as usize;
-    if count > ENTRIES {
-        return Err(Refusal::corrupt("too many regions in a VHDX"));
-    }
+    corrupt_if(count > ENTRIES, "too many regions in a VHDX")?;
     let (mut table, mut metadata) = (None, None);
     for number in 0..count {
         let entry = slice(&bytes, 16 + number * 32, 32)?;
@@ -178,14 +164,10 @@ struct About {
 }
 
 fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
-    if region.end - region.start < 64 * KIB {
-        return Err(Refusal::corrupt("the metadata of a VHDX are too short"));
-    }
+    corrupt_if(region.end - region.start < 64 * KIB, "the metadata of a VHDX are too short")?;
     let bytes = reader.read(0, region.start, 64 << 10)?;
     let count = usize::from(le16(&bytes, 10)?);
-    if !bytes.starts_with(b"metadata") || count > ENTRIES {
-        return Err(Refusal::corrupt("the metadata of a VHDX are damaged"));
-    }
+    corrupt_if(!bytes.starts_with(b"metadata") || count > ENTRIES, "the metadata of a VHDX are damaged")?;
     let (mut size, mut block, mut sector) = (None, None, None);
     for number in 0..count {
         let entry = slice(&bytes, 32 + number * 32, 32)?;
@@ -200,16 +182,12 @@ fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
         let twice = match id {
             // A user's item has nothing to do with the disk, whatever its name.
             _ if flags & 1 != 0 => {
-                if flags & 4 != 0 {
-                    return Err(Refusal::unsupported("unknown metadata in a VHDX"));
-                }
+                unsupported_if(flags & 4 != 0, "unknown metadata in a VHDX")?;
                 None
             }
             FILE_PARAMETERS => {
                 let item = item(8)?;
-                if le32(&item, 4)? & 2 != 0 {
-                    return Err(Refusal::unsupported("VHDX with a parent"));
-                }
+                unsupported_if(le32(&item, 4)? & 2 != 0, "VHDX with a parent")?;
                 block.replace(u64::from(le32(&item, 0)?))
             }
             DISK_SIZE => size.replace(le64(&item(8)?, 0)?),
@@ -218,9 +196,7 @@ fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
             _ if flags & 4 == 0 => None,
             _ => return Err(Refusal::unsupported("unknown metadata in a VHDX")),
         };
-        if twice.is_some() {
-            return Err(Refusal::corrupt("metadata of a VHDX are there twice"));
-        }
+        corrupt_if(twice.is_some(), "metadata of a VHDX are there twice")?;
     }
     match (size, block, sector) {
         (Some(size), Some(block), Some(sector @ (512 | 4096)))
@@ -239,17 +215,13 @@ impl Vhdx {
     fn place(&self, tables: &dyn Tables, number: u64) -> Result<Place, Refusal> {
         let index = sum(number, number / self.chunk)?;
         let entry = le64(&self.table, usize::try_from(product(index, 8)?).unwrap_or(usize::MAX))?;
-        if entry & 0xf_fff8 != 0 {
-            return Err(Refusal::corrupt("an entry of a VHDX's block table has unknown bits"));
-        }
+        corrupt_if(entry & 0xf_fff8 != 0, "an entry of a VHDX's block table has unknown bits")?;
         match entry & 7 {
             // Not present, undefined, zero, unmapped.
             0..=3 => Ok(Place::Zero),
             6 => {
                 let offset = product(entry >> 20, MIB)?;
-                if offset < MIB || sum(offset, self.block)? > tables.size(0) {
-                    return Err(Refusal::corrupt("a block lies outside the file"));
-                }
+                corrupt_if(offset < MIB || sum(offset, self.block)? > tables.size(0), "a block lies outside the file")?;
                 Ok(Place::Stored { file: 0, offset })
             }
             state => Err(Refusal::corrupt(format!("a block of a VHDX is in state {state}"))),

@@ -5,7 +5,7 @@
 use crate::bytes;
 use crate::extents::ExtentSet;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// The first number that a cluster has.
 pub(super) const FIRST: u32 = 2;
@@ -37,9 +37,7 @@ impl Bits {
     /// # Errors
     /// If that are too many.
     pub(super) fn new(clusters: u32) -> Result<Bits, Refusal> {
-        if clusters > MOST_CLUSTERS {
-            return Err(Refusal::Budget("clusters"));
-        }
+        over_budget_if(clusters > MOST_CLUSTERS, "clusters")?;
         Ok(Bits { words: vec![0; (clusters as usize + FIRST as usize).div_ceil(64)] })
     }
 
@@ -246,9 +244,7 @@ impl Heap {
     /// # Errors
     /// If it does not.
     pub(super) fn offset(&self, cluster: u32) -> Result<u64, Refusal> {
-        if !self.has(cluster) {
-            return Err(Refusal::corrupt(format!("cluster {cluster} does not exist")));
-        }
+        corrupt_if(!self.has(cluster), format_args!("cluster {cluster} does not exist"))?;
         bytes::sum(self.start, bytes::product(u64::from(cluster - FIRST), self.cluster)?)
     }
 
@@ -269,9 +265,7 @@ impl Heap {
             let len = bytes::product(u64::from(end - from), self.cluster)?;
             let start = self.offset(from)?;
             free.push(start..bytes::sum(start, len)?);
-            if free.count() > most {
-                return Err(Refusal::Budget("free extents"));
-            }
+            over_budget_if(free.count() > most, "free extents")?;
             from = used.next(end, false);
         }
         Ok(free)
@@ -299,12 +293,8 @@ impl<T> Pending<T> {
     /// # Errors
     /// If it lies too deep, or too many wait.
     pub(super) fn add(&mut self, directory: T, parent_depth: u32) -> Result<(), Refusal> {
-        if parent_depth >= DEEPEST {
-            return Err(Refusal::Budget("depth of directories"));
-        }
-        if self.found.len() >= MOST_PENDING {
-            return Err(Refusal::Budget("directories"));
-        }
+        over_budget_if(parent_depth >= DEEPEST, "depth of directories")?;
+        over_budget_if(self.found.len() >= MOST_PENDING, "directories")?;
         self.found.push((directory, parent_depth + 1));
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::text::{Item, Section, Value};
 use crate::bytes::{product, sum};
 use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if, unsupported_if};
 
 const SECTOR: u64 = 512;
 const MOST_VOLUMES: usize = 4096;
@@ -130,9 +130,7 @@ pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result
 }
 
 fn check_group(group: &Section<'_>) -> Result<(), Refusal> {
-    if group.text("format")? != b"lvm2" {
-        return Err(Refusal::unsupported("a volume group of another format"));
-    }
+    unsupported_if(group.text("format")? != b"lvm2", "a volume group of another format")?;
     only(group, "status", &["RESIZEABLE", "READ", "WRITE"])?;
     only(group, "flags", &[])?;
     // Only these are understood, and what is missed could be volumes.
@@ -167,9 +165,7 @@ fn has_only(section: &Section<'_>, list: &str, known: &[&str]) -> Result<bool, R
 /// The labelled physical volume.
 fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) -> Result<Grid<'t>, Refusal> {
     let unit = product(group.number("extent_size")?, SECTOR)?;
-    if unit == 0 {
-        return Err(Refusal::corrupt("LVM extents of no size"));
-    }
+    corrupt_if(unit == 0, "LVM extents of no size")?;
     let mut found = None;
     let mut names = BTreeSet::new();
     for (name, pv) in group.section("physical_volumes")?.sections() {
@@ -177,15 +173,13 @@ fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) ->
         names.insert(name);
         only(pv, "status", &["ALLOCATABLE"])?;
         only(pv, "flags", &[])?;
-        if pv.sections().next().is_some() {
-            return Err(Refusal::corrupt("a section in an LVM physical volume"));
-        }
+        corrupt_if(pv.sections().next().is_some(), "a section in an LVM physical volume")?;
         let id = pv.text("id")?.iter().filter(|byte| **byte != b'-');
         if id.eq(label.id.iter()) && found.replace((name, pv)).is_some() {
             return Err(Refusal::corrupt("an LVM physical volume that is there twice"));
         }
     }
-    let (name, pv) = found.ok_or_else(|| Refusal::corrupt("LVM metadata that do not know their physical volume"))?;
+    let (name, pv) = found.or_corrupt("LVM metadata that do not know their physical volume")?;
     let (start, count) = (product(pv.number("pe_start")?, SECTOR)?, pv.number("pe_count")?);
     let grid = Grid { pv: name, names, start, unit, count };
     let end = sum(grid.start, product(grid.count, unit)?)?;
@@ -208,19 +202,13 @@ fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Resu
     let mut named = BTreeSet::new();
     let mut parts: Vec<Part<'_>> = Vec::new();
     let mut segments = 0;
-    if volumes.sections().count() != volumes.entries.len() {
-        return Err(Refusal::corrupt("a logical volume that is none"));
-    }
+    corrupt_if(volumes.sections().count() != volumes.entries.len(), "a logical volume that is none")?;
     for (name, volume) in volumes.sections() {
-        if parts.len() == MOST_VOLUMES {
-            return Err(Refusal::Budget("logical volumes"));
-        }
+        over_budget_if(parts.len() == MOST_VOLUMES, "logical volumes")?;
         names_in(volume, &mut named, region)?;
         let part = part(name, volume, grid, region)?;
         segments += part.pieces.len();
-        if segments > MOST_SEGMENTS {
-            return Err(Refusal::Budget("segments of logical volumes"));
-        }
+        over_budget_if(segments > MOST_SEGMENTS, "segments of logical volumes")?;
         parts.push(part);
     }
     let all: Vec<Range<u64>> = parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect();
@@ -229,9 +217,7 @@ fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Resu
         let bytes = grid.bytes(piece);
         bytes.start..bytes.end()
     }));
-    if taken.bytes() != product(expected, grid.unit)? {
-        return Err(Refusal::corrupt("logical volumes overlap"));
-    }
+    corrupt_if(taken.bytes() != product(expected, grid.unit)?, "logical volumes overlap")?;
     let mut found = Vec::new();
     for part in parts.into_iter().filter(|part| !part.pieces.is_empty()) {
         let used = named.contains(part.name).then_some("other volumes are built of it");
@@ -255,22 +241,16 @@ fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View
     // By their starts, since their names ("segment10") are not in order.
     let mut segments = BTreeMap::new();
     for (segment_name, segment) in volume.sections() {
-        if !segment_name.starts_with(b"segment") {
-            return Err(Refusal::unsupported("a section in a logical volume that is no segment"));
-        }
+        unsupported_if(!segment_name.starts_with(b"segment"), "a section in a logical volume that is no segment")?;
         if segments.insert(segment.number("start_extent")?, segment).is_some() {
             return Err(Refusal::corrupt("segments of a logical volume overlap"));
         }
     }
-    if segments.len() as u64 != volume.number("segment_count")? {
-        return Err(Refusal::corrupt("the number of segments of a logical volume"));
-    }
+    corrupt_if(segments.len() as u64 != volume.number("segment_count")?, "the number of segments of a logical volume")?;
     let (mut pieces, mut expected) = (Vec::new(), 0);
     for (start, segment) in segments {
         let count = segment.number("extent_count")?;
-        if start != expected || count == 0 {
-            return Err(Refusal::corrupt("segments of a logical volume do not follow one another"));
-        }
+        corrupt_if(start != expected || count == 0, "segments of a logical volume do not follow one another")?;
         expected = sum(start, count)?;
         let kind = segment.text("type")?;
         if !SEGMENT_TYPES.iter().any(|known| known.as_bytes() == kind) {
@@ -285,9 +265,7 @@ fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View
             opaque = opaque.or(Some(if stripes == 1 { "it lies on several disks" } else { "it is not linear" }));
         }
     }
-    if pieces.iter().any(|piece| piece.end > grid.count) {
-        return Err(Refusal::corrupt("a logical volume lies outside its physical volume"));
-    }
+    corrupt_if(pieces.iter().any(|piece| piece.end > grid.count), "a logical volume lies outside its physical volume")?;
     Ok(Part { name, pieces, opaque })
 }
 
@@ -298,9 +276,7 @@ fn stripes(segment: &Section<'_>, count: u64) -> Result<u64, Refusal> {
         Some(Value::List(items)) if items.len().is_multiple_of(2) => items.len() as u64 / 2,
         _ => 0,
     };
-    if stripes == 0 || pairs != stripes || !count.is_multiple_of(stripes) {
-        return Err(Refusal::corrupt("the stripes of a segment"));
-    }
+    corrupt_if(stripes == 0 || pairs != stripes || !count.is_multiple_of(stripes), "the stripes of a segment")?;
     Ok(stripes)
 }
 
@@ -329,9 +305,7 @@ fn areas_in(
                             }
                             continue;
                         };
-                        if !grid.names.contains(name) {
-                            return Err(Refusal::corrupt("a segment of a volume that does not exist"));
-                        }
+                        corrupt_if(!grid.names.contains(name), "a segment of a volume that does not exist")?;
                         if *name != grid.pv {
                             continue;
                         }
@@ -390,8 +364,6 @@ fn joined(pieces: impl Iterator<Item = Extent>) -> Vec<Extent> {
 /// A name as LVM2 permits it.
 fn proper_name(name: &[u8]) -> Result<String, Refusal> {
     let proper = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+.".contains(byte);
-    if name.is_empty() || name.len() > 128 || !name.iter().all(proper) {
-        return Err(Refusal::corrupt("the name of an LVM volume"));
-    }
+    corrupt_if(name.is_empty() || name.len() > 128 || !name.iter().all(proper), "the name of an LVM volume")?;
     Ok(String::from_utf8_lossy(name).into_owned())
 }

@@ -15,7 +15,7 @@ pub use physical::{Physical, Volume};
 
 use crate::extents::ExtentSet;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// Understands a physical volume.
 ///
@@ -28,8 +28,6 @@ pub fn read(region: &View<'_>) -> Result<Physical, Refusal> {
     let mut physical = metadata::interpret(&root, &label, region)?;
     physical.version.0 = current.checksum;
     let overlaps = label.outside.intersection(&ExtentSet::of(physical.extents.start..physical.extents.end()));
-    if !overlaps.is_empty() {
-        return Err(Refusal::corrupt("LVM metadata lie among the extents"));
-    }
+    corrupt_if(!overlaps.is_empty(), "LVM metadata lie among the extents")?;
     Ok(physical)
 }

@@ -4,7 +4,7 @@ use super::claims::{Claim, Known, Tables};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::extents::Extent;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, unsupported_if};
 
 /// Bytes of a table, whatever the size of a sector.
 const LEN: u64 = 512;
@@ -95,10 +95,8 @@ fn sector_size(disk: &View<'_>, entries: &[Entry], known: Known<'_>) -> Result<u
     if !entries.iter().all(|entry| inside(entry) && usual(entry)) || !any_known(disk, entries, LARGE_SECTOR, known)? {
         return Ok(SECTOR);
     }
-    match any_known(disk, entries, SECTOR, known)? {
-        false => Ok(LARGE_SECTOR),
-        true => Err(Refusal::unsupported("ambiguous: an MBR of sectors of 512 bytes or of 4 KiB")),
-    }
+    unsupported_if(any_known(disk, entries, SECTOR, known)?, "ambiguous: an MBR of sectors of 512 bytes or of 4 KiB")?;
+    Ok(LARGE_SECTOR)
 }
 
 /// Whether one of the partitions starts as something that is known, in sectors of this size.

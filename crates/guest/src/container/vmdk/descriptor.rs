@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::bytes::sum;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if, refuse_if, unsupported_if};
 
 /// The largest descriptor, in bytes.
 pub(super) const LARGEST: u64 = 1 << 20;
@@ -68,9 +68,7 @@ impl Descriptor {
                 continue;
             }
             if is_extent(line) {
-                if extents.len() == EXTENTS {
-                    return Err(Refusal::Budget("extents of a VMDK"));
-                }
+                over_budget_if(extents.len() == EXTENTS, "extents of a VMDK")?;
                 extents.push(extent(line)?);
             } else if let Some((key, value)) = assignment(line) {
                 match key.as_slice() {
@@ -84,12 +82,8 @@ impl Descriptor {
                 }
             }
         }
-        if parent.as_deref() != Some(b"ffffffff") {
-            return Err(Refusal::unsupported("VMDK with a parent"));
-        }
-        if extents.is_empty() {
-            return Err(Refusal::corrupt("a VMDK without extents"));
-        }
+        unsupported_if(parent.as_deref() != Some(b"ffffffff"), "VMDK with a parent")?;
+        corrupt_if(extents.is_empty(), "a VMDK without extents")?;
         extents.iter().try_fold(0, |all, extent: &ExtentLine| sum(all, extent.sectors))?;
         Ok(Descriptor { extents })
     }
@@ -122,19 +116,13 @@ fn extent(line: &[u8]) -> Result<ExtentLine, Refusal> {
         _ => return Err(wrong()),
     };
     let mut words = before.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    if words.next() == Some(b"NOACCESS") {
-        return Err(Refusal::unsupported("a VMDK extent without access"));
-    }
+    unsupported_if(words.next() == Some(b"NOACCESS"), "a VMDK extent without access")?;
     let sectors = number(words.next().ok_or_else(wrong)?)?;
     let kind = words.next().ok_or_else(wrong)?;
-    if words.next().is_some() {
-        return Err(wrong());
-    }
+    refuse_if(words.next().is_some(), wrong)?;
     let mut behind = after.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let offset = behind.next().map(number).transpose()?;
-    if behind.next().is_some() {
-        return Err(wrong());
-    }
+    refuse_if(behind.next().is_some(), wrong)?;
     let (kind, offset) = match (kind, offset) {
         (b"FLAT", Some(offset)) => (Kind::Flat, offset),
         (b"FLAT" | b"VMFS", None | Some(0)) => (Kind::Flat, 0),
@@ -154,7 +142,7 @@ fn extent(line: &[u8]) -> Result<ExtentLine, Refusal> {
 fn number(word: &[u8]) -> Result<u64, Refusal> {
     let digits = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(word).ok().filter(|_| digits).and_then(|word| word.parse().ok());
-    number.ok_or_else(|| Refusal::corrupt("a number in the descriptor of a VMDK"))
+    number.or_corrupt("a number in the descriptor of a VMDK")
 }
 
 /// A name of a file in the same directory, and nothing else.

@@ -12,7 +12,7 @@ use super::opened::{Opened, Part, Role, Siblings};
 use super::tables::{Reader, Tables};
 use crate::bytes::{difference, product, sum};
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
 mod descriptor;
 mod sparse;
@@ -63,9 +63,7 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
 /// If it is larger than a descriptor can be, is not just text, names a parent, or an extent that is not as it says.
 pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
     // A guest can write a descriptor to the start of its raw disk, to get at another image beside it. A disk is longer.
-    if file.size() > descriptor::LARGEST {
-        return Err(Refusal::unsupported("a VMDK descriptor at the start of something larger"));
-    }
+    unsupported_if(file.size() > descriptor::LARGEST, "a VMDK descriptor at the start of something larger")?;
     let alone = Reader::new(vec![Arc::clone(&file)]);
     let text = alone.read(0, 0, file.size() as usize)?;
     let descriptor = Descriptor::parse(&text)?;
@@ -73,9 +71,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
     let mut numbers = BTreeMap::new();
     for extent in &descriptor.extents {
         let Some(plain) = &extent.file else { continue };
-        if plain.as_os_str() == name {
-            return Err(Refusal::corrupt("a VMDK descriptor names itself as an extent"));
-        }
+        corrupt_if(plain.as_os_str() == name, "a VMDK descriptor names itself as an extent")?;
         if !numbers.contains_key(plain) {
             let opened = siblings.open(plain);
             let file =
@@ -86,9 +82,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
     }
     let reader = Reader::new(parts.iter().map(|part| Arc::clone(&part.file)).collect());
     // For its witness.
-    if reader.read(0, 0, text.len())? != text {
-        return Err(Refusal::dirty("the VMDK descriptor changes"));
-    }
+    dirty_if(reader.read(0, 0, text.len())? != text, "the VMDK descriptor changes")?;
     let mut spans = Vec::with_capacity(descriptor.extents.len());
     let mut start = 0;
     for extent in &descriptor.extents {
@@ -99,9 +93,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
             (Kind::Flat, Some(file)) => flat(&reader, file, product(extent.offset, SECTOR)?, len)?,
             (Kind::Sparse, Some(file)) => {
                 let (sparse, _) = Sparse::open(&reader, file)?;
-                if sparse.size() != len {
-                    return Err(Refusal::corrupt("a sparse extent is not as long as its descriptor says"));
-                }
+                corrupt_if(sparse.size() != len, "a sparse extent is not as long as its descriptor says")?;
                 Data::Sparse(sparse)
             }
             _ => return Err(Refusal::corrupt("an extent of a VMDK without a file")),
@@ -109,9 +101,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
         spans.push(Span { start, len, data });
         start = sum(start, len)?;
     }
-    if shares_bytes(&spans) {
-        return Err(Refusal::corrupt("two extents of a VMDK are the same bytes"));
-    }
+    corrupt_if(shares_bytes(&spans), "two extents of a VMDK are the same bytes")?;
     let disk = VirtualDisk::new(Box::new(Vmdk { size: start, spans }), reader)?;
     Ok(Opened { disk: Arc::new(disk), parts })
 }
@@ -135,9 +125,7 @@ fn shares_bytes(spans: &[Span]) -> bool {
 }
 
 fn flat(reader: &Reader, file: usize, offset: u64, len: u64) -> Result<Data, Refusal> {
-    if sum(offset, len)? > reader.size(file) {
-        return Err(Refusal::corrupt("a flat extent is shorter than its descriptor says"));
-    }
+    corrupt_if(sum(offset, len)? > reader.size(file), "a flat extent is shorter than its descriptor says")?;
     Ok(Data::Flat { file, offset })
 }
 
@@ -152,8 +140,7 @@ impl Layout for Vmdk {
 
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         let behind = self.spans.partition_point(|span| span.start <= at);
-        let span = behind.checked_sub(1).and_then(|index| self.spans.get(index));
-        let span = span.ok_or_else(|| Refusal::corrupt("outside all extents"))?;
+        let span = behind.checked_sub(1).and_then(|index| self.spans.get(index)).or_corrupt("outside all extents")?;
         let inside = at - span.start;
         let left = difference(span.len, inside)?;
         let piece = match &span.data {

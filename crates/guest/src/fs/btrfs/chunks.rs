@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::key::{Key, kind};
 use super::superblock::{Device, Superblock};
 use crate::bytes::{self, le16, le64};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// Chunk of data.
 pub const DATA: u64 = 1;
@@ -51,9 +51,7 @@ impl Chunk {
         }
         let (len, flags, stripes) = (le64(item, 0)?, le64(item, 24)?, le16(item, 44)?);
         let what = flags & KINDS;
-        if what == 0 || (what & SYSTEM != 0 && what != SYSTEM) {
-            return Err(Refusal::corrupt("a chunk of no known kind"));
-        }
+        corrupt_if(what == 0 || (what & SYSTEM != 0 && what != SYSTEM), "a chunk of no known kind")?;
         let copies = match flags & !KINDS {
             0 => 1,
             DUP => 2,
@@ -66,9 +64,7 @@ impl Chunk {
         if len == 0 || !sb.whole_sectors(key.offset) || !sb.whole_sectors(end) {
             return Err(Refusal::corrupt("a chunk that does not consist of sectors"));
         }
-        if le64(item, 8)? != OWNER || le64(item, 16)? != STRIPE_LEN {
-            return Err(Refusal::corrupt("a chunk with odd fields"));
-        }
+        corrupt_if(le64(item, 8)? != OWNER || le64(item, 16)? != STRIPE_LEN, "a chunk with odd fields")?;
         let stripe = |number: usize| -> Result<u64, Refusal> {
             let at = FIXED + PER_STRIPE * number;
             let (device, offset) = (le64(item, at)?, le64(item, at + 8)?);
@@ -120,9 +116,7 @@ impl Chunks {
             at += Key::SIZE;
             let len = FIXED + PER_STRIPE * usize::from(le16(&sb.sys_chunks, at + 44)?);
             let chunk = Chunk::parse(key, bytes::slice(&sb.sys_chunks, at, len)?, sb)?;
-            if chunk.flags & KINDS != SYSTEM {
-                return Err(Refusal::corrupt("a chunk in the superblock that is not of the system"));
-            }
+            corrupt_if(chunk.flags & KINDS != SYSTEM, "a chunk in the superblock that is not of the system")?;
             found.chunks.push(chunk);
             at += len;
         }
@@ -139,12 +133,8 @@ impl Chunks {
     /// # Errors
     /// If it overlaps another, or there are too many.
     pub fn push(&mut self, chunk: Chunk) -> Result<(), Refusal> {
-        if self.chunks.last().is_some_and(|last| last.end() > chunk.start) {
-            return Err(Refusal::corrupt("chunks overlap"));
-        }
-        if self.chunks.len() >= MOST {
-            return Err(Refusal::Budget("chunks"));
-        }
+        corrupt_if(self.chunks.last().is_some_and(|last| last.end() > chunk.start), "chunks overlap")?;
+        over_budget_if(self.chunks.len() >= MOST, "chunks")?;
         self.chunks.push(chunk);
         Ok(())
     }
@@ -167,7 +157,7 @@ impl Chunks {
         let end = bytes::sum(start, len)?;
         let behind = self.chunks.partition_point(|chunk| chunk.start <= start);
         let chunk = behind.checked_sub(1).and_then(|position| self.chunks.get(position));
-        chunk.filter(|chunk| end <= chunk.end()).ok_or_else(|| Refusal::corrupt("an address that lies in no chunk"))
+        chunk.filter(|chunk| end <= chunk.end()).or_corrupt("an address that lies in no chunk")
     }
 
     /// Whether those of `superblock` are these, as far as they are of the system.
@@ -198,16 +188,12 @@ impl<'a> DeviceExtents<'a> {
     /// If it is not exactly one copy of a chunk, or overlaps the one before.
     pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
         let (start, len) = (le64(item, 16)?, le64(item, 24)?);
-        if key.objectid != self.device.id {
-            return Err(Refusal::corrupt("an extent of another device"));
-        }
+        corrupt_if(key.objectid != self.device.id, "an extent of another device")?;
         let chunk = self.chunks.holding(start, len)?;
         if chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset) {
             return Err(Refusal::corrupt("device extents and chunks disagree"));
         }
-        if self.taken.last().is_some_and(|last| last.end > key.offset) {
-            return Err(Refusal::corrupt("device extents overlap"));
-        }
+        corrupt_if(self.taken.last().is_some_and(|last| last.end > key.offset), "device extents overlap")?;
         self.taken.push(key.offset..bytes::sum(key.offset, len)?);
         Ok(())
     }

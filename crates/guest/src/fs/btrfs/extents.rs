@@ -7,7 +7,7 @@ use super::chunks::{Chunk, Chunks, DATA, METADATA, SYSTEM};
 use super::key::{Key, kind};
 use super::superblock::Superblock;
 use crate::bytes::{self, le64};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 const IS_DATA: u64 = 1;
 const IS_TREE_BLOCK: u64 = 2;
@@ -101,7 +101,7 @@ impl<'a> ExtentTree<'a> {
         match key.kind {
             kind::EXTENT | kind::METADATA => self.extent(key, item),
             kind::TREE_BLOCK_REF | kind::EXTENT_DATA_REF | kind::SHARED_BLOCK_REF | kind::SHARED_DATA_REF => {
-                if self.last == Some(key.objectid) { Ok(()) } else { Err(Refusal::corrupt("a reference to no extent")) }
+                corrupt_if(self.last != Some(key.objectid), "a reference to no extent")
             }
             kind::BLOCK_GROUP if !self.sb.has_block_group_tree => self.groups.push(key, item),
             other => Err(Refusal::corrupt(format!("an item of kind {other} in the extent tree"))),
@@ -126,13 +126,9 @@ impl<'a> ExtentTree<'a> {
         let end = bytes::sum(key.objectid, len)?;
         let chunk = self.advance_to(key.objectid)?;
         let at = self.at.unwrap_or(chunk.start);
-        if key.objectid < at || end > chunk.end() {
-            return Err(Refusal::corrupt("an extent that overlaps another or lies in no chunk"));
-        }
+        corrupt_if(key.objectid < at || end > chunk.end(), "an extent that overlaps another or lies in no chunk")?;
         let home = if what == IS_DATA { DATA } else { METADATA | SYSTEM };
-        if chunk.flags & home == 0 {
-            return Err(Refusal::corrupt("an extent in a chunk of another kind"));
-        }
+        corrupt_if(chunk.flags & home == 0, "an extent in a chunk of another kind")?;
         self.gap(chunk, at..key.objectid)?;
         self.at = Some(end);
         self.last = Some(key.objectid);
@@ -155,7 +151,7 @@ impl<'a> ExtentTree<'a> {
         loop {
             self.used();
             let current = self.chunks.get(self.done.used.len() - 1);
-            let chunk = current.ok_or_else(|| Refusal::corrupt("an extent behind all chunks"))?;
+            let chunk = current.or_corrupt("an extent behind all chunks")?;
             if address < chunk.end() {
                 return Ok(chunk);
             }
@@ -172,10 +168,7 @@ impl<'a> ExtentTree<'a> {
         }
         self.done.runs.push(gap.clone())?;
         self.done.free.extend(chunk.on_device(gap));
-        if self.done.free.len() > self.most {
-            return Err(Refusal::Budget("free extents"));
-        }
-        Ok(())
+        over_budget_if(self.done.free.len() > self.most, "free extents")
     }
 
     /// Ends the last chunks.

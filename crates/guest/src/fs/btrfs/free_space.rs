@@ -9,7 +9,7 @@ use super::extents::Runs;
 use super::key::{Key, kind};
 use super::superblock::Superblock;
 use crate::bytes::{self, le32};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 const USES_BITMAPS: u32 = 1;
 const INFO: usize = 8;
@@ -94,9 +94,7 @@ impl<'a> FreeSpaceTree<'a> {
     /// A bit for each sector, set if it is free.
     fn bitmap(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
         let sectors = key.offset / self.sb.sector;
-        if sectors.div_ceil(8) != item.len() as u64 {
-            return Err(Refusal::corrupt("a bitmap of free space has a wrong size"));
-        }
+        corrupt_if(sectors.div_ceil(8) != item.len() as u64, "a bitmap of free space has a wrong size")?;
         let bits = item.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
         for (sector, free) in (0..sectors).zip(bits) {
             if free {
@@ -122,9 +120,7 @@ impl<'a> FreeSpaceTree<'a> {
     /// If a chunk is missing.
     pub fn finish(mut self) -> Result<Runs, Refusal> {
         self.check_count()?;
-        if self.chunks.get(self.begun).is_some() {
-            return Err(Refusal::corrupt("the free space tree lacks a chunk"));
-        }
+        corrupt_if(self.chunks.get(self.begun).is_some(), "the free space tree lacks a chunk")?;
         Ok(self.runs)
     }
 }

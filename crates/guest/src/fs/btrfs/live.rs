@@ -14,7 +14,7 @@ use super::superblock::Superblock;
 use super::tree::{Forest, Seen, owner};
 use crate::bytes::{le64, u8_at};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
@@ -89,9 +89,6 @@ impl Live<'_> {
     /// Refuses logical addresses of which some are free.
     fn check(&self, used: Range<u64>, what: &str) -> Result<(), Refusal> {
         let chunk = self.chunks.holding(used.start, used.end - used.start)?;
-        match chunk.on_device(used).any(|copy| self.free.touches(copy)) {
-            true => Err(Refusal::corrupt(what)),
-            false => Ok(()),
-        }
+        corrupt_if(chunk.on_device(used).any(|copy| self.free.touches(copy)), what)
     }
 }

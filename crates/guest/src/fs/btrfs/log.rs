@@ -11,7 +11,7 @@ use super::roots::root_item;
 use super::superblock::Superblock;
 use super::tree::{Forest, Root, owner};
 use crate::bytes::{self, le64, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
@@ -28,19 +28,13 @@ pub fn used(forest: &Forest<'_>, chunks: &Chunks, sb: &Superblock, most: usize) 
     let top = Root { address: sb.log_root, level: sb.log_root_level, generation: next, owner: owner::LOG };
     let mut trees = Vec::new();
     forest.walk(chunks, top, &mut |key, item| {
-        if key.kind != kind::ROOT || key.objectid != owner::LOG {
-            return Err(Refusal::corrupt("an odd item in the tree of logs"));
-        }
-        if trees.len() >= most {
-            return Err(Refusal::Budget("log trees"));
-        }
+        corrupt_if(key.kind != kind::ROOT || key.objectid != owner::LOG, "an odd item in the tree of logs")?;
+        over_budget_if(trees.len() >= most, "log trees")?;
         trees.push(root_item(item, owner::LOG)?);
         Ok(())
     })?;
     for tree in trees {
-        if tree.generation != next {
-            return Err(Refusal::corrupt("a log of another transaction"));
-        }
+        corrupt_if(tree.generation != next, "a log of another transaction")?;
         forest.walk(chunks, tree, &mut |key, item| used.push(key, item))?;
     }
     for address in forest.take_visited() {
@@ -80,6 +74,6 @@ impl Used<'_> {
         // A chunk made since the commit forbids a log, so what a log uses is in chunks that are known.
         let chunk = self.chunks.holding(start, len)?;
         self.ranges.extend(chunk.on_device(start..start + len));
-        if self.ranges.len() > self.most { Err(Refusal::Budget("extents in logs")) } else { Ok(()) }
+        over_budget_if(self.ranges.len() > self.most, "extents in logs")
     }
 }

@@ -29,7 +29,7 @@ use tree::{Forest, Root};
 use crate::extents::ExtentSet;
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if};
 
 /// Boot loaders live there, and the superblock; btrfs never allocates it.
 const FIRST_MIB: u64 = 1 << 20;
@@ -62,9 +62,7 @@ impl FreeMap for Btrfs {
             groups = BlockGroups::new(&chunks);
             forest.walk(&chunks, there(roots.block_group)?, &mut |key, item| groups.push(key, item))?;
         }
-        if !groups.agree_with(&allocation) {
-            return Err(Refusal::corrupt("block groups count other extents than there are"));
-        }
+        corrupt_if(!groups.agree_with(&allocation), "block groups count other extents than there are")?;
         evidence.push("extents, block groups, chunks and device agree".to_owned());
         if sb.has_free_space_tree {
             let mut free_space = FreeSpaceTree::new(&chunks, &sb);
@@ -96,5 +94,5 @@ impl FreeMap for Btrfs {
 }
 
 fn there(root: Option<Root>) -> Result<Root, Refusal> {
-    root.ok_or_else(|| Refusal::corrupt("a tree is missing"))
+    root.or_corrupt("a tree is missing")
 }

@@ -7,7 +7,7 @@ use super::sums::{crc16, crc32c};
 use super::superblock::{Layout, Sums};
 use super::tally::Tally;
 use crate::bytes::{difference, le16, le32, slice, sum};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The inode table was never written: no inode of the group is in use.
 const INODE_UNINIT: u16 = 1;
@@ -214,9 +214,7 @@ impl Metadata {
         if runs.iter().zip(runs.iter().skip(1)).any(|(run, next)| run.end > next.start) {
             return Err(Refusal::corrupt("two kinds of metadata lie in one place"));
         }
-        if runs.last().is_some_and(|run| run.end > layout.blocks) {
-            return Err(Refusal::corrupt("metadata lie behind the end"));
-        }
+        corrupt_if(runs.last().is_some_and(|run| run.end > layout.blocks), "metadata lie behind the end")?;
         // Neighbours are one, which makes them few.
         runs.dedup_by(|next, run| {
             let touch = run.end == next.start;

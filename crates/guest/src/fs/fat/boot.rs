@@ -3,7 +3,7 @@
 use crate::bytes::{array, le16, le32, product, slice, sum, u8_at};
 use crate::fs::clusters::{FIRST, Heap, Width};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 /// The counts of clusters at which the width of an entry changes.
 const SIXTEEN_FROM: u64 = 4085;
@@ -64,12 +64,8 @@ impl Boot {
     /// Reads and checks it.
     pub(super) fn read(region: &View<'_>) -> Result<Boot, Refusal> {
         let sector = region.read(0, 512)?;
-        if !looks_like_one(&sector)? {
-            return Err(Refusal::corrupt("no FAT boot sector"));
-        }
-        if array(&sector, BITLOCKER_AT)? == BITLOCKER {
-            return Err(Refusal::unsupported("BitLocker To Go"));
-        }
+        corrupt_if(!looks_like_one(&sector)?, "no FAT boot sector")?;
+        unsupported_if(array(&sector, BITLOCKER_AT)? == BITLOCKER, "BitLocker To Go")?;
         let boot = Boot::parse(&sector, region.size())?;
         boot.check_state(&sector)?;
         if boot.width == Width::ThirtyTwo {
@@ -83,17 +79,11 @@ impl Boot {
         let cluster = unit * u64::from(u8_at(sector, 13)?);
         let reserved = u64::from(le16(sector, 14)?);
         let copies = u8_at(sector, 16)?;
-        if copies > MOST_TABLES {
-            return Err(Refusal::unsupported(format!("{copies} copies of the table")));
-        }
+        unsupported_if(copies > MOST_TABLES, format_args!("{copies} copies of the table"))?;
         let root_len = u64::from(le16(sector, 17)?) * 32;
-        if root_len % unit != 0 {
-            return Err(Refusal::corrupt("a root directory that does not end with a sector"));
-        }
+        corrupt_if(root_len % unit != 0, "a root directory that does not end with a sector")?;
         let total = total_sectors(sector)?;
-        if product(total, unit)? > size {
-            return Err(Refusal::corrupt("the volume is longer than its region"));
-        }
+        corrupt_if(product(total, unit)? > size, "the volume is longer than its region")?;
         let short_table = u64::from(le16(sector, 22)?);
         let long_table = u64::from(le32(sector, 36)?);
         let table = if short_table == 0 { long_table } else { short_table };
@@ -126,10 +116,7 @@ impl Boot {
             // An old boot sector: that byte may be code, so nothing says that the volume is clean.
             return Err(Refusal::unsupported("a boot sector without extension"));
         }
-        if u8_at(sector, state)? & 3 != 0 {
-            return Err(Refusal::dirty("the state byte in the boot sector"));
-        }
-        Ok(())
+        dirty_if(u8_at(sector, state)? & 3 != 0, "the state byte in the boot sector")
     }
 }
 
@@ -143,9 +130,7 @@ fn total_sectors(sector: &[u8]) -> Result<u64, Refusal> {
 
 /// The width of an entry by Microsoft's rule, away from where tools disagree.
 fn width(clusters: u64) -> Result<Width, Refusal> {
-    if clusters == 0 {
-        return Err(Refusal::corrupt("no clusters"));
-    }
+    corrupt_if(clusters == 0, "no clusters")?;
     for limit in [SIXTEEN_FROM, THIRTY_TWO_FROM] {
         if clusters.abs_diff(limit) <= DISPUTED {
             return Err(Refusal::unsupported(format!("{clusters} clusters: tools disagree on the width of the table")));
@@ -179,12 +164,8 @@ fn check_width(sector: &[u8], width: Width, root_len: u64) -> Result<(), Refusal
             return ambiguous("a short size on FAT32");
         }
         // Linux reads the first table whatever this says.
-        if le16(sector, 40)? != 0 {
-            return Err(Refusal::unsupported("tables that are not mirrored"));
-        }
-        if le16(sector, 42)? != 0 {
-            return Err(Refusal::unsupported("an unknown version of FAT32"));
-        }
+        unsupported_if(le16(sector, 40)? != 0, "tables that are not mirrored")?;
+        unsupported_if(le16(sector, 42)? != 0, "an unknown version of FAT32")?;
     }
     Ok(())
 }
@@ -195,9 +176,7 @@ fn check_backup(region: &View<'_>, sector: &[u8]) -> Result<(), Refusal> {
     if at == 0 || at == 0xffff {
         return Ok(());
     }
-    if at >= le16(sector, 14)? {
-        return Err(Refusal::corrupt("the second boot sector lies outside the reserved sectors"));
-    }
+    corrupt_if(at >= le16(sector, 14)?, "the second boot sector lies outside the reserved sectors")?;
     let backup = region.read(u64::from(at) * u64::from(unit), 512)?;
     if slice(&backup, 11, 0x40 - 11)? != slice(sector, 11, 0x40 - 11)? || le16(&backup, 510)? != 0xaa55 {
         return Err(Refusal::corrupt("the two boot sectors differ"));

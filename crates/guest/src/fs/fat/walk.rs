@@ -5,7 +5,7 @@ use super::links::{Chain, Links};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::fs::clusters::{Bits, Pending, Width};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The length of a directory entry in bytes.
 const ENTRY: usize = 32;
@@ -64,10 +64,7 @@ impl Walk<'_, '_> {
             let bytes = self.region.read(heap.offset(cluster)?, heap.cluster as usize)?;
             self.entries(&bytes, &mut progress)?;
         }
-        if first != 0 && progress.entries < 2 {
-            return Err(Refusal::corrupt("a directory without itself in it"));
-        }
-        Ok(())
+        corrupt_if(first != 0 && progress.entries < 2, "a directory without itself in it")
     }
 
     fn fixed(&mut self, start: u64, len: u64, progress: &mut Progress) -> Result<(), Refusal> {
@@ -132,10 +129,7 @@ impl Walk<'_, '_> {
         while found <= needed && chain.step(&mut self.links)?.is_some() {
             found += 1;
         }
-        if found != needed {
-            return Err(Refusal::corrupt("a file whose size is not that of its chain"));
-        }
-        Ok(())
+        corrupt_if(found != needed, "a file whose size is not that of its chain")
     }
 
     fn first_cluster(&self, entry: &[u8]) -> Result<u32, Refusal> {

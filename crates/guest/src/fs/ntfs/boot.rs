@@ -2,7 +2,7 @@
 
 use crate::bytes::{le16, le32, le64, product, slice, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 /// Windows makes no volume of more clusters.
 const MOST_CLUSTERS: u64 = u32::MAX as u64;
@@ -38,9 +38,7 @@ impl Geometry {
         }
         // These would be in use if it were a FAT.
         let fat = [le16(&boot, 14)?, le16(&boot, 17)?, le16(&boot, 19)?, le16(&boot, 22)?, u8_at(&boot, 16)?.into()];
-        if fat != [0; 5] || le32(&boot, 32)? != 0 {
-            return Err(Refusal::corrupt("the boot sector has fields of a FAT"));
-        }
+        corrupt_if(fat != [0; 5] || le32(&boot, 32)? != 0, "the boot sector has fields of a FAT")?;
         let cluster = product(sector, sectors_per_cluster(u8_at(&boot, 13)?)?)?;
         if !cluster.is_power_of_two() || cluster > LARGEST_CLUSTER {
             return Err(Refusal::unsupported(format!("clusters of {cluster} bytes")));
@@ -56,9 +54,7 @@ impl Geometry {
             return Err(Refusal::corrupt("the boot sector and its copy differ"));
         }
         let clusters = bytes / cluster;
-        if clusters > MOST_CLUSTERS {
-            return Err(Refusal::unsupported(format!("{clusters} clusters")));
-        }
+        unsupported_if(clusters > MOST_CLUSTERS, format_args!("{clusters} clusters"))?;
         let record = record_size(u8_at(&boot, 64)?, cluster)?;
         let (mft, mirror) = (le64(&boot, 48)?, le64(&boot, 56)?);
         if mft == 0 || mft >= clusters || mirror == 0 || mirror >= clusters {

@@ -1,7 +1,7 @@
 //! Records of the master file table and the attributes in them.
 
 use crate::bytes::{le16, le32, le64, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, refuse_if};
 
 /// The list of the attributes that are in other records.
 pub(super) const ATTRIBUTE_LIST: u32 = 0x20;
@@ -55,9 +55,7 @@ pub(super) fn apply_fixups(bytes: &mut [u8]) -> Result<(), Refusal> {
     let number = le16(bytes, at)?;
     for block in 0..blocks {
         let end = (block + 1) * STRIDE - 2;
-        if le16(bytes, end)? != number {
-            return Err(torn());
-        }
+        refuse_if(le16(bytes, end)? != number, torn)?;
         let right = le16(bytes, at + 2 + 2 * block)?.to_le_bytes();
         bytes.get_mut(end..end + 2).ok_or_else(torn)?.copy_from_slice(&right);
     }
@@ -79,13 +77,9 @@ impl<'a> Record<'a> {
     /// A record in use.
     pub fn parse(bytes: &'a [u8], number: u64) -> Result<Record<'a>, Refusal> {
         let wrong = |what: &str| Refusal::corrupt(format!("record {number} {what}"));
-        if slice(bytes, 0, 4)? != b"FILE" {
-            return Err(wrong("has no signature"));
-        }
+        refuse_if(slice(bytes, 0, 4)? != b"FILE", || wrong("has no signature"))?;
         let flags = le16(bytes, 22)?;
-        if flags & IN_USE == 0 {
-            return Err(wrong("is not in use"));
-        }
+        refuse_if(flags & IN_USE == 0, || wrong("is not in use"))?;
         let (first, used, allocated) = (le16(bytes, 20)?, le32(bytes, 24)? as usize, le32(bytes, 28)? as usize);
         if allocated != bytes.len()
             || used > allocated
@@ -217,10 +211,8 @@ impl<'a> Attribute<'a> {
 impl<'a> Mapping<'a> {
     fn parse(bytes: &'a [u8]) -> Result<Mapping<'a>, Refusal> {
         let at = usize::from(le16(bytes, 32)?);
-        if at < 64 {
-            return Err(Refusal::corrupt("the runs of an attribute overlap its header"));
-        }
-        let packed = bytes.get(at..).ok_or_else(|| Refusal::corrupt("an attribute has no runs"))?;
+        corrupt_if(at < 64, "the runs of an attribute overlap its header")?;
+        let packed = bytes.get(at..).or_corrupt("an attribute has no runs")?;
         let sizes = Sizes { allocated: le64(bytes, 40)?, data: le64(bytes, 48)?, initialized: le64(bytes, 56)? };
         Ok(Mapping { lowest: le64(bytes, 16)?, highest: le64(bytes, 24)?, sizes, packed })
     }

@@ -3,7 +3,7 @@
 use super::boot::Geometry;
 use super::record::{Attribute, Body, Mapping, Sizes};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if, refuse_if};
 
 /// A value that is held in memory while others are read through it may have so many runs (24 bytes each).
 const MOST_RUNS: usize = 1 << 17;
@@ -40,9 +40,7 @@ pub(super) fn each_run(
             break;
         }
         let (count, distance) = (usize::from(head & 15), usize::from(head >> 4));
-        if count == 0 || count > 8 || distance > 8 || rest.len() < count + distance {
-            return Err(wrong());
-        }
+        refuse_if(count == 0 || count > 8 || distance > 8 || rest.len() < count + distance, wrong)?;
         let (len, rest) = rest.split_at(count);
         let (way, rest) = rest.split_at(distance);
         packed = rest;
@@ -63,10 +61,7 @@ pub(super) fn each_run(
         from = from.checked_add(len).filter(|from| *from <= i64::MAX as u64 / geometry.cluster).ok_or_else(wrong)?;
     }
     // Where there is nothing at all the last cluster is number -1.
-    if mapping.highest.wrapping_add(1) != from {
-        return Err(Refusal::corrupt("an attribute has not the clusters that it should have"));
-    }
-    Ok(())
+    corrupt_if(mapping.highest.wrapping_add(1) != from, "an attribute has not the clusters that it should have")
 }
 
 /// A little-endian number of up to eight bytes.
@@ -122,13 +117,9 @@ impl Stream {
         let (Body::Clusters(mapping), Content::Runs(runs)) = (attribute.body, &mut self.content) else {
             return Err(wrong());
         };
-        if mapping.lowest != runs.last().map_or(0, |run| run.from + run.len) {
-            return Err(wrong());
-        }
+        refuse_if(mapping.lowest != runs.last().map_or(0, |run| run.from + run.len), wrong)?;
         each_run(&mapping, geometry, |run| {
-            if runs.len() == MOST_RUNS {
-                return Err(Refusal::Budget("runs of one file"));
-            }
+            over_budget_if(runs.len() == MOST_RUNS, "runs of one file")?;
             runs.push(run);
             Ok(())
         })
@@ -179,9 +170,7 @@ impl Stream {
             }
             Content::Runs(runs) => runs,
         };
-        if len > crate::budget::LARGEST_PIECE {
-            return Err(Refusal::Budget("bytes of metadata at once"));
-        }
+        over_budget_if(len > crate::budget::LARGEST_PIECE, "bytes of metadata at once")?;
         let mut buffer = vec![0; len];
         let written = end.min(self.sizes.initialized);
         let mut at = offset;

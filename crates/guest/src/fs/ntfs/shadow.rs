@@ -7,7 +7,7 @@
 
 use crate::bytes::{le32, le64, slice};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, unsupported_if};
 
 /// Where the header is, in bytes: behind the boot code, in the last sector of `$Boot`.
 const HEADER_AT: u64 = 0x1e00;
@@ -39,9 +39,7 @@ pub(super) fn check(region: &View<'_>) -> Result<(), Refusal> {
         }
         for entry in block.chunks_exact(ENTRY).skip(1) {
             // Never used, no more used; all others belong to a shadow copy.
-            if !matches!(le64(entry, 0)?, 0 | 1) {
-                return Err(Refusal::unsupported("shadow copies, which use what the volume calls free"));
-            }
+            unsupported_if(!matches!(le64(entry, 0)?, 0 | 1), "shadow copies, which use what the volume calls free")?;
         }
         at = le64(&block, 40)?;
         if at == 0 {

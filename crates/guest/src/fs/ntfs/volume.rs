@@ -5,7 +5,7 @@ use super::record::{ATTRIBUTE_LIST, Attribute, Body, DATA, Record, Reference, ap
 use super::runs::Stream;
 use crate::bytes::{le16, le32, le64, slice, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if};
 
 /// Windows makes no longer lists of attributes.
 const LONGEST_LIST: u64 = 256 << 10;
@@ -37,9 +37,7 @@ pub(super) fn entries(list: &[u8]) -> Result<Vec<Entry<'_>>, Refusal> {
     let mut rest = list;
     while !rest.is_empty() {
         let len = usize::from(le16(rest, 4)?);
-        if len < 26 || !len.is_multiple_of(8) {
-            return Err(Refusal::corrupt("an entry in a list of attributes has a wrong length"));
-        }
+        corrupt_if(len < 26 || !len.is_multiple_of(8), "an entry in a list of attributes has a wrong length")?;
         let entry = slice(rest, 0, len)?;
         let name = match usize::from(u8_at(entry, 6)?) {
             0 => &[],
@@ -69,13 +67,11 @@ impl<'a, 'b> Volume<'a, 'b> {
             }
             read_record(region, &geometry, so_far, number)
         })?;
-        let mft = mft.ok_or_else(|| Refusal::corrupt("the master file table has no contents"))?;
+        let mft = mft.or_corrupt("the master file table has no contents")?;
         mft.require_plain(&geometry, "the master file table")?;
         let starts_there =
             mft.plain_runs().and_then(|runs| runs.first()).is_some_and(|run| run.at == Some(geometry.mft));
-        if !starts_there {
-            return Err(Refusal::corrupt("the master file table is not where the boot sector says"));
-        }
+        corrupt_if(!starts_there, "the master file table is not where the boot sector says")?;
         Ok(Volume { region, geometry, mft })
     }
 
@@ -86,9 +82,7 @@ impl<'a, 'b> Volume<'a, 'b> {
 
     /// One record, with its fixups applied.
     pub fn record(&self, number: u64) -> Result<Vec<u8>, Refusal> {
-        if number >= self.records() {
-            return Err(Refusal::corrupt(format!("there is no record {number}")));
-        }
+        corrupt_if(number >= self.records(), format_args!("there is no record {number}"))?;
         read_record(self.region, &self.geometry, &self.mft, number)
     }
 
@@ -101,7 +95,7 @@ impl<'a, 'b> Volume<'a, 'b> {
     /// The contents of a file, which must be there.
     pub fn contents(&self, number: u64, what: &str) -> Result<Stream, Refusal> {
         let stream = self.stream(number, DATA, &[])?;
-        stream.ok_or_else(|| Refusal::corrupt(format!("{what} has no contents")))
+        stream.or_corrupt(format_args!("{what} has no contents"))
     }
 
     /// The value of a list of attributes.
@@ -126,9 +120,7 @@ impl<'a, 'b> Volume<'a, 'b> {
                 (self.record(number)?, self.read(&mirror, number * self.geometry.record, self.len())?);
             apply_fixups(&mut other)?;
             let (one, other) = (Record::parse(&one, number)?, Record::parse(&other, number)?);
-            if one.comparable()? != other.comparable()? {
-                return Err(Refusal::corrupt(format!("record {number} and its copy differ")));
-            }
+            corrupt_if(one.comparable()? != other.comparable()?, format_args!("record {number} and its copy differ"))?;
         }
         Ok(())
     }
@@ -165,9 +157,7 @@ fn gather(
     fetch: impl Fn(&Stream, u64) -> Result<Vec<u8>, Refusal>,
 ) -> Result<Option<Stream>, Refusal> {
     let base = Record::parse(base, number)?;
-    if base.base.is_some() {
-        return Err(Refusal::corrupt(format!("record {number} is only a part of a file")));
-    }
+    corrupt_if(base.base.is_some(), format_args!("record {number} is only a part of a file"))?;
     let attributes = base.attributes()?;
     let same = |attribute: &&Attribute<'_>| attribute.kind == kind && attribute.name == name;
     let Some(list_attribute) = attributes.iter().find(|attribute| attribute.kind == ATTRIBUTE_LIST) else {
@@ -208,7 +198,7 @@ fn take_piece(
         (attribute.kind, attribute.name, attribute.lowest(), attribute.instance)
             == (entry.kind, entry.name, entry.lowest, entry.instance)
     });
-    let piece = piece.ok_or_else(|| Refusal::corrupt("a list of attributes names one that is not there"))?;
+    let piece = piece.or_corrupt("a list of attributes names one that is not there")?;
     match stream {
         None => *stream = Some(Stream::begin(piece, geometry)?),
         Some(stream) => stream.go_on(piece, geometry)?,

@@ -7,7 +7,7 @@ use super::record::{ATTRIBUTE_LIST, Attribute, BITMAP, Body, FILE_NAME, IN_USE, 
 use super::runs::each_run;
 use super::volume::{Volume, entries};
 use crate::bytes::{le16, le64, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// Bytes of the table that are read at once.
 const PIECE: u64 = 256 << 10;
@@ -81,7 +81,7 @@ impl<'a> FileName<'a> {
 pub(super) fn walk(volume: &Volume<'_, '_>) -> Result<Walk, Refusal> {
     let geometry = volume.geometry;
     let mut walk = Walk { clusters: ClusterSet::new(geometry.clusters), special: Vec::new(), pieces: 0 };
-    let bitmap = volume.stream(0, BITMAP, &[])?.ok_or_else(|| Refusal::corrupt("the file table has no bitmap"))?;
+    let bitmap = volume.stream(0, BITMAP, &[])?.or_corrupt("the file table has no bitmap")?;
     let total = volume.records();
     if total < FIRST_OF_USERS || bitmap.sizes.initialized < total.div_ceil(8) || !bitmap.is_readable() {
         return Err(Refusal::corrupt("the file table is not as long as its bitmap"));
@@ -99,9 +99,7 @@ pub(super) fn walk(volume: &Volume<'_, '_>) -> Result<Walk, Refusal> {
         }
         first += count;
     }
-    if walk.pieces != 0 {
-        return Err(Refusal::corrupt("the lists of attributes do not name the pieces that are there"));
-    }
+    corrupt_if(walk.pieces != 0, "the lists of attributes do not name the pieces that are there")?;
     Ok(walk)
 }
 
@@ -120,9 +118,7 @@ impl Walk {
             // Its bit may still be set: Windows leaves some of these behind.
             return Ok(());
         }
-        if !bit {
-            return Err(Refusal::corrupt(format!("record {number} is in use and its bitmap calls it free")));
-        }
+        corrupt_if(!bit, format_args!("record {number} is in use and its bitmap calls it free"))?;
         apply_fixups(bytes)?;
         let record = Record::parse(bytes, number)?;
         let attributes = record.attributes()?;
@@ -150,9 +146,7 @@ impl Walk {
                 let owner = record.base.unwrap_or(record.this).number;
                 match Special::of(name.name) {
                     Some(special) if name.parent.number == ROOT && !self.special.contains(&(special, owner)) => {
-                        if self.special.len() == MOST_SPECIAL {
-                            return Err(Refusal::Budget("page files"));
-                        }
+                        over_budget_if(self.special.len() == MOST_SPECIAL, "page files")?;
                         self.special.push((special, owner));
                     }
                     _ => {}

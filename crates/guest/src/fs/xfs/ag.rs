@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::bytes::{be32, be64, difference, product, slice, sum};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 use super::btree::{Order, Run, Tree, Walk};
 use super::checksum;
@@ -76,9 +76,7 @@ impl Group {
             if run.len == 0 || !apart || end > geometry.blocks_of(ag) {
                 return Err(Refusal::corrupt("a run of free blocks overlaps another or lies outside its group"));
             }
-            if free.count() >= source.room {
-                return Err(Refusal::Budget("free extents"));
-            }
+            over_budget_if(free.count() >= source.room, "free extents")?;
             free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
             last = end;
             by_block.add(run);
@@ -89,9 +87,7 @@ impl Group {
             by_size.add(run);
             Ok(())
         })?;
-        if by_block != by_size {
-            return Err(Refusal::corrupt("the two free space trees disagree"));
-        }
+        corrupt_if(by_block != by_size, "the two free space trees disagree")?;
         let mut group = Group {
             free,
             patched: header.patched || list_patched || first.patched || second.patched,
@@ -146,9 +142,7 @@ impl Group {
 fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, Refusal> {
     let offset = sum(geometry.offset(ag, 0)?, geometry.sector)?;
     let (bytes, patched) = source.read(offset, geometry.sector)?;
-    if be32(&bytes, 0)? != 0x5841_4746 || be32(&bytes, 4)? != 1 {
-        return Err(Refusal::corrupt(format!("group {ag} has no header")));
-    }
+    corrupt_if(be32(&bytes, 0)? != 0x5841_4746 || be32(&bytes, 4)? != 1, format_args!("group {ag} has no header"))?;
     if be32(&bytes, 8)? != ag || u64::from(be32(&bytes, 12)?) != geometry.blocks_of(ag) {
         return Err(Refusal::corrupt(format!("the header of group {ag} is that of another")));
     }
@@ -196,9 +190,7 @@ fn list(source: &Source<'_>, geometry: &Geometry, ag: u32, header: &Header) -> R
     }
     let holds = if to >= from { to - from + 1 } else { size - from + to + 1 };
     // An empty list's end is just before its start.
-    if holds % size != count % size {
-        return Err(Refusal::corrupt(format!("the free list of group {ag} has another length")));
-    }
+    corrupt_if(holds % size != count % size, format_args!("the free list of group {ag} has another length"))?;
     let mut blocks = HashSet::new();
     for step in 0..count {
         let block = be32(&bytes, first + 4 * ((from + step) % size) as usize)?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::bytes::{be16, be32, be64, slice};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if};
 
 use super::checksum;
 use super::overlay::Source;
@@ -97,18 +97,14 @@ impl Tree<'_> {
         let mut last = None;
         while let Some(step) = steps.pop() {
             self.source.region.budget().take_node()?;
-            if !walk.blocks.insert(step.block) {
-                return Err(Refusal::corrupt("a block of a free space tree occurs twice"));
-            }
+            corrupt_if(!walk.blocks.insert(step.block), "a block of a free space tree occurs twice")?;
             let (bytes, patched) = self.read(&step)?;
             walk.patched |= patched;
             self.follow(&step, &bytes, &mut rows)?;
             let records = self.records(&step, &bytes)?;
             if step.level == 0 {
                 for run in records {
-                    if last.is_some_and(|last| last >= run.key(self.order)) {
-                        return Err(Refusal::corrupt("free space is not in order"));
-                    }
+                    corrupt_if(last.is_some_and(|last| last >= run.key(self.order)), "free space is not in order")?;
                     last = Some(run.key(self.order));
                     visit(run)?;
                 }
@@ -116,9 +112,7 @@ impl Tree<'_> {
                 self.descend(&step, &bytes, &records, &mut steps)?;
             }
         }
-        if rows.iter().any(|row| row.right != NONE) {
-            return Err(Refusal::corrupt("a row of a free space tree does not end"));
-        }
+        corrupt_if(rows.iter().any(|row| row.right != NONE), "a row of a free space tree does not end")?;
         Ok(walk)
     }
 
@@ -149,9 +143,7 @@ impl Tree<'_> {
             let own = be64(&bytes, 16)? == offset / BASIC_BLOCK
                 && slice(&bytes, 32, 16)? == geometry.meta_uuid
                 && be32(&bytes, 48)? == self.ag;
-            if !own {
-                return Err(Refusal::corrupt("a block of a free space tree belongs elsewhere"));
-            }
+            corrupt_if(!own, "a block of a free space tree belongs elsewhere")?;
             self.source.check_lsn(be64(&bytes, 24)?)?;
         }
         Ok((bytes, patched))
@@ -159,7 +151,7 @@ impl Tree<'_> {
 
     /// Checks that it is the right neighbour of the block before it on its level.
     fn follow(&self, step: &Step, bytes: &[u8], rows: &mut [Row]) -> Result<(), Refusal> {
-        let row = rows.get_mut(step.level as usize).ok_or_else(|| Refusal::corrupt("a free space tree is too high"))?;
+        let row = rows.get_mut(step.level as usize).or_corrupt("a free space tree is too high")?;
         let (left, right) = (be32(bytes, 8)?, be32(bytes, 12)?);
         if left != row.last || (row.last != NONE && row.right != step.block) {
             return Err(Refusal::corrupt("blocks of a free space tree are not neighbours"));
@@ -184,7 +176,7 @@ impl Tree<'_> {
     }
 
     fn descend(&self, step: &Step, bytes: &[u8], keys: &[Run], steps: &mut Vec<Step>) -> Result<(), Refusal> {
-        let level = step.level.checked_sub(1).ok_or_else(|| Refusal::corrupt("a leaf with children"))?;
+        let level = step.level.checked_sub(1).or_corrupt("a leaf with children")?;
         let most = bytes.len().saturating_sub(self.header()) / 12;
         // The leftmost is visited next.
         for (index, key) in keys.iter().enumerate().rev() {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::bytes::{be16, be32, be64, product, slice, sum};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 use super::checksum;
 use super::overlay::Source;
@@ -92,24 +92,20 @@ impl Fork<'_> {
             LOCAL if self.content != Content::Other => {}
             EXTENTS => {
                 let len = product(self.extents, EXTENT as u64)?;
-                if len > self.bytes.len() as u64 {
-                    return Err(Refusal::corrupt("more extents than it has room for"));
-                }
+                corrupt_if(len > self.bytes.len() as u64, "more extents than it has room for")?;
                 self.records(slice(self.bytes, 0, len as usize)?, &mut walked)?;
             }
             BTREE => self.tree(&mut walked)?,
             _ => return Err(Refusal::corrupt("an odd format of a fork")),
         }
         let whole = walked.part.is_none() && walked.extents == self.extents;
-        if whole || self.format < EXTENTS { Ok(()) } else { Err(Refusal::corrupt("it lacks extents")) }
+        corrupt_if(!whole && self.format >= EXTENTS, "it lacks extents")
     }
 
     fn tree(&self, walked: &mut Walked) -> Result<(), Refusal> {
         let (level, count) = (be16(self.bytes, 0)?, usize::from(be16(self.bytes, 2)?));
         let most = self.bytes.len().saturating_sub(4) / EXTENT;
-        if level == 0 || level > HIGHEST || count == 0 || count > most {
-            return Err(Refusal::corrupt("the root of a tree of extents"));
-        }
+        corrupt_if(level == 0 || level > HIGHEST || count == 0 || count > most, "the root of a tree of extents")?;
         // What is still to be looked at, the next one last, each with its level.
         let mut steps = Vec::new();
         for index in (0..count).rev() {
@@ -120,9 +116,7 @@ impl Fork<'_> {
             self.source.region.budget().take_node()?;
             let bytes = self.node(self.place(block, 1)?, level)?;
             let (count, most) = (usize::from(be16(&bytes, 6)?), (bytes.len() - header) / EXTENT);
-            if count == 0 || count > most {
-                return Err(Refusal::corrupt("a tree of extents has an impossible number of records"));
-            }
+            corrupt_if(count == 0 || count > most, "a tree of extents has an impossible number of records")?;
             if level == 0 {
                 self.records(slice(&bytes, header, count * EXTENT)?, walked)?;
                 continue;
@@ -166,9 +160,7 @@ impl Fork<'_> {
             let (high, low) = (be64(record, 0)?, be64(record, 8)?);
             let (first, count) = ((high >> 9) & ((1 << 54) - 1), low & 0x1f_ffff);
             let place = self.place((high & 0x1ff) << 43 | low >> 21, count)?;
-            if first < walked.end {
-                return Err(Refusal::corrupt("its extents are not in order"));
-            }
+            corrupt_if(first < walked.end, "its extents are not in order")?;
             walked.end = first + count;
             walked.extents += 1;
             if walked.extents.is_multiple_of(EXTENTS_OF_NODE) {
@@ -220,9 +212,7 @@ impl Fork<'_> {
 
     fn block(&self, place: Range<u64>) -> Result<(), Refusal> {
         let len = place.end - place.start;
-        if len > crate::budget::LARGEST_PIECE as u64 {
-            return Err(Refusal::corrupt("an extent is too long for what it holds"));
-        }
+        corrupt_if(len > crate::budget::LARGEST_PIECE as u64, "an extent is too long for what it holds")?;
         if self.source.touches(place.start, len) {
             return Ok(());
         }
@@ -265,9 +255,7 @@ impl Fork<'_> {
         let own = be64(bytes, seal.address)? == at / BASIC_BLOCK
             && slice(bytes, seal.uuid, 16)? == self.geometry.meta_uuid
             && be64(bytes, seal.owner)? == self.number;
-        if !own {
-            return Err(Refusal::corrupt(format!("{what} belongs elsewhere")));
-        }
+        corrupt_if(!own, format_args!("{what} belongs elsewhere"))?;
         self.source.check_lsn(be64(bytes, seal.lsn)?)?;
         self.source.region.budget().give_back(bytes.len() as u64);
         Ok(())

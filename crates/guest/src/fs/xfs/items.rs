@@ -4,7 +4,7 @@
 
 use crate::bytes::{be32, le16, le32, le64, product, slice, sum};
 use crate::extents::Extent;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, refuse_if};
 
 use super::superblock::{BASIC_BLOCK, Geometry};
 
@@ -97,9 +97,7 @@ impl Raw {
 
     /// What replaying it does; `None` for nothing.
     pub fn understand(self, geometry: &Geometry, lsn: u64) -> Result<Option<Item>, Refusal> {
-        if self.count != self.total {
-            return Err(Refusal::corrupt("an item in the log is not whole"));
-        }
+        corrupt_if(self.count != self.total, "an item in the log is not whole")?;
         let description = &self.description;
         match le16(description, 0)? {
             kind::BUFFER => self.buffer(geometry, lsn).map(Some),
@@ -149,15 +147,11 @@ impl Raw {
             }
             let count = size / CHUNK;
             let all_set = count > 0 && at + count <= chunks && (at..at + count).all(bit);
-            if size % CHUNK != 0 || !all_set || (at + count) * CHUNK > len || bytes.len() != size {
-                return Err(wrong());
-            }
+            refuse_if(size % CHUNK != 0 || !all_set || (at + count) * CHUNK > len || bytes.len() != size, wrong)?;
             pieces.push(Piece { offset: at * CHUNK, bytes });
             at += count;
         }
-        if (at..chunks).any(bit) {
-            return Err(wrong());
-        }
+        refuse_if((at..chunks).any(bit), wrong)?;
         Ok(pieces)
     }
 }

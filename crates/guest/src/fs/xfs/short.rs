@@ -1,7 +1,7 @@
 //! The btrees of an allocation group that no free space is read from: inodes, reverse mappings, reference counts.
 
 use crate::bytes::{be16, be32, be64, slice};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refuse_if};
 
 use super::btree::HIGHEST;
 use super::checksum;
@@ -95,10 +95,7 @@ impl Tree<'_> {
                 }
             }
         }
-        match rows.iter().all(|row| row.1 == NONE) {
-            true => Ok(()),
-            false => Err(self.wrong("a row that does not end")),
-        }
+        refuse_if(!rows.iter().all(|row| row.1 == NONE), || self.wrong("a row that does not end"))
     }
 
     fn read(&self, block: u32, level: u32) -> Result<Vec<u8>, Refusal> {
