@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::host_ranges::HostRanges;
 use super::tables::{Cached, Reader, Recent, Tables, all_hold};
 use super::witness::FileWitness;
+use crate::bytes::sum;
 use crate::extents::{Extent, ExtentSet};
 use crate::guard::{guarded, guarded_io};
 use crate::image::ReadAt;
@@ -46,7 +47,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Whether `next` goes on where this one ends, so that both are one.
-    pub fn goes_on_in(&self, next: &Piece) -> bool {
+    fn goes_on_in(&self, next: &Piece) -> bool {
         match (self.place, next.place) {
             (Place::Zero, Place::Zero) => true,
             (Place::Stored { file, offset }, Place::Stored { file: other, offset: behind }) => {
@@ -54,6 +55,19 @@ impl Piece {
             }
             _ => false,
         }
+    }
+
+    /// The bytes from `at` on until `upto` is reached, as long as each piece that `piece` says goes on in the next one.
+    pub fn joined(at: u64, upto: u64, piece: impl Fn(u64) -> Result<Piece, Refusal>) -> Result<Piece, Refusal> {
+        let mut joined = piece(at)?;
+        while sum(at, joined.len)? < upto {
+            let more = piece(at + joined.len)?;
+            if !joined.goes_on_in(&more) {
+                break;
+            }
+            joined.len = sum(joined.len, more.len)?;
+        }
+        Ok(joined)
     }
 
     /// `len` bytes at `offset` of a file that may end within them; what is behind its end is zero. The caller has seen to it
@@ -69,14 +83,40 @@ impl Piece {
 /// Bytes of the files, by the index of the file.
 pub(super) type Ranges = Vec<(usize, Range<u64>)>;
 
+/// A disk that a format has understood.
+pub(super) struct Disk {
+    /// The name of the format.
+    format: &'static str,
+    /// The size of the virtual disk in bytes.
+    size: u64,
+    layout: Box<dyn Layout>,
+}
+
+impl Disk {
+    pub fn new(format: &'static str, size: u64, layout: impl Layout + 'static) -> Disk {
+        Disk { format, size, layout: Box::new(layout) }
+    }
+
+    /// Visits all its pieces, in order.
+    fn walk(
+        &self,
+        tables: &dyn Tables,
+        mut visit: impl FnMut(u64, &Piece) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut at = 0;
+        while at < self.size {
+            let piece = self.layout.piece(tables, at, self.size)?;
+            let len = piece.len.min(self.size - at);
+            corrupt_if(len == 0, "a piece of no length")?;
+            visit(at, &Piece { len, ..piece })?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
 /// A format's view of its disk.
 pub(super) trait Layout: Send + Sync {
-    /// The name of the format.
-    fn format(&self) -> &'static str;
-
-    /// The size of the virtual disk in bytes.
-    fn size(&self) -> u64;
-
     /// Where the bytes from `at` on are, which is below the size. Looks no further than is needed to reach `upto`.
     ///
     /// # Errors
@@ -111,7 +151,7 @@ pub(super) trait Layout: Send + Sync {
 /// A virtual disk of any format. As a [`ReadAt`] it is the disk as its guest sees it; it never gives bytes from outside the
 /// container's files.
 pub struct VirtualDisk {
-    layout: Box<dyn Layout>,
+    disk: Disk,
     tables: Cached,
     unallocated: ExtentSet,
     witnesses: Vec<FileWitness>,
@@ -120,9 +160,9 @@ pub struct VirtualDisk {
 
 impl VirtualDisk {
     /// Looks at all tables once.
-    pub(super) fn new(layout: Box<dyn Layout>, reader: Reader) -> Result<VirtualDisk, Refusal> {
+    pub(super) fn new(disk: Disk, reader: Reader) -> Result<VirtualDisk, Refusal> {
         let mut unallocated = ExtentSet::new();
-        walk(&*layout, &reader, |at, piece| {
+        disk.walk(&reader, |at, piece| {
             if piece.place == Place::Zero && unallocated.count() < GAPS {
                 unallocated.push(at..at + piece.len);
             }
@@ -130,7 +170,7 @@ impl VirtualDisk {
         })?;
         let (files, witnesses) = reader.into_parts();
         let (tables, unpacked) = (Cached::new(files), Recent::new(UNPACKED));
-        Ok(VirtualDisk { layout, tables, unallocated, witnesses, unpacked })
+        Ok(VirtualDisk { disk, tables, unallocated, witnesses, unpacked })
     }
 
     /// Reads what is compressed, at `at` of the disk.
@@ -146,7 +186,7 @@ impl VirtualDisk {
             }
             let mut packed = vec![0; stored];
             source.read_exact_at(offset, &mut packed)?;
-            self.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
+            self.disk.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
         })?;
         let bytes = skip.checked_add(buffer.len()).and_then(|end| whole.get(skip..end));
         buffer.copy_from_slice(bytes.or_corrupt("compressed data is too short")?);
@@ -158,7 +198,7 @@ impl VirtualDisk {
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
         let (mut at, mut rest) = (offset, buffer);
         while !rest.is_empty() {
-            let piece = self.layout.piece(&self.tables, at, end).map_err(broken)?;
+            let piece = self.disk.layout.piece(&self.tables, at, end).map_err(broken)?;
             let len = usize::try_from(piece.len).unwrap_or(usize::MAX).min(rest.len());
             if len == 0 {
                 return Err(broken(Refusal::corrupt("a piece of no length")));
@@ -180,11 +220,11 @@ impl VirtualDisk {
     fn find_host_ranges(&self, set: &ExtentSet) -> Result<Option<HostRanges>, Refusal> {
         let files = self.tables.files();
         let reader = Reader::new(files.to_vec());
-        let Some(besides) = self.layout.besides(&reader)? else { return Ok(None) };
+        let Some(besides) = self.disk.layout.besides(&reader)? else { return Ok(None) };
         let mut found = Found { runs: Vec::new(), kept: besides, held: ExtentSet::new(), freed: Vec::new() };
         found.kept.extend(self.witnesses.iter().map(range_of));
         let mut asked = set.iter().peekable();
-        walk(&*self.layout, &self.tables, |at, piece| found.add(at, piece, &mut asked))?;
+        self.disk.walk(&self.tables, |at, piece| found.add(at, piece, &mut asked))?;
         if found.runs.len() > RUNS {
             return Ok(None);
         }
@@ -194,7 +234,7 @@ impl VirtualDisk {
         }
         let freed: Vec<ExtentSet> = (0..files.len()).map(|file| of_file(&found.freed, file)).collect();
         if let Some(first) = freed.first()
-            && !self.layout.used_once(&reader, first)?
+            && !self.disk.layout.used_once(&reader, first)?
         {
             return Ok(None);
         }
@@ -277,27 +317,9 @@ impl Found {
     }
 }
 
-/// Visits all pieces of a disk, in order.
-fn walk(
-    layout: &dyn Layout,
-    tables: &dyn Tables,
-    mut visit: impl FnMut(u64, &Piece) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    let size = layout.size();
-    let mut at = 0;
-    while at < size {
-        let piece = layout.piece(tables, at, size)?;
-        let len = piece.len.min(size - at);
-        corrupt_if(len == 0, "a piece of no length")?;
-        visit(at, &Piece { len, ..piece })?;
-        at += len;
-    }
-    Ok(())
-}
-
 impl ReadAt for VirtualDisk {
     fn size(&self) -> u64 {
-        self.layout.size()
+        self.disk.size
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -312,7 +334,7 @@ fn broken(refusal: Refusal) -> io::Error {
 impl VirtualDisk {
     /// The name of the format: `raw`, `qcow2`, `vmdk`, `vhdx`, `vdi`, `vhd`.
     pub fn format(&self) -> &'static str {
-        self.layout.format()
+        self.disk.format
     }
 
     /// Bytes of the virtual disk that the container does not hold. They read as zero. In a container with very many
@@ -336,7 +358,7 @@ impl VirtualDisk {
     pub fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet {
         let mut found = ExtentSet::new();
         // Where the tables cannot be read any more, or there is too much of it, what was found so far is right.
-        let _enough = walk(&*self.layout, &self.tables, |at, piece| {
+        let _enough = self.disk.walk(&self.tables, |at, piece| {
             over_budget_if(found.count() >= GAPS, "pieces of a disk")?;
             let Place::Stored { file, offset } = piece.place else { return Ok(()) };
             let Some(set) = files.get(file) else { return Ok(()) };

@@ -92,13 +92,12 @@ pub fn open_raw(file: Arc<dyn ReadAt>, name: &OsStr) -> Result<Opened, Refusal> 
     guarded(|| alone(file, name, plain::open))
 }
 
-type Open = fn(&tables::Reader) -> Result<Box<dyn disk::Layout>, Refusal>;
+type Open = fn(&tables::Reader) -> Result<disk::Disk, Refusal>;
 
 /// Opens what is one file.
 fn alone(file: Arc<dyn ReadAt>, name: &OsStr, open: Open) -> Result<Opened, Refusal> {
     let reader = tables::Reader::new(vec![Arc::clone(&file)]);
-    let layout = open(&reader)?;
-    let disk = VirtualDisk::new(layout, reader)?;
+    let disk = VirtualDisk::new(open(&reader)?, reader)?;
     let part = Part { name: name.to_owned(), role: Role::Data, file };
     Ok(Opened { disk: Arc::new(disk), parts: vec![part] })
 }

@@ -2,7 +2,7 @@
 //!
 //! Format: QEMU, docs/interop/qcow2; fields are big-endian.
 
-use super::disk::{LARGEST_UNIT, Layout, Piece, Place, Ranges};
+use super::disk::{Disk, LARGEST_UNIT, Layout, Piece, Place, Ranges};
 use super::tables::{LARGEST_TABLE, Reader, Tables, any_twice};
 use super::unpack::{inflate, unzstd};
 use crate::budget::LARGEST_PIECE;
@@ -43,7 +43,6 @@ enum Compression {
 struct Qcow2 {
     /// Version 2 has no clusters of zeros.
     version: u32,
-    size: u64,
     /// The size of a cluster, as a power of two.
     bits: u32,
     /// Whether clusters have subclusters, and entries of the second level are twice as long.
@@ -65,7 +64,7 @@ struct Counts {
     order: u32,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let len = usize::try_from(reader.size(0)).unwrap_or(usize::MAX).min(4096);
     let header = reader.read(0, 0, len)?;
     let version = be32(&header, 4)?;
@@ -81,7 +80,6 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     let (size, entries, at) = (be64(&header, 24)?, u64::from(be32(&header, 36)?), be64(&header, 40)?);
     let mut qcow = Qcow2 {
         version,
-        size,
         bits,
         extended: features.extended,
         compression: features.compression,
@@ -106,7 +104,7 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     qcow.l1.truncate(needed as usize * 8);
     // With the flag beside the offset one table could still be there two times, which is bearable.
     corrupt_if(any_twice::<8>(&qcow.l1), "two entries of the first table of a qcow2 are the same")?;
-    Ok(Box::new(qcow))
+    Ok(Disk::new("qcow2", size, qcow))
 }
 
 struct Features {
@@ -242,14 +240,6 @@ impl Qcow2 {
 }
 
 impl Layout for Qcow2 {
-    fn format(&self) -> &'static str {
-        "qcow2"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         let number = at / self.covered();
         let end = product(sum(number, 1)?, self.covered())?;
@@ -260,15 +250,7 @@ impl Layout for Qcow2 {
         corrupt_if(entry & !(OFFSET | COPIED) != 0, "an entry of a qcow2 table has unknown bits")?;
         self.check(tables, entry & OFFSET)?;
         let table = tables.table(0, entry & OFFSET, self.cluster() as usize)?;
-        let mut piece = self.unit(tables, &table, at)?;
-        while at + piece.len < upto.min(end) {
-            let more = self.unit(tables, &table, at + piece.len)?;
-            if !piece.goes_on_in(&more) {
-                break;
-            }
-            piece.len += more.len;
-        }
-        Ok(piece)
+        Piece::joined(at, upto.min(end), |at| self.unit(tables, &table, at))
     }
 
     fn unpack(&self, packed: &[u8], unit: usize, _: u64) -> Result<Vec<u8>, Refusal> {

@@ -2,7 +2,7 @@
 //!
 //! Format: as VirtualBox writes it since version 1.1 of the format (2004); fields are little-endian.
 
-use super::disk::{Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use crate::bytes::{le32, le64, product, slice, sum};
 use crate::refusal::{Refusal, corrupt_if, unsupported_if};
@@ -21,7 +21,6 @@ pub(super) fn detect(start: &[u8]) -> bool {
 }
 
 struct Vdi {
-    size: u64,
     block: u64,
     /// Where block 0 lies in the file.
     data: u64,
@@ -29,7 +28,7 @@ struct Vdi {
     map: Vec<u8>,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let header = reader.read(0, 0, 512)?;
     if le32(&header, 68)? != VERSION {
         return Err(Refusal::unsupported(format!("VDI version {:#x}", le32(&header, 68)?)));
@@ -53,7 +52,7 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     corrupt_if(size.div_ceil(block) > blocks, "the map of a VDI is too short for its disk")?;
     let map = reader.read_long(0, map_at, blocks * 4)?;
     corrupt_if(map_at < 512 || data < sum(map_at, blocks * 4)?, "the parts of a VDI overlap")?;
-    Ok(Box::new(Vdi { size, block, data, map }))
+    Ok(Disk::new("vdi", size, Vdi { block, data, map }))
 }
 
 impl Vdi {
@@ -70,14 +69,6 @@ impl Vdi {
 }
 
 impl Layout for Vdi {
-    fn format(&self) -> &'static str {
-        "vdi"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| self.block(tables, number))
     }
@@ -95,22 +86,12 @@ pub(super) fn join(
     block: u64,
     place: impl Fn(u64) -> Result<Place, Refusal>,
 ) -> Result<Piece, Refusal> {
-    let (number, skip) = (at / block, at % block);
-    let mut piece = Piece {
-        len: block - skip,
-        place: match place(number)? {
+    Piece::joined(at, upto, |at| {
+        let (number, skip) = (at / block, at % block);
+        let place = match place(number)? {
             Place::Stored { file, offset } => Place::Stored { file, offset: sum(offset, skip)? },
             other => other,
-        },
-    };
-    let mut next = number;
-    while sum(at, piece.len)? < upto {
-        next += 1;
-        let more = Piece { len: block, place: place(next)? };
-        if !piece.goes_on_in(&more) {
-            break;
-        }
-        piece.len = sum(piece.len, block)?;
-    }
-    Ok(piece)
+        };
+        Ok(Piece { len: block - skip, place })
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! Format: Microsoft, Virtual Hard Disk Image Format Specification, version 1.0; fields are big-endian.
 
-use super::disk::{Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::plain::Plain;
 use super::tables::{Reader, Tables};
 use super::vdi::join;
@@ -54,14 +54,14 @@ struct Dynamic {
     end: u64,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let end = reader.size(0).checked_sub(FOOTER).or_corrupt("a VHD without a footer")?;
     let footer = reader.read(0, end, FOOTER as usize)?;
     corrupt_if(!footer.starts_with(COOKIE) || !sum_is_right(&footer, 64)?, "the footer of a VHD is damaged")?;
     unsupported_if(be32(&footer, 12)? != VERSION, "another version of VHD")?;
     let size = be64(&footer, 48)?;
     match be32(&footer, 60)? {
-        FIXED if size == end => return Ok(Box::new(Plain::new("vhd", size))),
+        FIXED if size == end => return Ok(Disk::new("vhd", size, Plain(size))),
         FIXED => return Err(Refusal::corrupt("a VHD of fixed size that has another size")),
         DYNAMIC => {}
         kind => return Err(Refusal::unsupported(format!("VHD of type {kind}, which depends on another disk"))),
@@ -79,7 +79,7 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     corrupt_if(size.div_ceil(block) > entries, "the table of a VHD is too short for its disk")?;
     let table = reader.read_long(0, be64(&header, 16)?, entries * 4)?;
     let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
-    Ok(Box::new(Dynamic { size, block, bitmap, table, end }))
+    Ok(Disk::new("vhd", size, Dynamic { size, block, bitmap, table, end }))
 }
 
 impl Dynamic {
@@ -96,14 +96,6 @@ impl Dynamic {
 }
 
 impl Layout for Dynamic {
-    fn format(&self) -> &'static str {
-        "vhd"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     /// The bitmaps of sectors are not looked at: what they call unwritten is read as it is, like others do.
     fn piece(&self, _: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::disk::{Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
 use crate::bytes::{array, le16, le32, le64, product, slice, sum};
@@ -36,7 +36,6 @@ const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, [0xba, 0x47, 0xf2
 const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, [0x9c, 0xc9, 0xe9, 0x88, 0x52, 0x51, 0xc5, 0x56]);
 
 struct Vhdx {
-    size: u64,
     block: u64,
     /// How many blocks of data the table names between two entries for bitmaps of sectors.
     chunk: u64,
@@ -45,7 +44,7 @@ struct Vhdx {
     besides: Vec<Range<u64>>,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let start = reader.read(0, 0, 512)?;
     corrupt_if(!start.starts_with(MAGIC), "no VHDX")?;
     let header = current_header(reader)?;
@@ -75,7 +74,7 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     }
     let mut besides = vec![0..MIB, regions.table, regions.metadata];
     besides.extend(log);
-    Ok(Box::new(Vhdx { size: about.size, block: about.block, chunk, table, besides }))
+    Ok(Disk::new("vhdx", about.size, Vhdx { block: about.block, chunk, table, besides }))
 }
 
 /// A structure of `len` bytes with a signature, and a CRC32C at its fifth byte.
@@ -100,13 +99,7 @@ fn current_header(reader: &Reader) -> Result<Vec<u8>, Refusal> {
         (Ok(first), Ok(second)) if first.0 == second.0 && first.1 != second.1 => {
             return Err(Refusal::corrupt("the two headers of a VHDX are of the same age"));
         }
-        (Ok(first), Ok(second)) => {
-            if first.0 > second.0 {
-                first
-            } else {
-                second
-            }
-        }
+        (Ok(first), Ok(second)) => first.max(second),
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
         (Err(refusal), Err(_)) => return Err(refusal),
     };
@@ -230,14 +223,6 @@ impl Vhdx {
 }
 
 impl Layout for Vhdx {
-    fn format(&self) -> &'static str {
-        "vhdx"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| self.place(tables, number))
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::disk::{Layout, Piece, Place, Ranges, VirtualDisk};
+use super::disk::{Disk, Layout, Piece, Place, Ranges, VirtualDisk};
 use super::opened::{Opened, Part, Role, Siblings};
 use super::tables::{Reader, Tables};
 use crate::bytes::{difference, product, sum};
@@ -23,10 +23,8 @@ use sparse::{SECTOR, Sparse};
 pub(super) use descriptor::is_descriptor;
 pub(super) use sparse::MAGIC as SPARSE_MAGIC;
 
-/// The extents of a disk.
+/// The extents of a disk, sorted, without gaps.
 struct Vmdk {
-    size: u64,
-    /// Sorted, without gaps.
     spans: Vec<Span>,
 }
 
@@ -44,7 +42,7 @@ enum Data {
 }
 
 /// Opens a single sparse extent that carries its own descriptor.
-pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open_sparse(reader: &Reader) -> Result<Disk, Refusal> {
     let (sparse, text) = Sparse::open(reader, 0)?;
     let text = text.ok_or_else(|| Refusal::unsupported("a part of a VMDK: its descriptor is another file"))?;
     let descriptor = Descriptor::parse(&text)?;
@@ -54,7 +52,7 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
         _ => return Err(Refusal::corrupt("the descriptor inside a VMDK does not fit it")),
     }
     let spans = vec![Span { start: 0, len: size, data: Data::Sparse(sparse) }];
-    Ok(Box::new(Vmdk { size, spans }))
+    Ok(Disk::new("vmdk", size, Vmdk { spans }))
 }
 
 /// Opens a descriptor file and the extents that it names.
@@ -102,7 +100,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
         start = sum(start, len)?;
     }
     corrupt_if(shares_bytes(&spans), "two extents of a VMDK are the same bytes")?;
-    let disk = VirtualDisk::new(Box::new(Vmdk { size: start, spans }), reader)?;
+    let disk = VirtualDisk::new(Disk::new("vmdk", start, Vmdk { spans }), reader)?;
     Ok(Opened { disk: Arc::new(disk), parts })
 }
 
@@ -130,14 +128,6 @@ fn flat(reader: &Reader, file: usize, offset: u64, len: u64) -> Result<Data, Ref
 }
 
 impl Layout for Vmdk {
-    fn format(&self) -> &'static str {
-        "vmdk"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         let behind = self.spans.partition_point(|span| span.start <= at);
         let span = behind.checked_sub(1).and_then(|index| self.spans.get(index)).or_corrupt("outside all extents")?;

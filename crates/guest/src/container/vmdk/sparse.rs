@@ -196,15 +196,7 @@ impl Sparse {
             return Ok(Piece { len: end - at, place: Place::Zero });
         }
         let table = self.table(tables, sector)?;
-        let mut piece = self.grain(tables, &table, at)?;
-        while at + piece.len < upto.min(end) {
-            let more = self.grain(tables, &table, at + piece.len)?;
-            if !piece.goes_on_in(&more) {
-                break;
-            }
-            piece.len += more.len;
-        }
-        Ok(piece)
+        Piece::joined(at, upto.min(end), |at| self.grain(tables, &table, at))
     }
 
     /// The bytes from `at` to the end of its grain.
