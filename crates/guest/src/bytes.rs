@@ -42,6 +42,15 @@ getters! {
     be64 u64 from_be_bytes "big-endian";
 }
 
+/// A GUID as it stands in structures on the disk: the first three groups are little-endian, the rest is as it is written.
+pub(crate) const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
+    let number = ((a.swap_bytes() as u128) << 96)
+        | ((b.swap_bytes() as u128) << 80)
+        | ((c.swap_bytes() as u128) << 64)
+        | d as u128;
+    number.to_be_bytes()
+}
+
 /// `a * b`, where a forged header may ask for more than there are numbers.
 ///
 /// # Errors

@@ -3,10 +3,9 @@
 use std::io;
 use std::iter::Peekable;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::host_ranges::HostRanges;
-use super::tables::{Cached, Reader, Recent, Tables, all_hold};
-use super::witness::FileWitness;
+use super::tables::{Cached, FileWitness, Reader, Recent, Tables, all_hold};
 use crate::bytes::sum;
 use crate::extents::{Extent, ExtentSet};
 use crate::guard::{guarded, guarded_io};
@@ -240,6 +239,27 @@ impl VirtualDisk {
         }
         let (sources, witnesses) = reader.into_parts();
         Ok(Some(HostRanges { files: freed, held: found.held, witnesses, sources }))
+    }
+}
+
+/// Bytes of the files of a container that may be left out of a copy of it.
+pub struct HostRanges {
+    /// For each of [`Opened::parts`](super::Opened::parts) the bytes of the file.
+    pub files: Vec<ExtentSet>,
+    /// The bytes of the virtual disk that these are: a subset of what was asked for.
+    pub held: ExtentSet,
+    /// What this was concluded from, beyond [`VirtualDisk::witnesses`](super::VirtualDisk::witnesses).
+    pub witnesses: Vec<FileWitness>,
+    sources: Vec<Arc<dyn ReadAt>>,
+}
+
+impl HostRanges {
+    /// Whether what this was concluded from is unchanged. [`VirtualDisk::still_holds`](super::VirtualDisk::still_holds) must be asked besides.
+    ///
+    /// # Errors
+    /// If it cannot be read any more.
+    pub fn still_holds(&self) -> io::Result<bool> {
+        all_hold(&self.witnesses, &self.sources)
     }
 }
 

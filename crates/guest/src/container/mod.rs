@@ -29,7 +29,6 @@ use crate::image::ReadAt;
 use crate::refusal::{Refusal, unsupported_if};
 
 mod disk;
-mod host_ranges;
 mod opened;
 mod plain;
 mod qcow2;
@@ -39,12 +38,10 @@ mod vdi;
 mod vhd;
 mod vhdx;
 mod vmdk;
-mod witness;
 
-pub use disk::VirtualDisk;
-pub use host_ranges::HostRanges;
+pub use disk::{HostRanges, VirtualDisk};
 pub use opened::{Alone, Opened, Part, Role, Siblings};
-pub use witness::FileWitness;
+pub use tables::FileWitness;
 
 /// Opens a file as what its magic numbers say, and as a raw image if they say nothing.
 ///

@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::witness::FileWitness;
 use crate::budget::{Budget, LARGEST_PIECE};
-use crate::image::{ReadAt, Session};
+use crate::image::{ReadAt, Session, Witness};
 use crate::refusal::{OrRefuse, Refusal, over_budget_if};
 
 /// The largest table that is held in memory as a whole (an L1 table, a grain directory, a block map), in bytes.
@@ -18,6 +17,15 @@ const PIECES: u32 = 400_000;
 
 /// Bytes of tables that are kept while data is read.
 const CACHE: usize = 4 << 20;
+
+/// A [`Witness`] of one of several files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileWitness {
+    /// The index of the file in [`Opened::parts`](super::Opened::parts).
+    pub file: usize,
+    /// What was read there.
+    pub witness: Witness,
+}
 
 /// Whoever reads a table of a container's files.
 pub(super) trait Tables {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
-use crate::bytes::{array, le16, le32, le64, product, slice, sum};
+use crate::bytes::{array, guid, le16, le32, le64, product, slice, sum};
 use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 pub(super) const MAGIC: &[u8] = b"vhdxfile";
@@ -21,19 +21,13 @@ const ENTRIES: usize = 2047;
 
 type Guid = [u8; 16];
 
-/// A GUID as it stands in the file: the first three groups are little-endian.
-const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
-    let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
-    [a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]]
-}
-
-const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, [0x9d, 0x64, 0x11, 0x5e, 0x9b, 0xfd, 0x4a, 0x08]);
-const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, [0xb8, 0xfe, 0x57, 0x5f, 0x05, 0x0f, 0x88, 0x6e]);
-const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, [0xb3, 0xb6, 0x33, 0xf0, 0xaa, 0x44, 0xe7, 0x6b]);
-const DISK_SIZE: Guid = guid(0x2fa5_4224, 0xcd1b, 0x4876, [0xb2, 0x11, 0x5d, 0xbe, 0xd8, 0x3b, 0xf4, 0xb8]);
-const DISK_ID: Guid = guid(0xbeca_12ab, 0xb2e6, 0x4523, [0x93, 0xef, 0xc3, 0x09, 0xe0, 0x00, 0xc7, 0x46]);
-const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, [0xba, 0x47, 0xf2, 0x33, 0xa8, 0xfa, 0xab, 0x5f]);
-const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, [0x9c, 0xc9, 0xe9, 0x88, 0x52, 0x51, 0xc5, 0x56]);
+const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, 0x9d64_115e_9bfd_4a08);
+const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, 0xb8fe_575f_050f_886e);
+const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, 0xb3b6_33f0_aa44_e76b);
+const DISK_SIZE: Guid = guid(0x2fa5_4224, 0xcd1b, 0x4876, 0xb211_5dbe_d83b_f4b8);
+const DISK_ID: Guid = guid(0xbeca_12ab, 0xb2e6, 0x4523, 0x93ef_c309_e000_c746);
+const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, 0xba47_f233_a8fa_ab5f);
+const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, 0x9cc9_e988_5251_c556);
 
 struct Vhdx {
     block: u64,

@@ -7,11 +7,10 @@
 
 mod label;
 mod metadata;
-mod physical;
 mod text;
 
 pub use label::is_member;
-pub use physical::{Physical, Volume};
+pub use metadata::{Physical, Volume};
 
 use crate::extents::ExtentSet;
 use crate::image::View;

@@ -1,7 +1,7 @@
 //! GUID partition tables, after chapter 5 of the UEFI specification.
 
 use super::claims::{Claim, Tables};
-use crate::bytes::{array, le32, le64, product, slice};
+use crate::bytes::{array, guid, le32, le64, product, slice};
 use crate::crc32::crc32;
 use crate::image::View;
 use crate::refusal::Refusal;
@@ -23,15 +23,6 @@ const OPAQUE: &[([u8; 16], &str)] = &[
     // Apple's Core Storage.
     (guid(0x5374_6f72, 0x6167, 0x11aa, 0xaa11_0030_6543_ecac), "core_storage"),
 ];
-
-/// The first three parts are little-endian, the rest is as it is written.
-const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
-    let number = ((a.swap_bytes() as u128) << 96)
-        | ((b.swap_bytes() as u128) << 80)
-        | ((c.swap_bytes() as u128) << 64)
-        | d as u128;
-    number.to_be_bytes()
-}
 
 /// A header whose own checksum and whose entries' checksum are right.
 struct Table {
