@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::bytes::{be32, be64, difference, product, slice, sum};
+use crate::bytes::{be32, difference, product, slice, sum};
 use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
-use super::btree::{Order, Run, Tree, Walk};
-use super::checksum;
+use super::btree::{self, Run, Walk};
 use super::overlay::Source;
+use super::short::{FREE_SPACE, Tree};
 use super::superblock::Geometry;
 
 /// What is free in an allocation group, after everything in it agreed.
@@ -63,30 +63,37 @@ impl Group {
     pub fn read(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Group, Refusal> {
         let header = header(source, geometry, ag)?;
         let (listed, list_patched) = list(source, geometry, ag, &header)?;
-        let tree = |order| {
-            let index = usize::from(order == Order::BySize);
+        let tree = |index: usize| {
             let (root, levels) = (header.roots[index], header.levels[index]);
-            Tree { source, geometry, ag, order, root, levels }
+            Tree { source, geometry, ag, kind: FREE_SPACE[index], root, levels }
         };
         let (mut free, mut by_block, mut last) = (ExtentSet::new(), Tally::default(), geometry.header_blocks());
-        let first = tree(Order::ByBlock).walk(|run| {
-            let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
-            // Neighbours are always merged, and the headers are never free, so there is a used block before each.
-            let apart = if by_block.runs == 0 { start >= last } else { start > last };
-            if run.len == 0 || !apart || end > geometry.blocks_of(ag) {
-                return Err(Refusal::corrupt("a run of free blocks overlaps another or lies outside its group"));
-            }
-            over_budget_if(free.count() >= source.room, "free extents")?;
-            free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
-            last = end;
-            by_block.add(run);
-            Ok(())
-        })?;
+        let first = btree::walk(
+            &tree(0),
+            |run| (run.start, 0),
+            |run| {
+                let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
+                // Neighbours are always merged, and the headers are never free, so there is a used block before each.
+                let apart = if by_block.runs == 0 { start >= last } else { start > last };
+                if run.len == 0 || !apart || end > geometry.blocks_of(ag) {
+                    return Err(Refusal::corrupt("a run of free blocks overlaps another or lies outside its group"));
+                }
+                over_budget_if(free.count() >= source.room, "free extents")?;
+                free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
+                last = end;
+                by_block.add(run);
+                Ok(())
+            },
+        )?;
         let mut by_size = Tally::default();
-        let second = tree(Order::BySize).walk(|run| {
-            by_size.add(run);
-            Ok(())
-        })?;
+        let second = btree::walk(
+            &tree(1),
+            |run| (run.len, run.start),
+            |run| {
+                by_size.add(run);
+                Ok(())
+            },
+        )?;
         corrupt_if(by_block != by_size, "the two free space trees disagree")?;
         let mut group = Group {
             free,
@@ -147,13 +154,10 @@ fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, R
         return Err(Refusal::corrupt(format!("the header of group {ag} is that of another")));
     }
     if geometry.v5 {
-        if !patched {
-            checksum::verify(&bytes, 216, "a group header")?;
-        }
+        source.check_seal(&bytes, patched, (216, 208), "a group header")?;
         if slice(&bytes, 64, 16)? != geometry.meta_uuid {
             return Err(Refusal::corrupt(format!("the header of group {ag} is of another filesystem")));
         }
-        source.check_lsn(be64(&bytes, 208)?)?;
     }
     Ok(Header {
         roots: [be32(&bytes, 16)?, be32(&bytes, 20)?],
@@ -178,10 +182,7 @@ fn list(source: &Source<'_>, geometry: &Geometry, ag: u32, header: &Header) -> R
         if be32(&bytes, 0)? != 0x5841_464c || be32(&bytes, 4)? != ag || slice(&bytes, 8, 16)? != geometry.meta_uuid {
             return Err(Refusal::corrupt(format!("group {ag} has no free list")));
         }
-        if !patched {
-            checksum::verify(&bytes, 32, "a free list")?;
-        }
-        source.check_lsn(be64(&bytes, 24)?)?;
+        source.check_seal(&bytes, patched, (32, 24), "a free list")?;
     }
     let size = (bytes.len().saturating_sub(first) / 4) as u32;
     let (from, to, count) = (header.list_first, header.list_last, header.list_count);

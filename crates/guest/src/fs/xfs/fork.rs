@@ -6,7 +6,6 @@ use crate::bytes::{be16, be32, be64, product, slice, sum};
 use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if};
 
-use super::checksum;
 use super::overlay::Source;
 use super::superblock::{BASIC_BLOCK, Geometry};
 
@@ -249,14 +248,11 @@ impl Fork<'_> {
 
     /// Checks the checksum of a structure, and that it belongs where it is.
     fn sealed(&self, bytes: &[u8], at: u64, seal: &Seal, patched: bool, what: &str) -> Result<(), Refusal> {
-        if !patched {
-            checksum::verify(bytes, seal.crc, what)?;
-        }
+        self.source.check_seal(bytes, patched, (seal.crc, seal.lsn), what)?;
         let own = be64(bytes, seal.address)? == at / BASIC_BLOCK
             && slice(bytes, seal.uuid, 16)? == self.geometry.meta_uuid
             && be64(bytes, seal.owner)? == self.number;
         corrupt_if(!own, format_args!("{what} belongs elsewhere"))?;
-        self.source.check_lsn(be64(bytes, seal.lsn)?)?;
         self.source.region.budget().give_back(bytes.len() as u64);
         Ok(())
     }

@@ -142,13 +142,10 @@ impl Check<'_> {
             && u64::from(be32(&bytes, 12)?) == geometry.blocks_of(ag);
         corrupt_if(!own, format_args!("group {ag} has no header of its inodes"))?;
         if geometry.v5 {
-            if !patched {
-                checksum::verify(&bytes, 312, "a header of inodes")?;
-            }
+            self.source.check_seal(&bytes, patched, (312, 320), "a header of inodes")?;
             if slice(&bytes, 296, 16)? != geometry.meta_uuid {
                 return Err(Refusal::corrupt(format!("the inodes of group {ag} are of another filesystem")));
             }
-            self.source.check_lsn(be64(&bytes, 320)?)?;
         }
         Ok(bytes)
     }
@@ -186,11 +183,10 @@ impl Check<'_> {
         let version = u8_at(inode, 4)?;
         corrupt_if(be16(inode, 0)? != MAGIC || (version == 3) != geometry.v5 || version > 3, "it is none")?;
         if geometry.v5 {
-            checksum::verify(inode, 100, "it")?;
+            self.source.check_seal(inode, false, (100, 112), "it")?;
             if be64(inode, 152)? != number || slice(inode, 160, 16)? != geometry.meta_uuid {
                 return Err(Refusal::corrupt("it belongs elsewhere"));
             }
-            self.source.check_lsn(be64(inode, 112)?)?;
         }
         let mode = be16(inode, 2)?;
         corrupt_if((mode != 0) != in_use, "whether it is in use is not what its tree says")?;
