@@ -1,5 +1,7 @@
 //! Numbers out of bytes that somebody else wrote: a field that is not there is a refusal, never a panic.
 
+use std::ops::RangeInclusive;
+
 use crate::refusal::{OrRefuse, Refusal};
 
 /// The `N` bytes at `offset`.
@@ -49,6 +51,11 @@ pub(crate) const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
         | ((c.swap_bytes() as u128) << 64)
         | d as u128;
     number.to_be_bytes()
+}
+
+/// Whether a size is a power of two within bounds.
+pub(crate) fn is_power_in(size: u64, bounds: RangeInclusive<u64>) -> bool {
+    size.is_power_of_two() && bounds.contains(&size)
 }
 
 /// `a * b`, where a forged header may ask for more than there are numbers.

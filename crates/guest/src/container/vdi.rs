@@ -4,7 +4,7 @@
 
 use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
-use crate::bytes::{le32, le64, product, slice, sum};
+use crate::bytes::{is_power_in, le32, le64, product, slice, sum};
 use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 const SIGNATURE: u32 = 0xbeda_107f;
@@ -44,9 +44,7 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
         return Err(Refusal::unsupported("VDI with other sectors or extra data in blocks"));
     }
     let block = u64::from(le32(&header, 376)?);
-    if !block.is_power_of_two() || !(4096..=64 << 20).contains(&block) {
-        return Err(Refusal::unsupported(format!("VDI with blocks of {block} bytes")));
-    }
+    unsupported_if(!is_power_in(block, 4096..=64 << 20), format_args!("VDI with blocks of {block} bytes"))?;
     let (map_at, data) = (u64::from(le32(&header, 340)?), u64::from(le32(&header, 344)?));
     let (size, blocks) = (le64(&header, 368)?, u64::from(le32(&header, 384)?));
     corrupt_if(size.div_ceil(block) > blocks, "the map of a VDI is too short for its disk")?;

@@ -6,7 +6,7 @@ use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::plain::Plain;
 use super::tables::{Reader, Tables};
 use super::vdi::join;
-use crate::bytes::{be32, be64, product, sum};
+use crate::bytes::{be32, be64, is_power_in, product, sum};
 use crate::image::ReadAt;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, unsupported_if};
 
@@ -73,9 +73,7 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     }
     unsupported_if(be32(&header, 24)? != VERSION, "another version of dynamic VHD")?;
     let (entries, block) = (u64::from(be32(&header, 28)?), u64::from(be32(&header, 32)?));
-    if !block.is_power_of_two() || !(4096..=256 << 20).contains(&block) {
-        return Err(Refusal::unsupported(format!("VHD with blocks of {block} bytes")));
-    }
+    unsupported_if(!is_power_in(block, 4096..=256 << 20), format_args!("VHD with blocks of {block} bytes"))?;
     corrupt_if(size.div_ceil(block) > entries, "the table of a VHD is too short for its disk")?;
     let table = reader.read_long(0, be64(&header, 16)?, entries * 4)?;
     let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
-use crate::bytes::{array, guid, le16, le32, le64, product, slice, sum};
+use crate::bytes::{array, guid, is_power_in, le16, le32, le64, product, slice, sum};
 use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 pub(super) const MAGIC: &[u8] = b"vhdxfile";
@@ -187,10 +187,7 @@ fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
     }
     match (size, block, sector) {
         (Some(size), Some(block), Some(sector @ (512 | 4096)))
-            if size <= 64 * TIB
-                && size.is_multiple_of(sector)
-                && block.is_power_of_two()
-                && (MIB..=256 * MIB).contains(&block) =>
+            if size <= 64 * TIB && size.is_multiple_of(sector) && is_power_in(block, MIB..=256 * MIB) =>
         {
             Ok(About { size, block, sector })
         }

@@ -6,7 +6,7 @@ use super::super::disk::{LARGEST_UNIT, Piece, Place};
 use super::super::tables::{Reader, Tables, any_twice};
 use super::super::unpack::inflate;
 use super::descriptor;
-use crate::bytes::{le16, le32, le64, product, slice, sum, u8_at};
+use crate::bytes::{is_power_in, le16, le32, le64, product, slice, sum, u8_at};
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
 /// What a sparse extent starts with.
@@ -73,12 +73,8 @@ impl Header {
         if packed != (header.flags & MARKERS != 0) || packed != (le16(bytes, 77)? == 1) || le16(bytes, 77)? > 1 {
             return Err(Refusal::unsupported("compression or markers in a sparse VMDK"));
         }
-        if !header.grain.is_power_of_two()
-            || !(8..=LARGEST_UNIT / SECTOR).contains(&header.grain)
-            || !(1..=512).contains(&header.per_table)
-        {
-            return Err(Refusal::corrupt("the grains of a sparse VMDK are of no possible size"));
-        }
+        let possible = is_power_in(header.grain, 8..=LARGEST_UNIT / SECTOR) && (1..=512).contains(&header.per_table);
+        corrupt_if(!possible, "the grains of a sparse VMDK are of no possible size")?;
         product(header.capacity, SECTOR)?;
         Ok(header)
     }

@@ -1,7 +1,7 @@
 //! The superblock and its mirrors.
 
 use super::checksum::Checksum;
-use crate::bytes::{self, le16, le32, le64, u8_at};
+use crate::bytes::{self, is_power_in, le16, le32, le64, u8_at};
 use crate::image::View;
 use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
@@ -153,10 +153,8 @@ impl Superblock {
     }
 
     fn check_sizes(&self, raw: &[u8]) -> Result<(), Refusal> {
-        let size_is_odd = |size: u64| !size.is_power_of_two() || !(4096..=65536).contains(&size);
-        if size_is_odd(self.sector) || size_is_odd(self.node) || self.node < self.sector {
-            return Err(Refusal::corrupt("impossible sizes of sectors and nodes"));
-        }
+        let possible = is_power_in(self.sector, 4096..=65536) && is_power_in(self.node, self.sector..=65536);
+        corrupt_if(!possible, "impossible sizes of sectors and nodes")?;
         corrupt_if(u64::from(le32(raw, 0x98)?) != self.node, "nodes and leaves differ in size")?;
         if le64(raw, 0x70)? != self.device.total_bytes || self.bytes_used > self.device.total_bytes {
             return Err(Refusal::corrupt("the sizes of device and filesystem disagree"));

@@ -1,7 +1,7 @@
 //! The superblock: which layout, and in which state.
 
 use super::sums::crc32c;
-use crate::bytes::{array, difference, le16, le32, le64, product, slice, u8_at};
+use crate::bytes::{array, difference, is_power_in, le16, le32, le64, product, slice, u8_at};
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if, unsupported_if};
 
 /// Where the first superblock is, in bytes, whatever the block size.
@@ -417,7 +417,7 @@ fn group_size(from: &[u8], features: &Features, log_block: u32) -> Result<(u32, 
 fn inodes(from: &[u8], block: u32, groups: u64) -> Result<(u64, u64), Refusal> {
     let per_group = u64::from(le32(from, 0x28)?);
     let size = if le32(from, 0x4c)? == 0 { 128 } else { u64::from(le16(from, 0x58)?) };
-    corrupt_if(!size.is_power_of_two() || size < 128 || size > u64::from(block), "the size of an inode is wrong")?;
+    corrupt_if(!is_power_in(size, 128..=u64::from(block)), "the size of an inode is wrong")?;
     let fits = per_group >= u64::from(block) / size && per_group <= 8 * u64::from(block);
     corrupt_if(!fits || per_group * groups != u64::from(le32(from, 0)?), "the number of inodes is wrong")?;
     Ok((per_group, size))
@@ -428,9 +428,8 @@ fn descriptor_size(from: &[u8], features: &Features, block: u32) -> Result<usize
         return Ok(32);
     }
     let size = le16(from, 0xfe)?;
-    if !size.is_power_of_two() || !(64..=1024).contains(&size) || u32::from(size) > block {
-        return Err(Refusal::corrupt("the size of a group descriptor is wrong"));
-    }
+    let possible = is_power_in(u64::from(size), 64..=u64::from(block.min(1024)));
+    corrupt_if(!possible, "the size of a group descriptor is wrong")?;
     Ok(usize::from(size))
 }
 

@@ -1,6 +1,6 @@
 //! The boot sector of a FAT volume: its geometry, and what it says of its state.
 
-use crate::bytes::{array, le16, le32, product, slice, sum, u8_at};
+use crate::bytes::{array, is_power_in, le16, le32, product, slice, sum, u8_at};
 use crate::fs::clusters::{FIRST, Heap, Width};
 use crate::image::View;
 use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
@@ -46,9 +46,7 @@ pub(super) fn looks_like_one(sector: &[u8]) -> Result<bool, Refusal> {
     let jumps = matches!(jump, [0xeb, _, 0x90] | [0xe9, ..]);
     let signed = le16(sector, 510)? == 0xaa55;
     let other = matches!(slice(sector, 3, 8)?, b"NTFS    " | b"EXFAT   " | b"-FVE-FS-" | b"ReFS\0\0\0\0");
-    let bytes = le16(sector, 11)?;
-    let fields = bytes.is_power_of_two()
-        && (512..=4096).contains(&bytes)
+    let fields = is_power_in(u64::from(le16(sector, 11)?), 512..=4096)
         && u8_at(sector, 13)?.is_power_of_two()
         && le16(sector, 14)? != 0
         && u8_at(sector, 16)? != 0

@@ -1,6 +1,6 @@
 //! The boot sector: sizes, and where the tables begin.
 
-use crate::bytes::{le16, le32, le64, product, slice, u8_at};
+use crate::bytes::{is_power_in, le16, le32, le64, product, slice, u8_at};
 use crate::image::View;
 use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
@@ -33,16 +33,12 @@ impl Geometry {
             return Err(Refusal::corrupt("the boot sector has no signature"));
         }
         let sector = u64::from(le16(&boot, 11)?);
-        if !(512..=4096).contains(&sector) || !sector.is_power_of_two() {
-            return Err(Refusal::unsupported(format!("sectors of {sector} bytes")));
-        }
+        unsupported_if(!is_power_in(sector, 512..=4096), format_args!("sectors of {sector} bytes"))?;
         // These would be in use if it were a FAT.
         let fat = [le16(&boot, 14)?, le16(&boot, 17)?, le16(&boot, 19)?, le16(&boot, 22)?, u8_at(&boot, 16)?.into()];
         corrupt_if(fat != [0; 5] || le32(&boot, 32)? != 0, "the boot sector has fields of a FAT")?;
         let cluster = product(sector, sectors_per_cluster(u8_at(&boot, 13)?)?)?;
-        if !cluster.is_power_of_two() || cluster > LARGEST_CLUSTER {
-            return Err(Refusal::unsupported(format!("clusters of {cluster} bytes")));
-        }
+        unsupported_if(!is_power_in(cluster, 1..=LARGEST_CLUSTER), format_args!("clusters of {cluster} bytes"))?;
         let sectors = le64(&boot, 40)?;
         let bytes = product(sectors, sector)?;
         // The copy of the boot sector is in the sector behind the last that is counted.

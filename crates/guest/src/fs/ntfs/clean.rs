@@ -3,7 +3,7 @@
 use super::record::{Body, Record, VOLUME_INFORMATION, apply_fixups};
 use super::runs::Stream;
 use super::volume::Volume;
-use crate::bytes::{array, le16, le32, le64, slice, u8_at};
+use crate::bytes::{array, is_power_in, le16, le32, le64, slice, u8_at};
 use crate::refusal::{Refusal, corrupt_if, dirty_if, refuse_if, unsupported_if};
 
 const VOLUME: u64 = 3;
@@ -83,9 +83,8 @@ impl Restart {
         // Also "CHKD", which chkdsk leaves behind: the next mount would tell.
         refuse_if(slice(&bytes, 0, 4)? != b"RSTR", || wrong("is none"))?;
         let (page_size, log_page) = (u64::from(le32(&bytes, 16)?), le32(&bytes, 20)?);
-        if !(PAGE..=(64 << 10)).contains(&page_size) || !page_size.is_power_of_two() || !log_page.is_power_of_two() {
-            return Err(wrong("has a wrong size"));
-        }
+        let possible = is_power_in(page_size, PAGE..=64 << 10) && log_page.is_power_of_two();
+        refuse_if(!possible, || wrong("has a wrong size"))?;
         if page_size > PAGE {
             bytes = volume.read(log, at, page_size as usize)?;
         }

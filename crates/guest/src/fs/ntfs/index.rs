@@ -3,7 +3,7 @@
 use super::record::{Attribute, BITMAP, Body, INDEX_ALLOCATION, INDEX_ROOT, Record, Reference, apply_fixups};
 use super::volume::Volume;
 use super::walk::FileName;
-use crate::bytes::{le16, le32, le64, slice, u8_at};
+use crate::bytes::{is_power_in, le16, le32, le64, slice, u8_at};
 use crate::refusal::{Refusal, corrupt_if, refuse_if};
 
 const LAST: u16 = 2;
@@ -27,7 +27,7 @@ pub(super) fn each_entry(
     let Some(blocks) = volume.stream(directory, INDEX_ALLOCATION, &name)? else { return Ok(()) };
     let in_use = volume.stream(directory, BITMAP, &name)?.ok_or_else(wrong)?;
     let size = le32(root, 8)? as usize;
-    refuse_if(!(512..=(64 << 10)).contains(&size) || !size.is_power_of_two() || blocks.plain_runs().is_none(), wrong)?;
+    refuse_if(!is_power_in(size as u64, 512..=64 << 10) || blocks.plain_runs().is_none(), wrong)?;
     for number in 0..blocks.sizes.data / size as u64 {
         volume.region.budget().take_node()?;
         if u8_at(&volume.read(&in_use, number / 8, 1)?, 0)? >> (number % 8) & 1 == 0 {

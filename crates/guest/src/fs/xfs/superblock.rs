@@ -1,6 +1,6 @@
 //! The superblock: geometry and features. Layout as in "XFS Algorithms & Data Structures", chapter "Superblocks".
 
-use crate::bytes::{array, be16, be32, be64, difference, product, slice, sum, u8_at};
+use crate::bytes::{array, be16, be32, be64, difference, is_power_in, product, slice, sum, u8_at};
 use crate::image::View;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
@@ -103,9 +103,7 @@ pub struct Superblock {
 pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
     let first = region.read(0, BASIC_BLOCK as usize)?;
     let sector = u64::from(be16(&first, 102)?);
-    if !sector.is_power_of_two() || !(512..=32768).contains(&sector) {
-        return Err(Refusal::corrupt(format!("a sector of {sector} bytes")));
-    }
+    corrupt_if(!is_power_in(sector, 512..=32768), format_args!("a sector of {sector} bytes"))?;
     let bytes = region.read(0, sector as usize)?;
     let superblock = parse(&bytes, true)?;
     let geometry = &superblock.geometry;
@@ -172,9 +170,8 @@ fn features(bytes: &[u8]) -> Result<bool, Refusal> {
 fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
     let (block, sector) = (u64::from(be32(bytes, 4)?), u64::from(be16(bytes, 102)?));
     let smallest = if v5 { 1024 } else { 512 };
-    if !block.is_power_of_two() || !(smallest..=65536).contains(&block) || sector > block {
-        return Err(Refusal::corrupt(format!("blocks of {block} bytes, sectors of {sector}")));
-    }
+    let possible = is_power_in(block, smallest..=65536) && sector <= block;
+    corrupt_if(!possible, format_args!("blocks of {block} bytes, sectors of {sector}"))?;
     if u32::from(u8_at(bytes, 120)?) != block.trailing_zeros()
         || u32::from(u8_at(bytes, 121)?) != sector.trailing_zeros()
     {
@@ -195,9 +192,8 @@ fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
 
     let inode = u64::from(be16(bytes, 104)?);
     let per_block = u64::from(be16(bytes, 106)?);
-    if !inode.is_power_of_two() || !(256..=2048).contains(&inode) || per_block != block / inode {
-        return Err(Refusal::corrupt(format!("{per_block} inodes of {inode} bytes in a block")));
-    }
+    let possible = is_power_in(inode, 256..=2048) && per_block == block / inode;
+    corrupt_if(!possible, format_args!("{per_block} inodes of {inode} bytes in a block"))?;
     if u32::from(u8_at(bytes, 122)?) != inode.trailing_zeros() || 1 << u8_at(bytes, 123)?.min(63) != per_block {
         return Err(Refusal::corrupt("the size of an inode and its logarithm disagree"));
     }
