@@ -10,7 +10,7 @@ use crate::image::{ReadAt, Session, View, Witness};
 use crate::lvm::{self, Physical};
 use crate::partition::{self, Claim, Partition, Tables};
 use crate::probe::{self, Signature};
-use crate::refusal::{Refusal, over_budget_if};
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 use crate::report::{Map, Region, Verdict};
 
 /// Free bytes come in whole pieces of this size at multiples of it, in bytes: less is not worth a hole, and no filesystem
@@ -348,9 +348,8 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
         let most = budget.extents();
         let answer = look(image, budget, &leaf.extents, |view| {
             let findings = parser.free(view, options)?;
-            if findings.free.iter().last().is_some_and(|last| last.end() > view.size()) {
-                return Err(Refusal::corrupt("its parser found free bytes outside"));
-            }
+            let misplaced = findings.free.iter().last().is_some_and(|last| last.end() > view.size());
+            corrupt_if(misplaced, "its parser found free bytes outside")?;
             over_budget_if(findings.free.count() > most, "free extents")?;
             let free = view.in_image(&findings.free).trimmed_to(GRANULE);
             Ok((free, findings.dropped, findings.evidence))

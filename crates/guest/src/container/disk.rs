@@ -180,9 +180,8 @@ impl VirtualDisk {
         let whole = self.unpacked.get((file, offset), || {
             let source = self.tables.file(file)?;
             let inside = offset.checked_add(stored as u64).is_some_and(|end| end <= source.size());
-            if !inside || stored as u64 > 2 * LARGEST_UNIT || unit as u64 > LARGEST_UNIT {
-                return Err(Refusal::corrupt("compressed data lies outside the file"));
-            }
+            let misplaced = !inside || stored as u64 > 2 * LARGEST_UNIT || unit as u64 > LARGEST_UNIT;
+            corrupt_if(misplaced, "compressed data lies outside the file")?;
             let mut packed = vec![0; stored];
             source.read_exact_at(offset, &mut packed)?;
             self.disk.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
@@ -287,9 +286,8 @@ impl Found {
     where
         I: Iterator<Item = Extent>,
     {
-        if self.runs.len() > RUNS || self.kept.len() > 4 * RUNS || self.freed.len() > RUNS {
-            return Err(Refusal::Budget("runs of data"));
-        }
+        let too_many = self.runs.len() > RUNS || self.kept.len() > 4 * RUNS || self.freed.len() > RUNS;
+        over_budget_if(too_many, "runs of data")?;
         match piece.place {
             Place::Zero => {}
             Place::Packed { file, offset, stored, .. } => {

@@ -94,9 +94,8 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let needed = size.div_ceil(qcow.covered());
     corrupt_if(entries < needed, "the first table of a qcow2 is too short for its disk")?;
     over_budget_if(entries * 8 > LARGEST_TABLE, "bytes of one table")?;
-    if !at.is_multiple_of(cluster) || at == 0 && entries > 0 {
-        return Err(Refusal::corrupt("the first table of a qcow2 is where it cannot be"));
-    }
+    let misplaced = !at.is_multiple_of(cluster) || at == 0 && entries > 0;
+    corrupt_if(misplaced, "the first table of a qcow2 is where it cannot be")?;
     qcow.l1 = reader.read_long(0, at, entries * 8)?;
     // Entries behind the end of the disk belong to states of a machine, which snapshots have.
     let behind = qcow.l1.get(needed as usize * 8..).unwrap_or_default();
@@ -125,12 +124,10 @@ impl Features {
         corrupt_if(incompatible & CORRUPT != 0, "the qcow2 is marked as corrupt")?;
         dirty_if(incompatible & DIRTY != 0, "the qcow2 was not closed")?;
         unsupported_if(incompatible & DATA_FILE != 0, "qcow2 with a data file")?;
-        if incompatible & !(COMPRESSION | EXTENDED) != 0 {
-            return Err(Refusal::unsupported(format!("qcow2 with incompatible features {incompatible:#x}")));
-        }
-        if len < 104 || !len.is_multiple_of(8) || len as usize > header.len() || order > 6 {
-            return Err(Refusal::corrupt("the header of a qcow2"));
-        }
+        let unknown = incompatible & !(COMPRESSION | EXTENDED) != 0;
+        unsupported_if(unknown, format_args!("qcow2 with incompatible features {incompatible:#x}"))?;
+        let impossible = len < 104 || !len.is_multiple_of(8) || len as usize > header.len() || order > 6;
+        corrupt_if(impossible, "the header of a qcow2")?;
         let kind = if len > 104 { u8_at(header, 104)? } else { 0 };
         let compression = match (incompatible & COMPRESSION != 0, kind) {
             (false, 0) => Compression::Deflate,
@@ -174,10 +171,8 @@ impl Qcow2 {
     /// Whether a cluster of the file is where one can be. The last one may be cut short by the end of the file, as QEMU
     /// leaves it.
     fn check(&self, tables: &dyn Tables, offset: u64) -> Result<(), Refusal> {
-        if !offset.is_multiple_of(self.cluster()) || offset >= tables.size(0) || offset == 0 {
-            return Err(Refusal::corrupt("a cluster lies where it cannot be"));
-        }
-        Ok(())
+        let misplaced = !offset.is_multiple_of(self.cluster()) || offset >= tables.size(0) || offset == 0;
+        corrupt_if(misplaced, "a cluster lies where it cannot be")
     }
 
     /// The bytes from `at` to the end of its cluster or subcluster.
@@ -192,9 +187,8 @@ impl Qcow2 {
             return Ok(Piece { len: cluster - skip, place: self.packed(tables, entry, skip)? });
         }
         let zero = !self.extended && entry & ZERO != 0;
-        if entry & !(OFFSET | COPIED | u64::from(zero)) != 0 || zero && self.version < 3 {
-            return Err(Refusal::corrupt("an entry of a qcow2 table has unknown bits"));
-        }
+        let unknown = entry & !(OFFSET | COPIED | u64::from(zero)) != 0 || zero && self.version < 3;
+        corrupt_if(unknown, "an entry of a qcow2 table has unknown bits")?;
         let offset = entry & OFFSET;
         if offset != 0 {
             self.check(tables, offset)?;
@@ -210,9 +204,8 @@ impl Qcow2 {
             });
         }
         let (there, zeros) = (bitmap & 0xffff_ffff, bitmap >> 32);
-        if there & zeros != 0 || offset == 0 && there != 0 {
-            return Err(Refusal::corrupt("the subclusters of a cluster contradict one another"));
-        }
+        let contradiction = there & zeros != 0 || offset == 0 && there != 0;
+        corrupt_if(contradiction, "the subclusters of a cluster contradict one another")?;
         let subcluster = cluster / SUBCLUSTERS;
         let len = subcluster - skip % subcluster;
         if there >> (skip / subcluster) & 1 == 0 {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::{Budget, LARGEST_PIECE};
 use crate::image::{ReadAt, Session, Witness};
-use crate::refusal::{OrRefuse, Refusal, over_budget_if};
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// The largest table that is held in memory as a whole (an L1 table, a grain directory, a block map), in bytes.
 pub(super) const LARGEST_TABLE: u64 = 20 << 20;
@@ -185,9 +185,8 @@ impl Tables for Cached {
         self.tables.get((file, offset, len), || {
             let source = self.file(file)?;
             let inside = offset.checked_add(len as u64).is_some_and(|end| end <= source.size());
-            if !inside || len > LARGEST_PIECE {
-                return Err(Refusal::corrupt(format!("a table of {len} bytes at {offset} is not in the file")));
-            }
+            let outside = !inside || len > LARGEST_PIECE;
+            corrupt_if(outside, format_args!("a table of {len} bytes at {offset} is not in the file"))?;
             let mut table = vec![0; len];
             source.read_exact_at(offset, &mut table)?;
             Ok(table)

@@ -40,9 +40,8 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     }
     // The links to a parent: its last modification, and itself.
     unsupported_if(slice(&header, 424, 32)?.iter().any(|byte| *byte != 0), "VDI with a parent")?;
-    if le32(&header, 360)? != 512 || le32(&header, 380)? != 0 {
-        return Err(Refusal::unsupported("VDI with other sectors or extra data in blocks"));
-    }
+    let other = le32(&header, 360)? != 512 || le32(&header, 380)? != 0;
+    unsupported_if(other, "VDI with other sectors or extra data in blocks")?;
     let block = u64::from(le32(&header, 376)?);
     unsupported_if(!is_power_in(block, 4096..=64 << 20), format_args!("VDI with blocks of {block} bytes"))?;
     let (map_at, data) = (u64::from(le32(&header, 340)?), u64::from(le32(&header, 344)?));

@@ -68,9 +68,8 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     }
     corrupt_if(reader.read(0, 0, FOOTER as usize)? != footer, "the two footers of a VHD differ")?;
     let header = reader.read(0, be64(&footer, 16)?, 1024)?;
-    if !header.starts_with(b"cxsparse") || !sum_is_right(&header, 36)? {
-        return Err(Refusal::corrupt("the header of a dynamic VHD is damaged"));
-    }
+    let wrong = !header.starts_with(b"cxsparse") || !sum_is_right(&header, 36)?;
+    corrupt_if(wrong, "the header of a dynamic VHD is damaged")?;
     unsupported_if(be32(&header, 24)? != VERSION, "another version of dynamic VHD")?;
     let (entries, block) = (u64::from(be32(&header, 28)?), u64::from(be32(&header, 32)?));
     unsupported_if(!is_power_in(block, 4096..=256 << 20), format_args!("VHD with blocks of {block} bytes"))?;

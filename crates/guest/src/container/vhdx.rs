@@ -62,9 +62,8 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     // Bitmaps of sectors are for disks with a parent; where they would be named nothing may be.
     for group in 0..blocks.saturating_sub(1) / chunk {
         let index = product(sum(product(group, chunk + 1)?, chunk)?, 8)?;
-        if le64(&table, usize::try_from(index).unwrap_or(usize::MAX))? & 7 != 0 {
-            return Err(Refusal::corrupt("a VHDX without a parent has a bitmap of sectors"));
-        }
+        let named = le64(&table, usize::try_from(index).unwrap_or(usize::MAX))? & 7 != 0;
+        corrupt_if(named, "a VHDX without a parent has a bitmap of sectors")?;
     }
     let mut besides = vec![0..MIB, regions.table, regions.metadata];
     besides.extend(log);
@@ -131,9 +130,8 @@ fn regions(reader: &Reader, at: u64) -> Result<Regions, Refusal> {
             _ if le32(entry, 28)? & 1 == 0 => continue,
             _ => return Err(Refusal::unsupported("an unknown region in a VHDX")),
         };
-        if !offset.is_multiple_of(MIB) || offset < MIB || end > reader.size(0) || known.is_some() {
-            return Err(Refusal::corrupt("a region of a VHDX is where it cannot be"));
-        }
+        let misplaced = !offset.is_multiple_of(MIB) || offset < MIB || end > reader.size(0) || known.is_some();
+        corrupt_if(misplaced, "a region of a VHDX is where it cannot be")?;
         *known = Some(offset..end);
     }
     match (table, metadata) {

@@ -179,9 +179,8 @@ impl<'a> Table<'a> {
             self.region.budget().take_node()?;
             let piece = self.region.read(bytes::sum(self.start, at)?, len as usize)?;
             for copy in copies {
-                if piece != self.region.read(bytes::sum(*copy, at)?, len as usize)? {
-                    return Err(Refusal::corrupt("the copies of the table differ"));
-                }
+                let differ = piece != self.region.read(bytes::sum(*copy, at)?, len as usize)?;
+                corrupt_if(differ, "the copies of the table differ")?;
             }
             let behind = if at + len == self.bytes { self.behind } else { self.width.entries(at + len) };
             if piece.iter().all(|byte| *byte == 0) {

@@ -131,9 +131,8 @@ impl Grid<'_> {
 /// # Errors
 /// Every doubt is a refusal.
 pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result<Physical, Refusal> {
-    if root.text("contents")? != b"Text Format Volume Group" || root.number("version")? != 1 {
-        return Err(Refusal::unsupported("LVM metadata of another format"));
-    }
+    let other = root.text("contents")? != b"Text Format Volume Group" || root.number("version")? != 1;
+    unsupported_if(other, "LVM metadata of another format")?;
     let mut groups = root.sections();
     let (Some((name, group)), None) = (groups.next(), groups.next()) else {
         return Err(Refusal::corrupt("LVM metadata of not one volume group"));
@@ -204,17 +203,15 @@ fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) ->
         only(pv, "flags", &[])?;
         corrupt_if(pv.sections().next().is_some(), "a section in an LVM physical volume")?;
         let id = pv.text("id")?.iter().filter(|byte| **byte != b'-');
-        if id.eq(label.id.iter()) && found.replace((name, pv)).is_some() {
-            return Err(Refusal::corrupt("an LVM physical volume that is there twice"));
-        }
+        let twice = id.eq(label.id.iter()) && found.replace((name, pv)).is_some();
+        corrupt_if(twice, "an LVM physical volume that is there twice")?;
     }
     let (name, pv) = found.or_corrupt("LVM metadata that do not know their physical volume")?;
     let (start, count) = (product(pv.number("pe_start")?, SECTOR)?, pv.number("pe_count")?);
     let grid = Grid { pv: name, names, start, unit, count };
     let end = sum(grid.start, product(grid.count, unit)?)?;
-    if end > region.size() || end > label.size || grid.start != label.data {
-        return Err(Refusal::corrupt("LVM extents outside their physical volume"));
-    }
+    let misplaced = end > region.size() || end > label.size || grid.start != label.data;
+    corrupt_if(misplaced, "LVM extents outside their physical volume")?;
     Ok(grid)
 }
 
@@ -271,9 +268,8 @@ fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View
     let mut segments = BTreeMap::new();
     for (segment_name, segment) in volume.sections() {
         unsupported_if(!segment_name.starts_with(b"segment"), "a section in a logical volume that is no segment")?;
-        if segments.insert(segment.number("start_extent")?, segment).is_some() {
-            return Err(Refusal::corrupt("segments of a logical volume overlap"));
-        }
+        let overlap = segments.insert(segment.number("start_extent")?, segment).is_some();
+        corrupt_if(overlap, "segments of a logical volume overlap")?;
     }
     corrupt_if(segments.len() as u64 != volume.number("segment_count")?, "the number of segments of a logical volume")?;
     let (mut pieces, mut expected) = (Vec::new(), 0);
@@ -282,9 +278,8 @@ fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View
         corrupt_if(start != expected || count == 0, "segments of a logical volume do not follow one another")?;
         expected = sum(start, count)?;
         let kind = segment.text("type")?;
-        if !SEGMENT_TYPES.iter().any(|known| known.as_bytes() == kind) {
-            return Err(Refusal::unsupported(format!("LVM segment type {:?}", String::from_utf8_lossy(kind))));
-        }
+        let unknown = !SEGMENT_TYPES.iter().any(|known| known.as_bytes() == kind);
+        unsupported_if(unknown, format_args!("LVM segment type {:?}", String::from_utf8_lossy(kind)))?;
         let before = pieces.len();
         let stripes = if kind == b"striped" || kind == b"linear" { stripes(segment, count)? } else { 0 };
         // Of stripes, each has its part of the extents; what others take is not more than their length.

@@ -58,9 +58,8 @@ impl Descriptor {
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         let last = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let text = text.get(..end).unwrap_or_default();
-        if last.saturating_sub(end) > LEFT_OVER || !is_descriptor(text) {
-            return Err(Refusal::corrupt("the descriptor of a VMDK is no text"));
-        }
+        let other = last.saturating_sub(end) > LEFT_OVER || !is_descriptor(text);
+        corrupt_if(other, "the descriptor of a VMDK is no text")?;
         let (mut extents, mut parent) = (Vec::new(), None);
         for line in text.split(|byte| *byte == b'\n') {
             let line = line.trim_ascii();
@@ -148,9 +147,8 @@ fn number(word: &[u8]) -> Result<u64, Refusal> {
 /// A name of a file in the same directory, and nothing else.
 fn plain(name: &[u8]) -> Result<OsString, Refusal> {
     let outside = name.iter().any(|byte| matches!(byte, b'/' | b'\\' | 0));
-    if outside || name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
-        return Err(Refusal::unsupported("a VMDK with an extent outside its directory"));
-    }
+    let misplaced = outside || name.is_empty() || name == b"." || name == b".." || name.len() > 255;
+    unsupported_if(misplaced, "a VMDK with an extent outside its directory")?;
     Ok(OsStr::from_bytes(name).to_owned())
 }
 

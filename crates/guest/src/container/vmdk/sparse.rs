@@ -63,12 +63,10 @@ impl Header {
             overhead: le64(bytes, 64)?,
         };
         dirty_if(u8_at(bytes, 72)? != 0, "the VMDK was not closed")?;
-        if header.flags & !(NEWLINES | REDUNDANT | ZERO_GRAINS | COMPRESSED | MARKERS) != 0 {
-            return Err(Refusal::unsupported("unknown flags in a sparse VMDK"));
-        }
-        if header.flags & NEWLINES != 0 && slice(bytes, 73, 4)? != b"\n \r\n" {
-            return Err(Refusal::corrupt("the VMDK was transferred as a text"));
-        }
+        let unknown = header.flags & !(NEWLINES | REDUNDANT | ZERO_GRAINS | COMPRESSED | MARKERS) != 0;
+        unsupported_if(unknown, "unknown flags in a sparse VMDK")?;
+        let changed = header.flags & NEWLINES != 0 && slice(bytes, 73, 4)? != b"\n \r\n";
+        corrupt_if(changed, "the VMDK was transferred as a text")?;
         let packed = header.flags & COMPRESSED != 0;
         if packed != (header.flags & MARKERS != 0) || packed != (le16(bytes, 77)? == 1) || le16(bytes, 77)? > 1 {
             return Err(Refusal::unsupported("compression or markers in a sparse VMDK"));
@@ -171,9 +169,8 @@ impl Sparse {
             if first == second {
                 continue;
             }
-            if first == 0 || second == 0 || self.table(reader, first)? != self.table(reader, second)? {
-                return Err(Refusal::corrupt("the two grain directories of a VMDK disagree"));
-            }
+            let disagree = first == 0 || second == 0 || self.table(reader, first)? != self.table(reader, second)?;
+            corrupt_if(disagree, "the two grain directories of a VMDK disagree")?;
         }
         Ok(true)
     }

@@ -57,23 +57,19 @@ impl Chunk {
             DUP => 2,
             other => return Err(Refusal::unsupported(format!("chunks of profile {other:#x}"))),
         };
-        if stripes != copies || item.len() != FIXED + PER_STRIPE * usize::from(copies) {
-            return Err(Refusal::corrupt("a chunk with a wrong number of stripes"));
-        }
+        let miscounted = stripes != copies || item.len() != FIXED + PER_STRIPE * usize::from(copies);
+        corrupt_if(miscounted, "a chunk with a wrong number of stripes")?;
         let end = bytes::sum(key.offset, len)?;
-        if len == 0 || !sb.whole_sectors(key.offset) || !sb.whole_sectors(end) {
-            return Err(Refusal::corrupt("a chunk that does not consist of sectors"));
-        }
+        let uneven = len == 0 || !sb.whole_sectors(key.offset) || !sb.whole_sectors(end);
+        corrupt_if(uneven, "a chunk that does not consist of sectors")?;
         corrupt_if(le64(item, 8)? != OWNER || le64(item, 16)? != STRIPE_LEN, "a chunk with odd fields")?;
         let stripe = |number: usize| -> Result<u64, Refusal> {
             let at = FIXED + PER_STRIPE * number;
             let (device, offset) = (le64(item, at)?, le64(item, at + 8)?);
-            if device != sb.device.id || bytes::array(item, at + 16)? != sb.device.uuid {
-                return Err(Refusal::corrupt("a chunk on another device"));
-            }
-            if bytes::sum(offset, len)? > sb.device.total_bytes || !sb.whole_sectors(offset) {
-                return Err(Refusal::corrupt("a chunk beyond the device"));
-            }
+            let foreign = device != sb.device.id || bytes::array(item, at + 16)? != sb.device.uuid;
+            corrupt_if(foreign, "a chunk on another device")?;
+            let misplaced = bytes::sum(offset, len)? > sb.device.total_bytes || !sb.whole_sectors(offset);
+            corrupt_if(misplaced, "a chunk beyond the device")?;
             Ok(offset)
         };
         let second = if copies == 2 { Some(stripe(1)?) } else { None };
@@ -122,9 +118,8 @@ impl Chunks {
         }
         // In the order in which they were made.
         found.chunks.sort_unstable_by_key(|chunk| chunk.start);
-        if found.chunks.windows(2).any(|pair| pair[0].end() > pair[1].start) {
-            return Err(Refusal::corrupt("chunks in the superblock overlap"));
-        }
+        let overlap = found.chunks.windows(2).any(|pair| pair[0].end() > pair[1].start);
+        corrupt_if(overlap, "chunks in the superblock overlap")?;
         Ok(found)
     }
 
@@ -190,9 +185,8 @@ impl<'a> DeviceExtents<'a> {
         let (start, len) = (le64(item, 16)?, le64(item, 24)?);
         corrupt_if(key.objectid != self.device.id, "an extent of another device")?;
         let chunk = self.chunks.holding(start, len)?;
-        if chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset) {
-            return Err(Refusal::corrupt("device extents and chunks disagree"));
-        }
+        let disagree = chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset);
+        corrupt_if(disagree, "device extents and chunks disagree")?;
         corrupt_if(self.taken.last().is_some_and(|last| last.end > key.offset), "device extents overlap")?;
         self.taken.push(key.offset..bytes::sum(key.offset, len)?);
         Ok(())
@@ -206,9 +200,8 @@ impl<'a> DeviceExtents<'a> {
         // Each is a copy of a chunk, and no two are the same one: if there are as many, they are all.
         let copies: usize = self.chunks.iter().map(|chunk| chunk.copies().count()).sum();
         let bytes = self.taken.iter().map(|range| range.end - range.start).sum::<u64>();
-        if copies != self.taken.len() || bytes != self.device.bytes_used {
-            return Err(Refusal::corrupt("device extents do not cover the chunks"));
-        }
+        let incomplete = copies != self.taken.len() || bytes != self.device.bytes_used;
+        corrupt_if(incomplete, "device extents do not cover the chunks")?;
         Ok(self.taken)
     }
 }

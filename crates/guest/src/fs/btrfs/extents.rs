@@ -109,9 +109,8 @@ impl<'a> ExtentTree<'a> {
     }
 
     fn extent(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
-        if item.len() < FIXED || le64(item, 0)? == 0 || le64(item, 8)? > self.sb.generation {
-            return Err(Refusal::corrupt("an impossible extent"));
-        }
+        let impossible = item.len() < FIXED || le64(item, 0)? == 0 || le64(item, 8)? > self.sb.generation;
+        corrupt_if(impossible, "an impossible extent")?;
         let what = le64(item, 16)? & (IS_DATA | IS_TREE_BLOCK);
         let (len, fits) = if key.kind == kind::METADATA {
             (self.sb.node, what == IS_TREE_BLOCK && key.offset <= HIGHEST_LEVEL)
@@ -120,9 +119,8 @@ impl<'a> ExtentTree<'a> {
         } else {
             (key.offset, what == IS_DATA)
         };
-        if !fits || len == 0 || !self.sb.whole_sectors(key.objectid) || !self.sb.whole_sectors(len) {
-            return Err(Refusal::corrupt("an extent of impossible size or kind"));
-        }
+        let impossible = !fits || len == 0 || !self.sb.whole_sectors(key.objectid) || !self.sb.whole_sectors(len);
+        corrupt_if(impossible, "an extent of impossible size or kind")?;
         let end = bytes::sum(key.objectid, len)?;
         let chunk = self.advance_to(key.objectid)?;
         let at = self.at.unwrap_or(chunk.start);
@@ -182,9 +180,8 @@ impl<'a> ExtentTree<'a> {
             self.gap(chunk, self.at.unwrap_or(chunk.start)..chunk.end())?;
             self.done.runs.close();
         }
-        if self.done.used.iter().sum::<u64>() != self.sb.bytes_used {
-            return Err(Refusal::corrupt("the extents are not as long as the superblock says"));
-        }
+        let differs = self.done.used.iter().sum::<u64>() != self.sb.bytes_used;
+        corrupt_if(differs, "the extents are not as long as the superblock says")?;
         Ok((self.done, self.groups))
     }
 }
@@ -210,9 +207,8 @@ impl<'a> BlockGroups<'a> {
         let fits = chunk.is_some_and(|chunk| {
             key.kind == kind::BLOCK_GROUP && chunk.start == key.objectid && chunk.len == key.offset
         });
-        if !fits || item.len() != FIXED || chunk.map(|chunk| chunk.flags) != Some(le64(item, 16)?) {
-            return Err(Refusal::corrupt("block groups and chunks disagree"));
-        }
+        let disagree = !fits || item.len() != FIXED || chunk.map(|chunk| chunk.flags) != Some(le64(item, 16)?);
+        corrupt_if(disagree, "block groups and chunks disagree")?;
         self.used.push(le64(item, 0)?);
         Ok(())
     }

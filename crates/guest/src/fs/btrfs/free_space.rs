@@ -54,9 +54,8 @@ impl<'a> FreeSpaceTree<'a> {
         if key.kind == kind::FREE_SPACE_INFO {
             return self.begin(key.objectid..end, item);
         }
-        if end > self.place.end || key.offset == 0 || !self.sb.whole_sectors(key.objectid | end) {
-            return Err(Refusal::corrupt("free space outside its chunk"));
-        }
+        let misplaced = end > self.place.end || key.offset == 0 || !self.sb.whole_sectors(key.objectid | end);
+        corrupt_if(misplaced, "free space outside its chunk")?;
         if self.gone {
             return Ok(());
         }
@@ -72,9 +71,8 @@ impl<'a> FreeSpaceTree<'a> {
     fn begin(&mut self, place: Range<u64>, item: &[u8]) -> Result<(), Refusal> {
         self.check_count()?;
         let (count, flags) = (le32(item, 0)?, le32(item, 4)?);
-        if place.start < self.place.end || item.len() != INFO || flags & !USES_BITMAPS != 0 {
-            return Err(Refusal::corrupt("an odd chunk in the free space tree"));
-        }
+        let odd = place.start < self.place.end || item.len() != INFO || flags & !USES_BITMAPS != 0;
+        corrupt_if(odd, "an odd chunk in the free space tree")?;
         match self.chunks.get(self.begun) {
             Some(chunk) if chunk.start == place.start && chunk.end() == place.end => {
                 self.begun += 1;

@@ -67,9 +67,8 @@ impl FreeMap for Btrfs {
         if sb.has_free_space_tree {
             let mut free_space = FreeSpaceTree::new(&chunks, &sb);
             forest.walk(&chunks, there(roots.free_space)?, &mut |key, item| free_space.push(key, item))?;
-            if free_space.finish()?.digest() != allocation.runs.digest() {
-                return Err(Refusal::corrupt("extent tree and free space tree disagree"));
-            }
+            let disagree = free_space.finish()?.digest() != allocation.runs.digest();
+            corrupt_if(disagree, "extent tree and free space tree disagree")?;
             evidence.push("free space tree agrees".to_owned());
         }
 

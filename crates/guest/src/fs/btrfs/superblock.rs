@@ -156,9 +156,8 @@ impl Superblock {
         let possible = is_power_in(self.sector, 4096..=65536) && is_power_in(self.node, self.sector..=65536);
         corrupt_if(!possible, "impossible sizes of sectors and nodes")?;
         corrupt_if(u64::from(le32(raw, 0x98)?) != self.node, "nodes and leaves differ in size")?;
-        if le64(raw, 0x70)? != self.device.total_bytes || self.bytes_used > self.device.total_bytes {
-            return Err(Refusal::corrupt("the sizes of device and filesystem disagree"));
-        }
+        let disagree = le64(raw, 0x70)? != self.device.total_bytes || self.bytes_used > self.device.total_bytes;
+        corrupt_if(disagree, "the sizes of device and filesystem disagree")?;
         corrupt_if(self.device.fsid != self.metadata_fsid, "the device belongs to another filesystem")?;
         corrupt_if(self.generation == 0 || self.chunk_root_generation > self.generation, "impossible generations")
     }
@@ -184,9 +183,8 @@ fn features(raw: &[u8]) -> Result<u64, Refusal> {
         )));
     }
     let (compat, compat_ro, incompat) = (le64(raw, 0xac)?, le64(raw, 0xb4)?, le64(raw, 0xbc)?);
-    if compat != 0 || compat_ro & !COMPAT_RO_KNOWN != 0 {
-        return Err(Refusal::unsupported(format!("compatible features {compat:#x}, {compat_ro:#x}")));
-    }
+    let unknown = compat != 0 || compat_ro & !COMPAT_RO_KNOWN != 0;
+    unsupported_if(unknown, format_args!("compatible features {compat:#x}, {compat_ro:#x}"))?;
     unsupported_if(incompat & !INCOMPAT_KNOWN != 0, format_args!("features {:#x}", incompat & !INCOMPAT_KNOWN))?;
     unsupported_if(incompat & INCOMPAT_MIXED_BACKREF == 0, "extents of the first format")?;
     let devices = le64(raw, 0x88)?;

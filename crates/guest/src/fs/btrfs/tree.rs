@@ -173,12 +173,10 @@ impl<'a> Forest<'a> {
         let count = usize::try_from(le32(&node, 0x60)?).unwrap_or(usize::MAX);
         let most = (node.len() - HEADER) / if wanted.level == 0 { ITEM } else { POINTER };
         // Only a tree that is one leaf may be empty.
-        if count > most || (count == 0 && (wanted.level > 0 || first.is_some())) {
-            return Err(Refusal::corrupt("a node with an impossible number of items"));
-        }
-        if first.is_some() && first != Some(Key::parse(&node, HEADER)?) {
-            return Err(Refusal::corrupt("a node starts with another key than its parent says"));
-        }
+        let impossible = count > most || (count == 0 && (wanted.level > 0 || first.is_some()));
+        corrupt_if(impossible, "a node with an impossible number of items")?;
+        let other = first.is_some() && first != Some(Key::parse(&node, HEADER)?);
+        corrupt_if(other, "a node starts with another key than its parent says")?;
         let mut visited = self.visited.borrow_mut();
         over_budget_if(visited.len() >= MOST_NODES, "nodes")?;
         visited.push(wanted.address);
@@ -189,9 +187,8 @@ impl<'a> Forest<'a> {
     fn check_header(&self, node: &[u8], wanted: Root) -> Result<(), Refusal> {
         let flags = le64(node, 0x38)?;
         corrupt_if(flags & WRITTEN == 0 || flags >> 56 != MIXED_BACKREF, "a node with odd flags")?;
-        if bytes::array(node, 0x20)? != self.sb.metadata_fsid || le64(node, 0x30)? != wanted.address {
-            return Err(Refusal::corrupt("a node that belongs elsewhere"));
-        }
+        let foreign = bytes::array(node, 0x20)? != self.sb.metadata_fsid || le64(node, 0x30)? != wanted.address;
+        corrupt_if(foreign, "a node that belongs elsewhere")?;
         let found = le64(node, 0x58)?;
         // Snapshots have the nodes of what they are of.
         let fits = found == wanted.owner || (owner::is_shared(found) && owner::is_shared(wanted.owner));
@@ -217,9 +214,8 @@ fn items(leaf: &Step, last: &mut Option<Key>, take: Take<'_>) -> Result<(), Refu
         *last = Some(key);
         let offset = le32(&leaf.node, at + Key::SIZE)? as usize;
         let len = le32(&leaf.node, at + Key::SIZE + 4)? as usize;
-        if offset.checked_add(len) != Some(end) || offset < ITEM * leaf.count {
-            return Err(Refusal::corrupt("items that do not fill their leaf"));
-        }
+        let gap = offset.checked_add(len) != Some(end) || offset < ITEM * leaf.count;
+        corrupt_if(gap, "items that do not fill their leaf")?;
         end = offset;
         take(key, bytes::slice(&leaf.node, HEADER + offset, len)?)?;
     }

@@ -60,12 +60,10 @@ impl Boot {
         corrupt_if(!(1..=2).contains(&copies), "the number of tables")?;
         corrupt_if(product(total, unit)? > size, "the volume is longer than its region")?;
         let heap_end = sum(heap, u64::from(count) << cluster_shift)?;
-        if count == 0 || table < REGIONS || sum(table, table_len * copies)? > heap || heap_end > total {
-            return Err(Refusal::corrupt("tables and clusters that overlap"));
-        }
-        if Width::ThirtyTwo.table(u64::from(count) + u64::from(FIRST)) > table_len * unit {
-            return Err(Refusal::corrupt("the table is too short for the volume"));
-        }
+        let overlap = count == 0 || table < REGIONS || sum(table, table_len * copies)? > heap || heap_end > total;
+        corrupt_if(overlap, "tables and clusters that overlap")?;
+        let too_short = Width::ThirtyTwo.table(u64::from(count) + u64::from(FIRST)) > table_len * unit;
+        corrupt_if(too_short, "the table is too short for the volume")?;
         let mut tables: Vec<u64> = (0..copies).map(|copy| (table + copy * table_len) * unit).collect();
         if le16(sector, 106)? & ACTIVE_FAT != 0 {
             corrupt_if(copies < 2, "the second table is active, and there is none")?;

@@ -9,7 +9,7 @@ use super::superblock::{Layout, Sums};
 use super::tally::Tally;
 use crate::bytes::slice;
 use crate::extents::ExtentSet;
-use crate::refusal::{Refusal, over_budget_if, refuse_if};
+use crate::refusal::{Refusal, corrupt_if, over_budget_if, refuse_if};
 
 /// One state of the filesystem: blocks, and the descriptors that were read from them.
 pub(super) struct State<'a> {
@@ -90,9 +90,8 @@ fn bits(
         refuse_if(sum != group.bitmap_sum, || wrong("the checksum of the bitmap"))?;
     }
     refuse_if(zeros(&bitmap, count) != u64::from(group.free), || wrong("the free count of the bitmap"))?;
-    if bitmap.iter().zip(&own).any(|(used, own)| own & !used != 0) {
-        return Err(Refusal::corrupt(format!("metadata in free blocks of group {number}")));
-    }
+    let contradiction = bitmap.iter().zip(&own).any(|(used, own)| own & !used != 0);
+    corrupt_if(contradiction, format_args!("metadata in free blocks of group {number}"))?;
     Ok(bitmap)
 }
 

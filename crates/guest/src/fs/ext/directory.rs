@@ -30,9 +30,8 @@ impl Form {
         if self.indexed && first {
             // The entries of the directory itself and of its parent, the second as long as the block.
             let own = length(block, 0)? == SHORTEST && length(block, SHORTEST)? == block.len() - SHORTEST;
-            if !own || le32(block, 24)? != 0 || u8_at(block, 29)? != 8 {
-                return Err(Refusal::corrupt("the root of the index of a directory"));
-            }
+            let wrong = !own || le32(block, 24)? != 0 || u8_at(block, 29)? != 8;
+            corrupt_if(wrong, "the root of the index of a directory")?;
             return self.index(block, ROOT_COUNTS);
         }
         if self.indexed && le32(block, 0)? == 0 && length(block, 0)? == block.len() {
@@ -51,9 +50,8 @@ impl Form {
                 let end = block.len() - SHORTEST;
                 let tail = slice(block, end, SHORTEST)?;
                 corrupt_if(!tail.starts_with(&[0, 0, 0, 0, 12, 0, 0, 0xde]), "a block of a directory has no checksum")?;
-                if crc32c(seed, slice(block, 0, end)?) != le32(tail, 8)? {
-                    return Err(Refusal::corrupt("the checksum of a block of a directory is wrong"));
-                }
+                let wrong = crc32c(seed, slice(block, 0, end)?) != le32(tail, 8)?;
+                corrupt_if(wrong, "the checksum of a block of a directory is wrong")?;
                 end
             }
             None => block.len(),
@@ -80,9 +78,8 @@ impl Form {
             corrupt_if(crc32c(sum, &[0; 4]) != le32(tail, 4)?, "the checksum of the index of a directory is wrong")?;
         }
         for entry in 0..count {
-            if u64::from(le32(block, counts + 8 * entry + 4)? & 0x0fff_ffff) >= self.blocks {
-                return Err(Refusal::corrupt("an entry in the index of a directory"));
-            }
+            let outside = u64::from(le32(block, counts + 8 * entry + 4)? & 0x0fff_ffff) >= self.blocks;
+            corrupt_if(outside, "an entry in the index of a directory")?;
         }
         Ok(())
     }

@@ -63,9 +63,8 @@ impl Mapped {
     }
 
     fn push(&mut self, first: u64, blocks: Range<u64>, layout: &Layout) -> Result<(), Refusal> {
-        if first != self.blocks || blocks.is_empty() || blocks.start == 0 || blocks.end > layout.blocks {
-            return Err(Refusal::corrupt("the journal has a hole, or lies outside"));
-        }
+        let misplaced = first != self.blocks || blocks.is_empty() || blocks.start == 0 || blocks.end > layout.blocks;
+        corrupt_if(misplaced, "the journal has a hole, or lies outside")?;
         self.blocks += blocks.end - blocks.start;
         let full = self.runs.len() >= MOST_RUNS;
         match self.runs.last_mut() {
@@ -83,9 +82,8 @@ fn inode(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Result<Vec<u8>,
     corrupt_if(u64::from(JOURNAL) > layout.inodes_per_group, "the journal's inode is not in the first group")?;
     let block = blocks.read(sum(group.inode_table, at / u64::from(layout.block))?)?;
     let inode = slice(&block, (at % u64::from(layout.block)) as usize, layout.inode_size as usize)?.to_vec();
-    if layout.sums == Sums::All && !sum_is_right(JOURNAL, &inode, layout)? {
-        return Err(Refusal::corrupt("the checksum of the journal's inode is wrong"));
-    }
+    let wrong = layout.sums == Sums::All && !sum_is_right(JOURNAL, &inode, layout)?;
+    corrupt_if(wrong, "the checksum of the journal's inode is wrong")?;
     Ok(inode)
 }
 
@@ -115,9 +113,8 @@ pub(super) fn journal(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Re
     let inode = inode(blocks, layout, group)?;
     corrupt_if(le16(&inode, 0)? & 0xf000 != 0x8000 || le16(&inode, 0x1a)? == 0, "the journal is no file")?;
     let size = u64::from(le32(&inode, 0x6c)?) << 32 | u64::from(le32(&inode, 0x04)?);
-    if size % u64::from(layout.block) != 0 || size / u64::from(layout.block) > layout.blocks {
-        return Err(Refusal::corrupt("the journal's size is wrong"));
-    }
+    let wrong = size % u64::from(layout.block) != 0 || size / u64::from(layout.block) > layout.blocks;
+    corrupt_if(wrong, "the journal's size is wrong")?;
     let wanted = size / u64::from(layout.block);
     let root = slice(&inode, tree::AT, tree::ROOT)?;
     let mapped = match le32(&inode, 0x20)? & tree::EXTENTS {

@@ -82,9 +82,8 @@ fn check_not_in_use(disk: &Blocks<'_>, layout: &Layout) -> Result<(), Refusal> {
     let Some(block) = layout.mmp else { return Ok(()) };
     let bytes = disk.read(block)?;
     corrupt_if(le32(&bytes, 0)? != 0x004d_4d50, "its multiple mount protection is damaged")?;
-    if layout.sums == Sums::All && sums::crc32c(layout.seed, slice(&bytes, 0, 0x3fc)?) != le32(&bytes, 0x3fc)? {
-        return Err(Refusal::corrupt("the checksum of its multiple mount protection is wrong"));
-    }
+    let wrong = layout.sums == Sums::All && sums::crc32c(layout.seed, slice(&bytes, 0, 0x3fc)?) != le32(&bytes, 0x3fc)?;
+    corrupt_if(wrong, "the checksum of its multiple mount protection is wrong")?;
     match le32(&bytes, 4)? {
         0xff4d_4d50 => Ok(()),
         _ => Err(Refusal::dirty("its multiple mount protection says that it is in use")),
@@ -125,9 +124,8 @@ fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Resul
     dirty_if(renewed.layout != *layout, "its journal changes its layout")?;
     journal.check_place(&after, layout)?;
     let (groups_before, groups) = (groups::read(disk, layout)?, groups::read(&after, layout)?);
-    if groups_before.iter().zip(&groups).any(|(before, group)| !before.same_places(group)) {
-        return Err(Refusal::dirty("its journal moves bitmaps or inode tables"));
-    }
+    let moved = groups_before.iter().zip(&groups).any(|(before, group)| !before.same_places(group));
+    dirty_if(moved, "its journal moves bitmaps or inode tables")?;
     let metadata = Metadata::of(&groups, layout, &journal.taken())?;
     corrupt_if(journal.writes_into_itself(&replay.blocks), "its journal writes into itself")?;
     let before = State { blocks: disk, groups: &groups_before };

@@ -23,7 +23,7 @@ use super::tree::{self, AT, EXTENTS, ROOT};
 use super::walk::{INLINE_DATA, SHORT, kind};
 use crate::bytes::{le16, le32, slice};
 use crate::extents::ExtentSet;
-use crate::refusal::{Refusal, over_budget_if};
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// More runs of blocks than this would need more memory than a parser may have.
 const MOST_RUNS: usize = 1 << 19;
@@ -69,9 +69,8 @@ impl Used<'_> {
     /// Takes blocks, and the whole clusters that they are in.
     fn keep(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
         let layout = self.layout;
-        if blocks.start < layout.first_data_block || blocks.end > layout.blocks {
-            return Err(Refusal::corrupt("a file of a fast commit has blocks that are outside"));
-        }
+        let misplaced = blocks.start < layout.first_data_block || blocks.end > layout.blocks;
+        corrupt_if(misplaced, "a file of a fast commit has blocks that are outside")?;
         over_budget_if(self.runs.len() >= MOST_RUNS, "blocks of fast commits")?;
         // Larger clusters than blocks begin at block 0.
         let cluster = 1 << layout.cluster_bits;

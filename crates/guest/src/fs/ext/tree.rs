@@ -37,9 +37,8 @@ pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
     let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
     // A block may leave room for two more, by the rule of e2fsck.
     let room = (from.len() / ENTRY).saturating_sub(1);
-    if magic != MAGIC || count > most || usize::from(most) > room || usize::from(most) + 2 < room {
-        return Err(Refusal::corrupt("a tree of extents"));
-    }
+    let wrong = magic != MAGIC || count > most || usize::from(most) > room || usize::from(most) + 2 < room;
+    corrupt_if(wrong, "a tree of extents")?;
     corrupt_if(depth > DEEPEST || (depth > 0 && count == 0), "the depth of a tree of extents")?;
     let entries = (1..=usize::from(count)).map(|entry| slice(from, entry * ENTRY, ENTRY));
     Ok(Node { depth, entries: entries.collect::<Result<_, _>>()? })

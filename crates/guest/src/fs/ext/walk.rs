@@ -69,16 +69,13 @@ pub(super) fn check(
     for (number, group) in (0..).zip(state.groups) {
         walk.group(number, group).map_err(|why| of_group(number, why))?;
     }
-    if walk.shared.values().any(|(seen, count)| seen != count) {
-        return Err(Refusal::corrupt("attributes count other inodes than have them"));
-    }
+    let miscounted = walk.shared.values().any(|(seen, count)| seen != count);
+    corrupt_if(miscounted, "attributes count other inodes than have them")?;
     let mut all = Tally::default();
     all.add(layout.first_data_block..layout.blocks);
     // A cluster may have blocks of which nothing tells.
-    if layout.cluster_bits == 0 && free.tally.and(metadata.ownerless).and(walk.claimed) != all {
-        return Err(Refusal::corrupt("used blocks without an owner, or with two"));
-    }
-    Ok(())
+    let unbalanced = layout.cluster_bits == 0 && free.tally.and(metadata.ownerless).and(walk.claimed) != all;
+    corrupt_if(unbalanced, "used blocks without an owner, or with two")
 }
 
 fn of_group(number: u64, why: Refusal) -> Refusal {
@@ -158,9 +155,8 @@ impl Walk<'_> {
                 index += 1;
             }
         }
-        if used != self.layout().inodes_per_group - group.free_inodes {
-            return Err(Refusal::corrupt("one in use is behind those that were ever used"));
-        }
+        let miscounted = used != self.layout().inodes_per_group - group.free_inodes;
+        corrupt_if(miscounted, "one in use is behind those that were ever used")?;
         self.compare()
     }
 
@@ -191,9 +187,8 @@ impl Walk<'_> {
         if reserved && bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        if !linked && !reserved && !self.superblock.has_orphans {
-            return Err(Refusal::corrupt(format!("{number} is in use without a link")));
-        }
+        let lost = !linked && !reserved && !self.superblock.has_orphans;
+        corrupt_if(lost, format_args!("{number} is in use without a link"))?;
         let seed = match self.layout().sums {
             Sums::All => Some(inode::seed(number, bytes, self.layout())?),
             Sums::None | Sums::Groups => None,
@@ -331,9 +326,8 @@ impl Walk<'_> {
             }
             let node = tree::node(&bytes)?;
             let begins = node.entries.first().map(|entry| tree::first(entry)).transpose()?;
-            if node.depth != depth || begins.is_some_and(|begins| begins < first) {
-                return Err(Refusal::corrupt("an uneven tree of extents"));
-            }
+            let uneven = node.depth != depth || begins.is_some_and(|begins| begins < first);
+            corrupt_if(uneven, "an uneven tree of extents")?;
             self.node(inode, &node, &mut end, &mut todo, used)?;
         }
         Ok(())
@@ -379,14 +373,12 @@ impl Walk<'_> {
         self.claimed.add(block..block + 1);
         let bytes = self.state.blocks.read(block)?;
         let users = le32(&bytes, 4)?;
-        if le32(&bytes, 0)? != ATTRIBUTES || users == 0 || le32(&bytes, 8)? != 1 {
-            return Err(Refusal::corrupt("a block of attributes is none"));
-        }
+        let other = le32(&bytes, 0)? != ATTRIBUTES || users == 0 || le32(&bytes, 8)? != 1;
+        corrupt_if(other, "a block of attributes is none")?;
         if self.layout().sums == Sums::All {
             let sum = crc32c(crc32c(self.layout().seed, &block.to_le_bytes()), slice(&bytes, 0, 16)?);
-            if crc32c(crc32c(sum, &[0; 4]), slice(&bytes, 20, bytes.len() - 20)?) != le32(&bytes, 16)? {
-                return Err(Refusal::corrupt("the checksum of a block of attributes is wrong"));
-            }
+            let wrong = crc32c(crc32c(sum, &[0; 4]), slice(&bytes, 20, bytes.len() - 20)?) != le32(&bytes, 16)?;
+            corrupt_if(wrong, "the checksum of a block of attributes is wrong")?;
         }
         self.state.blocks.region.budget().give_back(bytes.len() as u64);
         if users > 1 {
@@ -428,9 +420,8 @@ impl Walk<'_> {
     /// Takes blocks that are in use.
     fn take_blocks(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
         let layout = self.layout();
-        if blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks {
-            return Err(Refusal::corrupt(format!("blocks {} to {} are outside", blocks.start, blocks.end)));
-        }
+        let misplaced = blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks;
+        corrupt_if(misplaced, format_args!("blocks {} to {} are outside", blocks.start, blocks.end))?;
         if blocks.start == self.pending.end {
             self.pending.end = blocks.end;
             return Ok(());
@@ -475,9 +466,8 @@ impl Walk<'_> {
         let size = u64::from(layout.block);
         let blocks: u64 = used.content.iter().map(|run| run.end - run.start).sum();
         let says = u64::from(le32(inode.bytes, 0x6c)?) << 32 | u64::from(le32(inode.bytes, 0x04)?);
-        if directory && says != blocks * size {
-            return Err(Refusal::corrupt(format!("directory {} has another size than its blocks", inode.number)));
-        }
+        let differs = directory && says != blocks * size;
+        corrupt_if(differs, format_args!("directory {} has another size than its blocks", inode.number))?;
         let inodes = (layout.inodes_per_group * layout.groups) as u32;
         let indexed = self.superblock.has_hashed_directories && le32(inode.bytes, 0x20)? & HASHED != 0;
         let form = Form { seed: inode.seed, inodes, indexed, blocks };

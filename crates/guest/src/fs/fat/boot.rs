@@ -91,9 +91,8 @@ impl Boot {
         let count = u32::try_from(clusters).map_err(|_| Refusal::corrupt("too many clusters"))?;
         let width = width(clusters)?;
         check_width(sector, width, root_len)?;
-        if table == 0 || width.table(clusters + u64::from(FIRST)) > product(table, unit)? {
-            return Err(Refusal::corrupt("the table is too short for the volume"));
-        }
+        let too_short = table == 0 || width.table(clusters + u64::from(FIRST)) > product(table, unit)?;
+        corrupt_if(too_short, "the table is too short for the volume")?;
         let root = match width {
             Width::ThirtyTwo => Root::Chain(le32(sector, 44)?),
             _ => Root::Fixed { start: root_start * unit, len: root_len },
@@ -130,9 +129,8 @@ fn total_sectors(sector: &[u8]) -> Result<u64, Refusal> {
 fn width(clusters: u64) -> Result<Width, Refusal> {
     corrupt_if(clusters == 0, "no clusters")?;
     for limit in [SIXTEEN_FROM, THIRTY_TWO_FROM] {
-        if clusters.abs_diff(limit) <= DISPUTED {
-            return Err(Refusal::unsupported(format!("{clusters} clusters: tools disagree on the width of the table")));
-        }
+        let disputed = clusters.abs_diff(limit) <= DISPUTED;
+        unsupported_if(disputed, format_args!("{clusters} clusters: tools disagree on the width of the table"))?;
     }
     Ok(match clusters {
         THIRTY_TWO_FROM.. => Width::ThirtyTwo,
@@ -176,10 +174,8 @@ fn check_backup(region: &View<'_>, sector: &[u8]) -> Result<(), Refusal> {
     }
     corrupt_if(at >= le16(sector, 14)?, "the second boot sector lies outside the reserved sectors")?;
     let backup = region.read(u64::from(at) * u64::from(unit), 512)?;
-    if slice(&backup, 11, 0x40 - 11)? != slice(sector, 11, 0x40 - 11)? || le16(&backup, 510)? != 0xaa55 {
-        return Err(Refusal::corrupt("the two boot sectors differ"));
-    }
-    Ok(())
+    let differ = slice(&backup, 11, 0x40 - 11)? != slice(sector, 11, 0x40 - 11)? || le16(&backup, 510)? != 0xaa55;
+    corrupt_if(differ, "the two boot sectors differ")
 }
 
 #[cfg(test)]

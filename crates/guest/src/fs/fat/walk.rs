@@ -103,10 +103,8 @@ impl Walk<'_, '_> {
         let first = self.first_cluster(entry)?;
         // Zero means the root, but some write the number of its cluster.
         let root = target == 0 && self.boot.root == Root::Chain(first);
-        if slice(entry, 0, 11)? != name || u8_at(entry, 11)? & DIRECTORY == 0 || (first != target && !root) {
-            return Err(Refusal::corrupt("a directory that does not name itself and the one above"));
-        }
-        Ok(())
+        let wrong = slice(entry, 0, 11)? != name || u8_at(entry, 11)? & DIRECTORY == 0 || (first != target && !root);
+        corrupt_if(wrong, "a directory that does not name itself and the one above")
     }
 
     fn entry(&mut self, entry: &[u8], progress: &Progress) -> Result<(), Refusal> {

@@ -90,9 +90,8 @@ impl<'a> Record<'a> {
             return Err(wrong("has wrong sizes"));
         }
         // Since NTFS 3.1 a record knows its number; the update sequence used to be there.
-        if le16(bytes, 4)? >= 48 && u64::from(le32(bytes, 44)?) != number & 0xffff_ffff {
-            return Err(wrong("is another one"));
-        }
+        let other = le16(bytes, 4)? >= 48 && u64::from(le32(bytes, 44)?) != number & 0xffff_ffff;
+        refuse_if(other, || wrong("is another one"))?;
         let base = match le64(bytes, 32)? {
             0 => None,
             field => Some(Reference::of(field)),
@@ -124,9 +123,8 @@ impl<'a> Record<'a> {
                 )));
             }
             let attribute = Attribute::parse(slice(self.bytes, at, len)?)?;
-            if found.last().is_some_and(|last| last.kind > attribute.kind) {
-                return Err(Refusal::corrupt(format!("the attributes of record {} are not sorted", self.this.number)));
-            }
+            let unsorted = found.last().is_some_and(|last| last.kind > attribute.kind);
+            corrupt_if(unsorted, format_args!("the attributes of record {} are not sorted", self.this.number))?;
             found.push(attribute);
             at += len;
         }

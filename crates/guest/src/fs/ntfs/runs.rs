@@ -53,9 +53,8 @@ pub(super) fn each_run(
             }
         };
         let len = u64::try_from(len).ok().filter(|len| *len > 0).ok_or_else(wrong)?;
-        if at.is_some_and(|at| at.checked_add(len).is_none_or(|end| end > geometry.clusters)) {
-            return Err(Refusal::corrupt("a run lies outside the volume"));
-        }
+        let misplaced = at.is_some_and(|at| at.checked_add(len).is_none_or(|end| end > geometry.clusters));
+        corrupt_if(misplaced, "a run lies outside the volume")?;
         visit(Run { from, len, at })?;
         // No value is longer than a signed number of bytes.
         from = from.checked_add(len).filter(|from| *from <= i64::MAX as u64 / geometry.cluster).ok_or_else(wrong)?;
@@ -96,9 +95,8 @@ impl Stream {
             }
             Body::Clusters(mapping) => {
                 let sizes = mapping.sizes;
-                if sizes.initialized > sizes.data || sizes.data > sizes.allocated {
-                    return Err(Refusal::corrupt("the sizes of an attribute contradict each other"));
-                }
+                let contradiction = sizes.initialized > sizes.data || sizes.data > sizes.allocated;
+                corrupt_if(contradiction, "the sizes of an attribute contradict each other")?;
                 let mut stream = Stream { content: Content::Runs(Vec::new()), sizes, flags: attribute.flags };
                 stream.go_on(attribute, geometry)?;
                 Ok(stream)

@@ -62,9 +62,8 @@ impl<'a, 'b> Volume<'a, 'b> {
         apply_fixups(&mut first)?;
         let mft = gather(&first, 0, DATA, &[], region, &geometry, |so_far, number| {
             let mapped = so_far.mapped(&geometry);
-            if (number + 1).checked_mul(geometry.record).is_none_or(|end| end > mapped) {
-                return Err(Refusal::corrupt("the master file table cannot be found through itself"));
-            }
+            let outside = (number + 1).checked_mul(geometry.record).is_none_or(|end| end > mapped);
+            corrupt_if(outside, "the master file table cannot be found through itself")?;
             read_record(region, &geometry, so_far, number)
         })?;
         let mft = mft.or_corrupt("the master file table has no contents")?;
@@ -139,9 +138,8 @@ fn read_record(region: &View<'_>, geometry: &Geometry, mft: &Stream, number: u64
 fn list(attribute: &Attribute<'_>, region: &View<'_>, geometry: &Geometry) -> Result<Vec<u8>, Refusal> {
     let stream = Stream::begin(attribute, geometry)?;
     let resident = matches!(attribute.body, Body::Resident(_));
-    if stream.sizes.data > LONGEST_LIST || !(resident || stream.plain_runs().is_some()) {
-        return Err(Refusal::corrupt("a list of attributes is not stored as it must be"));
-    }
+    let odd = stream.sizes.data > LONGEST_LIST || !(resident || stream.plain_runs().is_some());
+    corrupt_if(odd, "a list of attributes is not stored as it must be")?;
     stream.read(region, geometry, 0, stream.sizes.data as usize)
 }
 
@@ -180,9 +178,8 @@ fn gather(
         let empty = Stream::nothing();
         let bytes = fetch(stream.as_ref().unwrap_or(&empty), entry.holder.number)?;
         let holder = Record::parse(&bytes, entry.holder.number)?;
-        if holder.this != entry.holder || holder.base != Some(base.this) {
-            return Err(Refusal::corrupt(format!("record {} is not a part of file {number}", entry.holder.number)));
-        }
+        let foreign = holder.this != entry.holder || holder.base != Some(base.this);
+        corrupt_if(foreign, format_args!("record {} is not a part of file {number}", entry.holder.number))?;
         take_piece(&mut stream, &holder.attributes()?, entry, geometry)?;
     }
     Ok(stream)

@@ -83,9 +83,8 @@ pub(super) fn walk(volume: &Volume<'_, '_>) -> Result<Walk, Refusal> {
     let mut walk = Walk { clusters: ClusterSet::new(geometry.clusters), special: Vec::new(), pieces: 0 };
     let bitmap = volume.stream(0, BITMAP, &[])?.or_corrupt("the file table has no bitmap")?;
     let total = volume.records();
-    if total < FIRST_OF_USERS || bitmap.sizes.initialized < total.div_ceil(8) || !bitmap.is_readable() {
-        return Err(Refusal::corrupt("the file table is not as long as its bitmap"));
-    }
+    let too_short = total < FIRST_OF_USERS || bitmap.sizes.initialized < total.div_ceil(8) || !bitmap.is_readable();
+    corrupt_if(too_short, "the file table is not as long as its bitmap")?;
     let at_once = PIECE / geometry.record;
     let mut first = 0;
     while first < total {
@@ -165,9 +164,8 @@ impl Walk {
     ) -> Result<(), Refusal> {
         let mut lists = attributes.iter().filter(|attribute| attribute.kind == ATTRIBUTE_LIST);
         let list = lists.next();
-        if lists.next().is_some() || (list.is_some() && record.base.is_some()) {
-            return Err(Refusal::corrupt(format!("record {} has a list of attributes too many", record.this.number)));
-        }
+        let too_many = lists.next().is_some() || (list.is_some() && record.base.is_some());
+        corrupt_if(too_many, format_args!("record {} has a list of attributes too many", record.this.number))?;
         if list.is_none() && record.base.is_none() {
             return Ok(());
         }

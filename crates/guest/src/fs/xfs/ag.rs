@@ -75,9 +75,8 @@ impl Group {
                 let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
                 // Neighbours are always merged, and the headers are never free, so there is a used block before each.
                 let apart = if by_block.runs == 0 { start >= last } else { start > last };
-                if run.len == 0 || !apart || end > geometry.blocks_of(ag) {
-                    return Err(Refusal::corrupt("a run of free blocks overlaps another or lies outside its group"));
-                }
+                let overlap = run.len == 0 || !apart || end > geometry.blocks_of(ag);
+                corrupt_if(overlap, "a run of free blocks overlaps another or lies outside its group")?;
                 over_budget_if(free.count() >= source.room, "free extents")?;
                 free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
                 last = end;
@@ -109,9 +108,8 @@ impl Group {
 
     /// Compares what the header counts.
     fn count(&mut self, geometry: &Geometry, header: &Header, tally: &Tally, trees: [&Walk; 2]) -> Result<(), Refusal> {
-        if tally.blocks != u64::from(header.free_blocks) || tally.longest != header.longest {
-            return Err(Refusal::corrupt("a group's free space and its header disagree"));
-        }
+        let disagree = tally.blocks != u64::from(header.free_blocks) || tally.longest != header.longest;
+        corrupt_if(disagree, "a group's free space and its header disagree")?;
         // The roots are not counted.
         let mut blocks = 0;
         for tree in trees {
@@ -120,9 +118,8 @@ impl Group {
         if geometry.reverse_map {
             blocks += difference(u64::from(header.reverse_blocks), 1)?;
         }
-        if geometry.lazy_counts && blocks != u64::from(header.tree_blocks) {
-            return Err(Refusal::corrupt("a group's trees and its header disagree"));
-        }
+        let disagree = geometry.lazy_counts && blocks != u64::from(header.tree_blocks);
+        corrupt_if(disagree, "a group's trees and its header disagree")?;
         self.tree_blocks = blocks;
         Ok(())
     }
@@ -132,9 +129,8 @@ impl Group {
         let mut seen = HashSet::new();
         for block in sets.into_iter().flatten() {
             let own = u64::from(*block) >= geometry.header_blocks() && seen.insert(*block);
-            if !own || self.free.contains(geometry.offset(ag, u64::from(*block))?) {
-                return Err(Refusal::corrupt("a block of a free space tree is free or used twice"));
-            }
+            let wrong = !own || self.free.contains(geometry.offset(ag, u64::from(*block))?);
+            corrupt_if(wrong, "a block of a free space tree is free or used twice")?;
         }
         Ok(())
     }
@@ -150,14 +146,12 @@ fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, R
     let offset = sum(geometry.offset(ag, 0)?, geometry.sector)?;
     let (bytes, patched) = source.read(offset, geometry.sector)?;
     corrupt_if(be32(&bytes, 0)? != 0x5841_4746 || be32(&bytes, 4)? != 1, format_args!("group {ag} has no header"))?;
-    if be32(&bytes, 8)? != ag || u64::from(be32(&bytes, 12)?) != geometry.blocks_of(ag) {
-        return Err(Refusal::corrupt(format!("the header of group {ag} is that of another")));
-    }
+    let foreign = be32(&bytes, 8)? != ag || u64::from(be32(&bytes, 12)?) != geometry.blocks_of(ag);
+    corrupt_if(foreign, format_args!("the header of group {ag} is that of another"))?;
     if geometry.v5 {
         source.check_seal(&bytes, patched, (216, 208), "a group header")?;
-        if slice(&bytes, 64, 16)? != geometry.meta_uuid {
-            return Err(Refusal::corrupt(format!("the header of group {ag} is of another filesystem")));
-        }
+        let foreign = slice(&bytes, 64, 16)? != geometry.meta_uuid;
+        corrupt_if(foreign, format_args!("the header of group {ag} is of another filesystem"))?;
     }
     Ok(Header {
         roots: [be32(&bytes, 16)?, be32(&bytes, 20)?],
@@ -186,18 +180,16 @@ fn list(source: &Source<'_>, geometry: &Geometry, ag: u32, header: &Header) -> R
     }
     let size = (bytes.len().saturating_sub(first) / 4) as u32;
     let (from, to, count) = (header.list_first, header.list_last, header.list_count);
-    if from >= size || to >= size || count > size {
-        return Err(Refusal::corrupt(format!("the free list of group {ag} lies outside itself")));
-    }
+    let misplaced = from >= size || to >= size || count > size;
+    corrupt_if(misplaced, format_args!("the free list of group {ag} lies outside itself"))?;
     let holds = if to >= from { to - from + 1 } else { size - from + to + 1 };
     // An empty list's end is just before its start.
     corrupt_if(holds % size != count % size, format_args!("the free list of group {ag} has another length"))?;
     let mut blocks = HashSet::new();
     for step in 0..count {
         let block = be32(&bytes, first + 4 * ((from + step) % size) as usize)?;
-        if u64::from(block) >= geometry.blocks_of(ag) || !blocks.insert(block) {
-            return Err(Refusal::corrupt(format!("the free list of group {ag} is wrong")));
-        }
+        let wrong = u64::from(block) >= geometry.blocks_of(ag) || !blocks.insert(block);
+        corrupt_if(wrong, format_args!("the free list of group {ag} is wrong"))?;
     }
     Ok((blocks, patched))
 }

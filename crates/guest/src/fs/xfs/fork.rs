@@ -131,9 +131,8 @@ impl Fork<'_> {
         let v5 = self.geometry.v5;
         let (bytes, patched) = self.source.read(place.start, place.end - place.start)?;
         let magic = if v5 { 0x424d_4133 } else { 0x424d_4150 };
-        if be32(&bytes, 0)? != magic || be16(&bytes, 4)? != level {
-            return Err(Refusal::corrupt("a block of a tree of extents is of another kind or level"));
-        }
+        let other = be32(&bytes, 0)? != magic || be16(&bytes, 4)? != level;
+        corrupt_if(other, "a block of a tree of extents is of another kind or level")?;
         if v5 {
             self.sealed(&bytes, place.start, &MAP, patched, "a tree of extents")?;
         }
@@ -144,9 +143,8 @@ impl Fork<'_> {
     fn place(&self, block: u64, count: u64) -> Result<Range<u64>, Refusal> {
         let geometry = self.geometry;
         let (ag, at) = geometry.of_block(block)?;
-        if count == 0 || sum(at, count)? > geometry.blocks_of(ag) || at < geometry.header_blocks() {
-            return Err(Refusal::corrupt("it uses blocks outside their group"));
-        }
+        let misplaced = count == 0 || sum(at, count)? > geometry.blocks_of(ag) || at < geometry.header_blocks();
+        corrupt_if(misplaced, "it uses blocks outside their group")?;
         let place = geometry.offset(ag, at)?..geometry.offset(ag, at + count)?;
         match self.free.touches(place.clone()) {
             true => Err(Refusal::corrupt(format!("it uses free bytes between {} and {}", place.start, place.end))),
@@ -194,9 +192,8 @@ impl Fork<'_> {
                 continue;
             }
             let (start, bytes, next) = part.get_or_insert_with(|| (at, Vec::new(), file));
-            if *next != file || (bytes.is_empty() && !(file * block).is_multiple_of(size)) {
-                return Err(Refusal::corrupt("a block of a directory is not whole"));
-            }
+            let torn = *next != file || (bytes.is_empty() && !(file * block).is_multiple_of(size));
+            corrupt_if(torn, "a block of a directory is not whole")?;
             bytes.extend(self.source.region.read(at, block as usize)?);
             if bytes.len() as u64 == size {
                 self.content(bytes, *start)?;

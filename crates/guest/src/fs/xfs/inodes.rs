@@ -143,9 +143,8 @@ impl Check<'_> {
         corrupt_if(!own, format_args!("group {ag} has no header of its inodes"))?;
         if geometry.v5 {
             self.source.check_seal(&bytes, patched, (312, 320), "a header of inodes")?;
-            if slice(&bytes, 296, 16)? != geometry.meta_uuid {
-                return Err(Refusal::corrupt(format!("the inodes of group {ag} are of another filesystem")));
-            }
+            let foreign = slice(&bytes, 296, 16)? != geometry.meta_uuid;
+            corrupt_if(foreign, format_args!("the inodes of group {ag} are of another filesystem"))?;
         }
         Ok(bytes)
     }
@@ -184,9 +183,8 @@ impl Check<'_> {
         corrupt_if(be16(inode, 0)? != MAGIC || (version == 3) != geometry.v5 || version > 3, "it is none")?;
         if geometry.v5 {
             self.source.check_seal(inode, false, (100, 112), "it")?;
-            if be64(inode, 152)? != number || slice(inode, 160, 16)? != geometry.meta_uuid {
-                return Err(Refusal::corrupt("it belongs elsewhere"));
-            }
+            let foreign = be64(inode, 152)? != number || slice(inode, 160, 16)? != geometry.meta_uuid;
+            corrupt_if(foreign, "it belongs elsewhere")?;
         }
         let mode = be16(inode, 2)?;
         corrupt_if((mode != 0) != in_use, "whether it is in use is not what its tree says")?;

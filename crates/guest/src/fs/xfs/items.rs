@@ -109,9 +109,8 @@ impl Raw {
             }
             kind::INODE_CREATE => {
                 let (ag, block, len) = (be32(description, 4)?, be32(description, 8)?, be32(description, 20)?);
-                if ag >= geometry.ags || sum(block.into(), len.into())? > geometry.blocks_of(ag) {
-                    return Err(Refusal::corrupt("the log makes inodes outside their group"));
-                }
+                let misplaced = ag >= geometry.ags || sum(block.into(), len.into())? > geometry.blocks_of(ag);
+                corrupt_if(misplaced, "the log makes inodes outside their group")?;
                 let extent = Extent { start: geometry.offset(ag, block.into())?, len: u64::from(len) * geometry.block };
                 Ok(Some(Item::Create(extent)))
             }
@@ -159,8 +158,7 @@ impl Raw {
 /// The bytes of a buffer of `count` basic blocks from basic block `first` on.
 fn buffer_extent(geometry: &Geometry, first: u64, count: u32) -> Result<Extent, Refusal> {
     let (start, len) = (product(first, BASIC_BLOCK)?, u64::from(count) * BASIC_BLOCK);
-    if len == 0 || sum(start, len)? > product(geometry.blocks, geometry.block)? {
-        return Err(Refusal::corrupt("the log writes outside the filesystem"));
-    }
+    let misplaced = len == 0 || sum(start, len)? > product(geometry.blocks, geometry.block)?;
+    corrupt_if(misplaced, "the log writes outside the filesystem")?;
     Ok(Extent { start, len })
 }

@@ -69,9 +69,8 @@ struct Ring<'a> {
 /// Finds the head of the log and what it says.
 pub fn state<'a>(region: &'a View<'a>, geometry: &'a Geometry) -> Result<State<'a>, Refusal> {
     let blocks = geometry.log_len / BASIC_BLOCK;
-    if geometry.log_len > LONGEST_LOG || blocks < 512 {
-        return Err(Refusal::unsupported(format!("a log of {} bytes", geometry.log_len)));
-    }
+    let impossible = geometry.log_len > LONGEST_LOG || blocks < 512;
+    unsupported_if(impossible, format_args!("a log of {} bytes", geometry.log_len))?;
     let mut ring = Ring { region, geometry, blocks, head: 0, cycle: 0 };
     ring.find_head()?;
     let (last, gap) = ring.check_window()?;
@@ -222,9 +221,8 @@ impl Ring<'_> {
         }
         let mut data = bytes.split_off(headers * BLOCK);
         let stored = u32::from_le_bytes(array(&bytes, 32)?);
-        if stored != 0 && !checksum_is_right(&bytes, slice(&data, 0, len as usize)?, stored)? {
-            return Err(Refusal::dirty("the checksum of a log record is wrong"));
-        }
+        let wrong = stored != 0 && !checksum_is_right(&bytes, slice(&data, 0, len as usize)?, stored)?;
+        dirty_if(wrong, "the checksum of a log record is wrong")?;
         for (index, one) in data.chunks_exact_mut(BLOCK).enumerate() {
             one[..4].copy_from_slice(&first_word(&bytes, index)?);
         }

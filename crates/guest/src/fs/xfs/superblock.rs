@@ -185,9 +185,8 @@ fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
     let last = difference(blocks, before_last)?;
     corrupt_if(last < SMALLEST_AG || last > ag_blocks, "the allocation groups do not add up to the filesystem")?;
     let ag_log = u32::from(u8_at(bytes, 124)?);
-    if ag_blocks.next_power_of_two().trailing_zeros() != ag_log {
-        return Err(Refusal::corrupt("allocation group size and its logarithm disagree"));
-    }
+    let disagree = ag_blocks.next_power_of_two().trailing_zeros() != ag_log;
+    corrupt_if(disagree, "allocation group size and its logarithm disagree")?;
     product(blocks, block)?;
 
     let inode = u64::from(be16(bytes, 104)?);
@@ -234,9 +233,8 @@ fn place_log(geometry: &mut Geometry, start: u64, blocks: u64, ag_log: u32) -> R
     let ag =
         u32::try_from(ag).ok().filter(|ag| *ag < geometry.ags).or_corrupt("the log lies outside the filesystem")?;
     // It lies in one allocation group, behind the headers of that.
-    if blocks == 0 || sum(at, blocks)? > geometry.blocks_of(ag) || at < geometry.header_blocks() {
-        return Err(Refusal::corrupt("the log does not lie in its allocation group"));
-    }
+    let misplaced = blocks == 0 || sum(at, blocks)? > geometry.blocks_of(ag) || at < geometry.header_blocks();
+    corrupt_if(misplaced, "the log does not lie in its allocation group")?;
     geometry.log_start = geometry.offset(ag, at)?;
     geometry.log_len = product(blocks, geometry.block)?;
     Ok(())
@@ -289,9 +287,8 @@ const FIXED: [std::ops::Range<usize>; 6] = [0..56, 80..100, 102..108, 120..127, 
 /// Refuses a superblock from the log which is not the same filesystem: one that is being grown, or gets a feature.
 pub fn check_unchanged(disk: &[u8], replayed: &[u8]) -> Result<(), Refusal> {
     for range in FIXED {
-        if slice(disk, range.start, range.len())? != slice(replayed, range.start, range.len())? {
-            return Err(Refusal::dirty("the log changes the geometry or the features"));
-        }
+        let changes = slice(disk, range.start, range.len())? != slice(replayed, range.start, range.len())?;
+        dirty_if(changes, "the log changes the geometry or the features")?;
     }
     Ok(())
 }

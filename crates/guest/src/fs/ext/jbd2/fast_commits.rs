@@ -16,7 +16,7 @@ use super::super::superblock::Layout;
 use super::super::tree;
 use super::journal::Journal;
 use crate::bytes::{array, le16, le32, slice};
-use crate::refusal::{Refusal, over_budget_if, unsupported_if};
+use crate::refusal::{Refusal, dirty_if, over_budget_if, unsupported_if};
 
 /// More tags than this would need more memory than a parser may have.
 const MOST_TAGS: usize = 1 << 16;
@@ -71,9 +71,8 @@ pub(super) fn read(
             kind::HEAD => le32(&head, 8)?.wrapping_sub(expected) as i32,
             _ => continue,
         };
-        if newer > 0 || (newer == 0 && block != first) {
-            return Err(Refusal::dirty("its journal has fast commits that do not follow its log"));
-        }
+        let astray = newer > 0 || (newer == 0 && block != first);
+        dirty_if(astray, "its journal has fast commits that do not follow its log")?;
         current |= newer == 0;
     }
     let mut scan = Scan { layout, expected, sum: 0, tags: 0, found: FastCommits::default() };

@@ -46,9 +46,8 @@ impl Form {
     /// The form that the superblock of the journal says, and its features.
     pub(super) fn parse(head: &[u8], layout: &Layout) -> Result<(Form, u32), Refusal> {
         let (compat, features) = (be32(head, 0x24)?, be32(head, 0x28)?);
-        if compat & !1 != 0 || features & !incompat::KNOWN != 0 || be32(head, 0x2c)? != 0 {
-            return Err(Refusal::unsupported("unknown features of its journal"));
-        }
+        let unknown = compat & !1 != 0 || features & !incompat::KNOWN != 0 || be32(head, 0x2c)? != 0;
+        unsupported_if(unknown, "unknown features of its journal")?;
         let sums = match (compat & 1, features & (incompat::CSUM_V2 | incompat::CSUM_V3)) {
             (0, 0) => Sums::None,
             (1, 0) => Sums::Transactions,

@@ -87,9 +87,8 @@ impl Journal {
                 blocks.region.budget().take_node()?;
             }
             let head = self.head(blocks, block)?;
-            if be32(&head, 0)? == MAGIC && (be32(&head, 8)?.wrapping_sub(end) as i32) >= 0 {
-                return Err(Refusal::dirty("its journal does not say where it ends"));
-            }
+            let newer = be32(&head, 0)? == MAGIC && (be32(&head, 8)?.wrapping_sub(end) as i32) >= 0;
+            dirty_if(newer, "its journal does not say where it ends")?;
         }
         Ok(())
     }
