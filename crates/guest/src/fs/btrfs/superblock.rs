@@ -88,10 +88,7 @@ pub struct Superblock {
 /// # Errors
 /// If it cannot be read.
 pub fn has_magic(region: &View<'_>) -> Result<bool, Refusal> {
-    if region.size() < PRIMARY + SIZE as u64 {
-        return Ok(false);
-    }
-    Ok(region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
+    Ok(region.size() >= PRIMARY + SIZE as u64 && region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
 }
 
 impl Superblock {

@@ -22,10 +22,7 @@ impl FreeMap for ExFat {
     }
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-        if region.size() < 512 {
-            return Ok(false);
-        }
-        boot::is_one(&region.read(0, 512)?)
+        Ok(region.size() >= 512 && boot::is_one(&region.read(0, 512)?)?)
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {

@@ -52,10 +52,7 @@ impl FreeMap for Ext {
     }
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-        if region.size() < AT + LEN as u64 {
-            return Ok(false);
-        }
-        Ok(le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
+        Ok(region.size() >= AT + LEN as u64 && le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {

@@ -3,7 +3,7 @@
 use crate::bytes::{array, is_power_in, le16, le32, product, slice, sum, u8_at};
 use crate::fs::clusters::{FIRST, Heap, Width};
 use crate::image::View;
-use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
+use crate::refusal::{Refusal, corrupt_if, dirty_if, refuse_if, unsupported_if};
 
 /// The counts of clusters at which the width of an entry changes.
 const SIXTEEN_FROM: u64 = 4085;
@@ -141,24 +141,20 @@ fn width(clusters: u64) -> Result<Width, Refusal> {
 
 /// The other fields that tell the width must agree with the number of clusters: some readers go by them.
 fn check_width(sector: &[u8], width: Width, root_len: u64) -> Result<(), Refusal> {
-    let ambiguous = |why: &str| Err(Refusal::unsupported(format!("ambiguous width of the table: {why}")));
+    let ambiguous = |why: &str| Refusal::unsupported(format!("ambiguous width of the table: {why}"));
     let long = width == Width::ThirtyTwo;
-    if long != (le16(sector, 22)? == 0) || long != (root_len == 0) {
-        return ambiguous("the number of clusters says otherwise than the fields for FAT32");
-    }
+    let disagree = long != (le16(sector, 22)? == 0) || long != (root_len == 0);
+    refuse_if(disagree, || ambiguous("the number of clusters says otherwise than the fields for FAT32"))?;
     let label = slice(sector, if long { 0x52 } else { 0x36 }, 8)?;
     let own: &[u8] = match width {
         Width::Twelve => b"FAT12   ",
         Width::Sixteen => b"FAT16   ",
         Width::ThirtyTwo => b"FAT32   ",
     };
-    if label != own && matches!(label, b"FAT12   " | b"FAT16   " | b"FAT32   ") {
-        return ambiguous("the name of the type");
-    }
+    let another = label != own && matches!(label, b"FAT12   " | b"FAT16   " | b"FAT32   ");
+    refuse_if(another, || ambiguous("the name of the type"))?;
     if long {
-        if le16(sector, 19)? != 0 {
-            return ambiguous("a short size on FAT32");
-        }
+        refuse_if(le16(sector, 19)? != 0, || ambiguous("a short size on FAT32"))?;
         // Linux reads the first table whatever this says.
         unsupported_if(le16(sector, 40)? != 0, "tables that are not mirrored")?;
         unsupported_if(le16(sector, 42)? != 0, "an unknown version of FAT32")?;

@@ -24,10 +24,7 @@ impl FreeMap for Fat {
     }
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-        if region.size() < 512 {
-            return Ok(false);
-        }
-        looks_like_one(&region.read(0, 512)?)
+        Ok(region.size() >= 512 && looks_like_one(&region.read(0, 512)?)?)
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
