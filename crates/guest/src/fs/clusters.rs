@@ -76,40 +76,27 @@ impl Bits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     /// Two entries in three bytes.
-    Twelve,
+    Twelve = 12,
     /// Two bytes.
-    Sixteen,
+    Sixteen = 16,
     /// Four bytes.
-    ThirtyTwo,
+    ThirtyTwo = 32,
 }
 
 impl Width {
     /// How long a table of so many entries is, in bytes.
     pub(super) fn table(self, entries: u64) -> u64 {
-        match self {
-            Width::Twelve => (entries * 3).div_ceil(2),
-            Width::Sixteen => entries * 2,
-            Width::ThirtyTwo => entries * 4,
-        }
+        (entries * self as u64).div_ceil(8)
     }
 
     /// How many entries a table of so many bytes has, at most.
     fn entries(self, bytes: u64) -> u32 {
-        let entries = match self {
-            Width::Twelve => bytes * 2 / 3,
-            Width::Sixteen => bytes / 2,
-            Width::ThirtyTwo => bytes / 4,
-        };
-        u32::try_from(entries).unwrap_or(u32::MAX)
+        u32::try_from(bytes * 8 / self as u64).unwrap_or(u32::MAX)
     }
 
     /// Where in the table an entry begins, in bytes.
     fn offset(self, number: u64) -> u64 {
-        match self {
-            Width::Twelve => number * 3 / 2,
-            Width::Sixteen => number * 2,
-            Width::ThirtyTwo => number * 4,
-        }
+        number * self as u64 / 8
     }
 
     /// The entry at `offset` of a piece, for a cluster.
