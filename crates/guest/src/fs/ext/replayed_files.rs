@@ -20,9 +20,10 @@ use super::bitmaps::State;
 use super::jbd2::FastCommits;
 use super::superblock::{Layout, Superblock};
 use super::tree::{self, AT, EXTENTS, ROOT};
-use super::walk::{INLINE_DATA, SHORT, kind};
+use super::walk::{INLINE_DATA, SHORT};
 use crate::bytes::{le16, le32, slice};
 use crate::extents::ExtentSet;
+use crate::fs::file_type as kind;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// More runs of blocks than this would need more memory than a parser may have.

@@ -22,6 +22,7 @@ use super::superblock::{Layout, Sums, Superblock};
 use super::tally::Tally;
 use super::tree::{self, AT, EXTENTS, ROOT};
 use crate::bytes::{le16, le32, slice};
+use crate::fs::file_type as kind;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// How much of an inode table or a directory is read at once, in bytes.
@@ -44,16 +45,6 @@ const ORPHANS: u32 = 0x0b10_ca04;
 /// The inode of blocks that are said to be bad, which may be those of the filesystem itself.
 const BAD_BLOCKS: u32 = 1;
 const ROOT_DIRECTORY: u32 = 2;
-
-pub(super) mod kind {
-    pub(in super::super) const FIFO: u16 = 0x1000;
-    pub(in super::super) const CHARACTERS: u16 = 0x2000;
-    pub(in super::super) const DIRECTORY: u16 = 0x4000;
-    pub(in super::super) const BLOCKS: u16 = 0x6000;
-    pub(in super::super) const FILE: u16 = 0x8000;
-    pub(in super::super) const SYMLINK: u16 = 0xa000;
-    pub(in super::super) const SOCKET: u16 = 0xc000;
-}
 
 /// Refuses a filesystem of which an inode in use is damaged, uses bytes that are in `free`, or a block that another one
 /// uses; or that has used blocks without an owner. Takes the inodes of `state`.

@@ -7,6 +7,7 @@
 
 use crate::bytes::{be16, be32, be64, slice, sum, u8_at};
 use crate::extents::ExtentSet;
+use crate::fs::file_type as kind;
 use crate::refusal::{Refusal, corrupt_if};
 
 use super::checksum;
@@ -23,16 +24,6 @@ const SPARSE: u32 = 4;
 const MAGIC: u16 = 0x494e;
 /// Counts of extents in other fields.
 const LARGE_COUNTS: u64 = 1 << 4;
-
-mod kind {
-    pub const FIFO: u16 = 0x1000;
-    pub const CHARACTERS: u16 = 0x2000;
-    pub const DIRECTORY: u16 = 0x4000;
-    pub const BLOCKS: u16 = 0x6000;
-    pub const FILE: u16 = 0x8000;
-    pub const SYMLINK: u16 = 0xa000;
-    pub const SOCKET: u16 = 0xc000;
-}
 
 /// Checks one filesystem.
 pub struct Check<'a> {
