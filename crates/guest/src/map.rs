@@ -133,20 +133,14 @@ impl<'p> Leaf<'p> {
     }
 
     fn into_region(self) -> Region {
-        let verdict = match self.fate {
+        let Leaf { place, extents, kind, fate, dropped, .. } = self;
+        let free = self.free.bytes();
+        let verdict = match fate {
             Fate::Known(verdict) => verdict,
             // Every one was asked.
             Fate::Ask(_) => Verdict::Unknown,
         };
-        let free = self.free.bytes();
-        Region {
-            place: self.place,
-            extents: self.extents,
-            kind: self.kind,
-            verdict,
-            free,
-            dropped: self.dropped.min(free),
-        }
+        Region { place, extents, kind, verdict, free, dropped: dropped.min(free) }
     }
 }
 

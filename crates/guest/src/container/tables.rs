@@ -54,14 +54,8 @@ pub(super) struct Reader {
 impl Reader {
     /// Tables may be read once, as far as sizes tell: each file's size, and 64 MiB more.
     pub fn new(files: Vec<Arc<dyn ReadAt>>) -> Reader {
-        let sizes = files.iter().fold(64_u64 << 20, |sum, file| sum.saturating_add(file.size()));
-        Reader {
-            files,
-            seen: RefCell::default(),
-            bytes: Cell::new(sizes),
-            pieces: Cell::new(PIECES),
-            last: RefCell::default(),
-        }
+        let bytes = Cell::new(files.iter().fold(64 << 20, |sum: u64, file| sum.saturating_add(file.size())));
+        Reader { files, seen: RefCell::default(), bytes, pieces: Cell::new(PIECES), last: RefCell::default() }
     }
 
     /// Reads at most [`LARGEST_PIECE`] bytes.

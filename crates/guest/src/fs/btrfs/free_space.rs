@@ -33,16 +33,8 @@ pub struct FreeSpaceTree<'a> {
 impl<'a> FreeSpaceTree<'a> {
     /// Nothing taken yet.
     pub fn new(chunks: &'a Chunks, sb: &'a Superblock) -> FreeSpaceTree<'a> {
-        FreeSpaceTree {
-            chunks,
-            sb,
-            begun: 0,
-            place: 0..0,
-            gone: false,
-            bitmaps: false,
-            expected: 0,
-            runs: Runs::default(),
-        }
+        let runs = Runs::default();
+        FreeSpaceTree { chunks, sb, begun: 0, place: 0..0, gone: false, bitmaps: false, expected: 0, runs }
     }
 
     /// Takes the next item.

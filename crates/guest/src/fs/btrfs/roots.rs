@@ -79,12 +79,8 @@ impl Roots {
 /// If it is damaged, or does not agree with the superblock.
 pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refusal> {
     let first = Chunks::of_superblock(sb)?;
-    let top = Root {
-        address: sb.chunk_root,
-        level: sb.chunk_root_level,
-        generation: sb.chunk_root_generation,
-        owner: owner::CHUNK,
-    };
+    let generation = sb.chunk_root_generation;
+    let top = Root { address: sb.chunk_root, level: sb.chunk_root_level, generation, owner: owner::CHUNK };
     let (mut chunks, mut device) = (Chunks::default(), None);
     forest.walk(&first, top, &mut |key, item| {
         if key.kind != kind::DEVICE {
