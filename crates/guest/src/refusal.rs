@@ -35,6 +35,14 @@ impl Refusal {
     pub fn corrupt(why: impl Into<String>) -> Refusal {
         Refusal::Corrupt(why.into())
     }
+
+    /// The same, with the words of a [`Refusal::Corrupt`] put into others that say where it is.
+    pub(crate) fn located(self, place: impl FnOnce(String) -> String) -> Refusal {
+        match self {
+            Refusal::Corrupt(why) => Refusal::Corrupt(place(why)),
+            other => other,
+        }
+    }
 }
 
 /// Refuses with `why` if there is a `doubt`.

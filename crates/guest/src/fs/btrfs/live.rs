@@ -40,10 +40,10 @@ pub fn check(
         done.push(owner::FREE_SPACE);
     }
     let shared = roots.all.iter().filter(|root| owner::is_shared(root.owner)).count() > 1;
-    let mut subvolumes = if shared { Seen::These(HashSet::new()) } else { Seen::All };
+    let mut subvolumes: Seen = shared.then(HashSet::new);
     let mut extents = 0;
     for root in roots.all.iter().filter(|root| !done.contains(&root.owner)) {
-        let seen = if owner::is_shared(root.owner) { &mut subvolumes } else { &mut Seen::All };
+        let seen = if owner::is_shared(root.owner) { &mut subvolumes } else { &mut None };
         forest.walk_unseen(chunks, *root, seen, &mut |key, item| {
             let Some(used) = file_extent(key, item, sb, "of a file")? else { return Ok(()) };
             extents += 1;

@@ -69,22 +69,8 @@ pub struct Forest<'a> {
     visited: RefCell<Vec<u64>>,
 }
 
-/// Which nodes were visited.
-pub enum Seen {
-    /// Not remembered: each is new.
-    All,
-    /// These.
-    These(HashSet<u64>),
-}
-
-impl Seen {
-    fn is_new(&mut self, address: u64) -> bool {
-        match self {
-            Seen::All => true,
-            Seen::These(nodes) => nodes.insert(address),
-        }
-    }
-}
+/// Which nodes were visited; `None` if that is not remembered, and each is new.
+pub type Seen = Option<HashSet<u64>>;
 
 /// A node on the way down, and which of its pointers is next.
 struct Step {
@@ -118,7 +104,7 @@ impl<'a> Forest<'a> {
     /// # Errors
     /// If a node is not in every way what its parent says, or `take` refuses an item.
     pub fn walk(&self, chunks: &Chunks, root: Root, take: Take<'_>) -> Result<(), Refusal> {
-        self.walk_unseen(chunks, root, &mut Seen::All, take)
+        self.walk_unseen(chunks, root, &mut None, take)
     }
 
     /// [`Forest::walk`], but for the nodes that other trees had already.
@@ -127,7 +113,8 @@ impl<'a> Forest<'a> {
     /// Those of [`Forest::walk`].
     pub fn walk_unseen(&self, chunks: &Chunks, root: Root, seen: &mut Seen, take: Take<'_>) -> Result<(), Refusal> {
         corrupt_if(root.level > HIGHEST_LEVEL, "a tree is too high")?;
-        if !seen.is_new(root.address) {
+        let mut is_new = |address| seen.as_mut().is_none_or(|nodes| nodes.insert(address));
+        if !is_new(root.address) {
             return Ok(());
         }
         let mut last = None;
@@ -148,7 +135,7 @@ impl<'a> Forest<'a> {
                     generation: le64(&step.node, at + Key::SIZE + 8)?,
                     owner: root.owner,
                 };
-                if seen.is_new(child.address) {
+                if is_new(child.address) {
                     let child = self.step(chunks, child, Some(key))?;
                     path.push(child);
                 }

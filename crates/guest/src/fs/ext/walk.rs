@@ -58,7 +58,7 @@ pub(super) fn check(
     let (claimed, shared) = (Tally::default(), HashMap::new());
     let mut walk = Walk { state, superblock, free, metadata, claimed, shared, pending: 0..0, steps: 0 };
     for (number, group) in (0..).zip(state.groups) {
-        walk.group(number, group).map_err(|why| of_group(number, why))?;
+        walk.group(number, group).map_err(|why| why.located(|why| format!("an inode of group {number}: {why}")))?;
     }
     let miscounted = walk.shared.values().any(|(seen, count)| seen != count);
     corrupt_if(miscounted, "attributes count other inodes than have them")?;
@@ -67,13 +67,6 @@ pub(super) fn check(
     // A cluster may have blocks of which nothing tells.
     let unbalanced = layout.cluster_bits == 0 && free.tally.and(metadata.ownerless).and(walk.claimed) != all;
     corrupt_if(unbalanced, "used blocks without an owner, or with two")
-}
-
-fn of_group(number: u64, why: Refusal) -> Refusal {
-    match why {
-        Refusal::Corrupt(why) => Refusal::Corrupt(format!("an inode of group {number}: {why}")),
-        other => other,
-    }
 }
 
 struct Walk<'a> {

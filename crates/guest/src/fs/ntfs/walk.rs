@@ -138,7 +138,7 @@ impl Walk {
                     Some(at) => self.clusters.add(at, run.len),
                     None => Ok(()),
                 })
-                .map_err(|refusal| in_record(refusal, number))
+                .map_err(|refusal| refusal.located(|why| format!("{why} (record {number})")))
             }
             Body::Resident(value) if attribute.kind == FILE_NAME => {
                 let name = FileName::parse(value)?;
@@ -189,11 +189,4 @@ fn hash(piece: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     piece.hash(&mut hasher);
     hasher.finish()
-}
-
-fn in_record(refusal: Refusal, number: u64) -> Refusal {
-    match refusal {
-        Refusal::Corrupt(why) => Refusal::Corrupt(format!("{why} (record {number})")),
-        other => other,
-    }
 }

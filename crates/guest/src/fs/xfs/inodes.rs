@@ -158,7 +158,8 @@ impl Check<'_> {
                     let number = geometry.inode_number(ag, u64::from(chunk.start) + u64::from(index));
                     let place = start + u64::from(index - from) * size;
                     if !self.source.touches(place, size) {
-                        self.inode(number, inode, chunk.free >> index & 1 == 0).map_err(|why| of_inode(number, why))?;
+                        self.inode(number, inode, chunk.free >> index & 1 == 0)
+                            .map_err(|why| why.located(|why| format!("inode {number}: {why}")))?;
                         self.source.region.budget().give_back(size);
                     }
                 }
@@ -210,12 +211,5 @@ impl Check<'_> {
             0 => Ok(()),
             _ => fork(Content::Attributes, u8_at(inode, 83)?, of_attributes, literal + len, room - len),
         }
-    }
-}
-
-fn of_inode(number: u64, why: Refusal) -> Refusal {
-    match why {
-        Refusal::Corrupt(why) => Refusal::Corrupt(format!("inode {number}: {why}")),
-        other => other,
     }
 }
