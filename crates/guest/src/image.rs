@@ -223,7 +223,7 @@ impl<'a> View<'a> {
             assert!(extent.end() <= self.size, "beyond the region");
             self.pieces(extent.start, extent.len)
         });
-        ExtentSet::from_ranges(ranges.map(|piece| piece.start..piece.end()))
+        ExtentSet::from_ranges(ranges.map(Extent::range))
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<(), Refusal> {

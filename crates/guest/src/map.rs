@@ -1,7 +1,5 @@
 //! From an image to its regions, and to the bytes that are free in all of them.
 
-use std::ops::Range;
-
 use crate::budget::Budget;
 use crate::extents::{Extent, ExtentSet};
 use crate::fs::{self, FreeMap, Options};
@@ -129,7 +127,7 @@ impl<'p> Leaf<'p> {
     }
 
     fn bytes(&self) -> ExtentSet {
-        ExtentSet::from_ranges(self.extents.iter().map(|extent| extent.start..extent.end()))
+        self.extents.iter().map(|extent| extent.range()).collect()
     }
 
     fn into_region(self) -> Region {
@@ -322,7 +320,7 @@ impl<'p> Finder<'_, 'p> {
             self.leaves.push(leaf);
         }
         let extents = moved(physical.extents);
-        let around = ExtentSet::of(extents.start..extents.end()).complement(partition.start..partition.end());
+        let around = ExtentSet::of(extents.range()).complement(partition.range());
         let place = format!("LVM metadata of {group} ({place})");
         self.leaves.push(part(place, around.iter().collect(), Some("LVM2_member"), Verdict::Framework));
     }
@@ -371,7 +369,7 @@ fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
             }
             leaf.free = left.trimmed_to(GRANULE);
         }
-        all.extend(leaf.free.iter().map(|extent| extent.start..extent.end()));
+        all.extend(leaf.free.iter().map(Extent::range));
     }
     ExtentSet::from_ranges(all)
 }
@@ -379,18 +377,16 @@ fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
 /// What partition tables take, and what is used in any partition that has free bytes elsewhere. Regions of one partition
 /// do not overlap, so that none loses anything by itself.
 fn used_by_any(leaves: &[Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
-    let mut used: Vec<Range<u64>> = tables.iter().map(|extent| extent.start..extent.end()).collect();
+    let mut used: Vec<Extent> = tables.iter().collect();
     for leaf in leaves {
-        used.extend(leaf.bytes().without(&leaf.free).iter().map(|extent| extent.start..extent.end()));
+        used.extend(leaf.bytes().without(&leaf.free).iter());
     }
-    ExtentSet::from_ranges(used)
+    used.into_iter().map(Extent::range).collect()
 }
 
 /// What belongs to no region: partition tables, boot areas, gaps, the end of the disk.
 fn framework(size: u64, regions: &[Region]) -> Vec<Region> {
-    let owned = ExtentSet::from_ranges(
-        regions.iter().flat_map(|region| region.extents.iter().map(|extent| extent.start..extent.end())),
-    );
+    let owned: ExtentSet = regions.iter().flat_map(|region| &region.extents).map(|extent| extent.range()).collect();
     let gaps = owned.complement(0..size);
     let named = |gap: Extent| Region {
         place: match gap {

@@ -129,7 +129,7 @@ pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result
         group_id: group.text("id")?.to_vec(),
         version: (0, group.number("seqno")?),
         volumes,
-        free: taken.complement(whole.start..whole.end()),
+        free: taken.complement(whole.range()),
         extents: whole,
     })
 }
@@ -216,10 +216,7 @@ fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Resu
     }
     let all: Vec<Range<u64>> = parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect();
     let expected: u64 = all.iter().map(|piece| piece.end - piece.start).fold(0, u64::saturating_add);
-    let taken = ExtentSet::from_ranges(all.iter().map(|piece| {
-        let bytes = grid.bytes(piece);
-        bytes.start..bytes.end()
-    }));
+    let taken: ExtentSet = all.iter().map(|piece| grid.bytes(piece).range()).collect();
     corrupt_if(taken.bytes() != product(expected, grid.unit)?, "logical volumes overlap")?;
     let mut found = Vec::new();
     for part in parts.into_iter().filter(|part| !part.pieces.is_empty()) {

@@ -26,7 +26,7 @@ pub fn read(region: &View<'_>) -> Result<Physical, Refusal> {
     let root = text::parse(&current.text, region.budget())?;
     let mut physical = metadata::interpret(&root, &label, region)?;
     physical.version.0 = current.checksum;
-    let overlaps = label.outside.intersection(&ExtentSet::of(physical.extents.start..physical.extents.end()));
+    let overlaps = label.outside.intersection(&ExtentSet::of(physical.extents.range()));
     corrupt_if(!overlaps.is_empty(), "LVM metadata lie among the extents")?;
     Ok(physical)
 }

@@ -26,7 +26,7 @@ use roots::Roots;
 use superblock::{MIRRORS, RESERVED, Superblock};
 use tree::{Forest, Root};
 
-use crate::extents::ExtentSet;
+use crate::extents::{Extent, ExtentSet};
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if};
@@ -75,7 +75,7 @@ impl FreeMap for Btrfs {
         // One list, not two sets and their union: there may be millions.
         let mut free = allocation.free;
         let outside = ExtentSet::from_ranges(in_chunks).complement(0..sb.device.total_bytes);
-        free.extend(outside.iter().map(|extent| extent.start..extent.end()));
+        free.extend(outside.iter().map(Extent::range));
         let free = ExtentSet::from_ranges(free);
         live::check(&forest, &chunks, &sb, &roots, &free)?;
 

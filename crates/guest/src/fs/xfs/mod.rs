@@ -140,7 +140,7 @@ impl Found<'_> {
         if self.free.is_empty() {
             self.free = free;
         } else {
-            free.iter().for_each(|extent| self.free.push(extent.start..extent.end()));
+            free.iter().for_each(|extent| self.free.push(extent.range()));
         }
     }
 

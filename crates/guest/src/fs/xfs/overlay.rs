@@ -86,13 +86,13 @@ impl Overlay {
         for item in items {
             match item {
                 Item::Cancel(extent) => cancelled.passed(*extent),
-                Item::Touch(extent) if !cancelled.has(*extent) => opaque.push(extent.start..extent.end()),
-                Item::Create(extent) if !cancelled.has_any_in(*extent) => opaque.push(extent.start..extent.end()),
+                Item::Touch(extent) if !cancelled.has(*extent) => opaque.push(extent.range()),
+                Item::Create(extent) if !cancelled.has_any_in(*extent) => opaque.push(extent.range()),
                 Item::Touch(_) | Item::Create(_) => {}
                 Item::Buffer { extent, .. } if cancelled.has(*extent) => {}
-                Item::Buffer { extent, pieces: None, .. } => opaque.push(extent.start..extent.end()),
+                Item::Buffer { extent, pieces: None, .. } => opaque.push(extent.range()),
                 Item::Buffer { extent, pieces: Some(pieces), lsn, .. } => {
-                    touched.push(extent.start..extent.end());
+                    touched.push(extent.range());
                     write(region, geometry, &mut buffers, *extent, pieces, *lsn)?;
                 }
             }
