@@ -6,7 +6,7 @@ use crate::bytes::{be32, difference, product, slice, sum};
 use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
-use super::btree::{self, Run, Walk};
+use super::btree::{self, BY_BLOCK, BY_SIZE, Run, Walk};
 use super::overlay::Source;
 use super::short::{FREE_SPACE, Tree};
 use super::superblock::Geometry;
@@ -68,31 +68,23 @@ impl Group {
             Tree { source, geometry, ag, kind: FREE_SPACE[index], root, levels }
         };
         let (mut free, mut by_block, mut last) = (ExtentSet::new(), Tally::default(), geometry.header_blocks());
-        let first = btree::walk(
-            &tree(0),
-            |run| (run.start, 0),
-            |run| {
-                let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
-                // Neighbours are always merged, and the headers are never free, so there is a used block before each.
-                let apart = if by_block.runs == 0 { start >= last } else { start > last };
-                let overlap = run.len == 0 || !apart || end > geometry.blocks_of(ag);
-                corrupt_if(overlap, "a run of free blocks overlaps another or lies outside its group")?;
-                over_budget_if(free.count() >= source.room, "free extents")?;
-                free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
-                last = end;
-                by_block.add(run);
-                Ok(())
-            },
-        )?;
+        let first = btree::walk(&tree(0), BY_BLOCK, |run| {
+            let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
+            // Neighbours are always merged, and the headers are never free, so there is a used block before each.
+            let apart = if by_block.runs == 0 { start >= last } else { start > last };
+            let overlap = run.len == 0 || !apart || end > geometry.blocks_of(ag);
+            corrupt_if(overlap, "a run of free blocks overlaps another or lies outside its group")?;
+            over_budget_if(free.count() >= source.room, "free extents")?;
+            free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
+            last = end;
+            by_block.add(run);
+            Ok(())
+        })?;
         let mut by_size = Tally::default();
-        let second = btree::walk(
-            &tree(1),
-            |run| (run.len, run.start),
-            |run| {
-                by_size.add(run);
-                Ok(())
-            },
-        )?;
+        let second = btree::walk(&tree(1), BY_SIZE, |run| {
+            by_size.add(run);
+            Ok(())
+        })?;
         corrupt_if(by_block != by_size, "the two free space trees disagree")?;
         let mut group = Group {
             free,

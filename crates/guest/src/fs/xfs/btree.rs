@@ -18,6 +18,8 @@ pub struct Run {
 
 /// What a tree is sorted by.
 pub type Key = fn(Run) -> (u32, u32);
+pub const BY_BLOCK: Key = |run| (run.start, 0);
+pub const BY_SIZE: Key = |run| (run.len, run.start);
 
 /// What a walk over one tree found.
 pub struct Walk {
