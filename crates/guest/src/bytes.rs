@@ -1,6 +1,8 @@
 //! Numbers out of bytes that somebody else wrote: a field that is not there is a refusal, never a panic.
 
-use crate::refusal::Refusal;
+use std::ops::RangeInclusive;
+
+use crate::refusal::{OrRefuse, Refusal};
 
 /// The `N` bytes at `offset`.
 ///
@@ -8,7 +10,7 @@ use crate::refusal::Refusal;
 /// If `from` is too short.
 pub fn array<const N: usize>(from: &[u8], offset: usize) -> Result<[u8; N], Refusal> {
     let field = offset.checked_add(N).and_then(|end| from.get(offset..end));
-    field.and_then(|field| field.try_into().ok()).ok_or_else(|| Refusal::corrupt("a field lies outside its structure"))
+    field.and_then(|field| field.try_into().ok()).or_corrupt("a field lies outside its structure")
 }
 
 /// The `len` bytes at `offset`.
@@ -17,7 +19,7 @@ pub fn array<const N: usize>(from: &[u8], offset: usize) -> Result<[u8; N], Refu
 /// If `from` is too short.
 pub fn slice(from: &[u8], offset: usize, len: usize) -> Result<&[u8], Refusal> {
     let field = offset.checked_add(len).and_then(|end| from.get(offset..end));
-    field.ok_or_else(|| Refusal::corrupt("a field lies outside its structure"))
+    field.or_corrupt("a field lies outside its structure")
 }
 
 macro_rules! getters {
@@ -42,12 +44,26 @@ getters! {
     be64 u64 from_be_bytes "big-endian";
 }
 
+/// A GUID as it stands in structures on the disk: the first three groups are little-endian, the rest is as it is written.
+pub(crate) const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
+    let number = ((a.swap_bytes() as u128) << 96)
+        | ((b.swap_bytes() as u128) << 80)
+        | ((c.swap_bytes() as u128) << 64)
+        | d as u128;
+    number.to_be_bytes()
+}
+
+/// Whether a size is a power of two within bounds.
+pub(crate) fn is_power_in(size: u64, bounds: RangeInclusive<u64>) -> bool {
+    size.is_power_of_two() && bounds.contains(&size)
+}
+
 /// `a * b`, where a forged header may ask for more than there are numbers.
 ///
 /// # Errors
 /// On overflow.
 pub(crate) fn product(a: u64, b: u64) -> Result<u64, Refusal> {
-    a.checked_mul(b).ok_or_else(|| Refusal::corrupt("a size overflows"))
+    a.checked_mul(b).or_corrupt("a size overflows")
 }
 
 /// `a + b`, where a forged header may ask for more than there are numbers.
@@ -55,7 +71,7 @@ pub(crate) fn product(a: u64, b: u64) -> Result<u64, Refusal> {
 /// # Errors
 /// On overflow.
 pub fn sum(a: u64, b: u64) -> Result<u64, Refusal> {
-    a.checked_add(b).ok_or_else(|| Refusal::corrupt("an offset overflows"))
+    a.checked_add(b).or_corrupt("an offset overflows")
 }
 
 /// `a - b`.
@@ -63,7 +79,7 @@ pub fn sum(a: u64, b: u64) -> Result<u64, Refusal> {
 /// # Errors
 /// If `b` is greater.
 pub fn difference(a: u64, b: u64) -> Result<u64, Refusal> {
-    a.checked_sub(b).ok_or_else(|| Refusal::corrupt("a size is negative"))
+    a.checked_sub(b).or_corrupt("a size is negative")
 }
 
 #[cfg(test)]

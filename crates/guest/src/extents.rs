@@ -17,7 +17,8 @@ impl Extent {
         self.start + self.len
     }
 
-    fn range(self) -> Range<u64> {
+    /// Its bytes.
+    pub(crate) fn range(self) -> Range<u64> {
         self.start..self.end()
     }
 }

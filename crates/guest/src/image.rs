@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::budget::{Budget, LARGEST_PIECE};
 use crate::extents::{Extent, ExtentSet};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, over_budget_if};
 
 /// Something that can be read at any offset: an image file, a virtual disk in a container, bytes in memory.
 pub trait ReadAt: Send + Sync {
@@ -176,7 +176,7 @@ impl<'a> View<'a> {
         let mut size = 0_u64;
         for piece in pieces {
             self.check(piece.start, piece.len)?;
-            let end = size.checked_add(piece.len).ok_or_else(|| Refusal::corrupt("a volume is too long"))?;
+            let end = size.checked_add(piece.len).or_corrupt("a volume is too long")?;
             for place in self.pieces(piece.start, piece.len) {
                 segments.push(Segment { at: size, place });
                 size += place.len;
@@ -193,9 +193,7 @@ impl<'a> View<'a> {
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Refusal> {
         // Before anything is allocated: the length may come from a forged header.
         self.check(offset, len as u64)?;
-        if len > LARGEST_PIECE {
-            return Err(Refusal::Budget("bytes of metadata at once"));
-        }
+        over_budget_if(len > LARGEST_PIECE, "bytes of metadata at once")?;
         let mut buffer = vec![0; len];
         self.read_into(offset, &mut buffer)?;
         Ok(buffer)
@@ -225,7 +223,7 @@ impl<'a> View<'a> {
             assert!(extent.end() <= self.size, "beyond the region");
             self.pieces(extent.start, extent.len)
         });
-        ExtentSet::from_ranges(ranges.map(|piece| piece.start..piece.end()))
+        ExtentSet::from_ranges(ranges.map(Extent::range))
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<(), Refusal> {

@@ -1,7 +1,5 @@
 //! From an image to its regions, and to the bytes that are free in all of them.
 
-use std::ops::Range;
-
 use crate::budget::Budget;
 use crate::extents::{Extent, ExtentSet};
 use crate::fs::{self, FreeMap, Options};
@@ -10,7 +8,7 @@ use crate::image::{ReadAt, Session, View, Witness};
 use crate::lvm::{self, Physical};
 use crate::partition::{self, Claim, Partition, Tables};
 use crate::probe::{self, Signature};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 use crate::report::{Map, Region, Verdict};
 
 /// Free bytes come in whole pieces of this size at multiples of it, in bytes: less is not worth a hole, and no filesystem
@@ -129,24 +127,18 @@ impl<'p> Leaf<'p> {
     }
 
     fn bytes(&self) -> ExtentSet {
-        ExtentSet::from_ranges(self.extents.iter().map(|extent| extent.start..extent.end()))
+        self.extents.iter().map(|extent| extent.range()).collect()
     }
 
     fn into_region(self) -> Region {
-        let verdict = match self.fate {
+        let Leaf { place, extents, kind, fate, dropped, .. } = self;
+        let free = self.free.bytes();
+        let verdict = match fate {
             Fate::Known(verdict) => verdict,
             // Every one was asked.
             Fate::Ask(_) => Verdict::Unknown,
         };
-        let free = self.free.bytes();
-        Region {
-            place: self.place,
-            extents: self.extents,
-            kind: self.kind,
-            verdict,
-            free,
-            dropped: self.dropped.min(free),
-        }
+        Region { place, extents, kind, verdict, free, dropped: dropped.min(free) }
     }
 }
 
@@ -272,9 +264,7 @@ impl<'p> Finder<'_, 'p> {
 
     /// Understands a physical volume and remembers it until all are known.
     fn physical_volume(&mut self, place: &str, partition: Extent) -> Result<(), Refusal> {
-        if self.volumes.len() == MOST_PHYSICAL {
-            return Err(Refusal::Budget("LVM physical volumes"));
-        }
+        over_budget_if(self.volumes.len() == MOST_PHYSICAL, "LVM physical volumes")?;
         let (physical, witnesses) = look(self.image, budget_for_volumes(), &[partition], lvm::read)?;
         self.witnesses.extend(witnesses);
         self.volumes.push((place.to_owned(), partition, physical));
@@ -330,7 +320,7 @@ impl<'p> Finder<'_, 'p> {
             self.leaves.push(leaf);
         }
         let extents = moved(physical.extents);
-        let around = ExtentSet::of(extents.start..extents.end()).complement(partition.start..partition.end());
+        let around = ExtentSet::of(extents.range()).complement(partition.range());
         let place = format!("LVM metadata of {group} ({place})");
         self.leaves.push(part(place, around.iter().collect(), Some("LVM2_member"), Verdict::Framework));
     }
@@ -350,12 +340,9 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
         let most = budget.extents();
         let answer = look(image, budget, &leaf.extents, |view| {
             let findings = parser.free(view, options)?;
-            if findings.free.iter().last().is_some_and(|last| last.end() > view.size()) {
-                return Err(Refusal::corrupt("its parser found free bytes outside"));
-            }
-            if findings.free.count() > most {
-                return Err(Refusal::Budget("free extents"));
-            }
+            let misplaced = findings.free.iter().last().is_some_and(|last| last.end() > view.size());
+            corrupt_if(misplaced, "its parser found free bytes outside")?;
+            over_budget_if(findings.free.count() > most, "free extents")?;
             let free = view.in_image(&findings.free).trimmed_to(GRANULE);
             Ok((free, findings.dropped, findings.evidence))
         });
@@ -382,7 +369,7 @@ fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
             }
             leaf.free = left.trimmed_to(GRANULE);
         }
-        all.extend(leaf.free.iter().map(|extent| extent.start..extent.end()));
+        all.extend(leaf.free.iter().map(Extent::range));
     }
     ExtentSet::from_ranges(all)
 }
@@ -390,18 +377,16 @@ fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
 /// What partition tables take, and what is used in any partition that has free bytes elsewhere. Regions of one partition
 /// do not overlap, so that none loses anything by itself.
 fn used_by_any(leaves: &[Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
-    let mut used: Vec<Range<u64>> = tables.iter().map(|extent| extent.start..extent.end()).collect();
+    let mut used: Vec<Extent> = tables.iter().collect();
     for leaf in leaves {
-        used.extend(leaf.bytes().without(&leaf.free).iter().map(|extent| extent.start..extent.end()));
+        used.extend(leaf.bytes().without(&leaf.free).iter());
     }
-    ExtentSet::from_ranges(used)
+    used.into_iter().map(Extent::range).collect()
 }
 
 /// What belongs to no region: partition tables, boot areas, gaps, the end of the disk.
 fn framework(size: u64, regions: &[Region]) -> Vec<Region> {
-    let owned = ExtentSet::from_ranges(
-        regions.iter().flat_map(|region| region.extents.iter().map(|extent| extent.start..extent.end())),
-    );
+    let owned: ExtentSet = regions.iter().flat_map(|region| &region.extents).map(|extent| extent.range()).collect();
     let gaps = owned.complement(0..size);
     let named = |gap: Extent| Region {
         place: match gap {

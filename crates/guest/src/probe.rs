@@ -31,17 +31,9 @@ impl Signature<'_> {
     }
 }
 
-/// Bytes at a place.
-struct Magic {
-    kind: &'static str,
-    /// Bytes from the start of the region.
-    at: u64,
-    bytes: &'static [u8],
-}
-
-const fn magic(kind: &'static str, at: u64, bytes: &'static [u8]) -> Magic {
-    Magic { kind, at, bytes }
-}
+/// A kind, the places of its signature, any of which will do, in bytes from the start of the region or before its end, and
+/// the signature.
+type Magic = (&'static str, &'static [u64], &'static [u8]);
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -52,90 +44,75 @@ const HEAD: u64 = 80 * KIB;
 /// Signatures of at least four bytes. Weaker ones tell nothing: what has none of these is unknown, and used like them.
 const MAGICS: &[Magic] = &[
     // Encryption and integrity.
-    magic("crypto_LUKS", 0, b"LUKS\xba\xbe"),
+    ("crypto_LUKS", &[0], b"LUKS\xba\xbe"),
     // The second header of LUKS2, which stays when the first is overwritten.
-    magic("crypto_LUKS", 16 * KIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 32 * KIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 64 * KIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 128 * KIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 256 * KIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 512 * KIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", MIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 2 * MIB, b"SKUL\xba\xbe"),
-    magic("crypto_LUKS", 4 * MIB, b"SKUL\xba\xbe"),
-    magic("BitLocker", 3, b"-FVE-FS-"),
+    (
+        "crypto_LUKS",
+        &[16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB],
+        b"SKUL\xba\xbe",
+    ),
+    ("BitLocker", &[3], b"-FVE-FS-"),
     // BitLocker To Go: a FAT32 boot sector with this identifier in it.
-    magic("BitLocker", 424, b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01"),
-    magic("DM_integrity", 0, b"integrt\0"),
-    magic("DM_verity_hash", 0, b"verity\0\0"),
+    ("BitLocker", &[424], b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01"),
+    ("DM_integrity", &[0], b"integrt\0"),
+    ("DM_verity_hash", &[0], b"verity\0\0"),
     // Volume managers and what lies below filesystems.
-    magic("LVM1_member", 0, b"HM\x01\0"),
-    magic("LVM1_member", 0, b"HM\x02\0"),
-    magic("DM_snapshot_cow", 0, b"SnAp"),
-    magic("linux_raid_member", 0, b"\xfc\x4e\x2b\xa9\x01\0\0\0"),
-    magic("linux_raid_member", 4 * KIB, b"\xfc\x4e\x2b\xa9\x01\0\0\0"),
-    magic("bcache", 4 * KIB + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81"),
-    magic("bcachefs", 4 * KIB + 24, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef"),
-    magic("vdo", 0, b"dmvdo001"),
-    magic("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    magic("stratis", 9 * 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    magic("LDM", 6 * 512, b"PRIVHEAD"),
-    magic("VMFS_volume_member", MIB, b"\x0d\xd0\x01\xc0"),
-    magic("VMFS", 2 * MIB, b"\x5e\xf1\xab\x2f"),
-    magic("VMFS", 18 * MIB, b"\x5e\xf1\xab\x2f"),
-    magic("ceph_bluestore", 0, b"bluestore block device"),
-    magic("oracleasm", 32, b"ORCLDISK"),
+    ("LVM1_member", &[0], b"HM\x01\0"),
+    ("LVM1_member", &[0], b"HM\x02\0"),
+    ("DM_snapshot_cow", &[0], b"SnAp"),
+    ("linux_raid_member", &[0, 4 * KIB], b"\xfc\x4e\x2b\xa9\x01\0\0\0"),
+    ("bcache", &[4 * KIB + 24], b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81"),
+    ("bcachefs", &[4 * KIB + 24], b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef"),
+    ("vdo", &[0], b"dmvdo001"),
+    ("stratis", &[512 + 4, 9 * 512 + 4], b"!Stra0tis\x86\xff\x02^\x41rh"),
+    ("LDM", &[6 * 512], b"PRIVHEAD"),
+    ("VMFS_volume_member", &[MIB], b"\x0d\xd0\x01\xc0"),
+    ("VMFS", &[2 * MIB, 18 * MIB], b"\x5e\xf1\xab\x2f"),
+    ("ceph_bluestore", &[0], b"bluestore block device"),
+    ("oracleasm", &[32], b"ORCLDISK"),
     // Filesystems.
-    magic("ReFS", 3, b"ReFS\0\0\0\0"),
-    magic("apfs", 32, b"NXSB"),
-    magic("hfsplus", KIB, b"H+\0\x04"),
-    magic("hfsplus", KIB, b"HX\0\x05"),
-    magic("f2fs", KIB, b"\x10\x20\xf5\xf2"),
-    magic("ufs", 8 * KIB + 1372, b"\x54\x19\x01\0"),
-    magic("ufs", 8 * KIB + 1372, b"\0\x01\x19\x54"),
-    magic("ufs", 64 * KIB + 1372, b"\x19\x01\x54\x19"),
-    magic("ufs", 64 * KIB + 1372, b"\x19\x54\x01\x19"),
-    magic("ufs", 256 * KIB + 1372, b"\x19\x01\x54\x19"),
-    magic("jfs", 32 * KIB, b"JFS1"),
-    magic("reiserfs", 8 * KIB + 20, b"ReIsErFs"),
-    magic("reiserfs", 8 * KIB + 52, b"ReIsErFs"),
-    magic("reiserfs", 64 * KIB + 52, b"ReIsErFs"),
-    magic("reiserfs", 64 * KIB + 52, b"ReIsEr2Fs"),
-    magic("reiserfs", 64 * KIB + 52, b"ReIsEr3Fs"),
-    magic("reiser4", 64 * KIB, b"ReIsEr4"),
-    magic("nilfs2", KIB, b"\x02\0\0\0\0\0\x34\x34"),
-    magic("gfs2", 64 * KIB, b"\x01\x16\x19\x70"),
-    magic("ocfs2", KIB, b"OCFSV2"),
-    magic("ocfs2", 2 * KIB, b"OCFSV2"),
-    magic("ocfs2", 4 * KIB, b"OCFSV2"),
-    magic("ocfs2", 8 * KIB, b"OCFSV2"),
-    magic("squashfs", 0, b"hsqs"),
-    magic("squashfs", 0, b"sqsh"),
-    magic("erofs", KIB, b"\xe2\xe1\xf5\xe0"),
-    magic("cramfs", 0, b"\x45\x3d\xcd\x28"),
-    magic("romfs", 0, b"-rom1fs-"),
-    magic("iso9660", 32 * KIB + 1, b"CD001"),
-    magic("udf", 32 * KIB + 1, b"BEA01"),
-    magic("udf", 34 * KIB + 1, b"BEA01"),
-    magic("hpfs", 8 * KIB, b"\x49\xe8\x95\xf9"),
-    magic("vxfs", KIB, b"\xf5\xfc\x01\xa5"),
-    magic("ubifs", 0, b"\x31\x18\x10\x06"),
-    magic("xfs_external_log", 0, b"\xfe\xed\xba\xbe"),
+    ("ReFS", &[3], b"ReFS\0\0\0\0"),
+    ("apfs", &[32], b"NXSB"),
+    ("hfsplus", &[KIB], b"H+\0\x04"),
+    ("hfsplus", &[KIB], b"HX\0\x05"),
+    ("f2fs", &[KIB], b"\x10\x20\xf5\xf2"),
+    ("ufs", &[8 * KIB + 1372], b"\x54\x19\x01\0"),
+    ("ufs", &[8 * KIB + 1372], b"\0\x01\x19\x54"),
+    ("ufs", &[64 * KIB + 1372, 256 * KIB + 1372], b"\x19\x01\x54\x19"),
+    ("ufs", &[64 * KIB + 1372], b"\x19\x54\x01\x19"),
+    ("jfs", &[32 * KIB], b"JFS1"),
+    ("reiserfs", &[8 * KIB + 20, 8 * KIB + 52, 64 * KIB + 52], b"ReIsErFs"),
+    ("reiserfs", &[64 * KIB + 52], b"ReIsEr2Fs"),
+    ("reiserfs", &[64 * KIB + 52], b"ReIsEr3Fs"),
+    ("reiser4", &[64 * KIB], b"ReIsEr4"),
+    ("nilfs2", &[KIB], b"\x02\0\0\0\0\0\x34\x34"),
+    ("gfs2", &[64 * KIB], b"\x01\x16\x19\x70"),
+    ("ocfs2", &[KIB, 2 * KIB, 4 * KIB, 8 * KIB], b"OCFSV2"),
+    ("squashfs", &[0], b"hsqs"),
+    ("squashfs", &[0], b"sqsh"),
+    ("erofs", &[KIB], b"\xe2\xe1\xf5\xe0"),
+    ("cramfs", &[0], b"\x45\x3d\xcd\x28"),
+    ("romfs", &[0], b"-rom1fs-"),
+    ("iso9660", &[32 * KIB + 1], b"CD001"),
+    ("udf", &[32 * KIB + 1, 34 * KIB + 1], b"BEA01"),
+    ("hpfs", &[8 * KIB], b"\x49\xe8\x95\xf9"),
+    ("vxfs", &[KIB], b"\xf5\xfc\x01\xa5"),
+    ("ubifs", &[0], b"\x31\x18\x10\x06"),
+    ("xfs_external_log", &[0], b"\xfe\xed\xba\xbe"),
     // Partition tables that are not understood.
-    magic("mac", 512, b"PM\0\0"),
-    magic("sgi", 0, b"\x0b\xe5\xa9\x41"),
-    magic("bsd", 512, b"\x57\x45\x56\x82"),
-    magic("bsd", 64, b"\x57\x45\x56\x82"),
+    ("mac", &[512], b"PM\0\0"),
+    ("sgi", &[0], b"\x0b\xe5\xa9\x41"),
+    ("bsd", &[512, 64], b"\x57\x45\x56\x82"),
 ];
 
 /// Bytes at a distance from the end.
 const AT_END: &[Magic] = &[
-    magic("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. "),
-    magic("ddf_raid_member", 512, b"\xde\x11\xde\x11"),
-    magic("ddf_raid_member", 512, b"\x11\xde\x11\xde"),
-    magic("nvidia_raid_member", 1024, b"NVIDIA"),
-    magic("lsi_mega_raid_member", 512, b"$XIDE$"),
-    magic("LDM", 512, b"PRIVHEAD"),
+    ("isw_raid_member", &[1024], b"Intel Raid ISM Cfg Sig. "),
+    ("ddf_raid_member", &[512], b"\xde\x11\xde\x11"),
+    ("ddf_raid_member", &[512], b"\x11\xde\x11\xde"),
+    ("nvidia_raid_member", &[1024], b"NVIDIA"),
+    ("lsi_mega_raid_member", &[512], b"$XIDE$"),
+    ("LDM", &[512], b"PRIVHEAD"),
 ];
 
 /// All kinds of which the region has a signature, each once.
@@ -154,16 +131,18 @@ pub fn signatures<'p>(region: &View<'_>, parsers: &[&'p dyn FreeMap]) -> Result<
     }
     let look = Look::new(region)?;
     let mut opaque = Vec::new();
-    for magic in MAGICS {
-        if look.has(magic.at, magic.bytes)? {
-            opaque.push(magic.kind);
+    for (kind, places, bytes) in MAGICS {
+        for at in *places {
+            if look.has(*at, bytes)? {
+                opaque.push(*kind);
+            }
         }
     }
-    for magic in AT_END {
-        if let Some(at) = region.size().checked_sub(magic.at)
-            && look.has(at, magic.bytes)?
-        {
-            opaque.push(magic.kind);
+    for (kind, places, bytes) in AT_END {
+        for at in places.iter().filter_map(|at| region.size().checked_sub(*at)) {
+            if look.has(at, bytes)? {
+                opaque.push(*kind);
+            }
         }
     }
     for (kind, test) in TESTS {

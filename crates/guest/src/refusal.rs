@@ -21,18 +21,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// One word for reports that programs read.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Refusal::Dirty(_) => "dirty",
-            Refusal::Unsupported(_) => "unsupported",
-            Refusal::Corrupt(_) => "corrupt",
-            Refusal::Budget(_) => "budget",
-            Refusal::Unreadable(_) => "unreadable",
-            Refusal::Internal => "internal",
-        }
-    }
-
     /// A [`Refusal::Dirty`].
     pub fn dirty(why: impl Into<String>) -> Refusal {
         Refusal::Dirty(why.into())
@@ -46,6 +34,63 @@ impl Refusal {
     /// A [`Refusal::Corrupt`].
     pub fn corrupt(why: impl Into<String>) -> Refusal {
         Refusal::Corrupt(why.into())
+    }
+
+    /// The same, with the words of a [`Refusal::Corrupt`] put into others that say where it is.
+    pub(crate) fn located(self, place: impl FnOnce(String) -> String) -> Refusal {
+        match self {
+            Refusal::Corrupt(why) => Refusal::Corrupt(place(why)),
+            other => other,
+        }
+    }
+}
+
+/// Refuses with `why` if there is a `doubt`.
+///
+/// # Errors
+/// `why`.
+pub(crate) fn refuse_if(doubt: bool, why: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
+    if doubt { Err(why()) } else { Ok(()) }
+}
+
+macro_rules! refusing {
+    ($($name:ident $of:ident;)*) => {$(
+        #[doc = concat!("Refuses with a [`Refusal::", stringify!($of), "`] if there is a `doubt`.")]
+        ///
+        /// # Errors
+        /// That refusal. The words are put together for it alone.
+        pub(crate) fn $name(doubt: bool, why: impl fmt::Display) -> Result<(), Refusal> {
+            refuse_if(doubt, || Refusal::$of(why.to_string()))
+        }
+    )*};
+}
+
+refusing! {
+    corrupt_if Corrupt;
+    dirty_if Dirty;
+    unsupported_if Unsupported;
+}
+
+/// Refuses with a [`Refusal::Budget`] if there is `too_much` of something.
+///
+/// # Errors
+/// That refusal.
+pub(crate) fn over_budget_if(too_much: bool, what: &'static str) -> Result<(), Refusal> {
+    refuse_if(too_much, || Refusal::Budget(what))
+}
+
+/// What should be there, and may not.
+pub(crate) trait OrRefuse<T> {
+    /// Refuses with a [`Refusal::Corrupt`] if it is not there.
+    ///
+    /// # Errors
+    /// That refusal. The words are put together for it alone.
+    fn or_corrupt(self, why: impl fmt::Display) -> Result<T, Refusal>;
+}
+
+impl<T> OrRefuse<T> for Option<T> {
+    fn or_corrupt(self, why: impl fmt::Display) -> Result<T, Refusal> {
+        self.ok_or_else(|| Refusal::corrupt(why.to_string()))
     }
 }
 

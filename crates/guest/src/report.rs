@@ -175,13 +175,7 @@ pub fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
         if value < 1000.0 {
-            let digits = if unit == "B" || value >= 100.0 {
-                0
-            } else if value >= 10.0 {
-                1
-            } else {
-                2
-            };
+            let digits = if unit == "B" { 0 } else { usize::from(value < 100.0) + usize::from(value < 10.0) };
             return format!("{value:.digits$} {unit}");
         }
         value /= 1024.0;

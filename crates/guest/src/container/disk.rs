@@ -3,14 +3,14 @@
 use std::io;
 use std::iter::Peekable;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::host_ranges::HostRanges;
-use super::tables::{Cached, Reader, Recent, Tables, all_hold};
-use super::witness::FileWitness;
+use super::tables::{Cached, FileWitness, Reader, Recent, Tables, all_hold};
+use crate::bytes::sum;
 use crate::extents::{Extent, ExtentSet};
 use crate::guard::{guarded, guarded_io};
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// How many gaps [`VirtualDisk::unallocated`] names at most; 16 bytes each.
 const GAPS: usize = 500_000;
@@ -46,7 +46,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Whether `next` goes on where this one ends, so that both are one.
-    pub fn goes_on_in(&self, next: &Piece) -> bool {
+    fn goes_on_in(&self, next: &Piece) -> bool {
         match (self.place, next.place) {
             (Place::Zero, Place::Zero) => true,
             (Place::Stored { file, offset }, Place::Stored { file: other, offset: behind }) => {
@@ -54,6 +54,19 @@ impl Piece {
             }
             _ => false,
         }
+    }
+
+    /// The bytes from `at` on until `upto` is reached, as long as each piece that `piece` says goes on in the next one.
+    pub fn joined(at: u64, upto: u64, piece: impl Fn(u64) -> Result<Piece, Refusal>) -> Result<Piece, Refusal> {
+        let mut joined = piece(at)?;
+        while sum(at, joined.len)? < upto {
+            let more = piece(at + joined.len)?;
+            if !joined.goes_on_in(&more) {
+                break;
+            }
+            joined.len = sum(joined.len, more.len)?;
+        }
+        Ok(joined)
     }
 
     /// `len` bytes at `offset` of a file that may end within them; what is behind its end is zero. The caller has seen to it
@@ -69,14 +82,40 @@ impl Piece {
 /// Bytes of the files, by the index of the file.
 pub(super) type Ranges = Vec<(usize, Range<u64>)>;
 
+/// A disk that a format has understood.
+pub(super) struct Disk {
+    /// The name of the format.
+    format: &'static str,
+    /// The size of the virtual disk in bytes.
+    size: u64,
+    layout: Box<dyn Layout>,
+}
+
+impl Disk {
+    pub fn new(format: &'static str, size: u64, layout: impl Layout + 'static) -> Disk {
+        Disk { format, size, layout: Box::new(layout) }
+    }
+
+    /// Visits all its pieces, in order.
+    fn walk(
+        &self,
+        tables: &dyn Tables,
+        mut visit: impl FnMut(u64, &Piece) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut at = 0;
+        while at < self.size {
+            let piece = self.layout.piece(tables, at, self.size)?;
+            let len = piece.len.min(self.size - at);
+            corrupt_if(len == 0, "a piece of no length")?;
+            visit(at, &Piece { len, ..piece })?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
 /// A format's view of its disk.
 pub(super) trait Layout: Send + Sync {
-    /// The name of the format.
-    fn format(&self) -> &'static str;
-
-    /// The size of the virtual disk in bytes.
-    fn size(&self) -> u64;
-
     /// Where the bytes from `at` on are, which is below the size. Looks no further than is needed to reach `upto`.
     ///
     /// # Errors
@@ -111,7 +150,7 @@ pub(super) trait Layout: Send + Sync {
 /// A virtual disk of any format. As a [`ReadAt`] it is the disk as its guest sees it; it never gives bytes from outside the
 /// container's files.
 pub struct VirtualDisk {
-    layout: Box<dyn Layout>,
+    disk: Disk,
     tables: Cached,
     unallocated: ExtentSet,
     witnesses: Vec<FileWitness>,
@@ -120,9 +159,9 @@ pub struct VirtualDisk {
 
 impl VirtualDisk {
     /// Looks at all tables once.
-    pub(super) fn new(layout: Box<dyn Layout>, reader: Reader) -> Result<VirtualDisk, Refusal> {
+    pub(super) fn new(disk: Disk, reader: Reader) -> Result<VirtualDisk, Refusal> {
         let mut unallocated = ExtentSet::new();
-        walk(&*layout, &reader, |at, piece| {
+        disk.walk(&reader, |at, piece| {
             if piece.place == Place::Zero && unallocated.count() < GAPS {
                 unallocated.push(at..at + piece.len);
             }
@@ -130,7 +169,7 @@ impl VirtualDisk {
         })?;
         let (files, witnesses) = reader.into_parts();
         let (tables, unpacked) = (Cached::new(files), Recent::new(UNPACKED));
-        Ok(VirtualDisk { layout, tables, unallocated, witnesses, unpacked })
+        Ok(VirtualDisk { disk, tables, unallocated, witnesses, unpacked })
     }
 
     /// Reads what is compressed, at `at` of the disk.
@@ -141,15 +180,14 @@ impl VirtualDisk {
         let whole = self.unpacked.get((file, offset), || {
             let source = self.tables.file(file)?;
             let inside = offset.checked_add(stored as u64).is_some_and(|end| end <= source.size());
-            if !inside || stored as u64 > 2 * LARGEST_UNIT || unit as u64 > LARGEST_UNIT {
-                return Err(Refusal::corrupt("compressed data lies outside the file"));
-            }
+            let misplaced = !inside || stored as u64 > 2 * LARGEST_UNIT || unit as u64 > LARGEST_UNIT;
+            corrupt_if(misplaced, "compressed data lies outside the file")?;
             let mut packed = vec![0; stored];
             source.read_exact_at(offset, &mut packed)?;
-            self.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
+            self.disk.layout.unpack(&packed, unit, at.saturating_sub(skip as u64))
         })?;
         let bytes = skip.checked_add(buffer.len()).and_then(|end| whole.get(skip..end));
-        buffer.copy_from_slice(bytes.ok_or_else(|| Refusal::corrupt("compressed data is too short"))?);
+        buffer.copy_from_slice(bytes.or_corrupt("compressed data is too short")?);
         Ok(())
     }
 
@@ -158,7 +196,7 @@ impl VirtualDisk {
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
         let (mut at, mut rest) = (offset, buffer);
         while !rest.is_empty() {
-            let piece = self.layout.piece(&self.tables, at, end).map_err(broken)?;
+            let piece = self.disk.layout.piece(&self.tables, at, end).map_err(broken)?;
             let len = usize::try_from(piece.len).unwrap_or(usize::MAX).min(rest.len());
             if len == 0 {
                 return Err(broken(Refusal::corrupt("a piece of no length")));
@@ -180,11 +218,11 @@ impl VirtualDisk {
     fn find_host_ranges(&self, set: &ExtentSet) -> Result<Option<HostRanges>, Refusal> {
         let files = self.tables.files();
         let reader = Reader::new(files.to_vec());
-        let Some(besides) = self.layout.besides(&reader)? else { return Ok(None) };
+        let Some(besides) = self.disk.layout.besides(&reader)? else { return Ok(None) };
         let mut found = Found { runs: Vec::new(), kept: besides, held: ExtentSet::new(), freed: Vec::new() };
         found.kept.extend(self.witnesses.iter().map(range_of));
         let mut asked = set.iter().peekable();
-        walk(&*self.layout, &self.tables, |at, piece| found.add(at, piece, &mut asked))?;
+        self.disk.walk(&self.tables, |at, piece| found.add(at, piece, &mut asked))?;
         if found.runs.len() > RUNS {
             return Ok(None);
         }
@@ -194,12 +232,33 @@ impl VirtualDisk {
         }
         let freed: Vec<ExtentSet> = (0..files.len()).map(|file| of_file(&found.freed, file)).collect();
         if let Some(first) = freed.first()
-            && !self.layout.used_once(&reader, first)?
+            && !self.disk.layout.used_once(&reader, first)?
         {
             return Ok(None);
         }
         let (sources, witnesses) = reader.into_parts();
         Ok(Some(HostRanges { files: freed, held: found.held, witnesses, sources }))
+    }
+}
+
+/// Bytes of the files of a container that may be left out of a copy of it.
+pub struct HostRanges {
+    /// For each of [`Opened::parts`](super::Opened::parts) the bytes of the file.
+    pub files: Vec<ExtentSet>,
+    /// The bytes of the virtual disk that these are: a subset of what was asked for.
+    pub held: ExtentSet,
+    /// What this was concluded from, beyond [`VirtualDisk::witnesses`](super::VirtualDisk::witnesses).
+    pub witnesses: Vec<FileWitness>,
+    sources: Vec<Arc<dyn ReadAt>>,
+}
+
+impl HostRanges {
+    /// Whether what this was concluded from is unchanged. [`VirtualDisk::still_holds`](super::VirtualDisk::still_holds) must be asked besides.
+    ///
+    /// # Errors
+    /// If it cannot be read any more.
+    pub fn still_holds(&self) -> io::Result<bool> {
+        all_hold(&self.witnesses, &self.sources)
     }
 }
 
@@ -227,9 +286,8 @@ impl Found {
     where
         I: Iterator<Item = Extent>,
     {
-        if self.runs.len() > RUNS || self.kept.len() > 4 * RUNS || self.freed.len() > RUNS {
-            return Err(Refusal::Budget("runs of data"));
-        }
+        let too_many = self.runs.len() > RUNS || self.kept.len() > 4 * RUNS || self.freed.len() > RUNS;
+        over_budget_if(too_many, "runs of data")?;
         match piece.place {
             Place::Zero => {}
             Place::Packed { file, offset, stored, .. } => {
@@ -277,29 +335,9 @@ impl Found {
     }
 }
 
-/// Visits all pieces of a disk, in order.
-fn walk(
-    layout: &dyn Layout,
-    tables: &dyn Tables,
-    mut visit: impl FnMut(u64, &Piece) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    let size = layout.size();
-    let mut at = 0;
-    while at < size {
-        let piece = layout.piece(tables, at, size)?;
-        let len = piece.len.min(size - at);
-        if len == 0 {
-            return Err(Refusal::corrupt("a piece of no length"));
-        }
-        visit(at, &Piece { len, ..piece })?;
-        at += len;
-    }
-    Ok(())
-}
-
 impl ReadAt for VirtualDisk {
     fn size(&self) -> u64 {
-        self.layout.size()
+        self.disk.size
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -314,7 +352,7 @@ fn broken(refusal: Refusal) -> io::Error {
 impl VirtualDisk {
     /// The name of the format: `raw`, `qcow2`, `vmdk`, `vhdx`, `vdi`, `vhd`.
     pub fn format(&self) -> &'static str {
-        self.layout.format()
+        self.disk.format
     }
 
     /// Bytes of the virtual disk that the container does not hold. They read as zero. In a container with very many
@@ -338,10 +376,8 @@ impl VirtualDisk {
     pub fn stored_in(&self, files: &[ExtentSet]) -> ExtentSet {
         let mut found = ExtentSet::new();
         // Where the tables cannot be read any more, or there is too much of it, what was found so far is right.
-        let _enough = walk(&*self.layout, &self.tables, |at, piece| {
-            if found.count() >= GAPS {
-                return Err(Refusal::Budget("pieces of a disk"));
-            }
+        let _enough = self.disk.walk(&self.tables, |at, piece| {
+            over_budget_if(found.count() >= GAPS, "pieces of a disk")?;
             let Place::Stored { file, offset } = piece.place else { return Ok(()) };
             let Some(set) = files.get(file) else { return Ok(()) };
             for inside in set.between(offset..offset.saturating_add(piece.len)) {

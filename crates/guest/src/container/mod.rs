@@ -26,10 +26,9 @@ use std::sync::Arc;
 
 use crate::guard::guarded;
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, unsupported_if};
 
 mod disk;
-mod host_ranges;
 mod opened;
 mod plain;
 mod qcow2;
@@ -39,12 +38,10 @@ mod vdi;
 mod vhd;
 mod vhdx;
 mod vmdk;
-mod witness;
 
-pub use disk::VirtualDisk;
-pub use host_ranges::HostRanges;
+pub use disk::{HostRanges, VirtualDisk};
 pub use opened::{Alone, Opened, Part, Role, Siblings};
-pub use witness::FileWitness;
+pub use tables::FileWitness;
 
 /// Opens a file as what its magic numbers say, and as a raw image if they say nothing.
 ///
@@ -77,9 +74,7 @@ fn open_unguarded(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) 
     if vmdk::is_descriptor(&start) {
         return vmdk::open_descriptor(file, name, siblings);
     }
-    if start.starts_with(b"COWD") {
-        return Err(Refusal::unsupported("VMDK of the kind COWD"));
-    }
+    unsupported_if(start.starts_with(b"COWD"), "VMDK of the kind COWD")?;
     if vhd::detect(&start, &*file)? {
         return alone(file, name, vhd::open);
     }
@@ -94,13 +89,12 @@ pub fn open_raw(file: Arc<dyn ReadAt>, name: &OsStr) -> Result<Opened, Refusal> 
     guarded(|| alone(file, name, plain::open))
 }
 
-type Open = fn(&tables::Reader) -> Result<Box<dyn disk::Layout>, Refusal>;
+type Open = fn(&tables::Reader) -> Result<disk::Disk, Refusal>;
 
 /// Opens what is one file.
 fn alone(file: Arc<dyn ReadAt>, name: &OsStr, open: Open) -> Result<Opened, Refusal> {
     let reader = tables::Reader::new(vec![Arc::clone(&file)]);
-    let layout = open(&reader)?;
-    let disk = VirtualDisk::new(layout, reader)?;
+    let disk = VirtualDisk::new(open(&reader)?, reader)?;
     let part = Part { name: name.to_owned(), role: Role::Data, file };
     Ok(Opened { disk: Arc::new(disk), parts: vec![part] })
 }

@@ -2,13 +2,13 @@
 //!
 //! Format: QEMU, docs/interop/qcow2; fields are big-endian.
 
-use super::disk::{LARGEST_UNIT, Layout, Piece, Place, Ranges};
+use super::disk::{Disk, LARGEST_UNIT, Layout, Piece, Place, Ranges};
 use super::tables::{LARGEST_TABLE, Reader, Tables, any_twice};
 use super::unpack::{inflate, unzstd};
 use crate::budget::LARGEST_PIECE;
 use crate::bytes::{be32, be64, product, slice, sum, u8_at};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, over_budget_if, unsupported_if};
 
 pub(super) const MAGIC: [u8; 4] = *b"QFI\xfb";
 
@@ -43,7 +43,6 @@ enum Compression {
 struct Qcow2 {
     /// Version 2 has no clusters of zeros.
     version: u32,
-    size: u64,
     /// The size of a cluster, as a power of two.
     bits: u32,
     /// Whether clusters have subclusters, and entries of the second level are twice as long.
@@ -65,33 +64,22 @@ struct Counts {
     order: u32,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let len = usize::try_from(reader.size(0)).unwrap_or(usize::MAX).min(4096);
     let header = reader.read(0, 0, len)?;
     let version = be32(&header, 4)?;
-    if !matches!(version, 2 | 3) {
-        return Err(Refusal::unsupported(format!("qcow version {version}")));
-    }
+    unsupported_if(!matches!(version, 2 | 3), format_args!("qcow version {version}"))?;
     let bits = be32(&header, 20)?;
-    if !(9..=21).contains(&bits) {
-        return Err(Refusal::corrupt("a qcow2 with clusters of no possible size"));
-    }
+    corrupt_if(!(9..=21).contains(&bits), "a qcow2 with clusters of no possible size")?;
     let cluster = 1_u64 << bits;
-    if be64(&header, 8)? != 0 {
-        return Err(Refusal::unsupported("qcow2 with a backing file"));
-    }
-    if be32(&header, 32)? != 0 {
-        return Err(Refusal::unsupported("encrypted qcow2"));
-    }
+    unsupported_if(be64(&header, 8)? != 0, "qcow2 with a backing file")?;
+    unsupported_if(be32(&header, 32)? != 0, "encrypted qcow2")?;
     let features = Features::parse(&header, version)?;
-    if features.extended && bits < 14 {
-        return Err(Refusal::corrupt("a qcow2 with subclusters of no possible size"));
-    }
+    corrupt_if(features.extended && bits < 14, "a qcow2 with subclusters of no possible size")?;
     let bitmaps = has_bitmaps(&header, features.header, cluster)?;
     let (size, entries, at) = (be64(&header, 24)?, u64::from(be32(&header, 36)?), be64(&header, 40)?);
     let mut qcow = Qcow2 {
         version,
-        size,
         bits,
         extended: features.extended,
         compression: features.compression,
@@ -104,25 +92,18 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
         plain: be32(&header, 60)? == 0 && !bitmaps,
     };
     let needed = size.div_ceil(qcow.covered());
-    if entries < needed {
-        return Err(Refusal::corrupt("the first table of a qcow2 is too short for its disk"));
-    }
-    if entries * 8 > LARGEST_TABLE {
-        return Err(Refusal::Budget("bytes of one table"));
-    }
-    if !at.is_multiple_of(cluster) || at == 0 && entries > 0 {
-        return Err(Refusal::corrupt("the first table of a qcow2 is where it cannot be"));
-    }
+    corrupt_if(entries < needed, "the first table of a qcow2 is too short for its disk")?;
+    over_budget_if(entries * 8 > LARGEST_TABLE, "bytes of one table")?;
+    let misplaced = !at.is_multiple_of(cluster) || at == 0 && entries > 0;
+    corrupt_if(misplaced, "the first table of a qcow2 is where it cannot be")?;
     qcow.l1 = reader.read_long(0, at, entries * 8)?;
     // Entries behind the end of the disk belong to states of a machine, which snapshots have.
     let behind = qcow.l1.get(needed as usize * 8..).unwrap_or_default();
     qcow.plain &= behind.iter().all(|byte| *byte == 0);
     qcow.l1.truncate(needed as usize * 8);
     // With the flag beside the offset one table could still be there two times, which is bearable.
-    if any_twice::<8>(&qcow.l1) {
-        return Err(Refusal::corrupt("two entries of the first table of a qcow2 are the same"));
-    }
-    Ok(Box::new(qcow))
+    corrupt_if(any_twice::<8>(&qcow.l1), "two entries of the first table of a qcow2 are the same")?;
+    Ok(Disk::new("qcow2", size, qcow))
 }
 
 struct Features {
@@ -140,21 +121,13 @@ impl Features {
             return Ok(Features { extended: false, compression: Compression::Deflate, order: 4, header: 72 });
         }
         let (incompatible, order, len) = (be64(header, 72)?, be32(header, 96)?, be32(header, 100)?);
-        if incompatible & CORRUPT != 0 {
-            return Err(Refusal::corrupt("the qcow2 is marked as corrupt"));
-        }
-        if incompatible & DIRTY != 0 {
-            return Err(Refusal::dirty("the qcow2 was not closed"));
-        }
-        if incompatible & DATA_FILE != 0 {
-            return Err(Refusal::unsupported("qcow2 with a data file"));
-        }
-        if incompatible & !(COMPRESSION | EXTENDED) != 0 {
-            return Err(Refusal::unsupported(format!("qcow2 with incompatible features {incompatible:#x}")));
-        }
-        if len < 104 || !len.is_multiple_of(8) || len as usize > header.len() || order > 6 {
-            return Err(Refusal::corrupt("the header of a qcow2"));
-        }
+        corrupt_if(incompatible & CORRUPT != 0, "the qcow2 is marked as corrupt")?;
+        dirty_if(incompatible & DIRTY != 0, "the qcow2 was not closed")?;
+        unsupported_if(incompatible & DATA_FILE != 0, "qcow2 with a data file")?;
+        let unknown = incompatible & !(COMPRESSION | EXTENDED) != 0;
+        unsupported_if(unknown, format_args!("qcow2 with incompatible features {incompatible:#x}"))?;
+        let impossible = len < 104 || !len.is_multiple_of(8) || len as usize > header.len() || order > 6;
+        corrupt_if(impossible, "the header of a qcow2")?;
         let kind = if len > 104 { u8_at(header, 104)? } else { 0 };
         let compression = match (incompatible & COMPRESSION != 0, kind) {
             (false, 0) => Compression::Deflate,
@@ -198,10 +171,8 @@ impl Qcow2 {
     /// Whether a cluster of the file is where one can be. The last one may be cut short by the end of the file, as QEMU
     /// leaves it.
     fn check(&self, tables: &dyn Tables, offset: u64) -> Result<(), Refusal> {
-        if !offset.is_multiple_of(self.cluster()) || offset >= tables.size(0) || offset == 0 {
-            return Err(Refusal::corrupt("a cluster lies where it cannot be"));
-        }
-        Ok(())
+        let misplaced = !offset.is_multiple_of(self.cluster()) || offset >= tables.size(0) || offset == 0;
+        corrupt_if(misplaced, "a cluster lies where it cannot be")
     }
 
     /// The bytes from `at` to the end of its cluster or subcluster.
@@ -212,15 +183,12 @@ impl Qcow2 {
         let entry = be64(table, index)?;
         let bitmap = if self.extended { be64(table, index + 8)? } else { 0 };
         if entry & PACKED != 0 {
-            if entry & COPIED != 0 || bitmap != 0 {
-                return Err(Refusal::corrupt("a compressed cluster has flags that it cannot have"));
-            }
+            corrupt_if(entry & COPIED != 0 || bitmap != 0, "a compressed cluster has flags that it cannot have")?;
             return Ok(Piece { len: cluster - skip, place: self.packed(tables, entry, skip)? });
         }
         let zero = !self.extended && entry & ZERO != 0;
-        if entry & !(OFFSET | COPIED | u64::from(zero)) != 0 || zero && self.version < 3 {
-            return Err(Refusal::corrupt("an entry of a qcow2 table has unknown bits"));
-        }
+        let unknown = entry & !(OFFSET | COPIED | u64::from(zero)) != 0 || zero && self.version < 3;
+        corrupt_if(unknown, "an entry of a qcow2 table has unknown bits")?;
         let offset = entry & OFFSET;
         if offset != 0 {
             self.check(tables, offset)?;
@@ -236,9 +204,8 @@ impl Qcow2 {
             });
         }
         let (there, zeros) = (bitmap & 0xffff_ffff, bitmap >> 32);
-        if there & zeros != 0 || offset == 0 && there != 0 {
-            return Err(Refusal::corrupt("the subclusters of a cluster contradict one another"));
-        }
+        let contradiction = there & zeros != 0 || offset == 0 && there != 0;
+        corrupt_if(contradiction, "the subclusters of a cluster contradict one another")?;
         let subcluster = cluster / SUBCLUSTERS;
         let len = subcluster - skip % subcluster;
         if there >> (skip / subcluster) & 1 == 0 {
@@ -254,25 +221,18 @@ impl Qcow2 {
         let sectors = (entry & !(PACKED | COPIED)) >> offset_bits;
         // The data ends in the last of the sectors, the first of which it may share.
         let len = (sectors + 1) * 512 - offset % 512;
-        let there = tables.size(0).checked_sub(offset).filter(|there| *there > 0 && offset != 0);
-        let there = there.ok_or_else(|| Refusal::corrupt("a compressed cluster lies behind the end of the file"))?;
-        if len > 2 * LARGEST_UNIT {
-            return Err(Refusal::corrupt("a compressed cluster is too long"));
-        }
+        let there = tables
+            .size(0)
+            .checked_sub(offset)
+            .filter(|there| *there > 0 && offset != 0)
+            .or_corrupt("a compressed cluster lies behind the end of the file")?;
+        corrupt_if(len > 2 * LARGEST_UNIT, "a compressed cluster is too long")?;
         let stored = len.min(there) as usize;
         Ok(Place::Packed { file: 0, offset, stored, unit: self.cluster() as usize, skip: skip as usize })
     }
 }
 
 impl Layout for Qcow2 {
-    fn format(&self) -> &'static str {
-        "qcow2"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         let number = at / self.covered();
         let end = product(sum(number, 1)?, self.covered())?;
@@ -280,20 +240,10 @@ impl Layout for Qcow2 {
         if entry == 0 {
             return Ok(Piece { len: end - at, place: Place::Zero });
         }
-        if entry & !(OFFSET | COPIED) != 0 {
-            return Err(Refusal::corrupt("an entry of a qcow2 table has unknown bits"));
-        }
+        corrupt_if(entry & !(OFFSET | COPIED) != 0, "an entry of a qcow2 table has unknown bits")?;
         self.check(tables, entry & OFFSET)?;
         let table = tables.table(0, entry & OFFSET, self.cluster() as usize)?;
-        let mut piece = self.unit(tables, &table, at)?;
-        while at + piece.len < upto.min(end) {
-            let more = self.unit(tables, &table, at + piece.len)?;
-            if !piece.goes_on_in(&more) {
-                break;
-            }
-            piece.len += more.len;
-        }
-        Ok(piece)
+        Piece::joined(at, upto.min(end), |at| self.unit(tables, &table, at))
     }
 
     fn unpack(&self, packed: &[u8], unit: usize, _: u64) -> Result<Vec<u8>, Refusal> {
@@ -350,9 +300,7 @@ impl Qcow2 {
     /// The table of counts.
     fn counts(&self, reader: &Reader) -> Result<Vec<u8>, Refusal> {
         self.check(reader, self.counts.table)?;
-        if self.counts.len > LARGEST_PIECE as u64 {
-            return Err(Refusal::Budget("bytes of one table"));
-        }
+        over_budget_if(self.counts.len > LARGEST_PIECE as u64, "bytes of one table")?;
         reader.read(0, self.counts.table, self.counts.len as usize)
     }
 }

@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::witness::FileWitness;
 use crate::budget::{Budget, LARGEST_PIECE};
-use crate::image::{ReadAt, Session};
-use crate::refusal::Refusal;
+use crate::image::{ReadAt, Session, Witness};
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// The largest table that is held in memory as a whole (an L1 table, a grain directory, a block map), in bytes.
 pub(super) const LARGEST_TABLE: u64 = 20 << 20;
@@ -18,6 +17,15 @@ const PIECES: u32 = 400_000;
 
 /// Bytes of tables that are kept while data is read.
 const CACHE: usize = 4 << 20;
+
+/// A [`Witness`] of one of several files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileWitness {
+    /// The index of the file in [`Opened::parts`](super::Opened::parts).
+    pub file: usize,
+    /// What was read there.
+    pub witness: Witness,
+}
 
 /// Whoever reads a table of a container's files.
 pub(super) trait Tables {
@@ -46,19 +54,13 @@ pub(super) struct Reader {
 impl Reader {
     /// Tables may be read once, as far as sizes tell: each file's size, and 64 MiB more.
     pub fn new(files: Vec<Arc<dyn ReadAt>>) -> Reader {
-        let sizes = files.iter().fold(64_u64 << 20, |sum, file| sum.saturating_add(file.size()));
-        Reader {
-            files,
-            seen: RefCell::default(),
-            bytes: Cell::new(sizes),
-            pieces: Cell::new(PIECES),
-            last: RefCell::default(),
-        }
+        let bytes = Cell::new(files.iter().fold(64 << 20, |sum: u64, file| sum.saturating_add(file.size())));
+        Reader { files, seen: RefCell::default(), bytes, pieces: Cell::new(PIECES), last: RefCell::default() }
     }
 
     /// Reads at most [`LARGEST_PIECE`] bytes.
     pub fn read(&self, file: usize, offset: u64, len: usize) -> Result<Vec<u8>, Refusal> {
-        let source = self.files.get(file).ok_or_else(|| Refusal::corrupt("a file that is not there"))?;
+        let source = self.files.get(file).or_corrupt("a file that is not there")?;
         let bytes = self.bytes.get().checked_sub(len as u64).ok_or(Refusal::Budget("bytes of tables"))?;
         let pieces = self.pieces.get().checked_sub(1).ok_or(Refusal::Budget("tables"))?;
         let session = Session::new(&**source, Budget::new(len as u64, 1, 1));
@@ -77,9 +79,7 @@ impl Reader {
             Some(end) if end <= self.size(file) => {}
             _ => return Err(Refusal::corrupt(format!("a table of {len} bytes at {offset} is not in the file"))),
         }
-        if len > LARGEST_TABLE {
-            return Err(Refusal::Budget("bytes of one table"));
-        }
+        over_budget_if(len > LARGEST_TABLE, "bytes of one table")?;
         let mut table = Vec::with_capacity(len as usize);
         while (table.len() as u64) < len {
             let piece = (len as usize - table.len()).min(LARGEST_PIECE);
@@ -170,7 +170,7 @@ impl Cached {
 
     /// One of the files.
     pub fn file(&self, file: usize) -> Result<&dyn ReadAt, Refusal> {
-        self.files.get(file).map(|file| &**file).ok_or_else(|| Refusal::corrupt("a file that is not there"))
+        self.files.get(file).map(|file| &**file).or_corrupt("a file that is not there")
     }
 }
 
@@ -179,9 +179,8 @@ impl Tables for Cached {
         self.tables.get((file, offset, len), || {
             let source = self.file(file)?;
             let inside = offset.checked_add(len as u64).is_some_and(|end| end <= source.size());
-            if !inside || len > LARGEST_PIECE {
-                return Err(Refusal::corrupt(format!("a table of {len} bytes at {offset} is not in the file")));
-            }
+            let outside = !inside || len > LARGEST_PIECE;
+            corrupt_if(outside, format_args!("a table of {len} bytes at {offset} is not in the file"))?;
             let mut table = vec![0; len];
             source.read_exact_at(offset, &mut table)?;
             Ok(table)

@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::{Decompress, FlushDecompress, Status};
 use ruzstd::decoding::StreamingDecoder;
 
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The largest window that a Zstandard frame may ask for, in bytes. A frame of one cluster needs no more than that.
 const ZSTD_WINDOW: u64 = 4 << 20;
@@ -20,9 +20,7 @@ pub(super) fn inflate(packed: &[u8], len: usize, zlib: bool) -> Result<Vec<u8>, 
     let mut inflater = Decompress::new(zlib);
     let status = inflater.decompress(packed, &mut unpacked, FlushDecompress::Finish);
     let written = inflater.total_out();
-    if !matches!(status, Ok(Status::StreamEnd)) || written > len as u64 {
-        return Err(Refusal::corrupt("compressed data is damaged"));
-    }
+    corrupt_if(!matches!(status, Ok(Status::StreamEnd)) || written > len as u64, "compressed data is damaged")?;
     unpacked.truncate(written as usize);
     Ok(unpacked)
 }

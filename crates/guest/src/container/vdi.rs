@@ -2,10 +2,10 @@
 //!
 //! Format: as VirtualBox writes it since version 1.1 of the format (2004); fields are little-endian.
 
-use super::disk::{Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
-use crate::bytes::{le32, le64, product, slice, sum};
-use crate::refusal::Refusal;
+use crate::bytes::{is_power_in, le32, le64, product, slice, sum};
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 const SIGNATURE: u32 = 0xbeda_107f;
 const VERSION: u32 = 0x0001_0001;
@@ -21,7 +21,6 @@ pub(super) fn detect(start: &[u8]) -> bool {
 }
 
 struct Vdi {
-    size: u64,
     block: u64,
     /// Where block 0 lies in the file.
     data: u64,
@@ -29,39 +28,28 @@ struct Vdi {
     map: Vec<u8>,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let header = reader.read(0, 0, 512)?;
     if le32(&header, 68)? != VERSION {
         return Err(Refusal::unsupported(format!("VDI version {:#x}", le32(&header, 68)?)));
     }
-    if le32(&header, 72)? < 0x180 {
-        return Err(Refusal::corrupt("a VDI header that is too short"));
-    }
+    corrupt_if(le32(&header, 72)? < 0x180, "a VDI header that is too short")?;
     match le32(&header, 76)? {
         DYNAMIC | FIXED => {}
         kind => return Err(Refusal::unsupported(format!("VDI of type {kind}, which depends on another disk"))),
     }
     // The links to a parent: its last modification, and itself.
-    if slice(&header, 424, 32)?.iter().any(|byte| *byte != 0) {
-        return Err(Refusal::unsupported("VDI with a parent"));
-    }
-    if le32(&header, 360)? != 512 || le32(&header, 380)? != 0 {
-        return Err(Refusal::unsupported("VDI with other sectors or extra data in blocks"));
-    }
+    unsupported_if(slice(&header, 424, 32)?.iter().any(|byte| *byte != 0), "VDI with a parent")?;
+    let other = le32(&header, 360)? != 512 || le32(&header, 380)? != 0;
+    unsupported_if(other, "VDI with other sectors or extra data in blocks")?;
     let block = u64::from(le32(&header, 376)?);
-    if !block.is_power_of_two() || !(4096..=64 << 20).contains(&block) {
-        return Err(Refusal::unsupported(format!("VDI with blocks of {block} bytes")));
-    }
+    unsupported_if(!is_power_in(block, 4096..=64 << 20), format_args!("VDI with blocks of {block} bytes"))?;
     let (map_at, data) = (u64::from(le32(&header, 340)?), u64::from(le32(&header, 344)?));
     let (size, blocks) = (le64(&header, 368)?, u64::from(le32(&header, 384)?));
-    if size.div_ceil(block) > blocks {
-        return Err(Refusal::corrupt("the map of a VDI is too short for its disk"));
-    }
+    corrupt_if(size.div_ceil(block) > blocks, "the map of a VDI is too short for its disk")?;
     let map = reader.read_long(0, map_at, blocks * 4)?;
-    if map_at < 512 || data < sum(map_at, blocks * 4)? {
-        return Err(Refusal::corrupt("the parts of a VDI overlap"));
-    }
-    Ok(Box::new(Vdi { size, block, data, map }))
+    corrupt_if(map_at < 512 || data < sum(map_at, blocks * 4)?, "the parts of a VDI overlap")?;
+    Ok(Disk::new("vdi", size, Vdi { block, data, map }))
 }
 
 impl Vdi {
@@ -72,22 +60,12 @@ impl Vdi {
             return Ok(Place::Zero);
         }
         let offset = sum(self.data, product(u64::from(entry), self.block)?)?;
-        if sum(offset, self.block)? > tables.size(0) {
-            return Err(Refusal::corrupt("a block lies behind the end of the file"));
-        }
+        corrupt_if(sum(offset, self.block)? > tables.size(0), "a block lies behind the end of the file")?;
         Ok(Place::Stored { file: 0, offset })
     }
 }
 
 impl Layout for Vdi {
-    fn format(&self) -> &'static str {
-        "vdi"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| self.block(tables, number))
     }
@@ -105,22 +83,12 @@ pub(super) fn join(
     block: u64,
     place: impl Fn(u64) -> Result<Place, Refusal>,
 ) -> Result<Piece, Refusal> {
-    let (number, skip) = (at / block, at % block);
-    let mut piece = Piece {
-        len: block - skip,
-        place: match place(number)? {
+    Piece::joined(at, upto, |at| {
+        let (number, skip) = (at / block, at % block);
+        let place = match place(number)? {
             Place::Stored { file, offset } => Place::Stored { file, offset: sum(offset, skip)? },
             other => other,
-        },
-    };
-    let mut next = number;
-    while sum(at, piece.len)? < upto {
-        next += 1;
-        let more = Piece { len: block, place: place(next)? };
-        if !piece.goes_on_in(&more) {
-            break;
-        }
-        piece.len = sum(piece.len, block)?;
-    }
-    Ok(piece)
+        };
+        Ok(Piece { len: block - skip, place })
+    })
 }

@@ -2,13 +2,13 @@
 //!
 //! Format: Microsoft, Virtual Hard Disk Image Format Specification, version 1.0; fields are big-endian.
 
-use super::disk::{Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::plain::Plain;
 use super::tables::{Reader, Tables};
 use super::vdi::join;
-use crate::bytes::{be32, be64, product, sum};
+use crate::bytes::{be32, be64, is_power_in, product, sum};
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, unsupported_if};
 
 const COOKIE: &[u8] = b"conectix";
 const FOOTER: u64 = 512;
@@ -54,42 +54,29 @@ struct Dynamic {
     end: u64,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
-    let end = reader.size(0).checked_sub(FOOTER).ok_or_else(|| Refusal::corrupt("a VHD without a footer"))?;
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
+    let end = reader.size(0).checked_sub(FOOTER).or_corrupt("a VHD without a footer")?;
     let footer = reader.read(0, end, FOOTER as usize)?;
-    if !footer.starts_with(COOKIE) || !sum_is_right(&footer, 64)? {
-        return Err(Refusal::corrupt("the footer of a VHD is damaged"));
-    }
-    if be32(&footer, 12)? != VERSION {
-        return Err(Refusal::unsupported("another version of VHD"));
-    }
+    corrupt_if(!footer.starts_with(COOKIE) || !sum_is_right(&footer, 64)?, "the footer of a VHD is damaged")?;
+    unsupported_if(be32(&footer, 12)? != VERSION, "another version of VHD")?;
     let size = be64(&footer, 48)?;
     match be32(&footer, 60)? {
-        FIXED if size == end => return Ok(Box::new(Plain::new("vhd", size))),
+        FIXED if size == end => return Ok(Disk::new("vhd", size, Plain(size))),
         FIXED => return Err(Refusal::corrupt("a VHD of fixed size that has another size")),
         DYNAMIC => {}
         kind => return Err(Refusal::unsupported(format!("VHD of type {kind}, which depends on another disk"))),
     }
-    if reader.read(0, 0, FOOTER as usize)? != footer {
-        return Err(Refusal::corrupt("the two footers of a VHD differ"));
-    }
+    corrupt_if(reader.read(0, 0, FOOTER as usize)? != footer, "the two footers of a VHD differ")?;
     let header = reader.read(0, be64(&footer, 16)?, 1024)?;
-    if !header.starts_with(b"cxsparse") || !sum_is_right(&header, 36)? {
-        return Err(Refusal::corrupt("the header of a dynamic VHD is damaged"));
-    }
-    if be32(&header, 24)? != VERSION {
-        return Err(Refusal::unsupported("another version of dynamic VHD"));
-    }
+    let wrong = !header.starts_with(b"cxsparse") || !sum_is_right(&header, 36)?;
+    corrupt_if(wrong, "the header of a dynamic VHD is damaged")?;
+    unsupported_if(be32(&header, 24)? != VERSION, "another version of dynamic VHD")?;
     let (entries, block) = (u64::from(be32(&header, 28)?), u64::from(be32(&header, 32)?));
-    if !block.is_power_of_two() || !(4096..=256 << 20).contains(&block) {
-        return Err(Refusal::unsupported(format!("VHD with blocks of {block} bytes")));
-    }
-    if size.div_ceil(block) > entries {
-        return Err(Refusal::corrupt("the table of a VHD is too short for its disk"));
-    }
+    unsupported_if(!is_power_in(block, 4096..=256 << 20), format_args!("VHD with blocks of {block} bytes"))?;
+    corrupt_if(size.div_ceil(block) > entries, "the table of a VHD is too short for its disk")?;
     let table = reader.read_long(0, be64(&header, 16)?, entries * 4)?;
     let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
-    Ok(Box::new(Dynamic { size, block, bitmap, table, end }))
+    Ok(Disk::new("vhd", size, Dynamic { size, block, bitmap, table, end }))
 }
 
 impl Dynamic {
@@ -100,22 +87,12 @@ impl Dynamic {
             return Ok(None);
         }
         let at = u64::from(entry) * SECTOR;
-        if sum(at, self.bitmap + self.block)? > self.end {
-            return Err(Refusal::corrupt("a block lies behind the end of the file"));
-        }
+        corrupt_if(sum(at, self.bitmap + self.block)? > self.end, "a block lies behind the end of the file")?;
         Ok(Some(at))
     }
 }
 
 impl Layout for Dynamic {
-    fn format(&self) -> &'static str {
-        "vhd"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     /// The bitmaps of sectors are not looked at: what they call unwritten is read as it is, like others do.
     fn piece(&self, _: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| {

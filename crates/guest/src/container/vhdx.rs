@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use super::disk::{Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
-use crate::bytes::{array, le16, le32, le64, product, slice, sum};
-use crate::refusal::Refusal;
+use crate::bytes::{array, guid, is_power_in, le16, le32, le64, product, slice, sum};
+use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 pub(super) const MAGIC: &[u8] = b"vhdxfile";
 
@@ -21,22 +21,15 @@ const ENTRIES: usize = 2047;
 
 type Guid = [u8; 16];
 
-/// A GUID as it stands in the file: the first three groups are little-endian.
-const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
-    let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
-    [a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]]
-}
-
-const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, [0x9d, 0x64, 0x11, 0x5e, 0x9b, 0xfd, 0x4a, 0x08]);
-const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, [0xb8, 0xfe, 0x57, 0x5f, 0x05, 0x0f, 0x88, 0x6e]);
-const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, [0xb3, 0xb6, 0x33, 0xf0, 0xaa, 0x44, 0xe7, 0x6b]);
-const DISK_SIZE: Guid = guid(0x2fa5_4224, 0xcd1b, 0x4876, [0xb2, 0x11, 0x5d, 0xbe, 0xd8, 0x3b, 0xf4, 0xb8]);
-const DISK_ID: Guid = guid(0xbeca_12ab, 0xb2e6, 0x4523, [0x93, 0xef, 0xc3, 0x09, 0xe0, 0x00, 0xc7, 0x46]);
-const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, [0xba, 0x47, 0xf2, 0x33, 0xa8, 0xfa, 0xab, 0x5f]);
-const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, [0x9c, 0xc9, 0xe9, 0x88, 0x52, 0x51, 0xc5, 0x56]);
+const REGION_BAT: Guid = guid(0x2dc2_7766, 0xf623, 0x4200, 0x9d64_115e_9bfd_4a08);
+const REGION_METADATA: Guid = guid(0x8b7c_a206, 0x4790, 0x4b9a, 0xb8fe_575f_050f_886e);
+const FILE_PARAMETERS: Guid = guid(0xcaa1_6737, 0xfa36, 0x4d43, 0xb3b6_33f0_aa44_e76b);
+const DISK_SIZE: Guid = guid(0x2fa5_4224, 0xcd1b, 0x4876, 0xb211_5dbe_d83b_f4b8);
+const DISK_ID: Guid = guid(0xbeca_12ab, 0xb2e6, 0x4523, 0x93ef_c309_e000_c746);
+const LOGICAL_SECTOR: Guid = guid(0x8141_bf1d, 0xa96f, 0x4709, 0xba47_f233_a8fa_ab5f);
+const PHYSICAL_SECTOR: Guid = guid(0xcda3_48c7, 0x445d, 0x4471, 0x9cc9_e988_5251_c556);
 
 struct Vhdx {
-    size: u64,
     block: u64,
     /// How many blocks of data the table names between two entries for bitmaps of sectors.
     chunk: u64,
@@ -45,11 +38,9 @@ struct Vhdx {
     besides: Vec<Range<u64>>,
 }
 
-pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let start = reader.read(0, 0, 512)?;
-    if !start.starts_with(MAGIC) {
-        return Err(Refusal::corrupt("no VHDX"));
-    }
+    corrupt_if(!start.starts_with(MAGIC), "no VHDX")?;
     let header = current_header(reader)?;
     let log = log_of(&header)?;
     let regions = [192 * KIB, 256 * KIB].map(|at| regions(reader, at));
@@ -63,40 +54,31 @@ pub(super) fn open(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
     let blocks = about.size.div_ceil(about.block);
     // The size of a bitmap of sectors is fixed, so that it covers so many blocks.
     let chunk = (8 * MIB).checked_mul(about.sector).map_or(0, |covered| covered / about.block);
-    if chunk == 0 {
-        return Err(Refusal::corrupt("a VHDX with blocks that are too large"));
-    }
+    corrupt_if(chunk == 0, "a VHDX with blocks that are too large")?;
     let entries = sum(blocks, blocks.saturating_sub(1) / chunk)?;
     let bytes = product(entries, 8)?;
-    if bytes > regions.table.end - regions.table.start {
-        return Err(Refusal::corrupt("the block table of a VHDX is too short for its disk"));
-    }
+    corrupt_if(bytes > regions.table.end - regions.table.start, "the block table of a VHDX is too short for its disk")?;
     let table = reader.read_long(0, regions.table.start, bytes)?;
     // Bitmaps of sectors are for disks with a parent; where they would be named nothing may be.
     for group in 0..blocks.saturating_sub(1) / chunk {
         let index = product(sum(product(group, chunk + 1)?, chunk)?, 8)?;
-        if le64(&table, usize::try_from(index).unwrap_or(usize::MAX))? & 7 != 0 {
-            return Err(Refusal::corrupt("a VHDX without a parent has a bitmap of sectors"));
-        }
+        let named = le64(&table, usize::try_from(index).unwrap_or(usize::MAX))? & 7 != 0;
+        corrupt_if(named, "a VHDX without a parent has a bitmap of sectors")?;
     }
     let mut besides = vec![0..MIB, regions.table, regions.metadata];
     besides.extend(log);
-    Ok(Box::new(Vhdx { size: about.size, block: about.block, chunk, table, besides }))
+    Ok(Disk::new("vhdx", about.size, Vhdx { block: about.block, chunk, table, besides }))
 }
 
 /// A structure of `len` bytes with a signature, and a CRC32C at its fifth byte.
 fn checked(reader: &Reader, at: u64, len: usize, signature: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut bytes = reader.read(0, at, len)?;
     let sum = le32(&bytes, 4)?;
-    if !bytes.starts_with(signature) {
-        return Err(Refusal::corrupt("a structure of a VHDX has no signature"));
-    }
+    corrupt_if(!bytes.starts_with(signature), "a structure of a VHDX has no signature")?;
     if let Some(field) = bytes.get_mut(4..8) {
         field.fill(0);
     }
-    if crc32c::crc32c(&bytes) != sum {
-        return Err(Refusal::corrupt("a checksum of a VHDX is wrong"));
-    }
+    corrupt_if(crc32c::crc32c(&bytes) != sum, "a checksum of a VHDX is wrong")?;
     Ok(bytes)
 }
 
@@ -110,13 +92,7 @@ fn current_header(reader: &Reader) -> Result<Vec<u8>, Refusal> {
         (Ok(first), Ok(second)) if first.0 == second.0 && first.1 != second.1 => {
             return Err(Refusal::corrupt("the two headers of a VHDX are of the same age"));
         }
-        (Ok(first), Ok(second)) => {
-            if first.0 > second.0 {
-                first
-            } else {
-                second
-            }
-        }
+        (Ok(first), Ok(second)) => first.max(second),
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
         (Err(refusal), Err(_)) => return Err(refusal),
     };
@@ -128,9 +104,7 @@ fn current_header(reader: &Reader) -> Result<Vec<u8>, Refusal> {
 
 /// Where the log is. It must have nothing to replay.
 fn log_of(header: &[u8]) -> Result<Option<Range<u64>>, Refusal> {
-    if array::<16>(header, 48)? != [0; 16] {
-        return Err(Refusal::dirty("the VHDX has a log to replay"));
-    }
+    dirty_if(array::<16>(header, 48)? != [0; 16], "the VHDX has a log to replay")?;
     let (len, at) = (u64::from(le32(header, 68)?), le64(header, 72)?);
     Ok((len != 0).then_some(at..sum(at, len)?))
 }
@@ -144,9 +118,7 @@ struct Regions {
 fn regions(reader: &Reader, at: u64) -> Result<Regions, Refusal> {
     let bytes = checked(reader, at, 64 << 10, b"regi")?;
     let count = le32(&bytes, 8)? as usize;
-    if count > ENTRIES {
-        return Err(Refusal::corrupt("too many regions in a VHDX"));
-    }
+    corrupt_if(count > ENTRIES, "too many regions in a VHDX")?;
     let (mut table, mut metadata) = (None, None);
     for number in 0..count {
         let entry = slice(&bytes, 16 + number * 32, 32)?;
@@ -158,9 +130,8 @@ fn regions(reader: &Reader, at: u64) -> Result<Regions, Refusal> {
             _ if le32(entry, 28)? & 1 == 0 => continue,
             _ => return Err(Refusal::unsupported("an unknown region in a VHDX")),
         };
-        if !offset.is_multiple_of(MIB) || offset < MIB || end > reader.size(0) || known.is_some() {
-            return Err(Refusal::corrupt("a region of a VHDX is where it cannot be"));
-        }
+        let misplaced = !offset.is_multiple_of(MIB) || offset < MIB || end > reader.size(0) || known.is_some();
+        corrupt_if(misplaced, "a region of a VHDX is where it cannot be")?;
         *known = Some(offset..end);
     }
     match (table, metadata) {
@@ -178,14 +149,10 @@ struct About {
 }
 
 fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
-    if region.end - region.start < 64 * KIB {
-        return Err(Refusal::corrupt("the metadata of a VHDX are too short"));
-    }
+    corrupt_if(region.end - region.start < 64 * KIB, "the metadata of a VHDX are too short")?;
     let bytes = reader.read(0, region.start, 64 << 10)?;
     let count = usize::from(le16(&bytes, 10)?);
-    if !bytes.starts_with(b"metadata") || count > ENTRIES {
-        return Err(Refusal::corrupt("the metadata of a VHDX are damaged"));
-    }
+    corrupt_if(!bytes.starts_with(b"metadata") || count > ENTRIES, "the metadata of a VHDX are damaged")?;
     let (mut size, mut block, mut sector) = (None, None, None);
     for number in 0..count {
         let entry = slice(&bytes, 32 + number * 32, 32)?;
@@ -200,16 +167,12 @@ fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
         let twice = match id {
             // A user's item has nothing to do with the disk, whatever its name.
             _ if flags & 1 != 0 => {
-                if flags & 4 != 0 {
-                    return Err(Refusal::unsupported("unknown metadata in a VHDX"));
-                }
+                unsupported_if(flags & 4 != 0, "unknown metadata in a VHDX")?;
                 None
             }
             FILE_PARAMETERS => {
                 let item = item(8)?;
-                if le32(&item, 4)? & 2 != 0 {
-                    return Err(Refusal::unsupported("VHDX with a parent"));
-                }
+                unsupported_if(le32(&item, 4)? & 2 != 0, "VHDX with a parent")?;
                 block.replace(u64::from(le32(&item, 0)?))
             }
             DISK_SIZE => size.replace(le64(&item(8)?, 0)?),
@@ -218,16 +181,11 @@ fn about(reader: &Reader, region: &Range<u64>) -> Result<About, Refusal> {
             _ if flags & 4 == 0 => None,
             _ => return Err(Refusal::unsupported("unknown metadata in a VHDX")),
         };
-        if twice.is_some() {
-            return Err(Refusal::corrupt("metadata of a VHDX are there twice"));
-        }
+        corrupt_if(twice.is_some(), "metadata of a VHDX are there twice")?;
     }
     match (size, block, sector) {
         (Some(size), Some(block), Some(sector @ (512 | 4096)))
-            if size <= 64 * TIB
-                && size.is_multiple_of(sector)
-                && block.is_power_of_two()
-                && (MIB..=256 * MIB).contains(&block) =>
+            if size <= 64 * TIB && size.is_multiple_of(sector) && is_power_in(block, MIB..=256 * MIB) =>
         {
             Ok(About { size, block, sector })
         }
@@ -239,17 +197,13 @@ impl Vhdx {
     fn place(&self, tables: &dyn Tables, number: u64) -> Result<Place, Refusal> {
         let index = sum(number, number / self.chunk)?;
         let entry = le64(&self.table, usize::try_from(product(index, 8)?).unwrap_or(usize::MAX))?;
-        if entry & 0xf_fff8 != 0 {
-            return Err(Refusal::corrupt("an entry of a VHDX's block table has unknown bits"));
-        }
+        corrupt_if(entry & 0xf_fff8 != 0, "an entry of a VHDX's block table has unknown bits")?;
         match entry & 7 {
             // Not present, undefined, zero, unmapped.
             0..=3 => Ok(Place::Zero),
             6 => {
                 let offset = product(entry >> 20, MIB)?;
-                if offset < MIB || sum(offset, self.block)? > tables.size(0) {
-                    return Err(Refusal::corrupt("a block lies outside the file"));
-                }
+                corrupt_if(offset < MIB || sum(offset, self.block)? > tables.size(0), "a block lies outside the file")?;
                 Ok(Place::Stored { file: 0, offset })
             }
             state => Err(Refusal::corrupt(format!("a block of a VHDX is in state {state}"))),
@@ -258,14 +212,6 @@ impl Vhdx {
 }
 
 impl Layout for Vhdx {
-    fn format(&self) -> &'static str {
-        "vhdx"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| self.place(tables, number))
     }

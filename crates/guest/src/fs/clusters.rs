@@ -5,7 +5,7 @@
 use crate::bytes;
 use crate::extents::ExtentSet;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// The first number that a cluster has.
 pub(super) const FIRST: u32 = 2;
@@ -37,9 +37,7 @@ impl Bits {
     /// # Errors
     /// If that are too many.
     pub(super) fn new(clusters: u32) -> Result<Bits, Refusal> {
-        if clusters > MOST_CLUSTERS {
-            return Err(Refusal::Budget("clusters"));
-        }
+        over_budget_if(clusters > MOST_CLUSTERS, "clusters")?;
         Ok(Bits { words: vec![0; (clusters as usize + FIRST as usize).div_ceil(64)] })
     }
 
@@ -78,40 +76,27 @@ impl Bits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     /// Two entries in three bytes.
-    Twelve,
+    Twelve = 12,
     /// Two bytes.
-    Sixteen,
+    Sixteen = 16,
     /// Four bytes.
-    ThirtyTwo,
+    ThirtyTwo = 32,
 }
 
 impl Width {
     /// How long a table of so many entries is, in bytes.
     pub(super) fn table(self, entries: u64) -> u64 {
-        match self {
-            Width::Twelve => (entries * 3).div_ceil(2),
-            Width::Sixteen => entries * 2,
-            Width::ThirtyTwo => entries * 4,
-        }
+        (entries * self as u64).div_ceil(8)
     }
 
     /// How many entries a table of so many bytes has, at most.
     fn entries(self, bytes: u64) -> u32 {
-        let entries = match self {
-            Width::Twelve => bytes * 2 / 3,
-            Width::Sixteen => bytes / 2,
-            Width::ThirtyTwo => bytes / 4,
-        };
-        u32::try_from(entries).unwrap_or(u32::MAX)
+        u32::try_from(bytes * 8 / self as u64).unwrap_or(u32::MAX)
     }
 
     /// Where in the table an entry begins, in bytes.
     fn offset(self, number: u64) -> u64 {
-        match self {
-            Width::Twelve => number * 3 / 2,
-            Width::Sixteen => number * 2,
-            Width::ThirtyTwo => number * 4,
-        }
+        number * self as u64 / 8
     }
 
     /// The entry at `offset` of a piece, for a cluster.
@@ -181,9 +166,8 @@ impl<'a> Table<'a> {
             self.region.budget().take_node()?;
             let piece = self.region.read(bytes::sum(self.start, at)?, len as usize)?;
             for copy in copies {
-                if piece != self.region.read(bytes::sum(*copy, at)?, len as usize)? {
-                    return Err(Refusal::corrupt("the copies of the table differ"));
-                }
+                let differ = piece != self.region.read(bytes::sum(*copy, at)?, len as usize)?;
+                corrupt_if(differ, "the copies of the table differ")?;
             }
             let behind = if at + len == self.bytes { self.behind } else { self.width.entries(at + len) };
             if piece.iter().all(|byte| *byte == 0) {
@@ -246,9 +230,7 @@ impl Heap {
     /// # Errors
     /// If it does not.
     pub(super) fn offset(&self, cluster: u32) -> Result<u64, Refusal> {
-        if !self.has(cluster) {
-            return Err(Refusal::corrupt(format!("cluster {cluster} does not exist")));
-        }
+        corrupt_if(!self.has(cluster), format_args!("cluster {cluster} does not exist"))?;
         bytes::sum(self.start, bytes::product(u64::from(cluster - FIRST), self.cluster)?)
     }
 
@@ -269,9 +251,7 @@ impl Heap {
             let len = bytes::product(u64::from(end - from), self.cluster)?;
             let start = self.offset(from)?;
             free.push(start..bytes::sum(start, len)?);
-            if free.count() > most {
-                return Err(Refusal::Budget("free extents"));
-            }
+            over_budget_if(free.count() > most, "free extents")?;
             from = used.next(end, false);
         }
         Ok(free)
@@ -299,12 +279,8 @@ impl<T> Pending<T> {
     /// # Errors
     /// If it lies too deep, or too many wait.
     pub(super) fn add(&mut self, directory: T, parent_depth: u32) -> Result<(), Refusal> {
-        if parent_depth >= DEEPEST {
-            return Err(Refusal::Budget("depth of directories"));
-        }
-        if self.found.len() >= MOST_PENDING {
-            return Err(Refusal::Budget("directories"));
-        }
+        over_budget_if(parent_depth >= DEEPEST, "depth of directories")?;
+        over_budget_if(self.found.len() >= MOST_PENDING, "directories")?;
         self.found.push((directory, parent_depth + 1));
         Ok(())
     }

@@ -5,6 +5,7 @@ mod clusters;
 pub mod exfat;
 pub mod ext;
 pub mod fat;
+mod file_type;
 mod free_map;
 pub mod ntfs;
 pub mod swap;

@@ -7,7 +7,7 @@ use crate::bytes::{be32, le32, product, slice};
 use crate::extents::ExtentSet;
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if};
 
 /// The sizes of pages that Linux knows, in bytes.
 const PAGES: [u64; 5] = [4096, 8192, 16384, 32768, 65536];
@@ -49,9 +49,7 @@ impl FreeMap for Swap {
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
         let found = signatures(region)?;
-        if found.iter().any(|(_, kind)| *kind == Kind::Asleep) {
-            return Err(Refusal::dirty("a hibernated system"));
-        }
+        dirty_if(found.iter().any(|(_, kind)| *kind == Kind::Asleep), "a hibernated system")?;
         match found.as_slice() {
             [(page, Kind::Current)] => area(region, *page),
             [(_, Kind::Old)] => Err(Refusal::unsupported("the old version of swap areas")),
@@ -110,9 +108,7 @@ fn area(region: &View<'_>, page: u64) -> Result<Findings, Refusal> {
     }
     let last = u64::from(le32(&header, 1028)?);
     let end = product(last + 1, page)?;
-    if last == 0 || end > region.size() {
-        return Err(Refusal::corrupt("the last page of the swap area is outside its region"));
-    }
+    corrupt_if(last == 0 || end > region.size(), "the last page of the swap area is outside its region")?;
     let bad = bad_pages(&header, page, last)?;
     let free = ExtentSet::of(KEPT..end).without(&bad);
     let dropped = free.bytes();
@@ -122,16 +118,12 @@ fn area(region: &View<'_>, page: u64) -> Result<Findings, Refusal> {
 /// The bytes of the pages that the kernel does not use.
 fn bad_pages(header: &[u8], page: u64, last: u64) -> Result<ExtentSet, Refusal> {
     let count = u64::from(le32(header, 1032)?);
-    if count > (page - LEN as u64 - BAD_PAGES) / 4 {
-        return Err(Refusal::corrupt("more bad pages than the header has room for"));
-    }
+    corrupt_if(count > (page - LEN as u64 - BAD_PAGES) / 4, "more bad pages than the header has room for")?;
     let list = slice(header, BAD_PAGES as usize, count as usize * 4)?;
     let mut pages = Vec::with_capacity(count as usize);
     for field in list.chunks_exact(4) {
         let number = u64::from(le32(field, 0)?);
-        if number == 0 || number > last {
-            return Err(Refusal::corrupt("a bad page that is not in the swap area"));
-        }
+        corrupt_if(number == 0 || number > last, "a bad page that is not in the swap area")?;
         pages.push(number * page..(number + 1) * page);
     }
     Ok(ExtentSet::from_ranges(pages))

@@ -7,7 +7,7 @@ use crate::bytes::{array, le32, le64, slice, sum};
 use crate::crc32;
 use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if, over_budget_if, unsupported_if};
 
 const SECTOR: u64 = 512;
 /// The label is in one of the first four sectors.
@@ -70,12 +70,9 @@ pub fn read(region: &View<'_>) -> Result<Label, Refusal> {
     let (Some((number, sector)), None) = (labels.next(), labels.next()) else {
         return Err(Refusal::corrupt("not one LVM label"));
     };
-    if le64(&sector, 8)? != number || le32(&sector, 16)? != checksum(slice(&sector, 20, 492)?) {
-        return Err(Refusal::corrupt("the checksum or the place of the LVM label"));
-    }
-    if slice(&sector, 24, 8)? != b"LVM2 001" {
-        return Err(Refusal::unsupported("a label of LVM that is not LVM2's"));
-    }
+    let wrong = le64(&sector, 8)? != number || le32(&sector, 16)? != checksum(slice(&sector, 20, 492)?);
+    corrupt_if(wrong, "the checksum or the place of the LVM label")?;
+    unsupported_if(slice(&sector, 24, 8)? != b"LVM2 001", "a label of LVM that is not LVM2's")?;
     let mut at = le32(&sector, 20)? as usize;
     let (id, size) = (array(&sector, at)?, le64(&sector, at.saturating_add(32))?);
     at = at.saturating_add(40);
@@ -85,15 +82,11 @@ pub fn read(region: &View<'_>) -> Result<Label, Refusal> {
     let [Extent { start: data, .. }] = data[..] else {
         return Err(Refusal::unsupported("an LVM physical volume with several data areas"));
     };
-    if size > region.size() {
-        return Err(Refusal::corrupt("the LVM physical volume is larger than its region"));
-    }
+    corrupt_if(size > region.size(), "the LVM physical volume is larger than its region")?;
     let mut outside = ExtentSet::of(0..PLACES * SECTOR);
     for area in areas_of_metadata.iter().chain(&boot) {
         let end = sum(area.start, area.len)?;
-        if end > region.size() {
-            return Err(Refusal::corrupt("an LVM metadata area lies outside"));
-        }
+        corrupt_if(end > region.size(), "an LVM metadata area lies outside")?;
         outside.insert(area.start..end);
     }
     Ok(Label { id, size, data, areas: areas_of_metadata, outside })
@@ -108,9 +101,7 @@ fn areas(sector: &[u8], at: &mut usize) -> Result<Vec<Extent>, Refusal> {
         if start == 0 && len == 0 {
             return Ok(found);
         }
-        if found.len() == MOST_AREAS {
-            return Err(Refusal::corrupt("too many LVM areas"));
-        }
+        corrupt_if(found.len() == MOST_AREAS, "too many LVM areas")?;
         found.push(Extent { start, len });
     }
 }
@@ -133,9 +124,8 @@ impl Label {
         let mut current: Option<Current> = None;
         for area in &self.areas {
             let copy = read_area(region, *area)?;
-            if current.as_ref().is_some_and(|first| first.text != copy.text) {
-                return Err(Refusal::corrupt("the copies of the LVM metadata differ"));
-            }
+            let differ = current.as_ref().is_some_and(|first| first.text != copy.text);
+            corrupt_if(differ, "the copies of the LVM metadata differ")?;
             current.get_or_insert(copy);
         }
         current.ok_or_else(|| Refusal::unsupported("an LVM physical volume without metadata of its own"))
@@ -145,37 +135,24 @@ impl Label {
 /// The text in a metadata area, which is a ring: what does not fit at the end goes on behind the header.
 fn read_area(region: &View<'_>, area: Extent) -> Result<Current, Refusal> {
     let header = region.read(area.start, AREA_HEADER as usize)?;
-    if le32(&header, 0)? != checksum(slice(&header, 4, 508)?) || slice(&header, 4, 16)? != AREA_MAGIC {
-        return Err(Refusal::corrupt("the checksum of an LVM metadata area"));
-    }
-    if le32(&header, 20)? != 1 || le64(&header, 24)? != area.start || le64(&header, 32)? != area.len {
-        return Err(Refusal::corrupt("an LVM metadata area that does not know its place"));
-    }
+    let wrong = le32(&header, 0)? != checksum(slice(&header, 4, 508)?) || slice(&header, 4, 16)? != AREA_MAGIC;
+    corrupt_if(wrong, "the checksum of an LVM metadata area")?;
+    let misplaced = le32(&header, 20)? != 1 || le64(&header, 24)? != area.start || le64(&header, 32)? != area.len;
+    corrupt_if(misplaced, "an LVM metadata area that does not know its place")?;
     // Two slots: the metadata in force, and those of a change that was prepared and not committed.
     let slot = |at: usize| Ok::<_, Refusal>((le64(&header, at)?, le64(&header, at + 8)?, le32(&header, at + 20)?));
     let ((offset, len, flags), (prepared, prepared_len, _)) = (slot(40)?, slot(64)?);
-    if prepared != 0 || prepared_len != 0 {
-        return Err(Refusal::dirty("a change of the LVM metadata is under way"));
-    }
-    if flags & IGNORED != 0 {
-        return Err(Refusal::unsupported("an LVM metadata area that is not kept"));
-    }
-    if flags != 0 {
-        return Err(Refusal::unsupported("unknown flags of LVM metadata"));
-    }
-    if offset < AREA_HEADER || offset >= area.len || len == 0 || len > area.len - AREA_HEADER {
-        return Err(Refusal::corrupt("LVM metadata outside their area"));
-    }
-    if len > LARGEST_PIECE as u64 {
-        return Err(Refusal::Budget("bytes of LVM metadata"));
-    }
+    dirty_if(prepared != 0 || prepared_len != 0, "a change of the LVM metadata is under way")?;
+    unsupported_if(flags & IGNORED != 0, "an LVM metadata area that is not kept")?;
+    unsupported_if(flags != 0, "unknown flags of LVM metadata")?;
+    let misplaced = offset < AREA_HEADER || offset >= area.len || len == 0 || len > area.len - AREA_HEADER;
+    corrupt_if(misplaced, "LVM metadata outside their area")?;
+    over_budget_if(len > LARGEST_PIECE as u64, "bytes of LVM metadata")?;
     let first = len.min(area.len - offset);
     let mut text = region.read(sum(area.start, offset)?, first as usize)?;
     text.extend(region.read(sum(area.start, AREA_HEADER)?, (len - first) as usize)?);
     let checksum = checksum(&text);
-    if checksum != le32(&header, 56)? {
-        return Err(Refusal::corrupt("the checksum of the LVM metadata"));
-    }
+    corrupt_if(checksum != le32(&header, 56)?, "the checksum of the LVM metadata")?;
     Ok(Current { text, checksum })
 }
 

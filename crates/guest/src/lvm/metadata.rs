@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::label::Label;
-use super::physical::{Physical, Volume};
 use super::text::{Item, Section, Value};
 use crate::bytes::{product, sum};
 use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if, unsupported_if};
 
 const SECTOR: u64 = 512;
 const MOST_VOLUMES: usize = 4096;
@@ -20,40 +19,17 @@ const MOST_PIECES: usize = 1024;
 /// The sections of a group.
 const SECTIONS: &[&str] = &["physical_volumes", "logical_volumes", "historical_logical_volumes"];
 
-/// Types of segments of which it is known that they name every physical extent that they use as a pair of the physical
-/// volume and a number. "striped" with one stripe is a linear segment.
-const SEGMENT_TYPES: &[&str] = &[
-    "striped",
-    "linear",
-    "mirror",
-    "snapshot",
-    "thin",
-    "thin-pool",
-    "cache",
-    "cache-pool",
-    "writecache",
-    "vdo",
-    "vdo-pool",
-    "integrity",
-    "error",
-    "zero",
-    "raid0",
-    "raid0_meta",
-    "raid1",
-    "raid10",
-    "raid10_near",
-    "raid4",
-    "raid5",
-    "raid5_n",
-    "raid5_ls",
-    "raid5_la",
-    "raid5_rs",
-    "raid5_ra",
-    "raid6",
-    "raid6_zr",
-    "raid6_nr",
-    "raid6_nc",
-];
+/// Refuses types of segments but those of which it is known that they name every physical extent that they use as a pair of
+/// the physical volume and a number. "striped" with one stripe is a linear segment.
+fn check_type(kind: &[u8]) -> Result<(), Refusal> {
+    match kind {
+        b"striped" | b"linear" | b"mirror" | b"snapshot" | b"thin" | b"thin-pool" | b"cache" | b"cache-pool"
+        | b"writecache" | b"vdo" | b"vdo-pool" | b"integrity" | b"error" | b"zero" | b"raid0" | b"raid0_meta"
+        | b"raid1" | b"raid10" | b"raid10_near" | b"raid4" | b"raid5" | b"raid5_n" | b"raid5_ls" | b"raid5_la"
+        | b"raid5_rs" | b"raid5_ra" | b"raid6" | b"raid6_zr" | b"raid6_nr" | b"raid6_nc" => Ok(()),
+        _ => Err(Refusal::unsupported(format!("LVM segment type {:?}", String::from_utf8_lossy(kind)))),
+    }
+}
 
 /// Words of which a volume may have any and still be ordinary.
 const PLAIN_STATUS: &[&str] = &["READ", "WRITE", "VISIBLE", "FIXED_MINOR"];
@@ -79,6 +55,36 @@ const KNOWN_STATUS: &[&str] = &["READ", "WRITE", "VISIBLE", "FIXED_MINOR", "NOTS
 const NOT_NAMES: &[&str] =
     &["id", "status", "flags", "creation_host", "tags", "allocation_policy", "type", "profile", "lock_args"];
 
+/// What is known of a physical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Physical {
+    /// Its identifier.
+    pub id: [u8; 32],
+    /// The name of its volume group.
+    pub group: String,
+    /// The identifier of the volume group.
+    pub group_id: Vec<u8>,
+    /// The checksum and the number of the metadata: other physical volumes of the group must have the same.
+    pub version: (u32, u64),
+    /// The volumes that have a part of this physical volume.
+    pub volumes: Vec<Volume>,
+    /// The bytes of extents that no volume has, relative to the physical volume.
+    pub free: ExtentSet,
+    /// The bytes of all extents.
+    pub extents: Extent,
+}
+
+/// A logical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name in the group.
+    pub name: String,
+    /// Where it is in the physical volume: of a plain volume in its own order, of others in no order.
+    pub extents: Vec<Extent>,
+    /// Why it cannot be looked into; `None` if it can.
+    pub opaque: Option<&'static str>,
+}
+
 /// The extents of the physical volume, and who is who.
 struct Grid<'t> {
     /// The name of the physical volume in the metadata.
@@ -102,9 +108,8 @@ impl Grid<'_> {
 /// # Errors
 /// Every doubt is a refusal.
 pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result<Physical, Refusal> {
-    if root.text("contents")? != b"Text Format Volume Group" || root.number("version")? != 1 {
-        return Err(Refusal::unsupported("LVM metadata of another format"));
-    }
+    let other = root.text("contents")? != b"Text Format Volume Group" || root.number("version")? != 1;
+    unsupported_if(other, "LVM metadata of another format")?;
     let mut groups = root.sections();
     let (Some((name, group)), None) = (groups.next(), groups.next()) else {
         return Err(Refusal::corrupt("LVM metadata of not one volume group"));
@@ -124,15 +129,13 @@ pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result
         group_id: group.text("id")?.to_vec(),
         version: (0, group.number("seqno")?),
         volumes,
-        free: taken.complement(whole.start..whole.end()),
+        free: taken.complement(whole.range()),
         extents: whole,
     })
 }
 
 fn check_group(group: &Section<'_>) -> Result<(), Refusal> {
-    if group.text("format")? != b"lvm2" {
-        return Err(Refusal::unsupported("a volume group of another format"));
-    }
+    unsupported_if(group.text("format")? != b"lvm2", "a volume group of another format")?;
     only(group, "status", &["RESIZEABLE", "READ", "WRITE"])?;
     only(group, "flags", &[])?;
     // Only these are understood, and what is missed could be volumes.
@@ -167,9 +170,7 @@ fn has_only(section: &Section<'_>, list: &str, known: &[&str]) -> Result<bool, R
 /// The labelled physical volume.
 fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) -> Result<Grid<'t>, Refusal> {
     let unit = product(group.number("extent_size")?, SECTOR)?;
-    if unit == 0 {
-        return Err(Refusal::corrupt("LVM extents of no size"));
-    }
+    corrupt_if(unit == 0, "LVM extents of no size")?;
     let mut found = None;
     let mut names = BTreeSet::new();
     for (name, pv) in group.section("physical_volumes")?.sections() {
@@ -177,21 +178,17 @@ fn physical_volume<'t>(group: &Section<'t>, label: &Label, region: &View<'_>) ->
         names.insert(name);
         only(pv, "status", &["ALLOCATABLE"])?;
         only(pv, "flags", &[])?;
-        if pv.sections().next().is_some() {
-            return Err(Refusal::corrupt("a section in an LVM physical volume"));
-        }
+        corrupt_if(pv.sections().next().is_some(), "a section in an LVM physical volume")?;
         let id = pv.text("id")?.iter().filter(|byte| **byte != b'-');
-        if id.eq(label.id.iter()) && found.replace((name, pv)).is_some() {
-            return Err(Refusal::corrupt("an LVM physical volume that is there twice"));
-        }
+        let twice = id.eq(label.id.iter()) && found.replace((name, pv)).is_some();
+        corrupt_if(twice, "an LVM physical volume that is there twice")?;
     }
-    let (name, pv) = found.ok_or_else(|| Refusal::corrupt("LVM metadata that do not know their physical volume"))?;
+    let (name, pv) = found.or_corrupt("LVM metadata that do not know their physical volume")?;
     let (start, count) = (product(pv.number("pe_start")?, SECTOR)?, pv.number("pe_count")?);
     let grid = Grid { pv: name, names, start, unit, count };
     let end = sum(grid.start, product(grid.count, unit)?)?;
-    if end > region.size() || end > label.size || grid.start != label.data {
-        return Err(Refusal::corrupt("LVM extents outside their physical volume"));
-    }
+    let misplaced = end > region.size() || end > label.size || grid.start != label.data;
+    corrupt_if(misplaced, "LVM extents outside their physical volume")?;
     Ok(grid)
 }
 
@@ -208,30 +205,19 @@ fn volumes_on(volumes: &Section<'_>, grid: &Grid<'_>, region: &View<'_>) -> Resu
     let mut named = BTreeSet::new();
     let mut parts: Vec<Part<'_>> = Vec::new();
     let mut segments = 0;
-    if volumes.sections().count() != volumes.entries.len() {
-        return Err(Refusal::corrupt("a logical volume that is none"));
-    }
+    corrupt_if(volumes.sections().count() != volumes.entries.len(), "a logical volume that is none")?;
     for (name, volume) in volumes.sections() {
-        if parts.len() == MOST_VOLUMES {
-            return Err(Refusal::Budget("logical volumes"));
-        }
+        over_budget_if(parts.len() == MOST_VOLUMES, "logical volumes")?;
         names_in(volume, &mut named, region)?;
         let part = part(name, volume, grid, region)?;
         segments += part.pieces.len();
-        if segments > MOST_SEGMENTS {
-            return Err(Refusal::Budget("segments of logical volumes"));
-        }
+        over_budget_if(segments > MOST_SEGMENTS, "segments of logical volumes")?;
         parts.push(part);
     }
     let all: Vec<Range<u64>> = parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect();
     let expected: u64 = all.iter().map(|piece| piece.end - piece.start).fold(0, u64::saturating_add);
-    let taken = ExtentSet::from_ranges(all.iter().map(|piece| {
-        let bytes = grid.bytes(piece);
-        bytes.start..bytes.end()
-    }));
-    if taken.bytes() != product(expected, grid.unit)? {
-        return Err(Refusal::corrupt("logical volumes overlap"));
-    }
+    let taken: ExtentSet = all.iter().map(|piece| grid.bytes(piece).range()).collect();
+    corrupt_if(taken.bytes() != product(expected, grid.unit)?, "logical volumes overlap")?;
     let mut found = Vec::new();
     for part in parts.into_iter().filter(|part| !part.pieces.is_empty()) {
         let used = named.contains(part.name).then_some("other volumes are built of it");
@@ -255,27 +241,18 @@ fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View
     // By their starts, since their names ("segment10") are not in order.
     let mut segments = BTreeMap::new();
     for (segment_name, segment) in volume.sections() {
-        if !segment_name.starts_with(b"segment") {
-            return Err(Refusal::unsupported("a section in a logical volume that is no segment"));
-        }
-        if segments.insert(segment.number("start_extent")?, segment).is_some() {
-            return Err(Refusal::corrupt("segments of a logical volume overlap"));
-        }
+        unsupported_if(!segment_name.starts_with(b"segment"), "a section in a logical volume that is no segment")?;
+        let overlap = segments.insert(segment.number("start_extent")?, segment).is_some();
+        corrupt_if(overlap, "segments of a logical volume overlap")?;
     }
-    if segments.len() as u64 != volume.number("segment_count")? {
-        return Err(Refusal::corrupt("the number of segments of a logical volume"));
-    }
+    corrupt_if(segments.len() as u64 != volume.number("segment_count")?, "the number of segments of a logical volume")?;
     let (mut pieces, mut expected) = (Vec::new(), 0);
     for (start, segment) in segments {
         let count = segment.number("extent_count")?;
-        if start != expected || count == 0 {
-            return Err(Refusal::corrupt("segments of a logical volume do not follow one another"));
-        }
+        corrupt_if(start != expected || count == 0, "segments of a logical volume do not follow one another")?;
         expected = sum(start, count)?;
         let kind = segment.text("type")?;
-        if !SEGMENT_TYPES.iter().any(|known| known.as_bytes() == kind) {
-            return Err(Refusal::unsupported(format!("LVM segment type {:?}", String::from_utf8_lossy(kind))));
-        }
+        check_type(kind)?;
         let before = pieces.len();
         let stripes = if kind == b"striped" || kind == b"linear" { stripes(segment, count)? } else { 0 };
         // Of stripes, each has its part of the extents; what others take is not more than their length.
@@ -285,9 +262,7 @@ fn part<'t>(name: &'t [u8], volume: &Section<'t>, grid: &Grid<'_>, region: &View
             opaque = opaque.or(Some(if stripes == 1 { "it lies on several disks" } else { "it is not linear" }));
         }
     }
-    if pieces.iter().any(|piece| piece.end > grid.count) {
-        return Err(Refusal::corrupt("a logical volume lies outside its physical volume"));
-    }
+    corrupt_if(pieces.iter().any(|piece| piece.end > grid.count), "a logical volume lies outside its physical volume")?;
     Ok(Part { name, pieces, opaque })
 }
 
@@ -298,9 +273,7 @@ fn stripes(segment: &Section<'_>, count: u64) -> Result<u64, Refusal> {
         Some(Value::List(items)) if items.len().is_multiple_of(2) => items.len() as u64 / 2,
         _ => 0,
     };
-    if stripes == 0 || pairs != stripes || !count.is_multiple_of(stripes) {
-        return Err(Refusal::corrupt("the stripes of a segment"));
-    }
+    corrupt_if(stripes == 0 || pairs != stripes || !count.is_multiple_of(stripes), "the stripes of a segment")?;
     Ok(stripes)
 }
 
@@ -329,9 +302,7 @@ fn areas_in(
                             }
                             continue;
                         };
-                        if !grid.names.contains(name) {
-                            return Err(Refusal::corrupt("a segment of a volume that does not exist"));
-                        }
+                        corrupt_if(!grid.names.contains(name), "a segment of a volume that does not exist")?;
                         if *name != grid.pv {
                             continue;
                         }
@@ -390,8 +361,6 @@ fn joined(pieces: impl Iterator<Item = Extent>) -> Vec<Extent> {
 /// A name as LVM2 permits it.
 fn proper_name(name: &[u8]) -> Result<String, Refusal> {
     let proper = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+.".contains(byte);
-    if name.is_empty() || name.len() > 128 || !name.iter().all(proper) {
-        return Err(Refusal::corrupt("the name of an LVM volume"));
-    }
+    corrupt_if(name.is_empty() || name.len() > 128 || !name.iter().all(proper), "the name of an LVM volume")?;
     Ok(String::from_utf8_lossy(name).into_owned())
 }

@@ -7,15 +7,14 @@
 
 mod label;
 mod metadata;
-mod physical;
 mod text;
 
 pub(crate) use label::is_member;
-pub use physical::{Physical, Volume};
+pub use metadata::{Physical, Volume};
 
 use crate::extents::ExtentSet;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// Understands a physical volume.
 ///
@@ -27,9 +26,7 @@ pub fn read(region: &View<'_>) -> Result<Physical, Refusal> {
     let root = text::parse(&current.text, region.budget())?;
     let mut physical = metadata::interpret(&root, &label, region)?;
     physical.version.0 = current.checksum;
-    let overlaps = label.outside.intersection(&ExtentSet::of(physical.extents.start..physical.extents.end()));
-    if !overlaps.is_empty() {
-        return Err(Refusal::corrupt("LVM metadata lie among the extents"));
-    }
+    let overlaps = label.outside.intersection(&ExtentSet::of(physical.extents.range()));
+    corrupt_if(!overlaps.is_empty(), "LVM metadata lie among the extents")?;
     Ok(physical)
 }

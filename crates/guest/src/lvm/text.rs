@@ -1,7 +1,7 @@
 //! The text in which LVM2 keeps its metadata: `name { ... }`, `name = "text"`, `name = 5`, `name = ["a", 5]`.
 
 use crate::budget::Budget;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, over_budget_if, refuse_if};
 
 /// Sections in sections. LVM2 needs four.
 const DEEPEST: usize = 8;
@@ -116,9 +116,7 @@ pub fn parse<'t>(text: &'t [u8], budget: &Budget) -> Result<Section<'t>, Refusal
     // It ends with a zero byte.
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let (text, tail) = text.split_at(end);
-    if tail.iter().any(|byte| *byte != 0) {
-        return Err(wrong("bytes behind its end"));
-    }
+    refuse_if(tail.iter().any(|byte| *byte != 0), || wrong("bytes behind its end"))?;
     let mut parser = Parser { text, nodes: 0, budget };
     // Sections that are open, with the name of each; instead of recursion.
     let mut open: Vec<(&[u8], Section<'t>)> = Vec::new();
@@ -149,10 +147,8 @@ pub fn parse<'t>(text: &'t [u8], budget: &Budget) -> Result<Section<'t>, Refusal
 fn unique(section: Section<'_>) -> Result<Section<'_>, Refusal> {
     let mut names: Vec<&[u8]> = section.entries.iter().map(|(name, _)| *name).collect();
     names.sort_unstable();
-    match names.windows(2).any(|pair| pair[0] == pair[1]) {
-        true => Err(wrong("a name stands twice")),
-        false => Ok(section),
-    }
+    refuse_if(names.windows(2).any(|pair| pair[0] == pair[1]), || wrong("a name stands twice"))?;
+    Ok(section)
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -233,9 +229,7 @@ impl<'t> Parser<'t, '_> {
         self.count()?;
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+.".contains(byte);
         let end = self.text.iter().position(|byte| !is_name(byte)).unwrap_or(self.text.len());
-        if end == 0 {
-            return Err(wrong("a character that belongs nowhere"));
-        }
+        refuse_if(end == 0, || wrong("a character that belongs nowhere"))?;
         let (name, rest) = self.text.split_at(end);
         self.text = rest;
         Ok(Token::Name(name))
@@ -256,7 +250,7 @@ impl<'t> Parser<'t, '_> {
     fn count(&mut self) -> Result<(), Refusal> {
         self.budget.take_node()?;
         self.nodes += 1;
-        if self.nodes > MOST_NODES { Err(Refusal::Budget("words of LVM metadata")) } else { Ok(()) }
+        over_budget_if(self.nodes > MOST_NODES, "words of LVM metadata")
     }
 }
 

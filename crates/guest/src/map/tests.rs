@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::*;
 use crate::extents::STEPS;
 

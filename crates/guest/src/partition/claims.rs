@@ -2,7 +2,7 @@
 
 use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, over_budget_if};
 
 /// The most partitions of an image, whatever its tables say.
 const MOST: usize = 256;
@@ -85,10 +85,7 @@ impl Tables {
             }
             same
         });
-        if self.partitions.len() > MOST {
-            return Err(Refusal::Budget("partitions"));
-        }
-        Ok(())
+        over_budget_if(self.partitions.len() > MOST, "partitions")
     }
 }
 

@@ -1,10 +1,10 @@
 //! GUID partition tables, after chapter 5 of the UEFI specification.
 
 use super::claims::{Claim, Tables};
-use crate::bytes::{array, le32, le64, product, slice};
+use crate::bytes::{array, guid, le32, le64, product, slice};
 use crate::crc32::crc32;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refuse_if};
 
 const SIGNATURE: &[u8] = b"EFI PART";
 const SMALLEST_HEADER: usize = 92;
@@ -23,15 +23,6 @@ const OPAQUE: &[([u8; 16], &str)] = &[
     // Apple's Core Storage.
     (guid(0x5374_6f72, 0x6167, 0x11aa, 0xaa11_0030_6543_ecac), "core_storage"),
 ];
-
-/// The first three parts are little-endian, the rest is as it is written.
-const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
-    let number = ((a.swap_bytes() as u128) << 96)
-        | ((b.swap_bytes() as u128) << 80)
-        | ((c.swap_bytes() as u128) << 64)
-        | d as u128;
-    number.to_be_bytes()
-}
 
 /// A header whose own checksum and whose entries' checksum are right.
 struct Table {
@@ -111,37 +102,27 @@ impl Table {
 
 /// The table whose header is at `lba`; `None` if there is no signature.
 fn header(disk: &View<'_>, sector: u64, lba: u64) -> Result<Option<Table>, Refusal> {
-    let damaged = |why: &str| Err(Refusal::corrupt(format!("GPT at sector {lba}: {why}")));
+    let damaged = |why: &str| Refusal::corrupt(format!("GPT at sector {lba}: {why}"));
     let mut header = disk.read(product(lba, sector)?, sector as usize)?;
     if !header.starts_with(SIGNATURE) {
         return Ok(None);
     }
     let len = le32(&header, 12)? as usize;
-    if !(SMALLEST_HEADER..=header.len()).contains(&len) {
-        return damaged("the size of its header");
-    }
+    refuse_if(!(SMALLEST_HEADER..=header.len()).contains(&len), || damaged("the size of its header"))?;
     header.truncate(len);
     let checksum = le32(&header, 16)?;
     header[16..20].fill(0);
-    if crc32(&header) != checksum {
-        return damaged("the checksum of its header");
-    }
-    if le64(&header, 24)? != lba {
-        return damaged("a header that belongs elsewhere");
-    }
+    refuse_if(crc32(&header) != checksum, || damaged("the checksum of its header"))?;
+    refuse_if(le64(&header, 24)? != lba, || damaged("a header that belongs elsewhere"))?;
     let (count, entry_len) = (u64::from(le32(&header, 80)?), u64::from(le32(&header, 84)?));
-    if count > MOST_ENTRIES || !(128..=LARGEST_ENTRY).contains(&entry_len) || !entry_len.is_multiple_of(128) {
-        return damaged("the number or size of its entries");
-    }
+    let impossible =
+        count > MOST_ENTRIES || !(128..=LARGEST_ENTRY).contains(&entry_len) || !entry_len.is_multiple_of(128);
+    refuse_if(impossible, || damaged("the number or size of its entries"))?;
     let entries_at = product(le64(&header, 72)?, sector)?;
     let array_len = product(count, entry_len)?;
-    if array_len > LARGEST_ARRAY {
-        return damaged("the size of its entries together");
-    }
+    refuse_if(array_len > LARGEST_ARRAY, || damaged("the size of its entries together"))?;
     let entries = disk.read(entries_at, array_len as usize)?;
-    if crc32(&entries) != le32(&header, 88)? {
-        return damaged("the checksum of its entries");
-    }
+    refuse_if(crc32(&entries) != le32(&header, 88)?, || damaged("the checksum of its entries"))?;
     Ok(Some(Table { sector, lba, alternate: le64(&header, 32)?, entries_at, entry_len, entries }))
 }
 

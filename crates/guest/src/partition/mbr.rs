@@ -4,7 +4,7 @@ use super::claims::{Claim, Known, Tables};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::extents::Extent;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refuse_if, unsupported_if};
 
 /// Bytes of a table, whatever the size of a sector.
 const LEN: u64 = 512;
@@ -95,10 +95,8 @@ fn sector_size(disk: &View<'_>, entries: &[Entry], known: Known<'_>) -> Result<u
     if !entries.iter().all(|entry| inside(entry) && usual(entry)) || !any_known(disk, entries, LARGE_SECTOR, known)? {
         return Ok(SECTOR);
     }
-    match any_known(disk, entries, SECTOR, known)? {
-        false => Ok(LARGE_SECTOR),
-        true => Err(Refusal::unsupported("ambiguous: an MBR of sectors of 512 bytes or of 4 KiB")),
-    }
+    unsupported_if(any_known(disk, entries, SECTOR, known)?, "ambiguous: an MBR of sectors of 512 bytes or of 4 KiB")?;
+    Ok(LARGE_SECTOR)
 }
 
 /// Whether one of the partitions starts as something that is known, in sectors of this size.
@@ -150,15 +148,13 @@ fn logical(disk: &View<'_>, sector: u64, tables: &mut Tables, container: &Entry)
         let mut next = None;
         for entry in &entries {
             if CONTAINERS.contains(&entry.kind) {
-                if next.replace(container.first + entry.first).is_some() {
-                    return Err(corrupt("a link has two next ones"));
-                }
+                let twice = next.replace(container.first + entry.first).is_some();
+                refuse_if(twice, || corrupt("a link has two next ones"))?;
                 continue;
             }
             let first = link + entry.first;
-            if entry.first == 0 || first + entry.sectors > end || entry.number > 2 {
-                return Err(corrupt("a partition is outside"));
-            }
+            let misplaced = entry.first == 0 || first + entry.sectors > end || entry.number > 2;
+            refuse_if(misplaced, || corrupt("a partition is outside"))?;
             let claim = if entry.kind == DYNAMIC { Claim::Opaque("LDM") } else { Claim::Look };
             let number = 5 + tables.partitions.len() - already;
             tables.add(disk.size(), sector, format!("MBR partition {number}"), first, entry.sectors, claim);

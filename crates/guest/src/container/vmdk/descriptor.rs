@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::bytes::sum;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if, refuse_if, unsupported_if};
 
 /// The largest descriptor, in bytes.
 pub(super) const LARGEST: u64 = 1 << 20;
@@ -58,9 +58,8 @@ impl Descriptor {
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         let last = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let text = text.get(..end).unwrap_or_default();
-        if last.saturating_sub(end) > LEFT_OVER || !is_descriptor(text) {
-            return Err(Refusal::corrupt("the descriptor of a VMDK is no text"));
-        }
+        let other = last.saturating_sub(end) > LEFT_OVER || !is_descriptor(text);
+        corrupt_if(other, "the descriptor of a VMDK is no text")?;
         let (mut extents, mut parent) = (Vec::new(), None);
         for line in text.split(|byte| *byte == b'\n') {
             let line = line.trim_ascii();
@@ -68,9 +67,7 @@ impl Descriptor {
                 continue;
             }
             if is_extent(line) {
-                if extents.len() == EXTENTS {
-                    return Err(Refusal::Budget("extents of a VMDK"));
-                }
+                over_budget_if(extents.len() == EXTENTS, "extents of a VMDK")?;
                 extents.push(extent(line)?);
             } else if let Some((key, value)) = assignment(line) {
                 match key.as_slice() {
@@ -84,12 +81,8 @@ impl Descriptor {
                 }
             }
         }
-        if parent.as_deref() != Some(b"ffffffff") {
-            return Err(Refusal::unsupported("VMDK with a parent"));
-        }
-        if extents.is_empty() {
-            return Err(Refusal::corrupt("a VMDK without extents"));
-        }
+        unsupported_if(parent.as_deref() != Some(b"ffffffff"), "VMDK with a parent")?;
+        corrupt_if(extents.is_empty(), "a VMDK without extents")?;
         extents.iter().try_fold(0, |all, extent: &ExtentLine| sum(all, extent.sectors))?;
         Ok(Descriptor { extents })
     }
@@ -122,19 +115,13 @@ fn extent(line: &[u8]) -> Result<ExtentLine, Refusal> {
         _ => return Err(wrong()),
     };
     let mut words = before.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    if words.next() == Some(b"NOACCESS") {
-        return Err(Refusal::unsupported("a VMDK extent without access"));
-    }
+    unsupported_if(words.next() == Some(b"NOACCESS"), "a VMDK extent without access")?;
     let sectors = number(words.next().ok_or_else(wrong)?)?;
     let kind = words.next().ok_or_else(wrong)?;
-    if words.next().is_some() {
-        return Err(wrong());
-    }
+    refuse_if(words.next().is_some(), wrong)?;
     let mut behind = after.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let offset = behind.next().map(number).transpose()?;
-    if behind.next().is_some() {
-        return Err(wrong());
-    }
+    refuse_if(behind.next().is_some(), wrong)?;
     let (kind, offset) = match (kind, offset) {
         (b"FLAT", Some(offset)) => (Kind::Flat, offset),
         (b"FLAT" | b"VMFS", None | Some(0)) => (Kind::Flat, 0),
@@ -154,15 +141,14 @@ fn extent(line: &[u8]) -> Result<ExtentLine, Refusal> {
 fn number(word: &[u8]) -> Result<u64, Refusal> {
     let digits = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(word).ok().filter(|_| digits).and_then(|word| word.parse().ok());
-    number.ok_or_else(|| Refusal::corrupt("a number in the descriptor of a VMDK"))
+    number.or_corrupt("a number in the descriptor of a VMDK")
 }
 
 /// A name of a file in the same directory, and nothing else.
 fn plain(name: &[u8]) -> Result<OsString, Refusal> {
     let outside = name.iter().any(|byte| matches!(byte, b'/' | b'\\' | 0));
-    if outside || name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
-        return Err(Refusal::unsupported("a VMDK with an extent outside its directory"));
-    }
+    let misplaced = outside || name.is_empty() || name == b"." || name == b".." || name.len() > 255;
+    unsupported_if(misplaced, "a VMDK with an extent outside its directory")?;
     Ok(OsStr::from_bytes(name).to_owned())
 }
 

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::disk::{Layout, Piece, Place, Ranges, VirtualDisk};
+use super::disk::{Disk, Layout, Piece, Place, Ranges, VirtualDisk};
 use super::opened::{Opened, Part, Role, Siblings};
 use super::tables::{Reader, Tables};
 use crate::bytes::{difference, product, sum};
 use crate::image::ReadAt;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
 mod descriptor;
 mod sparse;
@@ -23,10 +23,8 @@ use sparse::{SECTOR, Sparse};
 pub(super) use descriptor::is_descriptor;
 pub(super) use sparse::MAGIC as SPARSE_MAGIC;
 
-/// The extents of a disk.
+/// The extents of a disk, sorted, without gaps.
 struct Vmdk {
-    size: u64,
-    /// Sorted, without gaps.
     spans: Vec<Span>,
 }
 
@@ -44,7 +42,7 @@ enum Data {
 }
 
 /// Opens a single sparse extent that carries its own descriptor.
-pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
+pub(super) fn open_sparse(reader: &Reader) -> Result<Disk, Refusal> {
     let (sparse, text) = Sparse::open(reader, 0)?;
     let text = text.ok_or_else(|| Refusal::unsupported("a part of a VMDK: its descriptor is another file"))?;
     let descriptor = Descriptor::parse(&text)?;
@@ -54,7 +52,7 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
         _ => return Err(Refusal::corrupt("the descriptor inside a VMDK does not fit it")),
     }
     let spans = vec![Span { start: 0, len: size, data: Data::Sparse(sparse) }];
-    Ok(Box::new(Vmdk { size, spans }))
+    Ok(Disk::new("vmdk", size, Vmdk { spans }))
 }
 
 /// Opens a descriptor file and the extents that it names.
@@ -63,9 +61,7 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Box<dyn Layout>, Refusal> {
 /// If it is larger than a descriptor can be, is not just text, names a parent, or an extent that is not as it says.
 pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) -> Result<Opened, Refusal> {
     // A guest can write a descriptor to the start of its raw disk, to get at another image beside it. A disk is longer.
-    if file.size() > descriptor::LARGEST {
-        return Err(Refusal::unsupported("a VMDK descriptor at the start of something larger"));
-    }
+    unsupported_if(file.size() > descriptor::LARGEST, "a VMDK descriptor at the start of something larger")?;
     let alone = Reader::new(vec![Arc::clone(&file)]);
     let text = alone.read(0, 0, file.size() as usize)?;
     let descriptor = Descriptor::parse(&text)?;
@@ -73,9 +69,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
     let mut numbers = BTreeMap::new();
     for extent in &descriptor.extents {
         let Some(plain) = &extent.file else { continue };
-        if plain.as_os_str() == name {
-            return Err(Refusal::corrupt("a VMDK descriptor names itself as an extent"));
-        }
+        corrupt_if(plain.as_os_str() == name, "a VMDK descriptor names itself as an extent")?;
         if !numbers.contains_key(plain) {
             let opened = siblings.open(plain);
             let file =
@@ -86,9 +80,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
     }
     let reader = Reader::new(parts.iter().map(|part| Arc::clone(&part.file)).collect());
     // For its witness.
-    if reader.read(0, 0, text.len())? != text {
-        return Err(Refusal::dirty("the VMDK descriptor changes"));
-    }
+    dirty_if(reader.read(0, 0, text.len())? != text, "the VMDK descriptor changes")?;
     let mut spans = Vec::with_capacity(descriptor.extents.len());
     let mut start = 0;
     for extent in &descriptor.extents {
@@ -99,9 +91,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
             (Kind::Flat, Some(file)) => flat(&reader, file, product(extent.offset, SECTOR)?, len)?,
             (Kind::Sparse, Some(file)) => {
                 let (sparse, _) = Sparse::open(&reader, file)?;
-                if sparse.size() != len {
-                    return Err(Refusal::corrupt("a sparse extent is not as long as its descriptor says"));
-                }
+                corrupt_if(sparse.size() != len, "a sparse extent is not as long as its descriptor says")?;
                 Data::Sparse(sparse)
             }
             _ => return Err(Refusal::corrupt("an extent of a VMDK without a file")),
@@ -109,10 +99,8 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
         spans.push(Span { start, len, data });
         start = sum(start, len)?;
     }
-    if shares_bytes(&spans) {
-        return Err(Refusal::corrupt("two extents of a VMDK are the same bytes"));
-    }
-    let disk = VirtualDisk::new(Box::new(Vmdk { size: start, spans }), reader)?;
+    corrupt_if(shares_bytes(&spans), "two extents of a VMDK are the same bytes")?;
+    let disk = VirtualDisk::new(Disk::new("vmdk", start, Vmdk { spans }), reader)?;
     Ok(Opened { disk: Arc::new(disk), parts })
 }
 
@@ -135,25 +123,14 @@ fn shares_bytes(spans: &[Span]) -> bool {
 }
 
 fn flat(reader: &Reader, file: usize, offset: u64, len: u64) -> Result<Data, Refusal> {
-    if sum(offset, len)? > reader.size(file) {
-        return Err(Refusal::corrupt("a flat extent is shorter than its descriptor says"));
-    }
+    corrupt_if(sum(offset, len)? > reader.size(file), "a flat extent is shorter than its descriptor says")?;
     Ok(Data::Flat { file, offset })
 }
 
 impl Layout for Vmdk {
-    fn format(&self) -> &'static str {
-        "vmdk"
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         let behind = self.spans.partition_point(|span| span.start <= at);
-        let span = behind.checked_sub(1).and_then(|index| self.spans.get(index));
-        let span = span.ok_or_else(|| Refusal::corrupt("outside all extents"))?;
+        let span = behind.checked_sub(1).and_then(|index| self.spans.get(index)).or_corrupt("outside all extents")?;
         let inside = at - span.start;
         let left = difference(span.len, inside)?;
         let piece = match &span.data {

@@ -6,8 +6,8 @@ use super::super::disk::{LARGEST_UNIT, Piece, Place};
 use super::super::tables::{Reader, Tables, any_twice};
 use super::super::unpack::inflate;
 use super::descriptor;
-use crate::bytes::{le16, le32, le64, product, slice, sum, u8_at};
-use crate::refusal::Refusal;
+use crate::bytes::{is_power_in, le16, le32, le64, product, slice, sum, u8_at};
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
 /// What a sparse extent starts with.
 pub const MAGIC: &[u8] = b"KDMV";
@@ -48,13 +48,9 @@ struct Header {
 
 impl Header {
     fn parse(bytes: &[u8]) -> Result<Header, Refusal> {
-        if !bytes.starts_with(MAGIC) {
-            return Err(Refusal::unsupported("a VMDK extent of another kind than hosted sparse"));
-        }
+        unsupported_if(!bytes.starts_with(MAGIC), "a VMDK extent of another kind than hosted sparse")?;
         let version = le32(bytes, 4)?;
-        if !(1..=3).contains(&version) {
-            return Err(Refusal::unsupported(format!("sparse VMDK version {version}")));
-        }
+        unsupported_if(!(1..=3).contains(&version), format_args!("sparse VMDK version {version}"))?;
         let header = Header {
             flags: le32(bytes, 8)?,
             capacity: le64(bytes, 12)?,
@@ -66,25 +62,17 @@ impl Header {
             directory: le64(bytes, 56)?,
             overhead: le64(bytes, 64)?,
         };
-        if u8_at(bytes, 72)? != 0 {
-            return Err(Refusal::dirty("the VMDK was not closed"));
-        }
-        if header.flags & !(NEWLINES | REDUNDANT | ZERO_GRAINS | COMPRESSED | MARKERS) != 0 {
-            return Err(Refusal::unsupported("unknown flags in a sparse VMDK"));
-        }
-        if header.flags & NEWLINES != 0 && slice(bytes, 73, 4)? != b"\n \r\n" {
-            return Err(Refusal::corrupt("the VMDK was transferred as a text"));
-        }
+        dirty_if(u8_at(bytes, 72)? != 0, "the VMDK was not closed")?;
+        let unknown = header.flags & !(NEWLINES | REDUNDANT | ZERO_GRAINS | COMPRESSED | MARKERS) != 0;
+        unsupported_if(unknown, "unknown flags in a sparse VMDK")?;
+        let changed = header.flags & NEWLINES != 0 && slice(bytes, 73, 4)? != b"\n \r\n";
+        corrupt_if(changed, "the VMDK was transferred as a text")?;
         let packed = header.flags & COMPRESSED != 0;
         if packed != (header.flags & MARKERS != 0) || packed != (le16(bytes, 77)? == 1) || le16(bytes, 77)? > 1 {
             return Err(Refusal::unsupported("compression or markers in a sparse VMDK"));
         }
-        if !header.grain.is_power_of_two()
-            || !(8..=LARGEST_UNIT / SECTOR).contains(&header.grain)
-            || !(1..=512).contains(&header.per_table)
-        {
-            return Err(Refusal::corrupt("the grains of a sparse VMDK are of no possible size"));
-        }
+        let possible = is_power_in(header.grain, 8..=LARGEST_UNIT / SECTOR) && (1..=512).contains(&header.per_table);
+        corrupt_if(!possible, "the grains of a sparse VMDK are of no possible size")?;
         product(header.capacity, SECTOR)?;
         Ok(header)
     }
@@ -113,9 +101,7 @@ impl Sparse {
             (0, _) | (_, 0) => None,
             (at, len) => {
                 let len = product(len, SECTOR)?;
-                if len > descriptor::LARGEST {
-                    return Err(Refusal::corrupt("the descriptor inside a VMDK is too long"));
-                }
+                corrupt_if(len > descriptor::LARGEST, "the descriptor inside a VMDK is too long")?;
                 Some(reader.read(file, product(at, SECTOR)?, len as usize)?)
             }
         };
@@ -183,9 +169,8 @@ impl Sparse {
             if first == second {
                 continue;
             }
-            if first == 0 || second == 0 || self.table(reader, first)? != self.table(reader, second)? {
-                return Err(Refusal::corrupt("the two grain directories of a VMDK disagree"));
-            }
+            let disagree = first == 0 || second == 0 || self.table(reader, first)? != self.table(reader, second)?;
+            corrupt_if(disagree, "the two grain directories of a VMDK disagree")?;
         }
         Ok(true)
     }
@@ -204,15 +189,7 @@ impl Sparse {
             return Ok(Piece { len: end - at, place: Place::Zero });
         }
         let table = self.table(tables, sector)?;
-        let mut piece = self.grain(tables, &table, at)?;
-        while at + piece.len < upto.min(end) {
-            let more = self.grain(tables, &table, at + piece.len)?;
-            if !piece.goes_on_in(&more) {
-                break;
-            }
-            piece.len += more.len;
-        }
-        Ok(piece)
+        Piece::joined(at, upto.min(end), |at| self.grain(tables, &table, at))
     }
 
     /// The bytes from `at` to the end of its grain.
@@ -224,8 +201,11 @@ impl Sparse {
             return Ok(Piece { len: left, place: Place::Zero });
         }
         let offset = u64::from(entry) * SECTOR;
-        let there = tables.size(self.file).checked_sub(offset).filter(|there| *there > 0);
-        let there = there.ok_or_else(|| Refusal::corrupt("a grain lies behind the end of the file"))?;
+        let there = tables
+            .size(self.file)
+            .checked_sub(offset)
+            .filter(|there| *there > 0)
+            .or_corrupt("a grain lies behind the end of the file")?;
         if !self.packed {
             return Ok(Piece::stored(tables, self.file, offset + skip, left));
         }
@@ -243,41 +223,30 @@ impl Sparse {
 
     /// Unpacks the grain at `at` of the extent, with its marker.
     pub fn unpack(&self, packed: &[u8], unit: usize, at: u64) -> Result<Vec<u8>, Refusal> {
-        if le64(packed, 0)? != at / SECTOR {
-            return Err(Refusal::corrupt("a grain's marker names another grain"));
-        }
+        corrupt_if(le64(packed, 0)? != at / SECTOR, "a grain's marker names another grain")?;
         let grain = inflate(slice(packed, MARKER, le32(packed, 8)? as usize)?, unit, true)?;
         // The last grain of a disk may end where the disk does.
-        if (grain.len() as u64) < (unit as u64).min(self.size.saturating_sub(at)) {
-            return Err(Refusal::corrupt("a grain is too short"));
-        }
+        corrupt_if((grain.len() as u64) < (unit as u64).min(self.size.saturating_sub(at)), "a grain is too short")?;
         Ok(grain)
     }
 }
 
 /// The grain directory at a sector.
 fn directory(reader: &Reader, file: usize, sector: u64, tables: u64) -> Result<Vec<u8>, Refusal> {
-    if sector == 0 {
-        return Err(Refusal::corrupt("a sparse VMDK without a grain directory"));
-    }
+    corrupt_if(sector == 0, "a sparse VMDK without a grain directory")?;
     let directory = reader.read_long(file, product(sector, SECTOR)?, product(tables, 4)?)?;
     let behind = |entry: &[u8]| {
         let sector = entry.try_into().map_or(u32::MAX, u32::from_le_bytes);
         u64::from(sector) * SECTOR >= reader.size(file)
     };
-    if directory.chunks_exact(4).any(behind) {
-        return Err(Refusal::corrupt("a grain table lies behind the end of the file"));
-    }
-    if any_twice::<4>(&directory) {
-        return Err(Refusal::corrupt("two entries of a grain directory are the same"));
-    }
+    corrupt_if(directory.chunks_exact(4).any(behind), "a grain table lies behind the end of the file")?;
+    corrupt_if(any_twice::<4>(&directory), "two entries of a grain directory are the same")?;
     Ok(directory)
 }
 
 /// The header at the end of a stream: its marker, itself, the marker of the end; a sector each.
 fn footer(reader: &Reader, file: usize, first: &Header) -> Result<Header, Refusal> {
-    let at = reader.size(file).checked_sub(3 * SECTOR);
-    let at = at.ok_or_else(|| Refusal::corrupt("a stream without a footer"))?;
+    let at = reader.size(file).checked_sub(3 * SECTOR).or_corrupt("a stream without a footer")?;
     let bytes = reader.read(file, at, 1536)?;
     let end = slice(&bytes, 1024, 16)?;
     if le64(&bytes, 0)? != 1 || le32(&bytes, 8)? != 0 || le32(&bytes, 12)? != FOOTER_MARKER || end != [0; 16] {
@@ -288,8 +257,6 @@ fn footer(reader: &Reader, file: usize, first: &Header) -> Result<Header, Refusa
         && header.grain == first.grain
         && header.per_table == first.per_table
         && header.flags == first.flags;
-    if !same || header.directory == AT_END {
-        return Err(Refusal::corrupt("the header and the footer of a stream disagree"));
-    }
+    corrupt_if(!same || header.directory == AT_END, "the header and the footer of a stream disagree")?;
     Ok(header)
 }

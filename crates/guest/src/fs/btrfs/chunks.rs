@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::key::{Key, kind};
 use super::superblock::{Device, Superblock};
 use crate::bytes::{self, le16, le64};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// Chunk of data.
 pub const DATA: u64 = 1;
@@ -51,33 +51,25 @@ impl Chunk {
         }
         let (len, flags, stripes) = (le64(item, 0)?, le64(item, 24)?, le16(item, 44)?);
         let what = flags & KINDS;
-        if what == 0 || (what & SYSTEM != 0 && what != SYSTEM) {
-            return Err(Refusal::corrupt("a chunk of no known kind"));
-        }
+        corrupt_if(what == 0 || (what & SYSTEM != 0 && what != SYSTEM), "a chunk of no known kind")?;
         let copies = match flags & !KINDS {
             0 => 1,
             DUP => 2,
             other => return Err(Refusal::unsupported(format!("chunks of profile {other:#x}"))),
         };
-        if stripes != copies || item.len() != FIXED + PER_STRIPE * usize::from(copies) {
-            return Err(Refusal::corrupt("a chunk with a wrong number of stripes"));
-        }
+        let miscounted = stripes != copies || item.len() != FIXED + PER_STRIPE * usize::from(copies);
+        corrupt_if(miscounted, "a chunk with a wrong number of stripes")?;
         let end = bytes::sum(key.offset, len)?;
-        if len == 0 || !sb.whole_sectors(key.offset) || !sb.whole_sectors(end) {
-            return Err(Refusal::corrupt("a chunk that does not consist of sectors"));
-        }
-        if le64(item, 8)? != OWNER || le64(item, 16)? != STRIPE_LEN {
-            return Err(Refusal::corrupt("a chunk with odd fields"));
-        }
+        let uneven = len == 0 || !sb.whole_sectors(key.offset) || !sb.whole_sectors(end);
+        corrupt_if(uneven, "a chunk that does not consist of sectors")?;
+        corrupt_if(le64(item, 8)? != OWNER || le64(item, 16)? != STRIPE_LEN, "a chunk with odd fields")?;
         let stripe = |number: usize| -> Result<u64, Refusal> {
             let at = FIXED + PER_STRIPE * number;
             let (device, offset) = (le64(item, at)?, le64(item, at + 8)?);
-            if device != sb.device.id || bytes::array(item, at + 16)? != sb.device.uuid {
-                return Err(Refusal::corrupt("a chunk on another device"));
-            }
-            if bytes::sum(offset, len)? > sb.device.total_bytes || !sb.whole_sectors(offset) {
-                return Err(Refusal::corrupt("a chunk beyond the device"));
-            }
+            let foreign = device != sb.device.id || bytes::array(item, at + 16)? != sb.device.uuid;
+            corrupt_if(foreign, "a chunk on another device")?;
+            let misplaced = bytes::sum(offset, len)? > sb.device.total_bytes || !sb.whole_sectors(offset);
+            corrupt_if(misplaced, "a chunk beyond the device")?;
             Ok(offset)
         };
         let second = if copies == 2 { Some(stripe(1)?) } else { None };
@@ -120,17 +112,14 @@ impl Chunks {
             at += Key::SIZE;
             let len = FIXED + PER_STRIPE * usize::from(le16(&sb.sys_chunks, at + 44)?);
             let chunk = Chunk::parse(key, bytes::slice(&sb.sys_chunks, at, len)?, sb)?;
-            if chunk.flags & KINDS != SYSTEM {
-                return Err(Refusal::corrupt("a chunk in the superblock that is not of the system"));
-            }
+            corrupt_if(chunk.flags & KINDS != SYSTEM, "a chunk in the superblock that is not of the system")?;
             found.chunks.push(chunk);
             at += len;
         }
         // In the order in which they were made.
         found.chunks.sort_unstable_by_key(|chunk| chunk.start);
-        if found.chunks.windows(2).any(|pair| pair[0].end() > pair[1].start) {
-            return Err(Refusal::corrupt("chunks in the superblock overlap"));
-        }
+        let overlap = found.chunks.windows(2).any(|pair| pair[0].end() > pair[1].start);
+        corrupt_if(overlap, "chunks in the superblock overlap")?;
         Ok(found)
     }
 
@@ -139,12 +128,8 @@ impl Chunks {
     /// # Errors
     /// If it overlaps another, or there are too many.
     pub fn push(&mut self, chunk: Chunk) -> Result<(), Refusal> {
-        if self.chunks.last().is_some_and(|last| last.end() > chunk.start) {
-            return Err(Refusal::corrupt("chunks overlap"));
-        }
-        if self.chunks.len() >= MOST {
-            return Err(Refusal::Budget("chunks"));
-        }
+        corrupt_if(self.chunks.last().is_some_and(|last| last.end() > chunk.start), "chunks overlap")?;
+        over_budget_if(self.chunks.len() >= MOST, "chunks")?;
         self.chunks.push(chunk);
         Ok(())
     }
@@ -167,7 +152,7 @@ impl Chunks {
         let end = bytes::sum(start, len)?;
         let behind = self.chunks.partition_point(|chunk| chunk.start <= start);
         let chunk = behind.checked_sub(1).and_then(|position| self.chunks.get(position));
-        chunk.filter(|chunk| end <= chunk.end()).ok_or_else(|| Refusal::corrupt("an address that lies in no chunk"))
+        chunk.filter(|chunk| end <= chunk.end()).or_corrupt("an address that lies in no chunk")
     }
 
     /// Whether those of `superblock` are these, as far as they are of the system.
@@ -198,16 +183,11 @@ impl<'a> DeviceExtents<'a> {
     /// If it is not exactly one copy of a chunk, or overlaps the one before.
     pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
         let (start, len) = (le64(item, 16)?, le64(item, 24)?);
-        if key.objectid != self.device.id {
-            return Err(Refusal::corrupt("an extent of another device"));
-        }
+        corrupt_if(key.objectid != self.device.id, "an extent of another device")?;
         let chunk = self.chunks.holding(start, len)?;
-        if chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset) {
-            return Err(Refusal::corrupt("device extents and chunks disagree"));
-        }
-        if self.taken.last().is_some_and(|last| last.end > key.offset) {
-            return Err(Refusal::corrupt("device extents overlap"));
-        }
+        let disagree = chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset);
+        corrupt_if(disagree, "device extents and chunks disagree")?;
+        corrupt_if(self.taken.last().is_some_and(|last| last.end > key.offset), "device extents overlap")?;
         self.taken.push(key.offset..bytes::sum(key.offset, len)?);
         Ok(())
     }
@@ -220,9 +200,8 @@ impl<'a> DeviceExtents<'a> {
         // Each is a copy of a chunk, and no two are the same one: if there are as many, they are all.
         let copies: usize = self.chunks.iter().map(|chunk| chunk.copies().count()).sum();
         let bytes = self.taken.iter().map(|range| range.end - range.start).sum::<u64>();
-        if copies != self.taken.len() || bytes != self.device.bytes_used {
-            return Err(Refusal::corrupt("device extents do not cover the chunks"));
-        }
+        let incomplete = copies != self.taken.len() || bytes != self.device.bytes_used;
+        corrupt_if(incomplete, "device extents do not cover the chunks")?;
         Ok(self.taken)
     }
 }

@@ -7,7 +7,7 @@ use super::chunks::{Chunk, Chunks, DATA, METADATA, SYSTEM};
 use super::key::{Key, kind};
 use super::superblock::Superblock;
 use crate::bytes::{self, le64};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 const IS_DATA: u64 = 1;
 const IS_TREE_BLOCK: u64 = 2;
@@ -101,7 +101,7 @@ impl<'a> ExtentTree<'a> {
         match key.kind {
             kind::EXTENT | kind::METADATA => self.extent(key, item),
             kind::TREE_BLOCK_REF | kind::EXTENT_DATA_REF | kind::SHARED_BLOCK_REF | kind::SHARED_DATA_REF => {
-                if self.last == Some(key.objectid) { Ok(()) } else { Err(Refusal::corrupt("a reference to no extent")) }
+                corrupt_if(self.last != Some(key.objectid), "a reference to no extent")
             }
             kind::BLOCK_GROUP if !self.sb.has_block_group_tree => self.groups.push(key, item),
             other => Err(Refusal::corrupt(format!("an item of kind {other} in the extent tree"))),
@@ -109,9 +109,8 @@ impl<'a> ExtentTree<'a> {
     }
 
     fn extent(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
-        if item.len() < FIXED || le64(item, 0)? == 0 || le64(item, 8)? > self.sb.generation {
-            return Err(Refusal::corrupt("an impossible extent"));
-        }
+        let impossible = item.len() < FIXED || le64(item, 0)? == 0 || le64(item, 8)? > self.sb.generation;
+        corrupt_if(impossible, "an impossible extent")?;
         let what = le64(item, 16)? & (IS_DATA | IS_TREE_BLOCK);
         let (len, fits) = if key.kind == kind::METADATA {
             (self.sb.node, what == IS_TREE_BLOCK && key.offset <= HIGHEST_LEVEL)
@@ -120,19 +119,14 @@ impl<'a> ExtentTree<'a> {
         } else {
             (key.offset, what == IS_DATA)
         };
-        if !fits || len == 0 || !self.sb.whole_sectors(key.objectid) || !self.sb.whole_sectors(len) {
-            return Err(Refusal::corrupt("an extent of impossible size or kind"));
-        }
+        let impossible = !fits || len == 0 || !self.sb.whole_sectors(key.objectid) || !self.sb.whole_sectors(len);
+        corrupt_if(impossible, "an extent of impossible size or kind")?;
         let end = bytes::sum(key.objectid, len)?;
         let chunk = self.advance_to(key.objectid)?;
         let at = self.at.unwrap_or(chunk.start);
-        if key.objectid < at || end > chunk.end() {
-            return Err(Refusal::corrupt("an extent that overlaps another or lies in no chunk"));
-        }
+        corrupt_if(key.objectid < at || end > chunk.end(), "an extent that overlaps another or lies in no chunk")?;
         let home = if what == IS_DATA { DATA } else { METADATA | SYSTEM };
-        if chunk.flags & home == 0 {
-            return Err(Refusal::corrupt("an extent in a chunk of another kind"));
-        }
+        corrupt_if(chunk.flags & home == 0, "an extent in a chunk of another kind")?;
         self.gap(chunk, at..key.objectid)?;
         self.at = Some(end);
         self.last = Some(key.objectid);
@@ -155,7 +149,7 @@ impl<'a> ExtentTree<'a> {
         loop {
             self.used();
             let current = self.chunks.get(self.done.used.len() - 1);
-            let chunk = current.ok_or_else(|| Refusal::corrupt("an extent behind all chunks"))?;
+            let chunk = current.or_corrupt("an extent behind all chunks")?;
             if address < chunk.end() {
                 return Ok(chunk);
             }
@@ -172,10 +166,7 @@ impl<'a> ExtentTree<'a> {
         }
         self.done.runs.push(gap.clone())?;
         self.done.free.extend(chunk.on_device(gap));
-        if self.done.free.len() > self.most {
-            return Err(Refusal::Budget("free extents"));
-        }
-        Ok(())
+        over_budget_if(self.done.free.len() > self.most, "free extents")
     }
 
     /// Ends the last chunks.
@@ -189,9 +180,8 @@ impl<'a> ExtentTree<'a> {
             self.gap(chunk, self.at.unwrap_or(chunk.start)..chunk.end())?;
             self.done.runs.close();
         }
-        if self.done.used.iter().sum::<u64>() != self.sb.bytes_used {
-            return Err(Refusal::corrupt("the extents are not as long as the superblock says"));
-        }
+        let differs = self.done.used.iter().sum::<u64>() != self.sb.bytes_used;
+        corrupt_if(differs, "the extents are not as long as the superblock says")?;
         Ok((self.done, self.groups))
     }
 }
@@ -217,9 +207,8 @@ impl<'a> BlockGroups<'a> {
         let fits = chunk.is_some_and(|chunk| {
             key.kind == kind::BLOCK_GROUP && chunk.start == key.objectid && chunk.len == key.offset
         });
-        if !fits || item.len() != FIXED || chunk.map(|chunk| chunk.flags) != Some(le64(item, 16)?) {
-            return Err(Refusal::corrupt("block groups and chunks disagree"));
-        }
+        let disagree = !fits || item.len() != FIXED || chunk.map(|chunk| chunk.flags) != Some(le64(item, 16)?);
+        corrupt_if(disagree, "block groups and chunks disagree")?;
         self.used.push(le64(item, 0)?);
         Ok(())
     }

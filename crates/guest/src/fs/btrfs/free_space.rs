@@ -9,7 +9,7 @@ use super::extents::Runs;
 use super::key::{Key, kind};
 use super::superblock::Superblock;
 use crate::bytes::{self, le32};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 const USES_BITMAPS: u32 = 1;
 const INFO: usize = 8;
@@ -33,16 +33,8 @@ pub struct FreeSpaceTree<'a> {
 impl<'a> FreeSpaceTree<'a> {
     /// Nothing taken yet.
     pub fn new(chunks: &'a Chunks, sb: &'a Superblock) -> FreeSpaceTree<'a> {
-        FreeSpaceTree {
-            chunks,
-            sb,
-            begun: 0,
-            place: 0..0,
-            gone: false,
-            bitmaps: false,
-            expected: 0,
-            runs: Runs::default(),
-        }
+        let runs = Runs::default();
+        FreeSpaceTree { chunks, sb, begun: 0, place: 0..0, gone: false, bitmaps: false, expected: 0, runs }
     }
 
     /// Takes the next item.
@@ -54,9 +46,8 @@ impl<'a> FreeSpaceTree<'a> {
         if key.kind == kind::FREE_SPACE_INFO {
             return self.begin(key.objectid..end, item);
         }
-        if end > self.place.end || key.offset == 0 || !self.sb.whole_sectors(key.objectid | end) {
-            return Err(Refusal::corrupt("free space outside its chunk"));
-        }
+        let misplaced = end > self.place.end || key.offset == 0 || !self.sb.whole_sectors(key.objectid | end);
+        corrupt_if(misplaced, "free space outside its chunk")?;
         if self.gone {
             return Ok(());
         }
@@ -72,9 +63,8 @@ impl<'a> FreeSpaceTree<'a> {
     fn begin(&mut self, place: Range<u64>, item: &[u8]) -> Result<(), Refusal> {
         self.check_count()?;
         let (count, flags) = (le32(item, 0)?, le32(item, 4)?);
-        if place.start < self.place.end || item.len() != INFO || flags & !USES_BITMAPS != 0 {
-            return Err(Refusal::corrupt("an odd chunk in the free space tree"));
-        }
+        let odd = place.start < self.place.end || item.len() != INFO || flags & !USES_BITMAPS != 0;
+        corrupt_if(odd, "an odd chunk in the free space tree")?;
         match self.chunks.get(self.begun) {
             Some(chunk) if chunk.start == place.start && chunk.end() == place.end => {
                 self.begun += 1;
@@ -94,9 +84,7 @@ impl<'a> FreeSpaceTree<'a> {
     /// A bit for each sector, set if it is free.
     fn bitmap(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
         let sectors = key.offset / self.sb.sector;
-        if sectors.div_ceil(8) != item.len() as u64 {
-            return Err(Refusal::corrupt("a bitmap of free space has a wrong size"));
-        }
+        corrupt_if(sectors.div_ceil(8) != item.len() as u64, "a bitmap of free space has a wrong size")?;
         let bits = item.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
         for (sector, free) in (0..sectors).zip(bits) {
             if free {
@@ -122,9 +110,7 @@ impl<'a> FreeSpaceTree<'a> {
     /// If a chunk is missing.
     pub fn finish(mut self) -> Result<Runs, Refusal> {
         self.check_count()?;
-        if self.chunks.get(self.begun).is_some() {
-            return Err(Refusal::corrupt("the free space tree lacks a chunk"));
-        }
+        corrupt_if(self.chunks.get(self.begun).is_some(), "the free space tree lacks a chunk")?;
         Ok(self.runs)
     }
 }

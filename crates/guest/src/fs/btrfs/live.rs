@@ -14,7 +14,7 @@ use super::superblock::Superblock;
 use super::tree::{Forest, Seen, owner};
 use crate::bytes::{le64, u8_at};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
@@ -33,19 +33,19 @@ pub fn check(
     roots: &Roots,
     free: &ExtentSet,
 ) -> Result<(), Refusal> {
-    let live = Live { chunks, sb, free };
+    let live = Live { chunks, free };
     // Their nodes were read already.
     let mut done = vec![owner::EXTENT, owner::DEVICE, owner::BLOCK_GROUP];
     if sb.has_free_space_tree {
         done.push(owner::FREE_SPACE);
     }
     let shared = roots.all.iter().filter(|root| owner::is_shared(root.owner)).count() > 1;
-    let mut subvolumes = if shared { Seen::These(HashSet::new()) } else { Seen::All };
+    let mut subvolumes: Seen = shared.then(HashSet::new);
     let mut extents = 0;
     for root in roots.all.iter().filter(|root| !done.contains(&root.owner)) {
-        let seen = if owner::is_shared(root.owner) { &mut subvolumes } else { &mut Seen::All };
+        let seen = if owner::is_shared(root.owner) { &mut subvolumes } else { &mut None };
         forest.walk_unseen(chunks, *root, seen, &mut |key, item| {
-            let Some(used) = live.extent(key, item)? else { return Ok(()) };
+            let Some(used) = file_extent(key, item, sb, "of a file")? else { return Ok(()) };
             extents += 1;
             if extents % EXTENTS_OF_NODE == 0 {
                 forest.budget().take_node()?;
@@ -59,39 +59,34 @@ pub fn check(
     Ok(())
 }
 
+/// The logical addresses that an item of a file refers to, if any; `whose` says in a refusal what file it is of.
+pub fn file_extent(key: Key, item: &[u8], sb: &Superblock, whose: &str) -> Result<Option<Range<u64>>, Refusal> {
+    if key.kind != kind::EXTENT_DATA {
+        return Ok(None);
+    }
+    match u8_at(item, 20)? {
+        INLINE => return Ok(None),
+        REGULAR | PREALLOCATED => {}
+        _ => return Err(Refusal::corrupt(format!("an odd extent {whose}"))),
+    }
+    let (start, len) = (le64(item, 21)?, le64(item, 29)?);
+    if start == 0 {
+        return Ok(None); // a hole
+    }
+    let impossible = len == 0 || !sb.whole_sectors(start) || !sb.whole_sectors(len);
+    corrupt_if(impossible, format_args!("an impossible extent {whose}"))?;
+    Ok(Some(start..start.saturating_add(len)))
+}
+
 struct Live<'a> {
     chunks: &'a Chunks,
-    sb: &'a Superblock,
     free: &'a ExtentSet,
 }
 
 impl Live<'_> {
-    /// The logical addresses that an item of a file refers to, if any.
-    fn extent(&self, key: Key, item: &[u8]) -> Result<Option<Range<u64>>, Refusal> {
-        if key.kind != kind::EXTENT_DATA {
-            return Ok(None);
-        }
-        match u8_at(item, 20)? {
-            INLINE => return Ok(None),
-            REGULAR | PREALLOCATED => {}
-            _ => return Err(Refusal::corrupt("an odd extent of a file")),
-        }
-        let (start, len) = (le64(item, 21)?, le64(item, 29)?);
-        if start == 0 {
-            return Ok(None); // a hole
-        }
-        if len == 0 || !self.sb.whole_sectors(start) || !self.sb.whole_sectors(len) {
-            return Err(Refusal::corrupt("an impossible extent of a file"));
-        }
-        Ok(Some(start..start.saturating_add(len)))
-    }
-
     /// Refuses logical addresses of which some are free.
     fn check(&self, used: Range<u64>, what: &str) -> Result<(), Refusal> {
         let chunk = self.chunks.holding(used.start, used.end - used.start)?;
-        match chunk.on_device(used).any(|copy| self.free.touches(copy)) {
-            true => Err(Refusal::corrupt(what)),
-            false => Ok(()),
-        }
+        corrupt_if(chunk.on_device(used).any(|copy| self.free.touches(copy)), what)
     }
 }

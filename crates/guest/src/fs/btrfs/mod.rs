@@ -26,10 +26,10 @@ use roots::Roots;
 use superblock::{MIRRORS, RESERVED, Superblock};
 use tree::{Forest, Root};
 
-use crate::extents::ExtentSet;
+use crate::extents::{Extent, ExtentSet};
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if};
 
 /// Boot loaders live there, and the superblock; btrfs never allocates it.
 const FIRST_MIB: u64 = 1 << 20;
@@ -62,23 +62,20 @@ impl FreeMap for Btrfs {
             groups = BlockGroups::new(&chunks);
             forest.walk(&chunks, there(roots.block_group)?, &mut |key, item| groups.push(key, item))?;
         }
-        if !groups.agree_with(&allocation) {
-            return Err(Refusal::corrupt("block groups count other extents than there are"));
-        }
+        corrupt_if(!groups.agree_with(&allocation), "block groups count other extents than there are")?;
         evidence.push("extents, block groups, chunks and device agree".to_owned());
         if sb.has_free_space_tree {
             let mut free_space = FreeSpaceTree::new(&chunks, &sb);
             forest.walk(&chunks, there(roots.free_space)?, &mut |key, item| free_space.push(key, item))?;
-            if free_space.finish()?.digest() != allocation.runs.digest() {
-                return Err(Refusal::corrupt("extent tree and free space tree disagree"));
-            }
+            let disagree = free_space.finish()?.digest() != allocation.runs.digest();
+            corrupt_if(disagree, "extent tree and free space tree disagree")?;
             evidence.push("free space tree agrees".to_owned());
         }
 
         // One list, not two sets and their union: there may be millions.
         let mut free = allocation.free;
         let outside = ExtentSet::from_ranges(in_chunks).complement(0..sb.device.total_bytes);
-        free.extend(outside.iter().map(|extent| extent.start..extent.end()));
+        free.extend(outside.iter().map(Extent::range));
         let free = ExtentSet::from_ranges(free);
         live::check(&forest, &chunks, &sb, &roots, &free)?;
 
@@ -96,5 +93,5 @@ impl FreeMap for Btrfs {
 }
 
 fn there(root: Option<Root>) -> Result<Root, Refusal> {
-    root.ok_or_else(|| Refusal::corrupt("a tree is missing"))
+    root.or_corrupt("a tree is missing")
 }

@@ -5,7 +5,7 @@ use super::key::{Key, kind};
 use super::superblock::{Device, Superblock};
 use super::tree::{Forest, Root, owner};
 use crate::bytes::{le32, le64, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if, unsupported_if};
 
 /// The most subvolumes that are remembered; 8 MiB.
 const MOST_ROOTS: usize = 1 << 18;
@@ -61,16 +61,12 @@ impl Roots {
             other => return Err(Refusal::unsupported(format!("tree {other}"))),
         };
         if let Some(place) = place {
-            if key.offset != 0 || place.is_some() {
-                return Err(Refusal::unsupported("more than one tree of a kind"));
-            }
+            unsupported_if(key.offset != 0 || place.is_some(), "more than one tree of a kind")?;
             *place = Some(root);
         }
         // A deleted subvolume may be gone already but for its name.
         if le32(item, 216)? != 0 && root.address != 0 {
-            if self.all.len() >= MOST_ROOTS {
-                return Err(Refusal::Budget("subvolumes"));
-            }
+            over_budget_if(self.all.len() >= MOST_ROOTS, "subvolumes")?;
             self.all.push(root);
         }
         Ok(())
@@ -83,27 +79,19 @@ impl Roots {
 /// If it is damaged, or does not agree with the superblock.
 pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refusal> {
     let first = Chunks::of_superblock(sb)?;
-    let top = Root {
-        address: sb.chunk_root,
-        level: sb.chunk_root_level,
-        generation: sb.chunk_root_generation,
-        owner: owner::CHUNK,
-    };
+    let generation = sb.chunk_root_generation;
+    let top = Root { address: sb.chunk_root, level: sb.chunk_root_level, generation, owner: owner::CHUNK };
     let (mut chunks, mut device) = (Chunks::default(), None);
     forest.walk(&first, top, &mut |key, item| {
         if key.kind != kind::DEVICE {
             return chunks.push(super::chunks::Chunk::parse(key, item, sb)?);
         }
         let found = Device::parse(item)?;
-        if device.is_some() || key.offset != found.id {
-            return Err(Refusal::corrupt("more devices than one"));
-        }
+        corrupt_if(device.is_some() || key.offset != found.id, "more devices than one")?;
         device = Some(found);
         Ok(())
     })?;
-    if device != Some(sb.device) || !chunks.agree_with(&first) {
-        return Err(Refusal::corrupt("superblock and chunk tree disagree"));
-    }
+    corrupt_if(device != Some(sb.device) || !chunks.agree_with(&first), "superblock and chunk tree disagree")?;
     Ok(chunks)
 }
 

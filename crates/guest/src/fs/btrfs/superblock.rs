@@ -1,9 +1,9 @@
 //! The superblock and its mirrors.
 
 use super::checksum::Checksum;
-use crate::bytes::{self, le16, le32, le64, u8_at};
+use crate::bytes::{self, is_power_in, le16, le32, le64, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 /// Where the primary superblock is, in bytes.
 pub const PRIMARY: u64 = 64 << 10;
@@ -88,10 +88,7 @@ pub struct Superblock {
 /// # Errors
 /// If it cannot be read.
 pub fn has_magic(region: &View<'_>) -> Result<bool, Refusal> {
-    if region.size() < PRIMARY + SIZE as u64 {
-        return Ok(false);
-    }
-    Ok(region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
+    Ok(region.size() >= PRIMARY + SIZE as u64 && region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
 }
 
 impl Superblock {
@@ -102,9 +99,7 @@ impl Superblock {
     pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
         let raw = region.read(PRIMARY, SIZE)?;
         let sb = Superblock::parse(&raw)?;
-        if sb.device.total_bytes > region.size() {
-            return Err(Refusal::corrupt("the device is said to be larger than it is"));
-        }
+        corrupt_if(sb.device.total_bytes > region.size(), "the device is said to be larger than it is")?;
         for mirror in MIRRORS {
             if mirror.saturating_add(SIZE as u64) <= sb.device.total_bytes {
                 sb.compare_mirror(mirror, &region.read(mirror, SIZE)?)?;
@@ -114,24 +109,16 @@ impl Superblock {
     }
 
     fn parse(raw: &[u8]) -> Result<Superblock, Refusal> {
-        if bytes::slice(raw, 0x40, MAGIC.len())? != MAGIC {
-            return Err(Refusal::corrupt("no superblock"));
-        }
+        corrupt_if(bytes::slice(raw, 0x40, MAGIC.len())? != MAGIC, "no superblock")?;
         let checksum = Checksum::of_type(le16(raw, 0xc4)?)?;
-        if !checksum.is_right(raw)? {
-            return Err(Refusal::corrupt("the superblock's checksum is wrong"));
-        }
-        if le64(raw, 0x30)? != PRIMARY {
-            return Err(Refusal::corrupt("the superblock belongs elsewhere"));
-        }
+        corrupt_if(!checksum.is_right(raw)?, "the superblock's checksum is wrong")?;
+        corrupt_if(le64(raw, 0x30)? != PRIMARY, "the superblock belongs elsewhere")?;
         let incompat = features(raw)?;
         let compat_ro = le64(raw, 0xb4)?;
         let fsid = bytes::array(raw, 0x20)?;
         let metadata_fsid = if incompat & INCOMPAT_METADATA_UUID == 0 { fsid } else { bytes::array(raw, 0x23b)? };
         let sys_chunks_len = usize::try_from(le32(raw, 0xa0)?).unwrap_or(usize::MAX);
-        if sys_chunks_len > 2048 {
-            return Err(Refusal::corrupt("the superblock's chunk array is too long"));
-        }
+        corrupt_if(sys_chunks_len > 2048, "the superblock's chunk array is too long")?;
         let valid = COMPAT_RO_FREE_SPACE_TREE | COMPAT_RO_FREE_SPACE_TREE_VALID;
         let sb = Superblock {
             fsid,
@@ -163,23 +150,13 @@ impl Superblock {
     }
 
     fn check_sizes(&self, raw: &[u8]) -> Result<(), Refusal> {
-        let size_is_odd = |size: u64| !size.is_power_of_two() || !(4096..=65536).contains(&size);
-        if size_is_odd(self.sector) || size_is_odd(self.node) || self.node < self.sector {
-            return Err(Refusal::corrupt("impossible sizes of sectors and nodes"));
-        }
-        if u64::from(le32(raw, 0x98)?) != self.node {
-            return Err(Refusal::corrupt("nodes and leaves differ in size"));
-        }
-        if le64(raw, 0x70)? != self.device.total_bytes || self.bytes_used > self.device.total_bytes {
-            return Err(Refusal::corrupt("the sizes of device and filesystem disagree"));
-        }
-        if self.device.fsid != self.metadata_fsid {
-            return Err(Refusal::corrupt("the device belongs to another filesystem"));
-        }
-        if self.generation == 0 || self.chunk_root_generation > self.generation {
-            return Err(Refusal::corrupt("impossible generations"));
-        }
-        Ok(())
+        let possible = is_power_in(self.sector, 4096..=65536) && is_power_in(self.node, self.sector..=65536);
+        corrupt_if(!possible, "impossible sizes of sectors and nodes")?;
+        corrupt_if(u64::from(le32(raw, 0x98)?) != self.node, "nodes and leaves differ in size")?;
+        let disagree = le64(raw, 0x70)? != self.device.total_bytes || self.bytes_used > self.device.total_bytes;
+        corrupt_if(disagree, "the sizes of device and filesystem disagree")?;
+        corrupt_if(self.device.fsid != self.metadata_fsid, "the device belongs to another filesystem")?;
+        corrupt_if(self.generation == 0 || self.chunk_root_generation > self.generation, "impossible generations")
     }
 
     /// A mirror may be older: fsync writes only the primary. One that belongs to another filesystem or is newer
@@ -190,7 +167,7 @@ impl Superblock {
             && le64(raw, 0x30)? == offset
             && bytes::array(raw, 0x20)? == self.fsid
             && le64(raw, 0x48)? <= self.generation;
-        if fits { Ok(()) } else { Err(Refusal::corrupt(format!("the superblock's mirror at {offset} does not fit"))) }
+        corrupt_if(!fits, format_args!("the superblock's mirror at {offset} does not fit"))
     }
 }
 
@@ -203,18 +180,11 @@ fn features(raw: &[u8]) -> Result<u64, Refusal> {
         )));
     }
     let (compat, compat_ro, incompat) = (le64(raw, 0xac)?, le64(raw, 0xb4)?, le64(raw, 0xbc)?);
-    if compat != 0 || compat_ro & !COMPAT_RO_KNOWN != 0 {
-        return Err(Refusal::unsupported(format!("compatible features {compat:#x}, {compat_ro:#x}")));
-    }
-    if incompat & !INCOMPAT_KNOWN != 0 {
-        return Err(Refusal::unsupported(format!("features {:#x}", incompat & !INCOMPAT_KNOWN)));
-    }
-    if incompat & INCOMPAT_MIXED_BACKREF == 0 {
-        return Err(Refusal::unsupported("extents of the first format"));
-    }
+    let unknown = compat != 0 || compat_ro & !COMPAT_RO_KNOWN != 0;
+    unsupported_if(unknown, format_args!("compatible features {compat:#x}, {compat_ro:#x}"))?;
+    unsupported_if(incompat & !INCOMPAT_KNOWN != 0, format_args!("features {:#x}", incompat & !INCOMPAT_KNOWN))?;
+    unsupported_if(incompat & INCOMPAT_MIXED_BACKREF == 0, "extents of the first format")?;
     let devices = le64(raw, 0x88)?;
-    if devices != 1 {
-        return Err(Refusal::unsupported(format!("{devices} devices")));
-    }
+    unsupported_if(devices != 1, format_args!("{devices} devices"))?;
     Ok(incompat)
 }

@@ -9,7 +9,7 @@ use super::superblock::Superblock;
 use crate::budget::Budget;
 use crate::bytes::{self, le32, le64, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// The numbers of the trees.
 pub mod owner {
@@ -69,22 +69,8 @@ pub struct Forest<'a> {
     visited: RefCell<Vec<u64>>,
 }
 
-/// Which nodes were visited.
-pub enum Seen {
-    /// Not remembered: each is new.
-    All,
-    /// These.
-    These(HashSet<u64>),
-}
-
-impl Seen {
-    fn is_new(&mut self, address: u64) -> bool {
-        match self {
-            Seen::All => true,
-            Seen::These(nodes) => nodes.insert(address),
-        }
-    }
-}
+/// Which nodes were visited; `None` if that is not remembered, and each is new.
+pub type Seen = Option<HashSet<u64>>;
 
 /// A node on the way down, and which of its pointers is next.
 struct Step {
@@ -118,7 +104,7 @@ impl<'a> Forest<'a> {
     /// # Errors
     /// If a node is not in every way what its parent says, or `take` refuses an item.
     pub fn walk(&self, chunks: &Chunks, root: Root, take: Take<'_>) -> Result<(), Refusal> {
-        self.walk_unseen(chunks, root, &mut Seen::All, take)
+        self.walk_unseen(chunks, root, &mut None, take)
     }
 
     /// [`Forest::walk`], but for the nodes that other trees had already.
@@ -126,10 +112,9 @@ impl<'a> Forest<'a> {
     /// # Errors
     /// Those of [`Forest::walk`].
     pub fn walk_unseen(&self, chunks: &Chunks, root: Root, seen: &mut Seen, take: Take<'_>) -> Result<(), Refusal> {
-        if root.level > HIGHEST_LEVEL {
-            return Err(Refusal::corrupt("a tree is too high"));
-        }
-        if !seen.is_new(root.address) {
+        corrupt_if(root.level > HIGHEST_LEVEL, "a tree is too high")?;
+        let mut is_new = |address| seen.as_mut().is_none_or(|nodes| nodes.insert(address));
+        if !is_new(root.address) {
             return Ok(());
         }
         let mut last = None;
@@ -150,7 +135,7 @@ impl<'a> Forest<'a> {
                     generation: le64(&step.node, at + Key::SIZE + 8)?,
                     owner: root.owner,
                 };
-                if seen.is_new(child.address) {
+                if is_new(child.address) {
                     let child = self.step(chunks, child, Some(key))?;
                     path.push(child);
                 }
@@ -162,31 +147,25 @@ impl<'a> Forest<'a> {
     /// Reads a node and checks that it is the one that is meant.
     fn step(&self, chunks: &Chunks, wanted: Root, first: Option<Key>) -> Result<Step, Refusal> {
         self.region.budget().take_node()?;
-        if !self.sb.whole_sectors(wanted.address) {
-            return Err(Refusal::corrupt("a node between sectors"));
-        }
+        corrupt_if(!self.sb.whole_sectors(wanted.address), "a node between sectors")?;
         let chunk = chunks.holding(wanted.address, self.sb.node)?;
-        let place = chunk.on_device(wanted.address..wanted.address + self.sb.node).next();
-        let place = place.ok_or_else(|| Refusal::corrupt("a chunk without copies"))?;
+        let place = chunk
+            .on_device(wanted.address..wanted.address + self.sb.node)
+            .next()
+            .or_corrupt("a chunk without copies")?;
         // At most 64 KiB: the superblock was checked.
         let node = self.region.read(place.start, self.sb.node as usize)?;
-        if !self.sb.checksum.is_right(&node)? {
-            return Err(Refusal::corrupt("the checksum of a node is wrong"));
-        }
+        corrupt_if(!self.sb.checksum.is_right(&node)?, "the checksum of a node is wrong")?;
         self.check_header(&node, wanted)?;
         let count = usize::try_from(le32(&node, 0x60)?).unwrap_or(usize::MAX);
         let most = (node.len() - HEADER) / if wanted.level == 0 { ITEM } else { POINTER };
         // Only a tree that is one leaf may be empty.
-        if count > most || (count == 0 && (wanted.level > 0 || first.is_some())) {
-            return Err(Refusal::corrupt("a node with an impossible number of items"));
-        }
-        if first.is_some() && first != Some(Key::parse(&node, HEADER)?) {
-            return Err(Refusal::corrupt("a node starts with another key than its parent says"));
-        }
+        let impossible = count > most || (count == 0 && (wanted.level > 0 || first.is_some()));
+        corrupt_if(impossible, "a node with an impossible number of items")?;
+        let other = first.is_some() && first != Some(Key::parse(&node, HEADER)?);
+        corrupt_if(other, "a node starts with another key than its parent says")?;
         let mut visited = self.visited.borrow_mut();
-        if visited.len() >= MOST_NODES {
-            return Err(Refusal::Budget("nodes"));
-        }
+        over_budget_if(visited.len() >= MOST_NODES, "nodes")?;
         visited.push(wanted.address);
         self.region.budget().give_back(self.sb.node);
         Ok(Step { node, count, next: 0, level: wanted.level })
@@ -194,28 +173,19 @@ impl<'a> Forest<'a> {
 
     fn check_header(&self, node: &[u8], wanted: Root) -> Result<(), Refusal> {
         let flags = le64(node, 0x38)?;
-        if flags & WRITTEN == 0 || flags >> 56 != MIXED_BACKREF {
-            return Err(Refusal::corrupt("a node with odd flags"));
-        }
-        if bytes::array(node, 0x20)? != self.sb.metadata_fsid || le64(node, 0x30)? != wanted.address {
-            return Err(Refusal::corrupt("a node that belongs elsewhere"));
-        }
+        corrupt_if(flags & WRITTEN == 0 || flags >> 56 != MIXED_BACKREF, "a node with odd flags")?;
+        let foreign = bytes::array(node, 0x20)? != self.sb.metadata_fsid || le64(node, 0x30)? != wanted.address;
+        corrupt_if(foreign, "a node that belongs elsewhere")?;
         let found = le64(node, 0x58)?;
         // Snapshots have the nodes of what they are of.
         let fits = found == wanted.owner || (owner::is_shared(found) && owner::is_shared(wanted.owner));
-        if !fits || u8_at(node, 0x64)? != wanted.level {
-            return Err(Refusal::corrupt("a node of another tree or level"));
-        }
+        corrupt_if(!fits || u8_at(node, 0x64)? != wanted.level, "a node of another tree or level")?;
         // A log is written for the transaction that comes next.
         let newest = self.sb.generation.saturating_add(u64::from(wanted.owner == owner::LOG));
         let generation = le64(node, 0x50)?;
-        if generation != wanted.generation || generation > newest {
-            return Err(Refusal::corrupt("a node of another generation"));
-        }
+        corrupt_if(generation != wanted.generation || generation > newest, "a node of another generation")?;
         let uuid = bytes::array(node, 0x40)?;
-        if self.chunk_tree_uuid.get().is_some_and(|others| others != uuid) {
-            return Err(Refusal::corrupt("a node of another chunk tree"));
-        }
+        corrupt_if(self.chunk_tree_uuid.get().is_some_and(|others| others != uuid), "a node of another chunk tree")?;
         self.chunk_tree_uuid.set(Some(uuid));
         Ok(())
     }
@@ -227,15 +197,12 @@ fn items(leaf: &Step, last: &mut Option<Key>, take: Take<'_>) -> Result<(), Refu
     for number in 0..leaf.count {
         let at = HEADER + ITEM * number;
         let key = Key::parse(&leaf.node, at)?;
-        if last.is_some_and(|last| last >= key) {
-            return Err(Refusal::corrupt("keys that do not rise"));
-        }
+        corrupt_if(last.is_some_and(|last| last >= key), "keys that do not rise")?;
         *last = Some(key);
         let offset = le32(&leaf.node, at + Key::SIZE)? as usize;
         let len = le32(&leaf.node, at + Key::SIZE + 4)? as usize;
-        if offset.checked_add(len) != Some(end) || offset < ITEM * leaf.count {
-            return Err(Refusal::corrupt("items that do not fill their leaf"));
-        }
+        let gap = offset.checked_add(len) != Some(end) || offset < ITEM * leaf.count;
+        corrupt_if(gap, "items that do not fill their leaf")?;
         end = offset;
         take(key, bytes::slice(&leaf.node, HEADER + offset, len)?)?;
     }

@@ -3,7 +3,7 @@
 use crate::bytes::{array, le16, le32, le64, product, sum, u8_at};
 use crate::fs::clusters::{FIRST, Heap, Width};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if, unsupported_if};
 
 /// How many sectors of the boot region its checksum covers; the next one is full of it.
 const SUMMED: u64 = 11;
@@ -38,55 +38,35 @@ impl Boot {
     /// Reads and checks it.
     pub(super) fn read(region: &View<'_>) -> Result<Boot, Refusal> {
         let sector = region.read(0, 512)?;
-        if !is_one(&sector)? || array(&sector, 0)? != [0xeb, 0x76, 0x90] {
-            return Err(Refusal::corrupt("no exFAT boot sector"));
-        }
+        corrupt_if(!is_one(&sector)? || array(&sector, 0)? != [0xeb, 0x76, 0x90], "no exFAT boot sector")?;
         let shift = u8_at(&sector, 108)?;
-        if !(9..=12).contains(&shift) {
-            return Err(Refusal::corrupt("the size of a sector"));
-        }
+        corrupt_if(!(9..=12).contains(&shift), "the size of a sector")?;
         check_sum(region, 1 << shift)?;
         let flags = le16(&sector, 106)?;
-        if flags & DIRTY != 0 {
-            return Err(Refusal::dirty("VolumeDirty is set"));
-        }
-        if flags & MEDIA_FAILURE != 0 {
-            return Err(Refusal::dirty("MediaFailure is set"));
-        }
+        dirty_if(flags & DIRTY != 0, "VolumeDirty is set")?;
+        dirty_if(flags & MEDIA_FAILURE != 0, "MediaFailure is set")?;
         Boot::parse(&sector, region.size())
     }
 
     fn parse(sector: &[u8], size: u64) -> Result<Boot, Refusal> {
-        if u8_at(sector, 105)? != 1 {
-            return Err(Refusal::unsupported("an unknown version of exFAT"));
-        }
+        unsupported_if(u8_at(sector, 105)? != 1, "an unknown version of exFAT")?;
         let (unit_shift, cluster_shift) = (u8_at(sector, 108)?, u8_at(sector, 109)?);
-        if !(9..=12).contains(&unit_shift) || cluster_shift > 25 - unit_shift {
-            return Err(Refusal::corrupt("the size of a cluster"));
-        }
+        corrupt_if(!(9..=12).contains(&unit_shift) || cluster_shift > 25 - unit_shift, "the size of a cluster")?;
         let unit = 1_u64 << unit_shift;
         let total = le64(sector, 72)?;
         let (table, table_len) = (u64::from(le32(sector, 80)?), u64::from(le32(sector, 84)?));
         let (heap, count) = (u64::from(le32(sector, 88)?), le32(sector, 92)?);
         let copies = u64::from(u8_at(sector, 110)?);
-        if !(1..=2).contains(&copies) {
-            return Err(Refusal::corrupt("the number of tables"));
-        }
-        if product(total, unit)? > size {
-            return Err(Refusal::corrupt("the volume is longer than its region"));
-        }
+        corrupt_if(!(1..=2).contains(&copies), "the number of tables")?;
+        corrupt_if(product(total, unit)? > size, "the volume is longer than its region")?;
         let heap_end = sum(heap, u64::from(count) << cluster_shift)?;
-        if count == 0 || table < REGIONS || sum(table, table_len * copies)? > heap || heap_end > total {
-            return Err(Refusal::corrupt("tables and clusters that overlap"));
-        }
-        if Width::ThirtyTwo.table(u64::from(count) + u64::from(FIRST)) > table_len * unit {
-            return Err(Refusal::corrupt("the table is too short for the volume"));
-        }
+        let overlap = count == 0 || table < REGIONS || sum(table, table_len * copies)? > heap || heap_end > total;
+        corrupt_if(overlap, "tables and clusters that overlap")?;
+        let too_short = Width::ThirtyTwo.table(u64::from(count) + u64::from(FIRST)) > table_len * unit;
+        corrupt_if(too_short, "the table is too short for the volume")?;
         let mut tables: Vec<u64> = (0..copies).map(|copy| (table + copy * table_len) * unit).collect();
         if le16(sector, 106)? & ACTIVE_FAT != 0 {
-            if copies < 2 {
-                return Err(Refusal::corrupt("the second table is active, and there is none"));
-            }
+            corrupt_if(copies < 2, "the second table is active, and there is none")?;
             tables.reverse();
         }
         // mkfs.exfat writes 0, and Linux does not maintain it.
@@ -106,10 +86,7 @@ fn check_sum(region: &View<'_>, unit: u64) -> Result<(), Refusal> {
         }
     }
     let stored = region.read(SUMMED * unit, unit as usize)?;
-    if stored.chunks_exact(4).any(|word| word != checksum.to_le_bytes()) {
-        return Err(Refusal::corrupt("the checksum of the boot region"));
-    }
-    Ok(())
+    corrupt_if(stored.chunks_exact(4).any(|word| word != checksum.to_le_bytes()), "the checksum of the boot region")
 }
 
 #[cfg(test)]

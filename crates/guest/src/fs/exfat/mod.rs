@@ -9,7 +9,7 @@ mod walk;
 use crate::fs::clusters::Heap;
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 use boot::Boot;
 
 /// exFAT.
@@ -22,10 +22,7 @@ impl FreeMap for ExFat {
     }
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-        if region.size() < 512 {
-            return Ok(false);
-        }
-        boot::is_one(&region.read(0, 512)?)
+        Ok(region.size() >= 512 && boot::is_one(&region.read(0, 512)?)?)
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
@@ -47,8 +44,6 @@ fn check_percent(stored: u8, heap: Heap, free: u64) -> Result<(), Refusal> {
     let total = u64::from(heap.count);
     let used = total.saturating_sub(free / heap.cluster);
     let down = used * 100 / total;
-    if u64::from(stored) != down && u64::from(stored) != down + 1 {
-        return Err(Refusal::corrupt(format!("{stored} % in use, but the bitmap says {down} %")));
-    }
-    Ok(())
+    let differs = u64::from(stored) != down && u64::from(stored) != down + 1;
+    corrupt_if(differs, format_args!("{stored} % in use, but the bitmap says {down} %"))
 }

@@ -1,7 +1,7 @@
 //! Directory entries of exFAT: a primary entry and its secondary ones make a set, under a checksum.
 
 use crate::bytes::{le16, le32, le64, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The length of a directory entry in bytes.
 pub(super) const ENTRY: usize = 32;
@@ -60,9 +60,7 @@ impl Sets {
     pub(super) fn add(&mut self, entry: &[u8]) -> Result<Option<Found>, Refusal> {
         let kind = u8_at(entry, 0)?;
         if self.missing > 0 {
-            if kind & (IN_USE | SECONDARY) != IN_USE | SECONDARY {
-                return Err(Refusal::corrupt("a set of directory entries is torn"));
-            }
+            corrupt_if(kind & (IN_USE | SECONDARY) != IN_USE | SECONDARY, "a set of directory entries is torn")?;
             self.set.extend_from_slice(entry);
             self.missing -= 1;
             return if self.missing == 0 { self.complete() } else { Ok(None) };
@@ -94,16 +92,14 @@ impl Sets {
     /// # Errors
     /// If a set is not complete.
     pub(super) fn finish(&self) -> Result<(), Refusal> {
-        if self.missing > 0 { Err(Refusal::corrupt("a set of directory entries is torn")) } else { Ok(()) }
+        corrupt_if(self.missing > 0, "a set of directory entries is torn")
     }
 
     fn begin(&mut self, entry: &[u8]) -> Result<Option<Found>, Refusal> {
         self.missing = usize::from(u8_at(entry, 1)?);
         self.set.clear();
         self.set.extend_from_slice(entry);
-        if self.missing == 0 && u8_at(entry, 0)? == FILE {
-            return Err(Refusal::corrupt("a file without a stream"));
-        }
+        corrupt_if(self.missing == 0 && u8_at(entry, 0)? == FILE, "a file without a stream")?;
         Ok(None)
     }
 
@@ -112,9 +108,7 @@ impl Sets {
         if u8_at(&set, 0)? != FILE {
             return Ok(None);
         }
-        if checksum(&set) != le16(&set, 2)? {
-            return Err(Refusal::corrupt("the checksum of a set of directory entries"));
-        }
+        corrupt_if(checksum(&set) != le16(&set, 2)?, "the checksum of a set of directory entries")?;
         let directory = le16(&set, 4)? & DIRECTORY != 0;
         let mut stream = None;
         let mut vendor = Vec::new();
@@ -155,9 +149,7 @@ fn file_data(entry: &[u8]) -> Result<Data, Refusal> {
         None if le64(entry, 24)? == 0 && le32(entry, 20)? == 0 => Data { first: 0, len: 0, contiguous: false },
         None => return Err(Refusal::corrupt("a file that may have no clusters and has some")),
     };
-    if le64(entry, 8)? > data.len {
-        return Err(Refusal::corrupt("a file with more valid data than data"));
-    }
+    corrupt_if(le64(entry, 8)? > data.len, "a file with more valid data than data")?;
     Ok(data)
 }
 

@@ -4,7 +4,7 @@ use super::boot::Boot;
 use super::sets::{Data, ENTRY, Found, Sets};
 use crate::fs::clusters::{Bits, FIRST, Heap, Pending, Table, Width};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, unsupported_if};
 
 /// How much of a directory or a bitmap is read at once, in bytes.
 const PIECE: u64 = 64 << 10;
@@ -18,13 +18,9 @@ const LAST: u32 = 0xffff_ffff;
 
 /// Follows everything from the root, and returns the clusters that are in use.
 pub(super) fn check(region: &View<'_>, boot: &Boot) -> Result<Bits, Refusal> {
-    let Some((active, others)) = boot.tables.split_first() else {
-        return Err(Refusal::corrupt("no table"));
-    };
+    let (active, others) = boot.tables.split_first().or_corrupt("no table")?;
     let mut table = Table::new(region, *active, boot.heap.count, Width::ThirtyTwo);
-    if table.entry(0)? != FAT_MEDIA || table.entry(1)? != FAT_SECOND {
-        return Err(Refusal::corrupt("the first entries of the table"));
-    }
+    corrupt_if(table.entry(0)? != FAT_MEDIA || table.entry(1)? != FAT_SECOND, "the first entries of the table")?;
     if !others.is_empty() {
         // Linux reads the first table whatever is said to be active.
         table.scan(others, |_, _| Ok(()))?;
@@ -33,9 +29,7 @@ pub(super) fn check(region: &View<'_>, boot: &Boot) -> Result<Bits, Refusal> {
     let mut walk = Walk { region, heap: boot.heap, table, seen };
     let used = walk.bitmaps(boot)?;
     walk.everything(boot)?;
-    if !walk.seen.is_subset_of(&used) {
-        return Err(Refusal::corrupt("a file in clusters that the bitmap says are free"));
-    }
+    corrupt_if(!walk.seen.is_subset_of(&used), "a file in clusters that the bitmap says are free")?;
     Ok(used)
 }
 
@@ -72,12 +66,8 @@ impl Walk<'_, '_> {
     /// A walk along `data`, whose length in clusters must be right.
     fn chain(&self, data: Data) -> Result<Chain, Refusal> {
         let needed = self.heap.needed(data.len);
-        if needed > u64::from(self.heap.count) {
-            return Err(Refusal::corrupt("a file longer than the volume"));
-        }
-        if (needed == 0) != (data.first == 0) {
-            return Err(Refusal::corrupt("an empty file with clusters, or the reverse"));
-        }
+        corrupt_if(needed > u64::from(self.heap.count), "a file longer than the volume")?;
+        corrupt_if((needed == 0) != (data.first == 0), "an empty file with clusters, or the reverse")?;
         let next = (needed > 0).then_some(data.first);
         Ok(Chain { next, left: Some(needed), contiguous: data.contiguous })
     }
@@ -87,14 +77,10 @@ impl Walk<'_, '_> {
         let Some(cluster) = chain.next else {
             return if chain.left.unwrap_or(0) == 0 { Ok(None) } else { Err(Refusal::corrupt("a chain is too short")) };
         };
-        if !self.heap.has(cluster) {
-            return Err(Refusal::corrupt(format!("{cluster:#x} is no cluster")));
-        }
-        if !self.seen.claim(cluster) {
-            return Err(Refusal::corrupt(format!("cluster {cluster} is in two files")));
-        }
+        corrupt_if(!self.heap.has(cluster), format_args!("{cluster:#x} is no cluster"))?;
+        corrupt_if(!self.seen.claim(cluster), format_args!("cluster {cluster} is in two files"))?;
         if let Some(left) = &mut chain.left {
-            *left = left.checked_sub(1).ok_or_else(|| Refusal::corrupt("a chain is longer than its file"))?;
+            *left = left.checked_sub(1).or_corrupt("a chain is longer than its file")?;
         }
         chain.next = if chain.contiguous {
             chain.left.filter(|left| *left > 0).map(|_| cluster + 1)
@@ -146,9 +132,7 @@ impl Walk<'_, '_> {
         // The second look shall meet the same clusters.
         self.seen = Bits::new(self.heap.count)?;
         let two = boot.tables.len() == 2;
-        if found[0].is_none() || found[1].is_some() != two {
-            return Err(Refusal::corrupt("not one allocation bitmap for each table"));
-        }
+        corrupt_if(found[0].is_none() || found[1].is_some() != two, "not one allocation bitmap for each table")?;
         let mut used = Bits::new(self.heap.count)?;
         for data in found.into_iter().flatten() {
             self.bitmap(data, &mut used)?;
@@ -157,16 +141,12 @@ impl Walk<'_, '_> {
     }
 
     fn bitmap(&mut self, data: Data, used: &mut Bits) -> Result<(), Refusal> {
-        if data.len != u64::from(self.heap.count).div_ceil(8) {
-            return Err(Refusal::corrupt("the length of the allocation bitmap"));
-        }
+        corrupt_if(data.len != u64::from(self.heap.count).div_ceil(8), "the length of the allocation bitmap")?;
         // Windows follows the table, Linux reads on: only what is the same to both is certain.
         let mut chain = self.chain(data)?;
         let mut expected = data.first;
         while let Some(cluster) = self.step(&mut chain)? {
-            if cluster != expected {
-                return Err(Refusal::unsupported("an allocation bitmap in pieces"));
-            }
+            unsupported_if(cluster != expected, "an allocation bitmap in pieces")?;
             expected += 1;
         }
         let start = self.heap.offset(data.first)?;
@@ -217,13 +197,11 @@ impl Walk<'_, '_> {
             }
             sets.finish()?;
         }
-        if upcase == 1 { Ok(()) } else { Err(Refusal::corrupt("not exactly one up-case table")) }
+        corrupt_if(upcase != 1, "not exactly one up-case table")
     }
 
     fn upcase(&mut self, expected: u32, data: Data) -> Result<(), Refusal> {
-        if data.len > LONGEST_UPCASE {
-            return Err(Refusal::corrupt("the length of the up-case table"));
-        }
+        corrupt_if(data.len > LONGEST_UPCASE, "the length of the up-case table")?;
         let mut reading = Reading::new(self.chain(data)?);
         let (mut left, mut checksum) = (data.len as usize, 0_u32);
         while let Some(bytes) = self.piece(&mut reading)? {
@@ -232,6 +210,6 @@ impl Walk<'_, '_> {
             }
             left = left.saturating_sub(bytes.len());
         }
-        if checksum == expected { Ok(()) } else { Err(Refusal::corrupt("the checksum of the up-case table")) }
+        corrupt_if(checksum != expected, "the checksum of the up-case table")
     }
 }

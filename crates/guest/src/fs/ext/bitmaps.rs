@@ -9,7 +9,7 @@ use super::superblock::{Layout, Sums};
 use super::tally::Tally;
 use crate::bytes::slice;
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if, refuse_if};
 
 /// One state of the filesystem: blocks, and the descriptors that were read from them.
 pub(super) struct State<'a> {
@@ -50,9 +50,7 @@ pub(super) fn free(
         }
         free.blocks += u64::from(group.free) << layout.cluster_bits;
         add(&mut free.bytes, &used, number, layout);
-        if free.bytes.count() > state.blocks.region.budget().extents() {
-            return Err(Refusal::Budget("free extents"));
-        }
+        over_budget_if(free.bytes.count() > state.blocks.region.budget().extents(), "free extents")?;
     }
     Ok(free)
 }
@@ -89,16 +87,11 @@ fn bits(
     if layout.sums == Sums::All {
         let sum = crc32c(layout.seed, slice(&bitmap, 0, (layout.clusters_per_group() / 8) as usize)?);
         let sum = if layout.descriptor >= 64 { sum } else { sum & 0xffff };
-        if sum != group.bitmap_sum {
-            return Err(wrong("the checksum of the bitmap"));
-        }
+        refuse_if(sum != group.bitmap_sum, || wrong("the checksum of the bitmap"))?;
     }
-    if zeros(&bitmap, count) != u64::from(group.free) {
-        return Err(wrong("the free count of the bitmap"));
-    }
-    if bitmap.iter().zip(&own).any(|(used, own)| own & !used != 0) {
-        return Err(Refusal::corrupt(format!("metadata in free blocks of group {number}")));
-    }
+    refuse_if(zeros(&bitmap, count) != u64::from(group.free), || wrong("the free count of the bitmap"))?;
+    let contradiction = bitmap.iter().zip(&own).any(|(used, own)| own & !used != 0);
+    corrupt_if(contradiction, format_args!("metadata in free blocks of group {number}"))?;
     Ok(bitmap)
 }
 

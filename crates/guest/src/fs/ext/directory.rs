@@ -2,7 +2,7 @@
 
 use super::sums::crc32c;
 use crate::bytes::{le16, le32, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The shortest entry: one with a name of up to four letters.
 const SHORTEST: usize = 12;
@@ -30,9 +30,8 @@ impl Form {
         if self.indexed && first {
             // The entries of the directory itself and of its parent, the second as long as the block.
             let own = length(block, 0)? == SHORTEST && length(block, SHORTEST)? == block.len() - SHORTEST;
-            if !own || le32(block, 24)? != 0 || u8_at(block, 29)? != 8 {
-                return Err(Refusal::corrupt("the root of the index of a directory"));
-            }
+            let wrong = !own || le32(block, 24)? != 0 || u8_at(block, 29)? != 8;
+            corrupt_if(wrong, "the root of the index of a directory")?;
             return self.index(block, ROOT_COUNTS);
         }
         if self.indexed && le32(block, 0)? == 0 && length(block, 0)? == block.len() {
@@ -50,12 +49,9 @@ impl Form {
             Some(seed) => {
                 let end = block.len() - SHORTEST;
                 let tail = slice(block, end, SHORTEST)?;
-                if !tail.starts_with(&[0, 0, 0, 0, 12, 0, 0, 0xde]) {
-                    return Err(Refusal::corrupt("a block of a directory has no checksum"));
-                }
-                if crc32c(seed, slice(block, 0, end)?) != le32(tail, 8)? {
-                    return Err(Refusal::corrupt("the checksum of a block of a directory is wrong"));
-                }
+                corrupt_if(!tail.starts_with(&[0, 0, 0, 0, 12, 0, 0, 0xde]), "a block of a directory has no checksum")?;
+                let wrong = crc32c(seed, slice(block, 0, end)?) != le32(tail, 8)?;
+                corrupt_if(wrong, "the checksum of a block of a directory is wrong")?;
                 end
             }
             None => block.len(),
@@ -64,9 +60,7 @@ impl Form {
         while at < end {
             let (inode, len, name) = (le32(block, at)?, length(block, at)?, usize::from(u8_at(block, at + 6)?));
             let impossible = len < SHORTEST || len % 4 != 0 || len < HEAD + name || len > end - at;
-            if impossible || inode > self.inodes || (inode != 0 && name == 0) {
-                return Err(Refusal::corrupt("an entry of a directory"));
-            }
+            corrupt_if(impossible || inode > self.inodes || (inode != 0 && name == 0), "an entry of a directory")?;
             at += len;
         }
         Ok(())
@@ -77,20 +71,15 @@ impl Form {
         let tail = if self.seed.is_some() { 8 } else { 0 };
         let (limit, count) = (usize::from(le16(block, counts)?), usize::from(le16(block, counts + 2)?));
         let room = (block.len() - counts - tail) / 8;
-        if limit != room || count > limit || count == 0 {
-            return Err(Refusal::corrupt("a count in the index of a directory"));
-        }
+        corrupt_if(limit != room || count > limit || count == 0, "a count in the index of a directory")?;
         if let Some(seed) = self.seed {
             let tail = slice(block, counts + 8 * limit, 8)?;
             let sum = crc32c(crc32c(seed, slice(block, 0, counts + 8 * count)?), slice(tail, 0, 4)?);
-            if crc32c(sum, &[0; 4]) != le32(tail, 4)? {
-                return Err(Refusal::corrupt("the checksum of the index of a directory is wrong"));
-            }
+            corrupt_if(crc32c(sum, &[0; 4]) != le32(tail, 4)?, "the checksum of the index of a directory is wrong")?;
         }
         for entry in 0..count {
-            if u64::from(le32(block, counts + 8 * entry + 4)? & 0x0fff_ffff) >= self.blocks {
-                return Err(Refusal::corrupt("an entry in the index of a directory"));
-            }
+            let outside = u64::from(le32(block, counts + 8 * entry + 4)? & 0x0fff_ffff) >= self.blocks;
+            corrupt_if(outside, "an entry in the index of a directory")?;
         }
         Ok(())
     }

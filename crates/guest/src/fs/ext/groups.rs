@@ -7,7 +7,7 @@ use super::sums::{crc16, crc32c};
 use super::superblock::{Layout, Sums};
 use super::tally::Tally;
 use crate::bytes::{difference, le16, le32, slice, sum};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The inode table was never written: no inode of the group is in use.
 const INODE_UNINIT: u16 = 1;
@@ -38,9 +38,8 @@ pub(super) struct Group {
 
 impl Group {
     fn parse(from: &[u8], number: u64, layout: &Layout) -> Result<Group, Refusal> {
-        if !sum_is_right(from, number, layout)? {
-            return Err(Refusal::corrupt(format!("the checksum of group descriptor {number} is wrong")));
-        }
+        let wrong = !sum_is_right(from, number, layout)?;
+        corrupt_if(wrong, format_args!("the checksum of group descriptor {number} is wrong"))?;
         let wide = layout.descriptor >= 64;
         let place = |low: usize, high: usize| -> Result<u64, Refusal> {
             let high = if wide { le32(from, high)? } else { 0 };
@@ -201,9 +200,8 @@ impl Metadata {
         }
         for (number, group) in (0..).zip(groups) {
             let head = head_of(number, layout);
-            if head.end > layout.end_block(number) {
-                return Err(Refusal::corrupt(format!("group {number} is too small for its metadata")));
-            }
+            let too_small = head.end > layout.end_block(number);
+            corrupt_if(too_small, format_args!("group {number} is too small for its metadata"))?;
             ownerless.add(head.start..head.end - room_of_inode(&head, number, layout));
             group.own(layout)?.into_iter().for_each(|run| ownerless.add(run));
             runs.push(head);
@@ -211,12 +209,9 @@ impl Metadata {
         }
         runs.retain(|run| !run.is_empty());
         runs.sort_unstable_by_key(|run| run.start);
-        if runs.iter().zip(runs.iter().skip(1)).any(|(run, next)| run.end > next.start) {
-            return Err(Refusal::corrupt("two kinds of metadata lie in one place"));
-        }
-        if runs.last().is_some_and(|run| run.end > layout.blocks) {
-            return Err(Refusal::corrupt("metadata lie behind the end"));
-        }
+        let overlap = runs.iter().zip(runs.iter().skip(1)).any(|(run, next)| run.end > next.start);
+        corrupt_if(overlap, "two kinds of metadata lie in one place")?;
+        corrupt_if(runs.last().is_some_and(|run| run.end > layout.blocks), "metadata lie behind the end")?;
         // Neighbours are one, which makes them few.
         runs.dedup_by(|next, run| {
             let touch = run.end == next.start;

@@ -8,7 +8,7 @@ use super::sums::crc32c;
 use super::superblock::{Layout, Sums};
 use super::tree;
 use crate::bytes::{le16, le32, slice, sum};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// The journal's inode, always in the first group.
 const JOURNAL: u32 = 8;
@@ -45,7 +45,7 @@ impl Mapped {
         let next = self.runs.partition_point(|(first, _)| *first <= block);
         let run = next.checked_sub(1).and_then(|last| self.runs.get(last));
         let place = run.and_then(|(first, blocks)| sum(blocks.start, block - first).ok().filter(|at| *at < blocks.end));
-        place.ok_or_else(|| Refusal::corrupt("a block behind the end of the journal"))
+        place.or_corrupt("a block behind the end of the journal")
     }
 
     /// All blocks of the filesystem that it takes, with those of its map.
@@ -56,20 +56,15 @@ impl Mapped {
 
     /// Takes a block of the map.
     fn push_node(&mut self, block: u64, layout: &Layout) -> Result<(), Refusal> {
-        if block == 0 || block >= layout.blocks {
-            return Err(Refusal::corrupt("the map of the journal has a hole, or lies outside"));
-        }
-        if self.tree.len() >= MOST_NODES {
-            return Err(Refusal::Budget("blocks of the map of the journal"));
-        }
+        corrupt_if(block == 0 || block >= layout.blocks, "the map of the journal has a hole, or lies outside")?;
+        over_budget_if(self.tree.len() >= MOST_NODES, "blocks of the map of the journal")?;
         self.tree.push(block);
         Ok(())
     }
 
     fn push(&mut self, first: u64, blocks: Range<u64>, layout: &Layout) -> Result<(), Refusal> {
-        if first != self.blocks || blocks.is_empty() || blocks.start == 0 || blocks.end > layout.blocks {
-            return Err(Refusal::corrupt("the journal has a hole, or lies outside"));
-        }
+        let misplaced = first != self.blocks || blocks.is_empty() || blocks.start == 0 || blocks.end > layout.blocks;
+        corrupt_if(misplaced, "the journal has a hole, or lies outside")?;
         self.blocks += blocks.end - blocks.start;
         let full = self.runs.len() >= MOST_RUNS;
         match self.runs.last_mut() {
@@ -84,14 +79,11 @@ impl Mapped {
 /// The journal's inode as bytes.
 fn inode(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Result<Vec<u8>, Refusal> {
     let at = u64::from(JOURNAL - 1) * layout.inode_size;
-    if u64::from(JOURNAL) > layout.inodes_per_group {
-        return Err(Refusal::corrupt("the journal's inode is not in the first group"));
-    }
+    corrupt_if(u64::from(JOURNAL) > layout.inodes_per_group, "the journal's inode is not in the first group")?;
     let block = blocks.read(sum(group.inode_table, at / u64::from(layout.block))?)?;
     let inode = slice(&block, (at % u64::from(layout.block)) as usize, layout.inode_size as usize)?.to_vec();
-    if layout.sums == Sums::All && !sum_is_right(JOURNAL, &inode, layout)? {
-        return Err(Refusal::corrupt("the checksum of the journal's inode is wrong"));
-    }
+    let wrong = layout.sums == Sums::All && !sum_is_right(JOURNAL, &inode, layout)?;
+    corrupt_if(wrong, "the checksum of the journal's inode is wrong")?;
     Ok(inode)
 }
 
@@ -119,22 +111,17 @@ pub(super) fn sum_is_right(number: u32, inode: &[u8], layout: &Layout) -> Result
 /// Finds the journal's blocks.
 pub(super) fn journal(blocks: &Blocks<'_>, layout: &Layout, group: &Group) -> Result<Mapped, Refusal> {
     let inode = inode(blocks, layout, group)?;
-    if le16(&inode, 0)? & 0xf000 != 0x8000 || le16(&inode, 0x1a)? == 0 {
-        return Err(Refusal::corrupt("the journal is no file"));
-    }
+    corrupt_if(le16(&inode, 0)? & 0xf000 != 0x8000 || le16(&inode, 0x1a)? == 0, "the journal is no file")?;
     let size = u64::from(le32(&inode, 0x6c)?) << 32 | u64::from(le32(&inode, 0x04)?);
-    if size % u64::from(layout.block) != 0 || size / u64::from(layout.block) > layout.blocks {
-        return Err(Refusal::corrupt("the journal's size is wrong"));
-    }
+    let wrong = size % u64::from(layout.block) != 0 || size / u64::from(layout.block) > layout.blocks;
+    corrupt_if(wrong, "the journal's size is wrong")?;
     let wanted = size / u64::from(layout.block);
     let root = slice(&inode, tree::AT, tree::ROOT)?;
     let mapped = match le32(&inode, 0x20)? & tree::EXTENTS {
         0 => by_pointers(blocks, layout, root, wanted)?,
         _ => by_extents(blocks, layout, root, seed(JOURNAL, &inode, layout)?)?,
     };
-    if mapped.blocks != wanted {
-        return Err(Refusal::corrupt("the journal does not have all of its blocks"));
-    }
+    corrupt_if(mapped.blocks != wanted, "the journal does not have all of its blocks")?;
     Ok(mapped)
 }
 
@@ -192,15 +179,11 @@ fn read_node(
     layout: &Layout,
 ) -> Result<(), Refusal> {
     let node = tree::node(from).map_err(|why| of_the_journal(&why))?;
-    if node.depth != depth || node.entries.is_empty() {
-        return Err(Refusal::corrupt("the journal's tree of extents is uneven"));
-    }
+    corrupt_if(node.depth != depth || node.entries.is_empty(), "the journal's tree of extents is uneven")?;
     if depth == 0 {
         for entry in node.entries {
             let extent = tree::extent(entry)?;
-            if !extent.written {
-                return Err(Refusal::corrupt("the journal has blocks that were never written"));
-            }
+            corrupt_if(!extent.written, "the journal has blocks that were never written")?;
             mapped.push(extent.first, extent.blocks, layout)?;
         }
         return Ok(());

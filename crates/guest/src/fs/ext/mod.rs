@@ -41,7 +41,7 @@ use self::superblock::{AT, JournalAt, LEN, Layout, Sums, Superblock};
 use super::free_map::{Findings, FreeMap, Options};
 use crate::bytes::{le16, le32, slice};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if};
 
 /// The parser of ext2, ext3 and ext4.
 pub struct Ext;
@@ -52,10 +52,7 @@ impl FreeMap for Ext {
     }
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-        if region.size() < AT + LEN as u64 {
-            return Ok(false);
-        }
-        Ok(le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
+        Ok(region.size() >= AT + LEN as u64 && le16(&region.read(AT + 0x38, 2)?, 0)? == 0xef53)
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
@@ -81,12 +78,9 @@ impl FreeMap for Ext {
 fn check_not_in_use(disk: &Blocks<'_>, layout: &Layout) -> Result<(), Refusal> {
     let Some(block) = layout.mmp else { return Ok(()) };
     let bytes = disk.read(block)?;
-    if le32(&bytes, 0)? != 0x004d_4d50 {
-        return Err(Refusal::corrupt("its multiple mount protection is damaged"));
-    }
-    if layout.sums == Sums::All && sums::crc32c(layout.seed, slice(&bytes, 0, 0x3fc)?) != le32(&bytes, 0x3fc)? {
-        return Err(Refusal::corrupt("the checksum of its multiple mount protection is wrong"));
-    }
+    corrupt_if(le32(&bytes, 0)? != 0x004d_4d50, "its multiple mount protection is damaged")?;
+    let wrong = layout.sums == Sums::All && sums::crc32c(layout.seed, slice(&bytes, 0, 0x3fc)?) != le32(&bytes, 0x3fc)?;
+    corrupt_if(wrong, "the checksum of its multiple mount protection is wrong")?;
     match le32(&bytes, 4)? {
         0xff4d_4d50 => Ok(()),
         _ => Err(Refusal::dirty("its multiple mount protection says that it is in use")),
@@ -124,18 +118,13 @@ fn dirty(superblock: &Superblock, disk: &Blocks<'_>, journal: &Journal) -> Resul
     let after = disk.after(&replay.blocks);
     let renewed = Superblock::parse(&after.superblock(layout)?, disk.region.size())?;
     renewed.check_state()?;
-    if renewed.layout != *layout {
-        return Err(Refusal::dirty("its journal changes its layout"));
-    }
+    dirty_if(renewed.layout != *layout, "its journal changes its layout")?;
     journal.check_place(&after, layout)?;
     let (groups_before, groups) = (groups::read(disk, layout)?, groups::read(&after, layout)?);
-    if groups_before.iter().zip(&groups).any(|(before, group)| !before.same_places(group)) {
-        return Err(Refusal::dirty("its journal moves bitmaps or inode tables"));
-    }
+    let moved = groups_before.iter().zip(&groups).any(|(before, group)| !before.same_places(group));
+    dirty_if(moved, "its journal moves bitmaps or inode tables")?;
     let metadata = Metadata::of(&groups, layout, &journal.taken())?;
-    if journal.writes_into_itself(&replay.blocks) {
-        return Err(Refusal::corrupt("its journal writes into itself"));
-    }
+    corrupt_if(journal.writes_into_itself(&replay.blocks), "its journal writes into itself")?;
     let before = State { blocks: disk, groups: &groups_before };
     let state = State { blocks: &after, groups: &groups };
     let found = bitmaps::free(&state, Some(&before), layout, &metadata)?;

@@ -20,10 +20,11 @@ use super::bitmaps::State;
 use super::jbd2::FastCommits;
 use super::superblock::{Layout, Superblock};
 use super::tree::{self, AT, EXTENTS, ROOT};
-use super::walk::{INLINE_DATA, SHORT, kind};
+use super::walk::{INLINE_DATA, SHORT};
 use crate::bytes::{le16, le32, slice};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::fs::file_type as kind;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// More runs of blocks than this would need more memory than a parser may have.
 const MOST_RUNS: usize = 1 << 19;
@@ -69,12 +70,9 @@ impl Used<'_> {
     /// Takes blocks, and the whole clusters that they are in.
     fn keep(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
         let layout = self.layout;
-        if blocks.start < layout.first_data_block || blocks.end > layout.blocks {
-            return Err(Refusal::corrupt("a file of a fast commit has blocks that are outside"));
-        }
-        if self.runs.len() >= MOST_RUNS {
-            return Err(Refusal::Budget("blocks of fast commits"));
-        }
+        let misplaced = blocks.start < layout.first_data_block || blocks.end > layout.blocks;
+        corrupt_if(misplaced, "a file of a fast commit has blocks that are outside")?;
+        over_budget_if(self.runs.len() >= MOST_RUNS, "blocks of fast commits")?;
         // Larger clusters than blocks begin at block 0.
         let cluster = 1 << layout.cluster_bits;
         let (start, end) = (blocks.start / cluster * cluster, blocks.end.next_multiple_of(cluster).min(layout.blocks));
@@ -126,9 +124,7 @@ impl Used<'_> {
             if !self.nodes.insert((block, map == Map::Table)) {
                 continue;
             }
-            if self.nodes.len() > MOST_RUNS {
-                return Err(Refusal::Budget("nodes of trees in fast commits"));
-            }
+            over_budget_if(self.nodes.len() > MOST_RUNS, "nodes of trees in fast commits")?;
             self.state.blocks.region.budget().take_node()?;
             let bytes = self.state.blocks.read(block)?;
             let below = tree::node(&bytes).and_then(|node| self.node(&node, &mut todo));

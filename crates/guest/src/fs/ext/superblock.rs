@@ -1,8 +1,8 @@
 //! The superblock: which layout, and in which state.
 
 use super::sums::crc32c;
-use crate::bytes::{array, difference, le16, le32, le64, product, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::bytes::{array, difference, is_power_in, le16, le32, le64, product, slice, u8_at};
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if, unsupported_if};
 
 /// Where the first superblock is, in bytes, whatever the block size.
 pub(super) const AT: u64 = 1024;
@@ -228,19 +228,13 @@ pub(super) struct Superblock {
 impl Superblock {
     /// Reads the [`LEN`] bytes of a superblock of a region of `size` bytes.
     pub(super) fn parse(from: &[u8], size: u64) -> Result<Superblock, Refusal> {
-        if le16(from, 0x38)? != 0xef53 {
-            return Err(Refusal::corrupt("no superblock"));
-        }
+        corrupt_if(le16(from, 0x38)? != 0xef53, "no superblock")?;
         let features = Features::parse(from)?;
         let sums = sums(from, &features)?;
         let layout = layout(from, &features, sums)?;
-        if product(layout.blocks, u64::from(layout.block))? > size {
-            return Err(Refusal::corrupt("longer than its region"));
-        }
+        corrupt_if(product(layout.blocks, u64::from(layout.block))? > size, "longer than its region")?;
         let free_blocks = wide(from, 0x0c, 0x158, &features)?;
-        if free_blocks > layout.blocks {
-            return Err(Refusal::corrupt("more free blocks than blocks"));
-        }
+        corrupt_if(free_blocks > layout.blocks, "more free blocks than blocks")?;
         let revision_has_fields = le32(from, 0x4c)? != 0;
         let has_orphan_file = features.compat & compat::ORPHAN_FILE != 0;
         // How many errors there were, and when the first and the last one.
@@ -305,9 +299,7 @@ impl Features {
             ("read-only compatible", features.ro_compat, ro_compat::KNOWN),
             ("compatible", features.compat, compat::KNOWN),
         ] {
-            if has & !known != 0 {
-                return Err(Refusal::unsupported(format!("{word} features {:#x}", has & !known)));
-            }
+            unsupported_if(has & !known != 0, format_args!("{word} features {:#x}", has & !known))?;
         }
         Ok(features)
     }
@@ -333,18 +325,12 @@ impl Features {
 fn sums(from: &[u8], features: &Features) -> Result<(Sums, u32), Refusal> {
     let seeded = features.incompat & incompat::CSUM_SEED != 0;
     if features.ro_compat & ro_compat::METADATA_CSUM == 0 {
-        if seeded {
-            return Err(Refusal::corrupt("a seed for checksums that it does not have"));
-        }
+        corrupt_if(seeded, "a seed for checksums that it does not have")?;
         let groups = features.ro_compat & ro_compat::GDT_CSUM != 0;
         return Ok((if groups { Sums::Groups } else { Sums::None }, 0));
     }
-    if u8_at(from, 0x175)? != 1 {
-        return Err(Refusal::unsupported("an unknown kind of checksum"));
-    }
-    if crc32c(!0, slice(from, 0, 0x3fc)?) != le32(from, 0x3fc)? {
-        return Err(Refusal::corrupt("the superblock's checksum is wrong"));
-    }
+    unsupported_if(u8_at(from, 0x175)? != 1, "an unknown kind of checksum")?;
+    corrupt_if(crc32c(!0, slice(from, 0, 0x3fc)?) != le32(from, 0x3fc)?, "the superblock's checksum is wrong")?;
     let seed = if seeded { le32(from, 0x270)? } else { crc32c(!0, slice(from, 0x68, 16)?) };
     Ok((Sums::All, seed))
 }
@@ -353,17 +339,13 @@ fn sums(from: &[u8], features: &Features) -> Result<(Sums, u32), Refusal> {
 /// do not: so it must be zero.
 fn wide(from: &[u8], low: usize, high: usize, features: &Features) -> Result<u64, Refusal> {
     let (low, high) = (le32(from, low)?, le32(from, high)?);
-    if high != 0 && !features.wide() {
-        return Err(Refusal::corrupt("64-bit counts in a 32-bit filesystem"));
-    }
+    corrupt_if(high != 0 && !features.wide(), "64-bit counts in a 32-bit filesystem")?;
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
 fn layout(from: &[u8], features: &Features, (sums, seed): (Sums, u32)) -> Result<Layout, Refusal> {
     let log_block = le32(from, 0x18)?;
-    if log_block > 6 {
-        return Err(Refusal::corrupt("blocks are too large"));
-    }
+    corrupt_if(log_block > 6, "blocks are too large")?;
     let block = 1024_u32 << log_block;
     let meta_bg = features.incompat & incompat::META_BG != 0;
     let backups = if features.compat & compat::SPARSE_SUPER2 != 0 {
@@ -377,16 +359,10 @@ fn layout(from: &[u8], features: &Features, (sums, seed): (Sums, u32)) -> Result
     let (cluster_bits, blocks_per_group) = group_size(from, features, log_block)?;
     // It is exactly this: one that starts at block 0 with blocks of 1 KiB would shift every bit by one block.
     let first_data_block = u64::from(le32(from, 0x14)?);
-    if first_data_block != u64::from(le32(from, 0x1c)? == 0) {
-        return Err(Refusal::corrupt("the first data block is wrong"));
-    }
+    corrupt_if(first_data_block != u64::from(le32(from, 0x1c)? == 0), "the first data block is wrong")?;
     let groups = difference(blocks, first_data_block)?.div_ceil(blocks_per_group);
-    if groups == 0 {
-        return Err(Refusal::corrupt("no blocks"));
-    }
-    if groups > MOST_GROUPS {
-        return Err(Refusal::Budget("block groups"));
-    }
+    corrupt_if(groups == 0, "no blocks")?;
+    over_budget_if(groups > MOST_GROUPS, "block groups")?;
     let (inodes_per_group, inode_size) = inodes(from, block, groups)?;
     let layout = Layout {
         block,
@@ -424,9 +400,7 @@ fn group_size(from: &[u8], features: &Features, log_block: u32) -> Result<(u32, 
     let bigalloc = features.ro_compat & ro_compat::BIGALLOC != 0;
     // The largest cluster that mke2fs makes is 512 MiB.
     let bits = log_cluster.checked_sub(log_block).filter(|_| log_cluster <= 19);
-    let Some(bits) = bits.filter(|bits| bigalloc || *bits == 0) else {
-        return Err(Refusal::corrupt("clusters do not suit the blocks"));
-    };
+    let bits = bits.filter(|bits| bigalloc || *bits == 0).or_corrupt("clusters do not suit the blocks")?;
     let bits_of_a_block = (8 * 1024_u64) << log_block;
     let clusters = u64::from(clusters_per_group);
     if clusters == 0
@@ -443,13 +417,9 @@ fn group_size(from: &[u8], features: &Features, log_block: u32) -> Result<(u32, 
 fn inodes(from: &[u8], block: u32, groups: u64) -> Result<(u64, u64), Refusal> {
     let per_group = u64::from(le32(from, 0x28)?);
     let size = if le32(from, 0x4c)? == 0 { 128 } else { u64::from(le16(from, 0x58)?) };
-    if !size.is_power_of_two() || size < 128 || size > u64::from(block) {
-        return Err(Refusal::corrupt("the size of an inode is wrong"));
-    }
+    corrupt_if(!is_power_in(size, 128..=u64::from(block)), "the size of an inode is wrong")?;
     let fits = per_group >= u64::from(block) / size && per_group <= 8 * u64::from(block);
-    if !fits || per_group * groups != u64::from(le32(from, 0)?) {
-        return Err(Refusal::corrupt("the number of inodes is wrong"));
-    }
+    corrupt_if(!fits || per_group * groups != u64::from(le32(from, 0)?), "the number of inodes is wrong")?;
     Ok((per_group, size))
 }
 
@@ -458,9 +428,8 @@ fn descriptor_size(from: &[u8], features: &Features, block: u32) -> Result<usize
         return Ok(32);
     }
     let size = le16(from, 0xfe)?;
-    if !size.is_power_of_two() || !(64..=1024).contains(&size) || u32::from(size) > block {
-        return Err(Refusal::corrupt("the size of a group descriptor is wrong"));
-    }
+    let possible = is_power_in(u64::from(size), 64..=u64::from(block.min(1024)));
+    corrupt_if(!possible, "the size of a group descriptor is wrong")?;
     Ok(usize::from(size))
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::sums::crc32c;
 use crate::bytes::{le16, le32, slice};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// Where an inode has the root of its map, in bytes.
 pub(super) const AT: usize = 0x28;
@@ -37,12 +37,9 @@ pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
     let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
     // A block may leave room for two more, by the rule of e2fsck.
     let room = (from.len() / ENTRY).saturating_sub(1);
-    if magic != MAGIC || count > most || usize::from(most) > room || usize::from(most) + 2 < room {
-        return Err(Refusal::corrupt("a tree of extents"));
-    }
-    if depth > DEEPEST || (depth > 0 && count == 0) {
-        return Err(Refusal::corrupt("the depth of a tree of extents"));
-    }
+    let wrong = magic != MAGIC || count > most || usize::from(most) > room || usize::from(most) + 2 < room;
+    corrupt_if(wrong, "a tree of extents")?;
+    corrupt_if(depth > DEEPEST || (depth > 0 && count == 0), "the depth of a tree of extents")?;
     let entries = (1..=usize::from(count)).map(|entry| slice(from, entry * ENTRY, ENTRY));
     Ok(Node { depth, entries: entries.collect::<Result<_, _>>()? })
 }
@@ -50,10 +47,7 @@ pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
 /// Checks the checksum of a block that is a node. It lies behind the room for entries.
 pub(super) fn check_sum(block: &[u8], seed: u32) -> Result<(), Refusal> {
     let end = ENTRY * (1 + usize::from(le16(block, 4)?));
-    match crc32c(seed, slice(block, 0, end)?) == le32(block, end)? {
-        true => Ok(()),
-        false => Err(Refusal::corrupt("the checksum of a tree of extents is wrong")),
-    }
+    corrupt_if(crc32c(seed, slice(block, 0, end)?) != le32(block, end)?, "the checksum of a tree of extents is wrong")
 }
 
 /// A run of a file's blocks.

@@ -22,7 +22,8 @@ use super::superblock::{Layout, Sums, Superblock};
 use super::tally::Tally;
 use super::tree::{self, AT, EXTENTS, ROOT};
 use crate::bytes::{le16, le32, slice};
-use crate::refusal::Refusal;
+use crate::fs::file_type as kind;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// How much of an inode table or a directory is read at once, in bytes.
 const PIECE: u64 = 256 << 10;
@@ -45,16 +46,6 @@ const ORPHANS: u32 = 0x0b10_ca04;
 const BAD_BLOCKS: u32 = 1;
 const ROOT_DIRECTORY: u32 = 2;
 
-pub(super) mod kind {
-    pub(in super::super) const FIFO: u16 = 0x1000;
-    pub(in super::super) const CHARACTERS: u16 = 0x2000;
-    pub(in super::super) const DIRECTORY: u16 = 0x4000;
-    pub(in super::super) const BLOCKS: u16 = 0x6000;
-    pub(in super::super) const FILE: u16 = 0x8000;
-    pub(in super::super) const SYMLINK: u16 = 0xa000;
-    pub(in super::super) const SOCKET: u16 = 0xc000;
-}
-
 /// Refuses a filesystem of which an inode in use is damaged, uses bytes that are in `free`, or a block that another one
 /// uses; or that has used blocks without an owner. Takes the inodes of `state`.
 pub(super) fn check(
@@ -67,25 +58,15 @@ pub(super) fn check(
     let (claimed, shared) = (Tally::default(), HashMap::new());
     let mut walk = Walk { state, superblock, free, metadata, claimed, shared, pending: 0..0, steps: 0 };
     for (number, group) in (0..).zip(state.groups) {
-        walk.group(number, group).map_err(|why| of_group(number, why))?;
+        walk.group(number, group).map_err(|why| why.located(|why| format!("an inode of group {number}: {why}")))?;
     }
-    if walk.shared.values().any(|(seen, count)| seen != count) {
-        return Err(Refusal::corrupt("attributes count other inodes than have them"));
-    }
+    let miscounted = walk.shared.values().any(|(seen, count)| seen != count);
+    corrupt_if(miscounted, "attributes count other inodes than have them")?;
     let mut all = Tally::default();
     all.add(layout.first_data_block..layout.blocks);
     // A cluster may have blocks of which nothing tells.
-    if layout.cluster_bits == 0 && free.tally.and(metadata.ownerless).and(walk.claimed) != all {
-        return Err(Refusal::corrupt("used blocks without an owner, or with two"));
-    }
-    Ok(())
-}
-
-fn of_group(number: u64, why: Refusal) -> Refusal {
-    match why {
-        Refusal::Corrupt(why) => Refusal::Corrupt(format!("an inode of group {number}: {why}")),
-        other => other,
-    }
+    let unbalanced = layout.cluster_bits == 0 && free.tally.and(metadata.ownerless).and(walk.claimed) != all;
+    corrupt_if(unbalanced, "used blocks without an owner, or with two")
 }
 
 struct Walk<'a> {
@@ -145,9 +126,7 @@ impl Walk<'_> {
             for bytes in table.chunks_exact(size as usize).take((group.inodes - index) as usize) {
                 let bit = bitmap.get((index / 8) as usize).is_some_and(|bits| bits >> (index % 8) & 1 == 1);
                 let linked = le16(bytes, 0x1a)? != 0;
-                if linked && !bit {
-                    return Err(Refusal::corrupt("one with a link is free"));
-                }
+                corrupt_if(linked && !bit, "one with a link is free")?;
                 let number = (first + index) as u32;
                 self.check_sum(number, bytes)?;
                 if bit {
@@ -160,9 +139,8 @@ impl Walk<'_> {
                 index += 1;
             }
         }
-        if used != self.layout().inodes_per_group - group.free_inodes {
-            return Err(Refusal::corrupt("one in use is behind those that were ever used"));
-        }
+        let miscounted = used != self.layout().inodes_per_group - group.free_inodes;
+        corrupt_if(miscounted, "one in use is behind those that were ever used")?;
         self.compare()
     }
 
@@ -173,23 +151,18 @@ impl Walk<'_> {
         if layout.sums == Sums::All {
             let sum = crc32c(layout.seed, slice(&bitmap, 0, layout.inodes_per_group as usize / 8)?);
             let sum = if layout.descriptor >= 64 { sum } else { sum & 0xffff };
-            if sum != group.inode_bitmap_sum {
-                return Err(Refusal::corrupt("the checksum of their bitmap is wrong"));
-            }
+            corrupt_if(sum != group.inode_bitmap_sum, "the checksum of their bitmap is wrong")?;
         }
-        match zeros(&bitmap, layout.inodes_per_group) == group.free_inodes {
-            true => Ok(bitmap),
-            false => Err(Refusal::corrupt("their free count is not that of their bitmap")),
-        }
+        let free = zeros(&bitmap, layout.inodes_per_group);
+        corrupt_if(free != group.free_inodes, "their free count is not that of their bitmap")?;
+        Ok(bitmap)
     }
 
     /// One that was deleted keeps its checksum; one that was never in use may have none.
     fn check_sum(&self, number: u32, bytes: &[u8]) -> Result<(), Refusal> {
         let guarded = self.layout().sums == Sums::All && bytes.iter().any(|byte| *byte != 0);
-        match guarded && !inode::sum_is_right(number, bytes, self.layout())? {
-            true => Err(Refusal::corrupt(format!("the checksum of inode {number} is wrong"))),
-            false => Ok(()),
-        }
+        let wrong = guarded && !inode::sum_is_right(number, bytes, self.layout())?;
+        corrupt_if(wrong, format_args!("the checksum of inode {number} is wrong"))
     }
 
     fn inode(&mut self, number: u32, bytes: &[u8], linked: bool) -> Result<(), Refusal> {
@@ -198,9 +171,8 @@ impl Walk<'_> {
         if reserved && bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        if !linked && !reserved && !self.superblock.has_orphans {
-            return Err(Refusal::corrupt(format!("{number} is in use without a link")));
-        }
+        let lost = !linked && !reserved && !self.superblock.has_orphans;
+        corrupt_if(lost, format_args!("{number} is in use without a link"))?;
         let seed = match self.layout().sums {
             Sums::All => Some(inode::seed(number, bytes, self.layout())?),
             Sums::None | Sums::Groups => None,
@@ -210,14 +182,10 @@ impl Walk<'_> {
         let known = directory
             || matches!(kind, kind::FIFO | kind::CHARACTERS | kind::BLOCKS | kind::FILE | kind::SYMLINK | kind::SOCKET);
         // The inode of bad blocks has none.
-        if !known && !reserved {
-            return Err(Refusal::corrupt(format!("{number} is of no known kind")));
-        }
+        corrupt_if(!known && !reserved, format_args!("{number} is of no known kind"))?;
         // i_faddr, and the high half of i_blocks where no file is so large.
         let unused = [le32(bytes, 0x70)?, if self.superblock.has_huge_files { 0 } else { le16(bytes, 0x74)?.into() }];
-        if linked && !reserved && unused != [0, 0] {
-            return Err(Refusal::corrupt(format!("{number} has a field that must be zero")));
-        }
+        corrupt_if(linked && !reserved && unused != [0, 0], format_args!("{number} has a field that must be zero"))?;
         let flags = le32(bytes, 0x20)?;
         let link = kind == kind::SYMLINK && flags & ENCRYPTED == 0;
         let content = linked && (directory || link || self.superblock.orphan_file == Some(number));
@@ -250,14 +218,10 @@ impl Walk<'_> {
             kind::FIFO | kind::CHARACTERS | kind::BLOCKS | kind::SOCKET => {}
             kind::SYMLINK if self.is_in_place(bytes, attributes != 0)? => {}
             _ if flags & INLINE_DATA != 0 => {
-                if !self.superblock.has_inline_data {
-                    return Err(Refusal::corrupt("data in it, which the filesystem has not"));
-                }
+                corrupt_if(!self.superblock.has_inline_data, "data in it, which the filesystem has not")?;
             }
             _ if flags & EXTENTS != 0 => {
-                if !self.superblock.has_extents {
-                    return Err(Refusal::corrupt("a tree of extents, which the filesystem has not"));
-                }
+                corrupt_if(!self.superblock.has_extents, "a tree of extents, which the filesystem has not")?;
                 self.extents(inode, root, &mut used)?;
             }
             _ => self.pointers(inode, root, &mut used)?,
@@ -289,10 +253,7 @@ impl Walk<'_> {
         let says = if self.superblock.has_huge_files { high << 32 | low } else { low };
         let in_blocks = self.superblock.has_huge_files && le32(inode.bytes, 0x20)? & COUNTS_BLOCKS != 0;
         let unit = if in_blocks { 1 } else { u64::from(self.layout().block) / 512 };
-        match says == blocks * unit {
-            true => Ok(()),
-            false => Err(Refusal::corrupt(format!("{} uses {blocks} blocks, and says another count", inode.number))),
-        }
+        corrupt_if(says != blocks * unit, format_args!("{} uses {blocks} blocks, and says another count", inode.number))
     }
 
     /// The old way: 12 blocks, then blocks of block numbers in one, two and three steps. Zero is a hole.
@@ -349,9 +310,8 @@ impl Walk<'_> {
             }
             let node = tree::node(&bytes)?;
             let begins = node.entries.first().map(|entry| tree::first(entry)).transpose()?;
-            if node.depth != depth || begins.is_some_and(|begins| begins < first) {
-                return Err(Refusal::corrupt("an uneven tree of extents"));
-            }
+            let uneven = node.depth != depth || begins.is_some_and(|begins| begins < first);
+            corrupt_if(uneven, "an uneven tree of extents")?;
             self.node(inode, &node, &mut end, &mut todo, used)?;
         }
         Ok(())
@@ -376,9 +336,7 @@ impl Walk<'_> {
         }
         for entry in &node.entries {
             let extent = tree::extent(entry)?;
-            if extent.first < *end || (inode.content && !extent.written) {
-                return Err(Refusal::corrupt("extents that are not in order"));
-            }
+            corrupt_if(extent.first < *end || (inode.content && !extent.written), "extents that are not in order")?;
             *end = extent.first + (extent.blocks.end - extent.blocks.start);
             if extent.first == 0 {
                 used.first = Some(extent.blocks.start);
@@ -399,20 +357,16 @@ impl Walk<'_> {
         self.claimed.add(block..block + 1);
         let bytes = self.state.blocks.read(block)?;
         let users = le32(&bytes, 4)?;
-        if le32(&bytes, 0)? != ATTRIBUTES || users == 0 || le32(&bytes, 8)? != 1 {
-            return Err(Refusal::corrupt("a block of attributes is none"));
-        }
+        let other = le32(&bytes, 0)? != ATTRIBUTES || users == 0 || le32(&bytes, 8)? != 1;
+        corrupt_if(other, "a block of attributes is none")?;
         if self.layout().sums == Sums::All {
             let sum = crc32c(crc32c(self.layout().seed, &block.to_le_bytes()), slice(&bytes, 0, 16)?);
-            if crc32c(crc32c(sum, &[0; 4]), slice(&bytes, 20, bytes.len() - 20)?) != le32(&bytes, 16)? {
-                return Err(Refusal::corrupt("the checksum of a block of attributes is wrong"));
-            }
+            let wrong = crc32c(crc32c(sum, &[0; 4]), slice(&bytes, 20, bytes.len() - 20)?) != le32(&bytes, 16)?;
+            corrupt_if(wrong, "the checksum of a block of attributes is wrong")?;
         }
         self.state.blocks.region.budget().give_back(bytes.len() as u64);
         if users > 1 {
-            if self.shared.len() >= MOST_PIECES {
-                return Err(Refusal::Budget("shared blocks of attributes"));
-            }
+            over_budget_if(self.shared.len() >= MOST_PIECES, "shared blocks of attributes")?;
             self.shared.insert(block, (1, users));
         }
         Ok(())
@@ -450,9 +404,8 @@ impl Walk<'_> {
     /// Takes blocks that are in use.
     fn take_blocks(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
         let layout = self.layout();
-        if blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks {
-            return Err(Refusal::corrupt(format!("blocks {} to {} are outside", blocks.start, blocks.end)));
-        }
+        let misplaced = blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks;
+        corrupt_if(misplaced, format_args!("blocks {} to {} are outside", blocks.start, blocks.end))?;
         if blocks.start == self.pending.end {
             self.pending.end = blocks.end;
             return Ok(());
@@ -465,12 +418,10 @@ impl Walk<'_> {
     /// Compares what was taken with what is free.
     fn compare(&mut self) -> Result<(), Refusal> {
         self.step(1)?;
-        let blocks = std::mem::take(&mut self.pending);
+        let Range { start, end } = std::mem::take(&mut self.pending);
         let block = u64::from(self.layout().block);
-        match self.free.bytes.touches(blocks.start * block..blocks.end * block) {
-            false => Ok(()),
-            true => Err(Refusal::corrupt(format!("it uses free blocks between {} and {}", blocks.start, blocks.end))),
-        }
+        let free = self.free.bytes.touches(start * block..end * block);
+        corrupt_if(free, format_args!("it uses free blocks between {start} and {end}"))
     }
 
     /// Looks at the target of a symbolic link: as long as the link says, without a zero byte, and with one behind it, as
@@ -489,10 +440,8 @@ impl Walk<'_> {
         };
         let size = le32(inode.bytes, 0x04)? as usize;
         let says = room.iter().position(|byte| *byte == 0);
-        match size > 0 && says == Some(size) {
-            true => Ok(()),
-            false => Err(Refusal::corrupt(format!("symbolic link {} has another length than it says", inode.number))),
-        }
+        let wrong = size == 0 || says != Some(size);
+        corrupt_if(wrong, format_args!("symbolic link {} has another length than it says", inode.number))
     }
 
     /// Looks into the blocks of a directory, or of the list of inodes without names.
@@ -501,9 +450,8 @@ impl Walk<'_> {
         let size = u64::from(layout.block);
         let blocks: u64 = used.content.iter().map(|run| run.end - run.start).sum();
         let says = u64::from(le32(inode.bytes, 0x6c)?) << 32 | u64::from(le32(inode.bytes, 0x04)?);
-        if directory && says != blocks * size {
-            return Err(Refusal::corrupt(format!("directory {} has another size than its blocks", inode.number)));
-        }
+        let differs = directory && says != blocks * size;
+        corrupt_if(differs, format_args!("directory {} has another size than its blocks", inode.number))?;
         let inodes = (layout.inodes_per_group * layout.groups) as u32;
         let indexed = self.superblock.has_hashed_directories && le32(inode.bytes, 0x20)? & HASHED != 0;
         let form = Form { seed: inode.seed, inodes, indexed, blocks };
@@ -529,9 +477,7 @@ impl Walk<'_> {
 /// Checks a block of the list of inodes without names.
 fn orphans(block: &[u8], at: u64, seed: Option<u32>) -> Result<(), Refusal> {
     let end = block.len() - 8;
-    if le32(block, end)? != ORPHANS {
-        return Err(Refusal::corrupt("a block of the orphan file is none"));
-    }
+    corrupt_if(le32(block, end)? != ORPHANS, "a block of the orphan file is none")?;
     let sum = seed.map(|seed| slice(block, 0, end).map(|list| crc32c(crc32c(seed, &at.to_le_bytes()), list)));
     match sum.transpose()? {
         Some(sum) if sum != le32(block, end + 4)? => Err(Refusal::corrupt("a checksum of the orphan file is wrong")),

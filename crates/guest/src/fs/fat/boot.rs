@@ -1,9 +1,9 @@
 //! The boot sector of a FAT volume: its geometry, and what it says of its state.
 
-use crate::bytes::{array, le16, le32, product, slice, sum, u8_at};
+use crate::bytes::{array, is_power_in, le16, le32, product, slice, sum, u8_at};
 use crate::fs::clusters::{FIRST, Heap, Width};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if, refuse_if, unsupported_if};
 
 /// The counts of clusters at which the width of an entry changes.
 const SIXTEEN_FROM: u64 = 4085;
@@ -46,9 +46,7 @@ pub(super) fn looks_like_one(sector: &[u8]) -> Result<bool, Refusal> {
     let jumps = matches!(jump, [0xeb, _, 0x90] | [0xe9, ..]);
     let signed = le16(sector, 510)? == 0xaa55;
     let other = matches!(slice(sector, 3, 8)?, b"NTFS    " | b"EXFAT   " | b"-FVE-FS-" | b"ReFS\0\0\0\0");
-    let bytes = le16(sector, 11)?;
-    let fields = bytes.is_power_of_two()
-        && (512..=4096).contains(&bytes)
+    let fields = is_power_in(u64::from(le16(sector, 11)?), 512..=4096)
         && u8_at(sector, 13)?.is_power_of_two()
         && le16(sector, 14)? != 0
         && u8_at(sector, 16)? != 0
@@ -64,12 +62,8 @@ impl Boot {
     /// Reads and checks it.
     pub(super) fn read(region: &View<'_>) -> Result<Boot, Refusal> {
         let sector = region.read(0, 512)?;
-        if !looks_like_one(&sector)? {
-            return Err(Refusal::corrupt("no FAT boot sector"));
-        }
-        if array(&sector, BITLOCKER_AT)? == BITLOCKER {
-            return Err(Refusal::unsupported("BitLocker To Go"));
-        }
+        corrupt_if(!looks_like_one(&sector)?, "no FAT boot sector")?;
+        unsupported_if(array(&sector, BITLOCKER_AT)? == BITLOCKER, "BitLocker To Go")?;
         let boot = Boot::parse(&sector, region.size())?;
         boot.check_state(&sector)?;
         if boot.width == Width::ThirtyTwo {
@@ -83,17 +77,11 @@ impl Boot {
         let cluster = unit * u64::from(u8_at(sector, 13)?);
         let reserved = u64::from(le16(sector, 14)?);
         let copies = u8_at(sector, 16)?;
-        if copies > MOST_TABLES {
-            return Err(Refusal::unsupported(format!("{copies} copies of the table")));
-        }
+        unsupported_if(copies > MOST_TABLES, format_args!("{copies} copies of the table"))?;
         let root_len = u64::from(le16(sector, 17)?) * 32;
-        if root_len % unit != 0 {
-            return Err(Refusal::corrupt("a root directory that does not end with a sector"));
-        }
+        corrupt_if(root_len % unit != 0, "a root directory that does not end with a sector")?;
         let total = total_sectors(sector)?;
-        if product(total, unit)? > size {
-            return Err(Refusal::corrupt("the volume is longer than its region"));
-        }
+        corrupt_if(product(total, unit)? > size, "the volume is longer than its region")?;
         let short_table = u64::from(le16(sector, 22)?);
         let long_table = u64::from(le32(sector, 36)?);
         let table = if short_table == 0 { long_table } else { short_table };
@@ -103,9 +91,8 @@ impl Boot {
         let count = u32::try_from(clusters).map_err(|_| Refusal::corrupt("too many clusters"))?;
         let width = width(clusters)?;
         check_width(sector, width, root_len)?;
-        if table == 0 || width.table(clusters + u64::from(FIRST)) > product(table, unit)? {
-            return Err(Refusal::corrupt("the table is too short for the volume"));
-        }
+        let too_short = table == 0 || width.table(clusters + u64::from(FIRST)) > product(table, unit)?;
+        corrupt_if(too_short, "the table is too short for the volume")?;
         let root = match width {
             Width::ThirtyTwo => Root::Chain(le32(sector, 44)?),
             _ => Root::Fixed { start: root_start * unit, len: root_len },
@@ -126,10 +113,7 @@ impl Boot {
             // An old boot sector: that byte may be code, so nothing says that the volume is clean.
             return Err(Refusal::unsupported("a boot sector without extension"));
         }
-        if u8_at(sector, state)? & 3 != 0 {
-            return Err(Refusal::dirty("the state byte in the boot sector"));
-        }
-        Ok(())
+        dirty_if(u8_at(sector, state)? & 3 != 0, "the state byte in the boot sector")
     }
 }
 
@@ -143,13 +127,10 @@ fn total_sectors(sector: &[u8]) -> Result<u64, Refusal> {
 
 /// The width of an entry by Microsoft's rule, away from where tools disagree.
 fn width(clusters: u64) -> Result<Width, Refusal> {
-    if clusters == 0 {
-        return Err(Refusal::corrupt("no clusters"));
-    }
+    corrupt_if(clusters == 0, "no clusters")?;
     for limit in [SIXTEEN_FROM, THIRTY_TWO_FROM] {
-        if clusters.abs_diff(limit) <= DISPUTED {
-            return Err(Refusal::unsupported(format!("{clusters} clusters: tools disagree on the width of the table")));
-        }
+        let disputed = clusters.abs_diff(limit) <= DISPUTED;
+        unsupported_if(disputed, format_args!("{clusters} clusters: tools disagree on the width of the table"))?;
     }
     Ok(match clusters {
         THIRTY_TWO_FROM.. => Width::ThirtyTwo,
@@ -160,31 +141,23 @@ fn width(clusters: u64) -> Result<Width, Refusal> {
 
 /// The other fields that tell the width must agree with the number of clusters: some readers go by them.
 fn check_width(sector: &[u8], width: Width, root_len: u64) -> Result<(), Refusal> {
-    let ambiguous = |why: &str| Err(Refusal::unsupported(format!("ambiguous width of the table: {why}")));
+    let ambiguous = |why: &str| Refusal::unsupported(format!("ambiguous width of the table: {why}"));
     let long = width == Width::ThirtyTwo;
-    if long != (le16(sector, 22)? == 0) || long != (root_len == 0) {
-        return ambiguous("the number of clusters says otherwise than the fields for FAT32");
-    }
+    let disagree = long != (le16(sector, 22)? == 0) || long != (root_len == 0);
+    refuse_if(disagree, || ambiguous("the number of clusters says otherwise than the fields for FAT32"))?;
     let label = slice(sector, if long { 0x52 } else { 0x36 }, 8)?;
     let own: &[u8] = match width {
         Width::Twelve => b"FAT12   ",
         Width::Sixteen => b"FAT16   ",
         Width::ThirtyTwo => b"FAT32   ",
     };
-    if label != own && matches!(label, b"FAT12   " | b"FAT16   " | b"FAT32   ") {
-        return ambiguous("the name of the type");
-    }
+    let another = label != own && matches!(label, b"FAT12   " | b"FAT16   " | b"FAT32   ");
+    refuse_if(another, || ambiguous("the name of the type"))?;
     if long {
-        if le16(sector, 19)? != 0 {
-            return ambiguous("a short size on FAT32");
-        }
+        refuse_if(le16(sector, 19)? != 0, || ambiguous("a short size on FAT32"))?;
         // Linux reads the first table whatever this says.
-        if le16(sector, 40)? != 0 {
-            return Err(Refusal::unsupported("tables that are not mirrored"));
-        }
-        if le16(sector, 42)? != 0 {
-            return Err(Refusal::unsupported("an unknown version of FAT32"));
-        }
+        unsupported_if(le16(sector, 40)? != 0, "tables that are not mirrored")?;
+        unsupported_if(le16(sector, 42)? != 0, "an unknown version of FAT32")?;
     }
     Ok(())
 }
@@ -195,14 +168,10 @@ fn check_backup(region: &View<'_>, sector: &[u8]) -> Result<(), Refusal> {
     if at == 0 || at == 0xffff {
         return Ok(());
     }
-    if at >= le16(sector, 14)? {
-        return Err(Refusal::corrupt("the second boot sector lies outside the reserved sectors"));
-    }
+    corrupt_if(at >= le16(sector, 14)?, "the second boot sector lies outside the reserved sectors")?;
     let backup = region.read(u64::from(at) * u64::from(unit), 512)?;
-    if slice(&backup, 11, 0x40 - 11)? != slice(sector, 11, 0x40 - 11)? || le16(&backup, 510)? != 0xaa55 {
-        return Err(Refusal::corrupt("the two boot sectors differ"));
-    }
-    Ok(())
+    let differ = slice(&backup, 11, 0x40 - 11)? != slice(sector, 11, 0x40 - 11)? || le16(&backup, 510)? != 0xaa55;
+    corrupt_if(differ, "the two boot sectors differ")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The chains of clusters in the table.
 
 use crate::fs::clusters::{Bits, Heap, Table, Width};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// What an entry says of its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,20 +53,14 @@ impl<'a> Links<'a> {
                 _ => Ok(()),
             }
         })?;
-        if !referred.is_subset_of(&used) {
-            return Err(Refusal::corrupt("a chain runs into a free cluster"));
-        }
+        corrupt_if(!referred.is_subset_of(&used), "a chain runs into a free cluster")?;
         Ok(Links { width, heap, table, used, referred })
     }
 
     /// Begins a chain at a cluster that a directory entry names.
     pub(super) fn begin(&mut self, first: u32) -> Result<Chain, Refusal> {
-        if !self.heap.has(first) {
-            return Err(Refusal::corrupt(format!("a file starts with cluster {first}, which does not exist")));
-        }
-        if !self.referred.claim(first) {
-            return Err(Refusal::corrupt(format!("cluster {first} is in two chains")));
-        }
+        corrupt_if(!self.heap.has(first), format_args!("a file starts with cluster {first}, which does not exist"))?;
+        corrupt_if(!self.referred.claim(first), format_args!("cluster {first} is in two chains"))?;
         Ok(Chain::at(first))
     }
 }

@@ -10,7 +10,7 @@ mod walk;
 use crate::fs::clusters::{Table, Width};
 use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if};
 use boot::{Boot, looks_like_one};
 use links::Links;
 
@@ -24,17 +24,12 @@ impl FreeMap for Fat {
     }
 
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal> {
-        if region.size() < 512 {
-            return Ok(false);
-        }
-        looks_like_one(&region.read(0, 512)?)
+        Ok(region.size() >= 512 && looks_like_one(&region.read(0, 512)?)?)
     }
 
     fn free(&self, region: &View<'_>, _options: &Options) -> Result<Findings, Refusal> {
         let boot = Boot::read(region)?;
-        let Some((first, others)) = boot.tables.split_first() else {
-            return Err(Refusal::corrupt("no table"));
-        };
+        let (first, others) = boot.tables.split_first().or_corrupt("no table")?;
         let mut table = Table::new(region, *first, boot.heap.count, boot.width);
         check_flags(&boot, &mut table)?;
         let links = Links::read(boot.width, boot.heap, table, others)?;
@@ -57,15 +52,8 @@ fn check_flags(boot: &Boot, table: &mut Table<'_>) -> Result<(), Refusal> {
         Width::Sixteen => (0xffff, 0xc000),
         Width::ThirtyTwo => (0x0fff_ffff, 0x0c00_0000),
     };
-    if table.entry(0)? & ones != (ones & !0xff) | u32::from(boot.media) {
-        return Err(Refusal::corrupt("the media byte in the table"));
-    }
+    corrupt_if(table.entry(0)? & ones != (ones & !0xff) | u32::from(boot.media), "the media byte in the table")?;
     let state = table.entry(1)? & ones;
-    if (state | flags) < ones - 7 {
-        return Err(Refusal::corrupt("the second entry of the table"));
-    }
-    if state & flags != flags {
-        return Err(Refusal::dirty("the flags in the table"));
-    }
-    Ok(())
+    corrupt_if((state | flags) < ones - 7, "the second entry of the table")?;
+    dirty_if(state & flags != flags, "the flags in the table")
 }

@@ -5,7 +5,7 @@ use super::links::{Chain, Links};
 use crate::bytes::{le16, le32, slice, u8_at};
 use crate::fs::clusters::{Bits, Pending, Width};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// The length of a directory entry in bytes.
 const ENTRY: usize = 32;
@@ -64,10 +64,7 @@ impl Walk<'_, '_> {
             let bytes = self.region.read(heap.offset(cluster)?, heap.cluster as usize)?;
             self.entries(&bytes, &mut progress)?;
         }
-        if first != 0 && progress.entries < 2 {
-            return Err(Refusal::corrupt("a directory without itself in it"));
-        }
-        Ok(())
+        corrupt_if(first != 0 && progress.entries < 2, "a directory without itself in it")
     }
 
     fn fixed(&mut self, start: u64, len: u64, progress: &mut Progress) -> Result<(), Refusal> {
@@ -106,10 +103,8 @@ impl Walk<'_, '_> {
         let first = self.first_cluster(entry)?;
         // Zero means the root, but some write the number of its cluster.
         let root = target == 0 && self.boot.root == Root::Chain(first);
-        if slice(entry, 0, 11)? != name || u8_at(entry, 11)? & DIRECTORY == 0 || (first != target && !root) {
-            return Err(Refusal::corrupt("a directory that does not name itself and the one above"));
-        }
-        Ok(())
+        let wrong = slice(entry, 0, 11)? != name || u8_at(entry, 11)? & DIRECTORY == 0 || (first != target && !root);
+        corrupt_if(wrong, "a directory that does not name itself and the one above")
     }
 
     fn entry(&mut self, entry: &[u8], progress: &Progress) -> Result<(), Refusal> {
@@ -132,10 +127,7 @@ impl Walk<'_, '_> {
         while found <= needed && chain.step(&mut self.links)?.is_some() {
             found += 1;
         }
-        if found != needed {
-            return Err(Refusal::corrupt("a file whose size is not that of its chain"));
-        }
-        Ok(())
+        corrupt_if(found != needed, "a file whose size is not that of its chain")
     }
 
     fn first_cluster(&self, entry: &[u8]) -> Result<u32, Refusal> {

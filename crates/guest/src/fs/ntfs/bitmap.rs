@@ -5,7 +5,7 @@ use super::clusters::ClusterSet;
 use super::volume::Volume;
 use crate::bytes::{le64, product};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 /// Bytes of the bitmap that are read at once.
 const PIECE: u64 = 1 << 20;
@@ -32,9 +32,7 @@ pub(super) fn free(volume: &Volume<'_, '_>, files: &ClusterSet) -> Result<Free, 
     bitmap.require_plain(&geometry, "$Bitmap")?;
     // A bit for each cluster, up to a multiple of 64; see the loop below.
     let len = geometry.clusters.div_ceil(64) * 8;
-    if bitmap.sizes.data < len {
-        return Err(Refusal::corrupt("$Bitmap is too short"));
-    }
+    corrupt_if(bitmap.sizes.data < len, "$Bitmap is too short")?;
     // Extents have 16 bytes, and twice that while their vector grows.
     let most = volume.region.budget().extents().min(MEMORY.saturating_sub(files.memory()) / 32);
     let mut found = Runs { geometry, most, free: ExtentSet::new() };
@@ -77,9 +75,7 @@ impl Runs {
             let len = bits.trailing_ones();
             let start = product(at, self.geometry.cluster)?;
             self.free.push(start..start + u64::from(len) * self.geometry.cluster);
-            if self.free.count() > self.most {
-                return Err(Refusal::Budget("free extents"));
-            }
+            over_budget_if(self.free.count() > self.most, "free extents")?;
             bits = bits.checked_shr(len).unwrap_or(0);
             at += u64::from(len);
         }

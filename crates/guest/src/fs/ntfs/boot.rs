@@ -1,8 +1,8 @@
 //! The boot sector: sizes, and where the tables begin.
 
-use crate::bytes::{le16, le32, le64, product, slice, u8_at};
+use crate::bytes::{is_power_in, le16, le32, le64, product, slice, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 /// Windows makes no volume of more clusters.
 const MOST_CLUSTERS: u64 = u32::MAX as u64;
@@ -29,41 +29,29 @@ impl Geometry {
     /// Reads the boot sector and compares it with its copy in the last sector.
     pub fn read(region: &View<'_>) -> Result<Geometry, Refusal> {
         let boot = region.read(0, 512)?;
-        if slice(&boot, 3, 8)? != b"NTFS    " || le16(&boot, 510)? != 0xaa55 {
-            return Err(Refusal::corrupt("the boot sector has no signature"));
-        }
+        let other = slice(&boot, 3, 8)? != b"NTFS    " || le16(&boot, 510)? != 0xaa55;
+        corrupt_if(other, "the boot sector has no signature")?;
         let sector = u64::from(le16(&boot, 11)?);
-        if !(512..=4096).contains(&sector) || !sector.is_power_of_two() {
-            return Err(Refusal::unsupported(format!("sectors of {sector} bytes")));
-        }
+        unsupported_if(!is_power_in(sector, 512..=4096), format_args!("sectors of {sector} bytes"))?;
         // These would be in use if it were a FAT.
         let fat = [le16(&boot, 14)?, le16(&boot, 17)?, le16(&boot, 19)?, le16(&boot, 22)?, u8_at(&boot, 16)?.into()];
-        if fat != [0; 5] || le32(&boot, 32)? != 0 {
-            return Err(Refusal::corrupt("the boot sector has fields of a FAT"));
-        }
+        corrupt_if(fat != [0; 5] || le32(&boot, 32)? != 0, "the boot sector has fields of a FAT")?;
         let cluster = product(sector, sectors_per_cluster(u8_at(&boot, 13)?)?)?;
-        if !cluster.is_power_of_two() || cluster > LARGEST_CLUSTER {
-            return Err(Refusal::unsupported(format!("clusters of {cluster} bytes")));
-        }
+        unsupported_if(!is_power_in(cluster, 1..=LARGEST_CLUSTER), format_args!("clusters of {cluster} bytes"))?;
         let sectors = le64(&boot, 40)?;
         let bytes = product(sectors, sector)?;
         // The copy of the boot sector is in the sector behind the last that is counted.
-        if bytes.checked_add(512).is_none_or(|end| end > region.size()) {
-            return Err(Refusal::corrupt("the volume is longer than its place"));
-        }
+        let too_long = bytes.checked_add(512).is_none_or(|end| end > region.size());
+        corrupt_if(too_long, "the volume is longer than its place")?;
         let copy = region.read(bytes, 512)?;
-        if slice(&boot, 0, 0x54)? != slice(&copy, 0, 0x54)? || le16(&copy, 510)? != 0xaa55 {
-            return Err(Refusal::corrupt("the boot sector and its copy differ"));
-        }
+        let differ = slice(&boot, 0, 0x54)? != slice(&copy, 0, 0x54)? || le16(&copy, 510)? != 0xaa55;
+        corrupt_if(differ, "the boot sector and its copy differ")?;
         let clusters = bytes / cluster;
-        if clusters > MOST_CLUSTERS {
-            return Err(Refusal::unsupported(format!("{clusters} clusters")));
-        }
+        unsupported_if(clusters > MOST_CLUSTERS, format_args!("{clusters} clusters"))?;
         let record = record_size(u8_at(&boot, 64)?, cluster)?;
         let (mft, mirror) = (le64(&boot, 48)?, le64(&boot, 56)?);
-        if mft == 0 || mft >= clusters || mirror == 0 || mirror >= clusters {
-            return Err(Refusal::corrupt("the master file table lies outside the volume"));
-        }
+        let misplaced = mft == 0 || mft >= clusters || mirror == 0 || mirror >= clusters;
+        corrupt_if(misplaced, "the master file table lies outside the volume")?;
         Ok(Geometry { cluster, clusters, record, mft, mirror })
     }
 }

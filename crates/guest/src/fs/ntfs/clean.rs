@@ -3,8 +3,8 @@
 use super::record::{Body, Record, VOLUME_INFORMATION, apply_fixups};
 use super::runs::Stream;
 use super::volume::Volume;
-use crate::bytes::{array, le16, le32, le64, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::bytes::{array, is_power_in, le16, le32, le64, slice, u8_at};
+use crate::refusal::{Refusal, corrupt_if, dirty_if, refuse_if, unsupported_if};
 
 const VOLUME: u64 = 3;
 const LOG: u64 = 2;
@@ -33,9 +33,7 @@ pub(super) fn check_flags(volume: &Volume<'_, '_>) -> Result<(), Refusal> {
         return Err(Refusal::corrupt("$Volume has no state"));
     };
     let version = (u8_at(value, 8)?, u8_at(value, 9)?);
-    if version != (3, 0) && version != (3, 1) {
-        return Err(Refusal::unsupported(format!("NTFS version {}.{}", version.0, version.1)));
-    }
+    unsupported_if(version != (3, 0) && version != (3, 1), format_args!("NTFS version {}.{}", version.0, version.1))?;
     match le16(value, 10)? & !HARMLESS {
         0 => Ok(()),
         flags if flags & 1 != 0 => Err(Refusal::dirty("the volume is marked as dirty")),
@@ -50,33 +48,25 @@ pub(super) fn check_flags(volume: &Volume<'_, '_>) -> Result<(), Refusal> {
 pub(super) fn check_log(volume: &Volume<'_, '_>) -> Result<&'static str, Refusal> {
     let log = volume.contents(LOG, "$LogFile")?;
     log.require_plain(&volume.geometry, "$LogFile")?;
-    if log.sizes.data < 2 * PAGE {
-        return Err(Refusal::corrupt("$LogFile is too short"));
-    }
+    corrupt_if(log.sizes.data < 2 * PAGE, "$LogFile is too short")?;
     let signature: [u8; 4] = array(&volume.read(&log, 0, 4)?, 0)?;
     if signature == [0xff; 4] {
         return check_empty(volume, &log);
     }
     let first = Restart::read(volume, &log, 0)?;
     let second = Restart::read(volume, &log, first.page_size)?;
-    if second.page_size != first.page_size {
-        return Err(Refusal::corrupt("the restart pages of $LogFile contradict each other"));
-    }
+    corrupt_if(second.page_size != first.page_size, "the restart pages of $LogFile contradict each other")?;
     let decides_first = first.lsn >= second.lsn;
     let decides_second = second.lsn >= first.lsn;
-    if (decides_first && !first.clean) || (decides_second && !second.clean) {
-        return Err(Refusal::dirty("$LogFile is in use"));
-    }
+    dirty_if((decides_first && !first.clean) || (decides_second && !second.clean), "$LogFile is in use")?;
     Ok("log closed")
 }
 
 fn check_empty(volume: &Volume<'_, '_>, log: &Stream) -> Result<&'static str, Refusal> {
     let head = log.sizes.data.min(HEAD_OF_EMPTY_LOG);
     let bytes = volume.read(log, 0, head as usize)?;
-    match bytes.iter().all(|byte| *byte == 0xff) {
-        true => Ok("log empty"),
-        false => Err(Refusal::dirty("$LogFile is neither empty nor in order")),
-    }
+    dirty_if(!bytes.iter().all(|byte| *byte == 0xff), "$LogFile is neither empty nor in order")?;
+    Ok("log empty")
 }
 
 /// What a restart page says.
@@ -91,28 +81,21 @@ impl Restart {
         let wrong = |what: &str| Refusal::dirty(format!("a restart page of $LogFile {what}"));
         let mut bytes = volume.read(log, at, PAGE as usize)?;
         // Also "CHKD", which chkdsk leaves behind: the next mount would tell.
-        if slice(&bytes, 0, 4)? != b"RSTR" {
-            return Err(wrong("is none"));
-        }
+        refuse_if(slice(&bytes, 0, 4)? != b"RSTR", || wrong("is none"))?;
         let (page_size, log_page) = (u64::from(le32(&bytes, 16)?), le32(&bytes, 20)?);
-        if !(PAGE..=(64 << 10)).contains(&page_size) || !page_size.is_power_of_two() || !log_page.is_power_of_two() {
-            return Err(wrong("has a wrong size"));
-        }
+        let possible = is_power_in(page_size, PAGE..=64 << 10) && log_page.is_power_of_two();
+        refuse_if(!possible, || wrong("has a wrong size"))?;
         if page_size > PAGE {
             bytes = volume.read(log, at, page_size as usize)?;
         }
         apply_fixups(&mut bytes).map_err(|_| wrong("is torn"))?;
         // Version 2 is what Windows leaves when it only pretends to shut down (Fast Startup).
         let version = (le16(&bytes, 28)?, le16(&bytes, 26)?);
-        if version.0 != 1 || version.1 > 1 {
-            return Err(wrong(&format!("has version {}.{}", version.0, version.1)));
-        }
+        refuse_if(version.0 != 1 || version.1 > 1, || wrong(&format!("has version {}.{}", version.0, version.1)))?;
         let area = usize::from(le16(&bytes, 24)?);
         let end_of_fixups = usize::from(le16(&bytes, 4)?) + 2 * usize::from(le16(&bytes, 6)?);
         // The area has 48 bytes, and no sector may end in it, or its fields would be part of the check.
-        if !area.is_multiple_of(8) || area < end_of_fixups || area + 48 > 510 {
-            return Err(wrong("has no restart area"));
-        }
+        refuse_if(!area.is_multiple_of(8) || area < end_of_fixups || area + 48 > 510, || wrong("has no restart area"))?;
         let (clients, in_use, flags) = (le16(&bytes, area + 8)?, le16(&bytes, area + 12)?, le16(&bytes, area + 14)?);
         if clients != 1 || (in_use != NO_CLIENT && in_use >= clients) || le64(&bytes, area + 24)? > log.sizes.data {
             return Err(wrong("contradicts itself"));
@@ -128,12 +111,8 @@ impl Restart {
 /// used, or was discarded, and "WAKE" stands where the system has come back.
 pub(super) fn check_hibernation(volume: &Volume<'_, '_>, number: u64) -> Result<(), Refusal> {
     let contents = volume.contents(number, "hiberfil.sys")?;
-    if !contents.is_readable() {
-        return Err(Refusal::dirty("hiberfil.sys is compressed or encrypted"));
-    }
-    if contents.sizes.data < PAGE {
-        return Err(Refusal::dirty("hiberfil.sys is short, as where another volume's system sleeps"));
-    }
+    dirty_if(!contents.is_readable(), "hiberfil.sys is compressed or encrypted")?;
+    dirty_if(contents.sizes.data < PAGE, "hiberfil.sys is short, as where another volume's system sleeps")?;
     let head = volume.read(&contents, 0, PAGE as usize)?;
     let signature = slice(&head, 0, 4)?;
     if head.iter().all(|byte| *byte == 0) || signature.eq_ignore_ascii_case(b"WAKE") {

@@ -1,6 +1,6 @@
 //! Which clusters the files of a volume have.
 
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, over_budget_if};
 
 /// Clusters of a leaf.
 const LEAF: u64 = 4096;
@@ -41,8 +41,8 @@ impl ClusterSet {
 
     /// Adds clusters that must not be in it.
     pub fn add(&mut self, start: u64, len: u64) -> Result<(), Refusal> {
-        let end = start.checked_add(len).filter(|end| *end <= self.clusters);
-        let end = end.ok_or_else(|| Refusal::corrupt("a run lies outside the volume"))?;
+        let end =
+            start.checked_add(len).filter(|end| *end <= self.clusters).or_corrupt("a run lies outside the volume")?;
         let mut at = start;
         while at < end {
             let page = at / LEAF;
@@ -89,9 +89,7 @@ impl ClusterSet {
             }
             return Ok(number);
         }
-        if self.leaves.len() == MOST_LEAVES {
-            return Err(Refusal::Budget("memory for a volume of this size"));
-        }
+        over_budget_if(self.leaves.len() == MOST_LEAVES, "memory for a volume of this size")?;
         self.leaves.push(Box::new(Leaf::EMPTY));
         Ok(self.leaves.len() as u32 - 1)
     }

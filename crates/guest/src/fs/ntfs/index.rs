@@ -3,8 +3,8 @@
 use super::record::{Attribute, BITMAP, Body, INDEX_ALLOCATION, INDEX_ROOT, Record, Reference, apply_fixups};
 use super::volume::Volume;
 use super::walk::FileName;
-use crate::bytes::{le16, le32, le64, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::bytes::{is_power_in, le16, le32, le64, slice, u8_at};
+use crate::refusal::{Refusal, corrupt_if, refuse_if};
 
 const LAST: u16 = 2;
 
@@ -27,18 +27,14 @@ pub(super) fn each_entry(
     let Some(blocks) = volume.stream(directory, INDEX_ALLOCATION, &name)? else { return Ok(()) };
     let in_use = volume.stream(directory, BITMAP, &name)?.ok_or_else(wrong)?;
     let size = le32(root, 8)? as usize;
-    if !(512..=(64 << 10)).contains(&size) || !size.is_power_of_two() || blocks.plain_runs().is_none() {
-        return Err(wrong());
-    }
+    refuse_if(!is_power_in(size as u64, 512..=64 << 10) || blocks.plain_runs().is_none(), wrong)?;
     for number in 0..blocks.sizes.data / size as u64 {
         volume.region.budget().take_node()?;
         if u8_at(&volume.read(&in_use, number / 8, 1)?, 0)? >> (number % 8) & 1 == 0 {
             continue;
         }
         let mut block = volume.read(&blocks, number * size as u64, size)?;
-        if slice(&block, 0, 4)? != b"INDX" {
-            return Err(wrong());
-        }
+        refuse_if(slice(&block, 0, 4)? != b"INDX", wrong)?;
         apply_fixups(&mut block)?;
         each_of_node(slice(&block, 24, size - 24)?, &mut visit)?;
     }
@@ -57,9 +53,7 @@ fn each_of_node(
         if le16(node, at + 12)? & LAST != 0 {
             return Ok(());
         }
-        if len < 16 + key || !len.is_multiple_of(8) {
-            return Err(Refusal::corrupt("an entry of a directory has a wrong length"));
-        }
+        corrupt_if(len < 16 + key || !len.is_multiple_of(8), "an entry of a directory has a wrong length")?;
         visit(Reference::of(le64(node, at)?), FileName::parse(slice(node, at + 16, key)?)?)?;
         at += len;
     }

@@ -25,7 +25,7 @@ use walk::Special;
 use super::free_map::{Findings, FreeMap, Options};
 use crate::bytes::product;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 /// NTFS: everything that `$Bitmap` calls free on a volume that was unmounted in order and whose files agree with it.
 pub struct Ntfs;
@@ -72,15 +72,12 @@ impl FreeMap for Ntfs {
 /// Two more that know the size of the volume, or where it begins.
 fn check_extent(volume: &Volume<'_, '_>) -> Result<(), Refusal> {
     let boot = volume.contents(BOOT_FILE, "$Boot")?;
-    if boot.plain_runs().and_then(|runs| runs.first()).is_none_or(|run| run.at != Some(0)) {
-        return Err(Refusal::corrupt("$Boot does not begin where the volume does"));
-    }
+    let misplaced = boot.plain_runs().and_then(|runs| runs.first()).is_none_or(|run| run.at != Some(0));
+    corrupt_if(misplaced, "$Boot does not begin where the volume does")?;
     // A sparse file as long as the volume, with runs where sectors are bad.
     let name: Vec<u8> = "$Bad".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let bad = volume.stream(BAD_CLUSTERS, DATA, &name)?;
     let len = product(volume.geometry.clusters, volume.geometry.cluster)?;
-    if bad.is_none_or(|bad| bad.sizes.data != len || bad.mapped(&volume.geometry) != len) {
-        return Err(Refusal::corrupt("$BadClus is not as long as the volume"));
-    }
-    Ok(())
+    let differs = bad.is_none_or(|bad| bad.sizes.data != len || bad.mapped(&volume.geometry) != len);
+    corrupt_if(differs, "$BadClus is not as long as the volume")
 }

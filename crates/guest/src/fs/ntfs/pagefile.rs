@@ -6,7 +6,7 @@ use super::volume::Volume;
 use super::walk::{FileName, ROOT, Special};
 use crate::extents::ExtentSet;
 use crate::fs::free_map::Findings;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, over_budget_if};
 
 /// Counts the contents of the files of these records as free, where it is certain that they are page files and their
 /// clusters hold nothing else.
@@ -32,9 +32,7 @@ pub(super) fn drop_contents(
         let contents = ExtentSet::from_ranges(ranges);
         findings.dropped += contents.bytes();
         findings.free = findings.free.union(&contents);
-        if findings.free.count() > volume.region.budget().extents() {
-            return Err(Refusal::Budget("free extents"));
-        }
+        over_budget_if(findings.free.count() > volume.region.budget().extents(), "free extents")?;
     }
     Ok(())
 }

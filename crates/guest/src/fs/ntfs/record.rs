@@ -1,7 +1,7 @@
 //! Records of the master file table and the attributes in them.
 
 use crate::bytes::{le16, le32, le64, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, refuse_if};
 
 /// The list of the attributes that are in other records.
 pub(super) const ATTRIBUTE_LIST: u32 = 0x20;
@@ -55,9 +55,7 @@ pub(super) fn apply_fixups(bytes: &mut [u8]) -> Result<(), Refusal> {
     let number = le16(bytes, at)?;
     for block in 0..blocks {
         let end = (block + 1) * STRIDE - 2;
-        if le16(bytes, end)? != number {
-            return Err(torn());
-        }
+        refuse_if(le16(bytes, end)? != number, torn)?;
         let right = le16(bytes, at + 2 + 2 * block)?.to_le_bytes();
         bytes.get_mut(end..end + 2).ok_or_else(torn)?.copy_from_slice(&right);
     }
@@ -79,13 +77,9 @@ impl<'a> Record<'a> {
     /// A record in use.
     pub fn parse(bytes: &'a [u8], number: u64) -> Result<Record<'a>, Refusal> {
         let wrong = |what: &str| Refusal::corrupt(format!("record {number} {what}"));
-        if slice(bytes, 0, 4)? != b"FILE" {
-            return Err(wrong("has no signature"));
-        }
+        refuse_if(slice(bytes, 0, 4)? != b"FILE", || wrong("has no signature"))?;
         let flags = le16(bytes, 22)?;
-        if flags & IN_USE == 0 {
-            return Err(wrong("is not in use"));
-        }
+        refuse_if(flags & IN_USE == 0, || wrong("is not in use"))?;
         let (first, used, allocated) = (le16(bytes, 20)?, le32(bytes, 24)? as usize, le32(bytes, 28)? as usize);
         if allocated != bytes.len()
             || used > allocated
@@ -96,9 +90,8 @@ impl<'a> Record<'a> {
             return Err(wrong("has wrong sizes"));
         }
         // Since NTFS 3.1 a record knows its number; the update sequence used to be there.
-        if le16(bytes, 4)? >= 48 && u64::from(le32(bytes, 44)?) != number & 0xffff_ffff {
-            return Err(wrong("is another one"));
-        }
+        let other = le16(bytes, 4)? >= 48 && u64::from(le32(bytes, 44)?) != number & 0xffff_ffff;
+        refuse_if(other, || wrong("is another one"))?;
         let base = match le64(bytes, 32)? {
             0 => None,
             field => Some(Reference::of(field)),
@@ -130,9 +123,8 @@ impl<'a> Record<'a> {
                 )));
             }
             let attribute = Attribute::parse(slice(self.bytes, at, len)?)?;
-            if found.last().is_some_and(|last| last.kind > attribute.kind) {
-                return Err(Refusal::corrupt(format!("the attributes of record {} are not sorted", self.this.number)));
-            }
+            let unsorted = found.last().is_some_and(|last| last.kind > attribute.kind);
+            corrupt_if(unsorted, format_args!("the attributes of record {} are not sorted", self.this.number))?;
             found.push(attribute);
             at += len;
         }
@@ -217,10 +209,8 @@ impl<'a> Attribute<'a> {
 impl<'a> Mapping<'a> {
     fn parse(bytes: &'a [u8]) -> Result<Mapping<'a>, Refusal> {
         let at = usize::from(le16(bytes, 32)?);
-        if at < 64 {
-            return Err(Refusal::corrupt("the runs of an attribute overlap its header"));
-        }
-        let packed = bytes.get(at..).ok_or_else(|| Refusal::corrupt("an attribute has no runs"))?;
+        corrupt_if(at < 64, "the runs of an attribute overlap its header")?;
+        let packed = bytes.get(at..).or_corrupt("an attribute has no runs")?;
         let sizes = Sizes { allocated: le64(bytes, 40)?, data: le64(bytes, 48)?, initialized: le64(bytes, 56)? };
         Ok(Mapping { lowest: le64(bytes, 16)?, highest: le64(bytes, 24)?, sizes, packed })
     }

@@ -3,7 +3,7 @@
 use super::boot::Geometry;
 use super::record::{Attribute, Body, Mapping, Sizes};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if, refuse_if};
 
 /// A value that is held in memory while others are read through it may have so many runs (24 bytes each).
 const MOST_RUNS: usize = 1 << 17;
@@ -40,9 +40,7 @@ pub(super) fn each_run(
             break;
         }
         let (count, distance) = (usize::from(head & 15), usize::from(head >> 4));
-        if count == 0 || count > 8 || distance > 8 || rest.len() < count + distance {
-            return Err(wrong());
-        }
+        refuse_if(count == 0 || count > 8 || distance > 8 || rest.len() < count + distance, wrong)?;
         let (len, rest) = rest.split_at(count);
         let (way, rest) = rest.split_at(distance);
         packed = rest;
@@ -55,18 +53,14 @@ pub(super) fn each_run(
             }
         };
         let len = u64::try_from(len).ok().filter(|len| *len > 0).ok_or_else(wrong)?;
-        if at.is_some_and(|at| at.checked_add(len).is_none_or(|end| end > geometry.clusters)) {
-            return Err(Refusal::corrupt("a run lies outside the volume"));
-        }
+        let misplaced = at.is_some_and(|at| at.checked_add(len).is_none_or(|end| end > geometry.clusters));
+        corrupt_if(misplaced, "a run lies outside the volume")?;
         visit(Run { from, len, at })?;
         // No value is longer than a signed number of bytes.
         from = from.checked_add(len).filter(|from| *from <= i64::MAX as u64 / geometry.cluster).ok_or_else(wrong)?;
     }
     // Where there is nothing at all the last cluster is number -1.
-    if mapping.highest.wrapping_add(1) != from {
-        return Err(Refusal::corrupt("an attribute has not the clusters that it should have"));
-    }
-    Ok(())
+    corrupt_if(mapping.highest.wrapping_add(1) != from, "an attribute has not the clusters that it should have")
 }
 
 /// A little-endian number of up to eight bytes.
@@ -101,9 +95,8 @@ impl Stream {
             }
             Body::Clusters(mapping) => {
                 let sizes = mapping.sizes;
-                if sizes.initialized > sizes.data || sizes.data > sizes.allocated {
-                    return Err(Refusal::corrupt("the sizes of an attribute contradict each other"));
-                }
+                let contradiction = sizes.initialized > sizes.data || sizes.data > sizes.allocated;
+                corrupt_if(contradiction, "the sizes of an attribute contradict each other")?;
                 let mut stream = Stream { content: Content::Runs(Vec::new()), sizes, flags: attribute.flags };
                 stream.go_on(attribute, geometry)?;
                 Ok(stream)
@@ -122,13 +115,9 @@ impl Stream {
         let (Body::Clusters(mapping), Content::Runs(runs)) = (attribute.body, &mut self.content) else {
             return Err(wrong());
         };
-        if mapping.lowest != runs.last().map_or(0, |run| run.from + run.len) {
-            return Err(wrong());
-        }
+        refuse_if(mapping.lowest != runs.last().map_or(0, |run| run.from + run.len), wrong)?;
         each_run(&mapping, geometry, |run| {
-            if runs.len() == MOST_RUNS {
-                return Err(Refusal::Budget("runs of one file"));
-            }
+            over_budget_if(runs.len() == MOST_RUNS, "runs of one file")?;
             runs.push(run);
             Ok(())
         })
@@ -179,9 +168,7 @@ impl Stream {
             }
             Content::Runs(runs) => runs,
         };
-        if len > crate::budget::LARGEST_PIECE {
-            return Err(Refusal::Budget("bytes of metadata at once"));
-        }
+        over_budget_if(len > crate::budget::LARGEST_PIECE, "bytes of metadata at once")?;
         let mut buffer = vec![0; len];
         let written = end.min(self.sizes.initialized);
         let mut at = offset;

@@ -7,7 +7,7 @@
 
 use crate::bytes::{le32, le64, slice};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 /// Where the header is, in bytes: behind the boot code, in the last sector of `$Boot`.
 const HEADER_AT: u64 = 0x1e00;
@@ -34,14 +34,11 @@ pub(super) fn check(region: &View<'_>) -> Result<(), Refusal> {
     for _ in 0..MOST_BLOCKS {
         region.budget().take_node()?;
         let block = region.read(at, BLOCK)?;
-        if slice(&block, 0, 16)? != SIGNATURE || le32(&block, 20)? != CATALOG || le64(&block, 32)? != at {
-            return Err(Refusal::corrupt("the catalog of shadow copies is not where it should be"));
-        }
+        let misplaced = slice(&block, 0, 16)? != SIGNATURE || le32(&block, 20)? != CATALOG || le64(&block, 32)? != at;
+        corrupt_if(misplaced, "the catalog of shadow copies is not where it should be")?;
         for entry in block.chunks_exact(ENTRY).skip(1) {
             // Never used, no more used; all others belong to a shadow copy.
-            if !matches!(le64(entry, 0)?, 0 | 1) {
-                return Err(Refusal::unsupported("shadow copies, which use what the volume calls free"));
-            }
+            unsupported_if(!matches!(le64(entry, 0)?, 0 | 1), "shadow copies, which use what the volume calls free")?;
         }
         at = le64(&block, 40)?;
         if at == 0 {

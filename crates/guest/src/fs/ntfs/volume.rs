@@ -5,7 +5,7 @@ use super::record::{ATTRIBUTE_LIST, Attribute, Body, DATA, Record, Reference, ap
 use super::runs::Stream;
 use crate::bytes::{le16, le32, le64, slice, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if};
 
 /// Windows makes no longer lists of attributes.
 const LONGEST_LIST: u64 = 256 << 10;
@@ -37,9 +37,7 @@ pub(super) fn entries(list: &[u8]) -> Result<Vec<Entry<'_>>, Refusal> {
     let mut rest = list;
     while !rest.is_empty() {
         let len = usize::from(le16(rest, 4)?);
-        if len < 26 || !len.is_multiple_of(8) {
-            return Err(Refusal::corrupt("an entry in a list of attributes has a wrong length"));
-        }
+        corrupt_if(len < 26 || !len.is_multiple_of(8), "an entry in a list of attributes has a wrong length")?;
         let entry = slice(rest, 0, len)?;
         let name = match usize::from(u8_at(entry, 6)?) {
             0 => &[],
@@ -64,18 +62,15 @@ impl<'a, 'b> Volume<'a, 'b> {
         apply_fixups(&mut first)?;
         let mft = gather(&first, 0, DATA, &[], region, &geometry, |so_far, number| {
             let mapped = so_far.mapped(&geometry);
-            if (number + 1).checked_mul(geometry.record).is_none_or(|end| end > mapped) {
-                return Err(Refusal::corrupt("the master file table cannot be found through itself"));
-            }
+            let outside = (number + 1).checked_mul(geometry.record).is_none_or(|end| end > mapped);
+            corrupt_if(outside, "the master file table cannot be found through itself")?;
             read_record(region, &geometry, so_far, number)
         })?;
-        let mft = mft.ok_or_else(|| Refusal::corrupt("the master file table has no contents"))?;
+        let mft = mft.or_corrupt("the master file table has no contents")?;
         mft.require_plain(&geometry, "the master file table")?;
         let starts_there =
             mft.plain_runs().and_then(|runs| runs.first()).is_some_and(|run| run.at == Some(geometry.mft));
-        if !starts_there {
-            return Err(Refusal::corrupt("the master file table is not where the boot sector says"));
-        }
+        corrupt_if(!starts_there, "the master file table is not where the boot sector says")?;
         Ok(Volume { region, geometry, mft })
     }
 
@@ -86,9 +81,7 @@ impl<'a, 'b> Volume<'a, 'b> {
 
     /// One record, with its fixups applied.
     pub fn record(&self, number: u64) -> Result<Vec<u8>, Refusal> {
-        if number >= self.records() {
-            return Err(Refusal::corrupt(format!("there is no record {number}")));
-        }
+        corrupt_if(number >= self.records(), format_args!("there is no record {number}"))?;
         read_record(self.region, &self.geometry, &self.mft, number)
     }
 
@@ -101,7 +94,7 @@ impl<'a, 'b> Volume<'a, 'b> {
     /// The contents of a file, which must be there.
     pub fn contents(&self, number: u64, what: &str) -> Result<Stream, Refusal> {
         let stream = self.stream(number, DATA, &[])?;
-        stream.ok_or_else(|| Refusal::corrupt(format!("{what} has no contents")))
+        stream.or_corrupt(format_args!("{what} has no contents"))
     }
 
     /// The value of a list of attributes.
@@ -126,9 +119,7 @@ impl<'a, 'b> Volume<'a, 'b> {
                 (self.record(number)?, self.read(&mirror, number * self.geometry.record, self.len())?);
             apply_fixups(&mut other)?;
             let (one, other) = (Record::parse(&one, number)?, Record::parse(&other, number)?);
-            if one.comparable()? != other.comparable()? {
-                return Err(Refusal::corrupt(format!("record {number} and its copy differ")));
-            }
+            corrupt_if(one.comparable()? != other.comparable()?, format_args!("record {number} and its copy differ"))?;
         }
         Ok(())
     }
@@ -147,9 +138,8 @@ fn read_record(region: &View<'_>, geometry: &Geometry, mft: &Stream, number: u64
 fn list(attribute: &Attribute<'_>, region: &View<'_>, geometry: &Geometry) -> Result<Vec<u8>, Refusal> {
     let stream = Stream::begin(attribute, geometry)?;
     let resident = matches!(attribute.body, Body::Resident(_));
-    if stream.sizes.data > LONGEST_LIST || !(resident || stream.plain_runs().is_some()) {
-        return Err(Refusal::corrupt("a list of attributes is not stored as it must be"));
-    }
+    let odd = stream.sizes.data > LONGEST_LIST || !(resident || stream.plain_runs().is_some());
+    corrupt_if(odd, "a list of attributes is not stored as it must be")?;
     stream.read(region, geometry, 0, stream.sizes.data as usize)
 }
 
@@ -165,9 +155,7 @@ fn gather(
     fetch: impl Fn(&Stream, u64) -> Result<Vec<u8>, Refusal>,
 ) -> Result<Option<Stream>, Refusal> {
     let base = Record::parse(base, number)?;
-    if base.base.is_some() {
-        return Err(Refusal::corrupt(format!("record {number} is only a part of a file")));
-    }
+    corrupt_if(base.base.is_some(), format_args!("record {number} is only a part of a file"))?;
     let attributes = base.attributes()?;
     let same = |attribute: &&Attribute<'_>| attribute.kind == kind && attribute.name == name;
     let Some(list_attribute) = attributes.iter().find(|attribute| attribute.kind == ATTRIBUTE_LIST) else {
@@ -190,9 +178,8 @@ fn gather(
         let empty = Stream::nothing();
         let bytes = fetch(stream.as_ref().unwrap_or(&empty), entry.holder.number)?;
         let holder = Record::parse(&bytes, entry.holder.number)?;
-        if holder.this != entry.holder || holder.base != Some(base.this) {
-            return Err(Refusal::corrupt(format!("record {} is not a part of file {number}", entry.holder.number)));
-        }
+        let foreign = holder.this != entry.holder || holder.base != Some(base.this);
+        corrupt_if(foreign, format_args!("record {} is not a part of file {number}", entry.holder.number))?;
         take_piece(&mut stream, &holder.attributes()?, entry, geometry)?;
     }
     Ok(stream)
@@ -208,7 +195,7 @@ fn take_piece(
         (attribute.kind, attribute.name, attribute.lowest(), attribute.instance)
             == (entry.kind, entry.name, entry.lowest, entry.instance)
     });
-    let piece = piece.ok_or_else(|| Refusal::corrupt("a list of attributes names one that is not there"))?;
+    let piece = piece.or_corrupt("a list of attributes names one that is not there")?;
     match stream {
         None => *stream = Some(Stream::begin(piece, geometry)?),
         Some(stream) => stream.go_on(piece, geometry)?,

@@ -7,7 +7,7 @@ use super::record::{ATTRIBUTE_LIST, Attribute, BITMAP, Body, FILE_NAME, IN_USE, 
 use super::runs::each_run;
 use super::volume::{Volume, entries};
 use crate::bytes::{le16, le64, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
 /// Bytes of the table that are read at once.
 const PIECE: u64 = 256 << 10;
@@ -81,11 +81,10 @@ impl<'a> FileName<'a> {
 pub(super) fn walk(volume: &Volume<'_, '_>) -> Result<Walk, Refusal> {
     let geometry = volume.geometry;
     let mut walk = Walk { clusters: ClusterSet::new(geometry.clusters), special: Vec::new(), pieces: 0 };
-    let bitmap = volume.stream(0, BITMAP, &[])?.ok_or_else(|| Refusal::corrupt("the file table has no bitmap"))?;
+    let bitmap = volume.stream(0, BITMAP, &[])?.or_corrupt("the file table has no bitmap")?;
     let total = volume.records();
-    if total < FIRST_OF_USERS || bitmap.sizes.initialized < total.div_ceil(8) || !bitmap.is_readable() {
-        return Err(Refusal::corrupt("the file table is not as long as its bitmap"));
-    }
+    let too_short = total < FIRST_OF_USERS || bitmap.sizes.initialized < total.div_ceil(8) || !bitmap.is_readable();
+    corrupt_if(too_short, "the file table is not as long as its bitmap")?;
     let at_once = PIECE / geometry.record;
     let mut first = 0;
     while first < total {
@@ -99,9 +98,7 @@ pub(super) fn walk(volume: &Volume<'_, '_>) -> Result<Walk, Refusal> {
         }
         first += count;
     }
-    if walk.pieces != 0 {
-        return Err(Refusal::corrupt("the lists of attributes do not name the pieces that are there"));
-    }
+    corrupt_if(walk.pieces != 0, "the lists of attributes do not name the pieces that are there")?;
     Ok(walk)
 }
 
@@ -120,9 +117,7 @@ impl Walk {
             // Its bit may still be set: Windows leaves some of these behind.
             return Ok(());
         }
-        if !bit {
-            return Err(Refusal::corrupt(format!("record {number} is in use and its bitmap calls it free")));
-        }
+        corrupt_if(!bit, format_args!("record {number} is in use and its bitmap calls it free"))?;
         apply_fixups(bytes)?;
         let record = Record::parse(bytes, number)?;
         let attributes = record.attributes()?;
@@ -143,16 +138,14 @@ impl Walk {
                     Some(at) => self.clusters.add(at, run.len),
                     None => Ok(()),
                 })
-                .map_err(|refusal| in_record(refusal, number))
+                .map_err(|refusal| refusal.located(|why| format!("{why} (record {number})")))
             }
             Body::Resident(value) if attribute.kind == FILE_NAME => {
                 let name = FileName::parse(value)?;
                 let owner = record.base.unwrap_or(record.this).number;
                 match Special::of(name.name) {
                     Some(special) if name.parent.number == ROOT && !self.special.contains(&(special, owner)) => {
-                        if self.special.len() == MOST_SPECIAL {
-                            return Err(Refusal::Budget("page files"));
-                        }
+                        over_budget_if(self.special.len() == MOST_SPECIAL, "page files")?;
                         self.special.push((special, owner));
                     }
                     _ => {}
@@ -171,9 +164,8 @@ impl Walk {
     ) -> Result<(), Refusal> {
         let mut lists = attributes.iter().filter(|attribute| attribute.kind == ATTRIBUTE_LIST);
         let list = lists.next();
-        if lists.next().is_some() || (list.is_some() && record.base.is_some()) {
-            return Err(Refusal::corrupt(format!("record {} has a list of attributes too many", record.this.number)));
-        }
+        let too_many = lists.next().is_some() || (list.is_some() && record.base.is_some());
+        corrupt_if(too_many, format_args!("record {} has a list of attributes too many", record.this.number))?;
         if list.is_none() && record.base.is_none() {
             return Ok(());
         }
@@ -197,11 +189,4 @@ fn hash(piece: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     piece.hash(&mut hasher);
     hasher.finish()
-}
-
-fn in_record(refusal: Refusal, number: u64) -> Refusal {
-    match refusal {
-        Refusal::Corrupt(why) => Refusal::Corrupt(format!("{why} (record {number})")),
-        other => other,
-    }
 }

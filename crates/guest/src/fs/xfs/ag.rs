@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::bytes::{be32, be64, difference, product, slice, sum};
+use crate::bytes::{be32, difference, product, slice, sum};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
-use super::btree::{Order, Run, Tree, Walk};
-use super::checksum;
+use super::btree::{self, BY_BLOCK, BY_SIZE, Run, Walk};
 use super::overlay::Source;
+use super::short::{FREE_SPACE, Tree};
 use super::superblock::Geometry;
 
 /// What is free in an allocation group, after everything in it agreed.
@@ -63,35 +63,29 @@ impl Group {
     pub fn read(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Group, Refusal> {
         let header = header(source, geometry, ag)?;
         let (listed, list_patched) = list(source, geometry, ag, &header)?;
-        let tree = |order| {
-            let index = usize::from(order == Order::BySize);
+        let tree = |index: usize| {
             let (root, levels) = (header.roots[index], header.levels[index]);
-            Tree { source, geometry, ag, order, root, levels }
+            Tree { source, geometry, ag, kind: FREE_SPACE[index], root, levels }
         };
         let (mut free, mut by_block, mut last) = (ExtentSet::new(), Tally::default(), geometry.header_blocks());
-        let first = tree(Order::ByBlock).walk(|run| {
+        let first = btree::walk(&tree(0), BY_BLOCK, |run| {
             let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
             // Neighbours are always merged, and the headers are never free, so there is a used block before each.
             let apart = if by_block.runs == 0 { start >= last } else { start > last };
-            if run.len == 0 || !apart || end > geometry.blocks_of(ag) {
-                return Err(Refusal::corrupt("a run of free blocks overlaps another or lies outside its group"));
-            }
-            if free.count() >= source.room {
-                return Err(Refusal::Budget("free extents"));
-            }
+            let overlap = run.len == 0 || !apart || end > geometry.blocks_of(ag);
+            corrupt_if(overlap, "a run of free blocks overlaps another or lies outside its group")?;
+            over_budget_if(free.count() >= source.room, "free extents")?;
             free.push(geometry.offset(ag, start)?..geometry.offset(ag, end)?);
             last = end;
             by_block.add(run);
             Ok(())
         })?;
         let mut by_size = Tally::default();
-        let second = tree(Order::BySize).walk(|run| {
+        let second = btree::walk(&tree(1), BY_SIZE, |run| {
             by_size.add(run);
             Ok(())
         })?;
-        if by_block != by_size {
-            return Err(Refusal::corrupt("the two free space trees disagree"));
-        }
+        corrupt_if(by_block != by_size, "the two free space trees disagree")?;
         let mut group = Group {
             free,
             patched: header.patched || list_patched || first.patched || second.patched,
@@ -106,9 +100,8 @@ impl Group {
 
     /// Compares what the header counts.
     fn count(&mut self, geometry: &Geometry, header: &Header, tally: &Tally, trees: [&Walk; 2]) -> Result<(), Refusal> {
-        if tally.blocks != u64::from(header.free_blocks) || tally.longest != header.longest {
-            return Err(Refusal::corrupt("a group's free space and its header disagree"));
-        }
+        let disagree = tally.blocks != u64::from(header.free_blocks) || tally.longest != header.longest;
+        corrupt_if(disagree, "a group's free space and its header disagree")?;
         // The roots are not counted.
         let mut blocks = 0;
         for tree in trees {
@@ -117,9 +110,8 @@ impl Group {
         if geometry.reverse_map {
             blocks += difference(u64::from(header.reverse_blocks), 1)?;
         }
-        if geometry.lazy_counts && blocks != u64::from(header.tree_blocks) {
-            return Err(Refusal::corrupt("a group's trees and its header disagree"));
-        }
+        let disagree = geometry.lazy_counts && blocks != u64::from(header.tree_blocks);
+        corrupt_if(disagree, "a group's trees and its header disagree")?;
         self.tree_blocks = blocks;
         Ok(())
     }
@@ -129,9 +121,8 @@ impl Group {
         let mut seen = HashSet::new();
         for block in sets.into_iter().flatten() {
             let own = u64::from(*block) >= geometry.header_blocks() && seen.insert(*block);
-            if !own || self.free.contains(geometry.offset(ag, u64::from(*block))?) {
-                return Err(Refusal::corrupt("a block of a free space tree is free or used twice"));
-            }
+            let wrong = !own || self.free.contains(geometry.offset(ag, u64::from(*block))?);
+            corrupt_if(wrong, "a block of a free space tree is free or used twice")?;
         }
         Ok(())
     }
@@ -146,20 +137,13 @@ impl Group {
 fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, Refusal> {
     let offset = sum(geometry.offset(ag, 0)?, geometry.sector)?;
     let (bytes, patched) = source.read(offset, geometry.sector)?;
-    if be32(&bytes, 0)? != 0x5841_4746 || be32(&bytes, 4)? != 1 {
-        return Err(Refusal::corrupt(format!("group {ag} has no header")));
-    }
-    if be32(&bytes, 8)? != ag || u64::from(be32(&bytes, 12)?) != geometry.blocks_of(ag) {
-        return Err(Refusal::corrupt(format!("the header of group {ag} is that of another")));
-    }
+    corrupt_if(be32(&bytes, 0)? != 0x5841_4746 || be32(&bytes, 4)? != 1, format_args!("group {ag} has no header"))?;
+    let foreign = be32(&bytes, 8)? != ag || u64::from(be32(&bytes, 12)?) != geometry.blocks_of(ag);
+    corrupt_if(foreign, format_args!("the header of group {ag} is that of another"))?;
     if geometry.v5 {
-        if !patched {
-            checksum::verify(&bytes, 216, "a group header")?;
-        }
-        if slice(&bytes, 64, 16)? != geometry.meta_uuid {
-            return Err(Refusal::corrupt(format!("the header of group {ag} is of another filesystem")));
-        }
-        source.check_lsn(be64(&bytes, 208)?)?;
+        source.check_seal(&bytes, patched, (216, 208), "a group header")?;
+        let foreign = slice(&bytes, 64, 16)? != geometry.meta_uuid;
+        corrupt_if(foreign, format_args!("the header of group {ag} is of another filesystem"))?;
     }
     Ok(Header {
         roots: [be32(&bytes, 16)?, be32(&bytes, 20)?],
@@ -184,27 +168,20 @@ fn list(source: &Source<'_>, geometry: &Geometry, ag: u32, header: &Header) -> R
         if be32(&bytes, 0)? != 0x5841_464c || be32(&bytes, 4)? != ag || slice(&bytes, 8, 16)? != geometry.meta_uuid {
             return Err(Refusal::corrupt(format!("group {ag} has no free list")));
         }
-        if !patched {
-            checksum::verify(&bytes, 32, "a free list")?;
-        }
-        source.check_lsn(be64(&bytes, 24)?)?;
+        source.check_seal(&bytes, patched, (32, 24), "a free list")?;
     }
     let size = (bytes.len().saturating_sub(first) / 4) as u32;
     let (from, to, count) = (header.list_first, header.list_last, header.list_count);
-    if from >= size || to >= size || count > size {
-        return Err(Refusal::corrupt(format!("the free list of group {ag} lies outside itself")));
-    }
+    let misplaced = from >= size || to >= size || count > size;
+    corrupt_if(misplaced, format_args!("the free list of group {ag} lies outside itself"))?;
     let holds = if to >= from { to - from + 1 } else { size - from + to + 1 };
     // An empty list's end is just before its start.
-    if holds % size != count % size {
-        return Err(Refusal::corrupt(format!("the free list of group {ag} has another length")));
-    }
+    corrupt_if(holds % size != count % size, format_args!("the free list of group {ag} has another length"))?;
     let mut blocks = HashSet::new();
     for step in 0..count {
         let block = be32(&bytes, first + 4 * ((from + step) % size) as usize)?;
-        if u64::from(block) >= geometry.blocks_of(ag) || !blocks.insert(block) {
-            return Err(Refusal::corrupt(format!("the free list of group {ag} is wrong")));
-        }
+        let wrong = u64::from(block) >= geometry.blocks_of(ag) || !blocks.insert(block);
+        corrupt_if(wrong, format_args!("the free list of group {ag} is wrong"))?;
     }
     Ok((blocks, patched))
 }

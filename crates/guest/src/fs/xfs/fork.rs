@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use crate::bytes::{be16, be32, be64, product, slice, sum};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
-use super::checksum;
 use super::overlay::Source;
 use super::superblock::{BASIC_BLOCK, Geometry};
 
@@ -92,24 +91,20 @@ impl Fork<'_> {
             LOCAL if self.content != Content::Other => {}
             EXTENTS => {
                 let len = product(self.extents, EXTENT as u64)?;
-                if len > self.bytes.len() as u64 {
-                    return Err(Refusal::corrupt("more extents than it has room for"));
-                }
+                corrupt_if(len > self.bytes.len() as u64, "more extents than it has room for")?;
                 self.records(slice(self.bytes, 0, len as usize)?, &mut walked)?;
             }
             BTREE => self.tree(&mut walked)?,
             _ => return Err(Refusal::corrupt("an odd format of a fork")),
         }
         let whole = walked.part.is_none() && walked.extents == self.extents;
-        if whole || self.format < EXTENTS { Ok(()) } else { Err(Refusal::corrupt("it lacks extents")) }
+        corrupt_if(!whole && self.format >= EXTENTS, "it lacks extents")
     }
 
     fn tree(&self, walked: &mut Walked) -> Result<(), Refusal> {
         let (level, count) = (be16(self.bytes, 0)?, usize::from(be16(self.bytes, 2)?));
         let most = self.bytes.len().saturating_sub(4) / EXTENT;
-        if level == 0 || level > HIGHEST || count == 0 || count > most {
-            return Err(Refusal::corrupt("the root of a tree of extents"));
-        }
+        corrupt_if(level == 0 || level > HIGHEST || count == 0 || count > most, "the root of a tree of extents")?;
         // What is still to be looked at, the next one last, each with its level.
         let mut steps = Vec::new();
         for index in (0..count).rev() {
@@ -120,9 +115,7 @@ impl Fork<'_> {
             self.source.region.budget().take_node()?;
             let bytes = self.node(self.place(block, 1)?, level)?;
             let (count, most) = (usize::from(be16(&bytes, 6)?), (bytes.len() - header) / EXTENT);
-            if count == 0 || count > most {
-                return Err(Refusal::corrupt("a tree of extents has an impossible number of records"));
-            }
+            corrupt_if(count == 0 || count > most, "a tree of extents has an impossible number of records")?;
             if level == 0 {
                 self.records(slice(&bytes, header, count * EXTENT)?, walked)?;
                 continue;
@@ -138,9 +131,8 @@ impl Fork<'_> {
         let v5 = self.geometry.v5;
         let (bytes, patched) = self.source.read(place.start, place.end - place.start)?;
         let magic = if v5 { 0x424d_4133 } else { 0x424d_4150 };
-        if be32(&bytes, 0)? != magic || be16(&bytes, 4)? != level {
-            return Err(Refusal::corrupt("a block of a tree of extents is of another kind or level"));
-        }
+        let other = be32(&bytes, 0)? != magic || be16(&bytes, 4)? != level;
+        corrupt_if(other, "a block of a tree of extents is of another kind or level")?;
         if v5 {
             self.sealed(&bytes, place.start, &MAP, patched, "a tree of extents")?;
         }
@@ -151,9 +143,8 @@ impl Fork<'_> {
     fn place(&self, block: u64, count: u64) -> Result<Range<u64>, Refusal> {
         let geometry = self.geometry;
         let (ag, at) = geometry.of_block(block)?;
-        if count == 0 || sum(at, count)? > geometry.blocks_of(ag) || at < geometry.header_blocks() {
-            return Err(Refusal::corrupt("it uses blocks outside their group"));
-        }
+        let misplaced = count == 0 || sum(at, count)? > geometry.blocks_of(ag) || at < geometry.header_blocks();
+        corrupt_if(misplaced, "it uses blocks outside their group")?;
         let place = geometry.offset(ag, at)?..geometry.offset(ag, at + count)?;
         match self.free.touches(place.clone()) {
             true => Err(Refusal::corrupt(format!("it uses free bytes between {} and {}", place.start, place.end))),
@@ -166,9 +157,7 @@ impl Fork<'_> {
             let (high, low) = (be64(record, 0)?, be64(record, 8)?);
             let (first, count) = ((high >> 9) & ((1 << 54) - 1), low & 0x1f_ffff);
             let place = self.place((high & 0x1ff) << 43 | low >> 21, count)?;
-            if first < walked.end {
-                return Err(Refusal::corrupt("its extents are not in order"));
-            }
+            corrupt_if(first < walked.end, "its extents are not in order")?;
             walked.end = first + count;
             walked.extents += 1;
             if walked.extents.is_multiple_of(EXTENTS_OF_NODE) {
@@ -203,9 +192,8 @@ impl Fork<'_> {
                 continue;
             }
             let (start, bytes, next) = part.get_or_insert_with(|| (at, Vec::new(), file));
-            if *next != file || (bytes.is_empty() && !(file * block).is_multiple_of(size)) {
-                return Err(Refusal::corrupt("a block of a directory is not whole"));
-            }
+            let torn = *next != file || (bytes.is_empty() && !(file * block).is_multiple_of(size));
+            corrupt_if(torn, "a block of a directory is not whole")?;
             bytes.extend(self.source.region.read(at, block as usize)?);
             if bytes.len() as u64 == size {
                 self.content(bytes, *start)?;
@@ -220,9 +208,7 @@ impl Fork<'_> {
 
     fn block(&self, place: Range<u64>) -> Result<(), Refusal> {
         let len = place.end - place.start;
-        if len > crate::budget::LARGEST_PIECE as u64 {
-            return Err(Refusal::corrupt("an extent is too long for what it holds"));
-        }
+        corrupt_if(len > crate::budget::LARGEST_PIECE as u64, "an extent is too long for what it holds")?;
         if self.source.touches(place.start, len) {
             return Ok(());
         }
@@ -259,16 +245,11 @@ impl Fork<'_> {
 
     /// Checks the checksum of a structure, and that it belongs where it is.
     fn sealed(&self, bytes: &[u8], at: u64, seal: &Seal, patched: bool, what: &str) -> Result<(), Refusal> {
-        if !patched {
-            checksum::verify(bytes, seal.crc, what)?;
-        }
+        self.source.check_seal(bytes, patched, (seal.crc, seal.lsn), what)?;
         let own = be64(bytes, seal.address)? == at / BASIC_BLOCK
             && slice(bytes, seal.uuid, 16)? == self.geometry.meta_uuid
             && be64(bytes, seal.owner)? == self.number;
-        if !own {
-            return Err(Refusal::corrupt(format!("{what} belongs elsewhere")));
-        }
-        self.source.check_lsn(be64(bytes, seal.lsn)?)?;
+        corrupt_if(!own, format_args!("{what} belongs elsewhere"))?;
         self.source.region.budget().give_back(bytes.len() as u64);
         Ok(())
     }

@@ -7,7 +7,8 @@
 
 use crate::bytes::{be16, be32, be64, slice, sum, u8_at};
 use crate::extents::ExtentSet;
-use crate::refusal::Refusal;
+use crate::fs::file_type as kind;
+use crate::refusal::{Refusal, corrupt_if};
 
 use super::checksum;
 use super::fork::{Content, Fork};
@@ -23,16 +24,6 @@ const SPARSE: u32 = 4;
 const MAGIC: u16 = 0x494e;
 /// Counts of extents in other fields.
 const LARGE_COUNTS: u64 = 1 << 4;
-
-mod kind {
-    pub const FIFO: u16 = 0x1000;
-    pub const CHARACTERS: u16 = 0x2000;
-    pub const DIRECTORY: u16 = 0x4000;
-    pub const BLOCKS: u16 = 0x6000;
-    pub const FILE: u16 = 0x8000;
-    pub const SYMLINK: u16 = 0xa000;
-    pub const SOCKET: u16 = 0xc000;
-}
 
 /// Checks one filesystem.
 pub struct Check<'a> {
@@ -122,18 +113,14 @@ impl Check<'_> {
         let (mut inodes, mut free, mut next) = (0, 0, 0);
         tree(INODES[0], &header, 20, 24)?.walk(&is_free, &mut |record| {
             let chunk = Chunk::parse(record, geometry)?;
-            if chunk.start < next {
-                return Err(Refusal::corrupt("chunks of inodes that overlap"));
-            }
+            corrupt_if(chunk.start < next, "chunks of inodes that overlap")?;
             next = chunk.start.saturating_add(CHUNK);
             inodes += CHUNK - chunk.missing.count_ones();
             free += (chunk.free & !chunk.missing).count_ones();
             self.chunk(ag, &chunk)
         })?;
-        match (inodes, free) == (be32(&header, 16)?, be32(&header, 28)?) {
-            true => Ok(()),
-            false => Err(Refusal::corrupt(format!("group {ag} counts other inodes than it has"))),
-        }
+        let counted = (be32(&header, 16)?, be32(&header, 28)?);
+        corrupt_if(counted != (inodes, free), format_args!("group {ag} counts other inodes than it has"))
     }
 
     /// The header of a group about its inodes (AGI).
@@ -144,17 +131,11 @@ impl Check<'_> {
             && be32(&bytes, 4)? == 1
             && be32(&bytes, 8)? == ag
             && u64::from(be32(&bytes, 12)?) == geometry.blocks_of(ag);
-        if !own {
-            return Err(Refusal::corrupt(format!("group {ag} has no header of its inodes")));
-        }
+        corrupt_if(!own, format_args!("group {ag} has no header of its inodes"))?;
         if geometry.v5 {
-            if !patched {
-                checksum::verify(&bytes, 312, "a header of inodes")?;
-            }
-            if slice(&bytes, 296, 16)? != geometry.meta_uuid {
-                return Err(Refusal::corrupt(format!("the inodes of group {ag} are of another filesystem")));
-            }
-            self.source.check_lsn(be64(&bytes, 320)?)?;
+            self.source.check_seal(&bytes, patched, (312, 320), "a header of inodes")?;
+            let foreign = slice(&bytes, 296, 16)? != geometry.meta_uuid;
+            corrupt_if(foreign, format_args!("the inodes of group {ag} are of another filesystem"))?;
         }
         Ok(bytes)
     }
@@ -171,15 +152,14 @@ impl Check<'_> {
             if there(from) {
                 let first = u64::from(chunk.start) + u64::from(from);
                 let (start, len) = (geometry.inode_place(ag, first)?, u64::from(end - from) * size);
-                if self.free.touches(start..sum(start, len)?) {
-                    return Err(Refusal::corrupt("inodes that are free"));
-                }
+                corrupt_if(self.free.touches(start..sum(start, len)?), "inodes that are free")?;
                 let bytes = self.source.region.read(start, len as usize)?;
                 for (index, inode) in (from..).zip(bytes.chunks_exact(size as usize)) {
                     let number = geometry.inode_number(ag, u64::from(chunk.start) + u64::from(index));
                     let place = start + u64::from(index - from) * size;
                     if !self.source.touches(place, size) {
-                        self.inode(number, inode, chunk.free >> index & 1 == 0).map_err(|why| of_inode(number, why))?;
+                        self.inode(number, inode, chunk.free >> index & 1 == 0)
+                            .map_err(|why| why.located(|why| format!("inode {number}: {why}")))?;
                         self.source.region.budget().give_back(size);
                     }
                 }
@@ -192,20 +172,14 @@ impl Check<'_> {
     fn inode(&self, number: u64, inode: &[u8], in_use: bool) -> Result<(), Refusal> {
         let geometry = self.geometry;
         let version = u8_at(inode, 4)?;
-        if be16(inode, 0)? != MAGIC || (version == 3) != geometry.v5 || version > 3 {
-            return Err(Refusal::corrupt("it is none"));
-        }
+        corrupt_if(be16(inode, 0)? != MAGIC || (version == 3) != geometry.v5 || version > 3, "it is none")?;
         if geometry.v5 {
-            checksum::verify(inode, 100, "it")?;
-            if be64(inode, 152)? != number || slice(inode, 160, 16)? != geometry.meta_uuid {
-                return Err(Refusal::corrupt("it belongs elsewhere"));
-            }
-            self.source.check_lsn(be64(inode, 112)?)?;
+            self.source.check_seal(inode, false, (100, 112), "it")?;
+            let foreign = be64(inode, 152)? != number || slice(inode, 160, 16)? != geometry.meta_uuid;
+            corrupt_if(foreign, "it belongs elsewhere")?;
         }
         let mode = be16(inode, 2)?;
-        if (mode != 0) != in_use {
-            return Err(Refusal::corrupt("whether it is in use is not what its tree says"));
-        }
+        corrupt_if((mode != 0) != in_use, "whether it is in use is not what its tree says")?;
         if in_use { self.forks(number, inode, mode & 0xf000) } else { Ok(()) }
     }
 
@@ -219,9 +193,7 @@ impl Check<'_> {
         let literal = if self.geometry.v5 { 176 } else { 100 };
         let room = inode.len().saturating_sub(literal);
         let behind = usize::from(u8_at(inode, 82)?) * 8;
-        if behind > room {
-            return Err(Refusal::corrupt("its attributes are behind its end"));
-        }
+        corrupt_if(behind > room, "its attributes are behind its end")?;
         let large = self.geometry.v5 && be64(inode, 120)? & LARGE_COUNTS != 0;
         let (extents, of_attributes) = match large {
             true => (be64(inode, 24)?, u64::from(be32(inode, 76)?)),
@@ -239,12 +211,5 @@ impl Check<'_> {
             0 => Ok(()),
             _ => fork(Content::Attributes, u8_at(inode, 83)?, of_attributes, literal + len, room - len),
         }
-    }
-}
-
-fn of_inode(number: u64, why: Refusal) -> Refusal {
-    match why {
-        Refusal::Corrupt(why) => Refusal::Corrupt(format!("inode {number}: {why}")),
-        other => other,
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::bytes::{be32, le16, le32, le64, product, slice, sum};
 use crate::extents::Extent;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, refuse_if};
 
 use super::superblock::{BASIC_BLOCK, Geometry};
 
@@ -97,9 +97,7 @@ impl Raw {
 
     /// What replaying it does; `None` for nothing.
     pub fn understand(self, geometry: &Geometry, lsn: u64) -> Result<Option<Item>, Refusal> {
-        if self.count != self.total {
-            return Err(Refusal::corrupt("an item in the log is not whole"));
-        }
+        corrupt_if(self.count != self.total, "an item in the log is not whole")?;
         let description = &self.description;
         match le16(description, 0)? {
             kind::BUFFER => self.buffer(geometry, lsn).map(Some),
@@ -111,9 +109,8 @@ impl Raw {
             }
             kind::INODE_CREATE => {
                 let (ag, block, len) = (be32(description, 4)?, be32(description, 8)?, be32(description, 20)?);
-                if ag >= geometry.ags || sum(block.into(), len.into())? > geometry.blocks_of(ag) {
-                    return Err(Refusal::corrupt("the log makes inodes outside their group"));
-                }
+                let misplaced = ag >= geometry.ags || sum(block.into(), len.into())? > geometry.blocks_of(ag);
+                corrupt_if(misplaced, "the log makes inodes outside their group")?;
                 let extent = Extent { start: geometry.offset(ag, block.into())?, len: u64::from(len) * geometry.block };
                 Ok(Some(Item::Create(extent)))
             }
@@ -149,15 +146,11 @@ impl Raw {
             }
             let count = size / CHUNK;
             let all_set = count > 0 && at + count <= chunks && (at..at + count).all(bit);
-            if size % CHUNK != 0 || !all_set || (at + count) * CHUNK > len || bytes.len() != size {
-                return Err(wrong());
-            }
+            refuse_if(size % CHUNK != 0 || !all_set || (at + count) * CHUNK > len || bytes.len() != size, wrong)?;
             pieces.push(Piece { offset: at * CHUNK, bytes });
             at += count;
         }
-        if (at..chunks).any(bit) {
-            return Err(wrong());
-        }
+        refuse_if((at..chunks).any(bit), wrong)?;
         Ok(pieces)
     }
 }
@@ -165,8 +158,7 @@ impl Raw {
 /// The bytes of a buffer of `count` basic blocks from basic block `first` on.
 fn buffer_extent(geometry: &Geometry, first: u64, count: u32) -> Result<Extent, Refusal> {
     let (start, len) = (product(first, BASIC_BLOCK)?, u64::from(count) * BASIC_BLOCK);
-    if len == 0 || sum(start, len)? > product(geometry.blocks, geometry.block)? {
-        return Err(Refusal::corrupt("the log writes outside the filesystem"));
-    }
+    let misplaced = len == 0 || sum(start, len)? > product(geometry.blocks, geometry.block)?;
+    corrupt_if(misplaced, "the log writes outside the filesystem")?;
     Ok(Extent { start, len })
 }

@@ -7,7 +7,7 @@
 
 use crate::bytes::{array, be32, be64, slice, sum, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, refuse_if, unsupported_if};
 
 use super::superblock::{BASIC_BLOCK, Geometry};
 
@@ -69,27 +69,20 @@ struct Ring<'a> {
 /// Finds the head of the log and what it says.
 pub fn state<'a>(region: &'a View<'a>, geometry: &'a Geometry) -> Result<State<'a>, Refusal> {
     let blocks = geometry.log_len / BASIC_BLOCK;
-    if geometry.log_len > LONGEST_LOG || blocks < 512 {
-        return Err(Refusal::unsupported(format!("a log of {} bytes", geometry.log_len)));
-    }
+    let impossible = geometry.log_len > LONGEST_LOG || blocks < 512;
+    unsupported_if(impossible, format_args!("a log of {} bytes", geometry.log_len))?;
     let mut ring = Ring { region, geometry, blocks, head: 0, cycle: 0 };
     ring.find_head()?;
     let (last, gap) = ring.check_window()?;
     let record = ring.record(last)?;
-    if (last + record.blocks) % blocks != ring.head % blocks {
-        return Err(torn());
-    }
+    refuse_if((last + record.blocks) % blocks != ring.head % blocks, torn)?;
     let unmounted = record.operations == 1 && u8_at(&record.data, 9)? & UNMOUNTED != 0;
     if unmounted {
         return Ok(State::Clean { head: ring.head_lsn() });
     }
-    if gap {
-        return Err(torn());
-    }
+    refuse_if(gap, torn)?;
     let (cycle, tail) = (record.tail_lsn >> 32, record.tail_lsn & u64::from(u32::MAX));
-    if tail >= blocks || cycle != u64::from(ring.expected(tail)) {
-        return Err(Refusal::corrupt("the tail of the log is not in it"));
-    }
+    corrupt_if(tail >= blocks || cycle != u64::from(ring.expected(tail)), "the tail of the log is not in it")?;
     Ok(State::Dirty(Records { ring, tail }))
 }
 
@@ -108,21 +101,15 @@ impl Records<'_> {
         let blocks = self.ring.blocks;
         let head = self.ring.head % blocks;
         let length = (head + blocks - self.tail) % blocks;
-        if length == 0 {
-            return Err(Refusal::corrupt("the tail of the log is its head"));
-        }
+        corrupt_if(length == 0, "the tail of the log is its head")?;
         let mut passed = 0;
         while passed < length {
             self.ring.region.budget().take_node()?;
             let record = self.ring.record((self.tail + passed) % blocks)?;
             // mkfs and xfs_repair write a record without a checksum, but none that is replayed.
-            if !record.sealed {
-                return Err(Refusal::dirty("a log record without a checksum"));
-            }
+            dirty_if(!record.sealed, "a log record without a checksum")?;
             passed += record.blocks;
-            if passed > length {
-                return Err(torn());
-            }
+            refuse_if(passed > length, torn)?;
             visit(&record)?;
         }
         Ok(())
@@ -161,9 +148,7 @@ impl Ring<'_> {
 
     fn find_head(&mut self) -> Result<(), Refusal> {
         self.cycle = self.cycle_at(0)?;
-        if self.cycle == 0 {
-            return Err(Refusal::corrupt("the log is empty"));
-        }
+        corrupt_if(self.cycle == 0, "the log is empty")?;
         // The first block of another turn, if each block before it is of this one.
         let (mut same, mut other) = (0, self.blocks);
         if self.cycle_at(self.blocks - 1)? == self.cycle {
@@ -208,7 +193,7 @@ impl Ring<'_> {
             }
             passed += count;
         }
-        let last = last.ok_or_else(|| Refusal::corrupt("no record at the end of the log"))?;
+        let last = last.or_corrupt("no record at the end of the log")?;
         Ok((last, gap))
     }
 
@@ -222,33 +207,22 @@ impl Ring<'_> {
             && be32(&head, 4)? == self.expected(block)
             && be64(&head, 16)? == lsn
             && slice(&head, 304, 16)? == self.geometry.uuid;
-        if !own || version != expected_version {
-            return Err(Refusal::corrupt("a log record is not one of this log"));
-        }
-        if be32(&head, 300)? != 1 {
-            return Err(Refusal::unsupported("a log of another kind of machine"));
-        }
+        corrupt_if(!own || version != expected_version, "a log record is not one of this log")?;
+        unsupported_if(be32(&head, 300)? != 1, "a log of another kind of machine")?;
         let most = if self.geometry.log_v2 { size } else { LONGEST_RECORD_V1 };
-        if len == 0 || len > most || most > LONGEST_RECORD {
-            return Err(Refusal::corrupt(format!("a log record of {len} bytes")));
-        }
+        corrupt_if(len == 0 || len > most || most > LONGEST_RECORD, format_args!("a log record of {len} bytes"))?;
         let headers = (most as usize).div_ceil(BLOCKS_OF_HEADER * BLOCK);
         let data_blocks = (len as usize).div_ceil(BLOCK);
         let blocks = (headers + data_blocks) as u64;
-        if blocks >= self.blocks {
-            return Err(Refusal::corrupt("a log record longer than the log"));
-        }
+        corrupt_if(blocks >= self.blocks, "a log record longer than the log")?;
         let mut bytes = self.read(block, blocks)?;
         for (index, one) in (0..).zip(bytes.chunks_exact(BLOCK)) {
-            if cycle(one)? != self.expected((block + index) % self.blocks) {
-                return Err(torn());
-            }
+            refuse_if(cycle(one)? != self.expected((block + index) % self.blocks), torn)?;
         }
         let mut data = bytes.split_off(headers * BLOCK);
         let stored = u32::from_le_bytes(array(&bytes, 32)?);
-        if stored != 0 && !checksum_is_right(&bytes, slice(&data, 0, len as usize)?, stored)? {
-            return Err(Refusal::dirty("the checksum of a log record is wrong"));
-        }
+        let wrong = stored != 0 && !checksum_is_right(&bytes, slice(&data, 0, len as usize)?, stored)?;
+        dirty_if(wrong, "the checksum of a log record is wrong")?;
         for (index, one) in data.chunks_exact_mut(BLOCK).enumerate() {
             one[..4].copy_from_slice(&first_word(&bytes, index)?);
         }

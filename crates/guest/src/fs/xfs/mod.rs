@@ -21,7 +21,7 @@ mod transactions;
 use crate::bytes::be32;
 use crate::extents::ExtentSet;
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, dirty_if};
 
 use super::free_map::{Findings, FreeMap, Options};
 use ag::Group;
@@ -98,9 +98,7 @@ fn dirty(region: &View<'_>, geometry: &Geometry, overlay: &Overlay, head: u64) -
             Err(other) => return Err(other),
         }
     }
-    if !found.free.intersection(overlay.touched()).is_empty() {
-        return Err(Refusal::dirty("the log writes to a block that is free"));
-    }
+    dirty_if(!found.free.intersection(overlay.touched()).is_empty(), "the log writes to a block that is free")?;
     Check { source: &Source::replayed(region, overlay, head, 0), geometry, free: &found.free }.all()?;
     let log = match (overlay.only_superblock(), replayed) {
         (true, _) => "the log touches only the superblock",
@@ -142,16 +140,14 @@ impl Found<'_> {
         if self.free.is_empty() {
             self.free = free;
         } else {
-            free.iter().for_each(|extent| self.free.push(extent.start..extent.end()));
+            free.iter().for_each(|extent| self.free.push(extent.range()));
         }
     }
 
     fn finish(self, evidence: Vec<String>) -> Result<Findings, Refusal> {
         let geometry = self.geometry;
         let log = geometry.log_start..geometry.log_start + geometry.log_len;
-        if !self.free.clipped(log).is_empty() {
-            return Err(Refusal::corrupt("the log is free"));
-        }
+        corrupt_if(!self.free.clipped(log).is_empty(), "the log is free")?;
         Ok(Findings { free: self.free, dropped: 0, evidence })
     }
 }

@@ -13,8 +13,9 @@ use std::collections::btree_map::Entry;
 use crate::bytes::{array, be32, be64};
 use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if};
 
+use super::checksum;
 use super::items::{Item, Piece};
 use super::superblock::{self, Geometry};
 
@@ -85,13 +86,13 @@ impl Overlay {
         for item in items {
             match item {
                 Item::Cancel(extent) => cancelled.passed(*extent),
-                Item::Touch(extent) if !cancelled.has(*extent) => opaque.push(extent.start..extent.end()),
-                Item::Create(extent) if !cancelled.has_any_in(*extent) => opaque.push(extent.start..extent.end()),
+                Item::Touch(extent) if !cancelled.has(*extent) => opaque.push(extent.range()),
+                Item::Create(extent) if !cancelled.has_any_in(*extent) => opaque.push(extent.range()),
                 Item::Touch(_) | Item::Create(_) => {}
                 Item::Buffer { extent, .. } if cancelled.has(*extent) => {}
-                Item::Buffer { extent, pieces: None, .. } => opaque.push(extent.start..extent.end()),
+                Item::Buffer { extent, pieces: None, .. } => opaque.push(extent.range()),
                 Item::Buffer { extent, pieces: Some(pieces), lsn, .. } => {
-                    touched.push(extent.start..extent.end());
+                    touched.push(extent.range());
                     write(region, geometry, &mut buffers, *extent, pieces, *lsn)?;
                 }
             }
@@ -114,9 +115,7 @@ impl Overlay {
         let (replayed, patched) = Source::replayed(region, self, u64::MAX, 0).read(0, geometry.sector)?;
         if patched {
             superblock::check_unchanged(&disk, &replayed)?;
-            if superblock::parse(&replayed, false)?.geometry != *geometry {
-                return Err(Refusal::dirty("the log changes the geometry"));
-            }
+            dirty_if(superblock::parse(&replayed, false)?.geometry != *geometry, "the log changes the geometry")?;
         }
         Ok(())
     }
@@ -157,16 +156,14 @@ fn write(
             place.insert(Buffer { bytes, on_disk, applied: false })
         }
     };
-    if buffer.bytes.len() as u64 != extent.len {
-        return Err(Refusal::dirty("the log has two buffers of different lengths at one place"));
-    }
+    dirty_if(buffer.bytes.len() as u64 != extent.len, "the log has two buffers of different lengths at one place")?;
     if buffer.on_disk.is_some_and(|newer| newer >= lsn) {
         return Ok(());
     }
     for piece in pieces {
         let end = piece.offset.checked_add(piece.bytes.len());
         let place = end.and_then(|end| buffer.bytes.get_mut(piece.offset..end));
-        place.ok_or_else(|| Refusal::corrupt("the log writes outside a buffer"))?.copy_from_slice(&piece.bytes);
+        place.or_corrupt("the log writes outside a buffer")?.copy_from_slice(&piece.bytes);
     }
     buffer.applied = true;
     Ok(())
@@ -218,9 +215,7 @@ impl<'a> Source<'a> {
     pub fn read(&self, offset: u64, len: u64) -> Result<(Vec<u8>, bool), Refusal> {
         let end = offset.saturating_add(len);
         if let Some(overlay) = self.overlay {
-            if overlay.is_opaque(offset, end) {
-                return Err(Refusal::dirty("the log writes something else to a block of the free space map"));
-            }
+            dirty_if(overlay.is_opaque(offset, end), "the log writes something else to a block of the free space map")?;
             if let Some((start, bytes)) = overlay.replayed.range(..end).next_back()
                 && start + bytes.len() as u64 > offset
             {
@@ -238,12 +233,14 @@ impl<'a> Source<'a> {
         self.overlay.is_some_and(|overlay| overlay.touched.touches(offset..offset.saturating_add(len)))
     }
 
-    /// Refuses what the disk has from a later time than the head of the log.
-    pub fn check_lsn(&self, lsn: u64) -> Result<(), Refusal> {
-        if lsn > self.head && lsn != u64::MAX {
-            return Err(Refusal::corrupt("metadata are newer than the log"));
+    /// Checks a structure that has a checksum, which is not renewed in the log, and the log sequence number of its last
+    /// change, at these two offsets. Refuses what the disk has from a later time than the head of the log.
+    pub fn check_seal(&self, bytes: &[u8], patched: bool, at: (usize, usize), what: &str) -> Result<(), Refusal> {
+        if !patched {
+            checksum::verify(bytes, at.0, what)?;
         }
-        Ok(())
+        let lsn = be64(bytes, at.1)?;
+        corrupt_if(lsn > self.head && lsn != u64::MAX, "metadata are newer than the log")
     }
 }
 

@@ -1,8 +1,8 @@
 //! The superblock: geometry and features. Layout as in "XFS Algorithms & Data Structures", chapter "Superblocks".
 
-use crate::bytes::{array, be16, be32, be64, difference, product, slice, sum, u8_at};
+use crate::bytes::{array, be16, be32, be64, difference, is_power_in, product, slice, sum, u8_at};
 use crate::image::View;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
 use super::checksum;
 
@@ -103,39 +103,27 @@ pub struct Superblock {
 pub fn read(region: &View<'_>) -> Result<Superblock, Refusal> {
     let first = region.read(0, BASIC_BLOCK as usize)?;
     let sector = u64::from(be16(&first, 102)?);
-    if !sector.is_power_of_two() || !(512..=32768).contains(&sector) {
-        return Err(Refusal::corrupt(format!("a sector of {sector} bytes")));
-    }
+    corrupt_if(!is_power_in(sector, 512..=32768), format_args!("a sector of {sector} bytes"))?;
     let bytes = region.read(0, sector as usize)?;
     let superblock = parse(&bytes, true)?;
     let geometry = &superblock.geometry;
     let size = product(geometry.blocks, geometry.block)?;
-    if size > region.size() {
-        return Err(Refusal::corrupt(format!("{size} bytes of filesystem in {} bytes", region.size())));
-    }
+    corrupt_if(size > region.size(), format_args!("{size} bytes of filesystem in {} bytes", region.size()))?;
     Ok(superblock)
 }
 
 /// Understands the bytes of a superblock. The copy in the log carries a stale checksum, which must not be looked at.
 pub fn parse(bytes: &[u8], sealed: bool) -> Result<Superblock, Refusal> {
-    if be32(bytes, 0)? != MAGIC {
-        return Err(Refusal::corrupt("no superblock"));
-    }
+    corrupt_if(be32(bytes, 0)? != MAGIC, "no superblock")?;
     let v5 = features(bytes)?;
     if v5 && sealed {
         checksum::verify(bytes, CRC_AT, "the superblock")?;
     }
-    if u8_at(bytes, 126)? != 0 {
-        return Err(Refusal::corrupt("mkfs did not finish"));
-    }
-    if be64(bytes, 24)? != 0 || be64(bytes, 16)? != 0 {
-        return Err(Refusal::unsupported("a realtime device"));
-    }
+    corrupt_if(u8_at(bytes, 126)? != 0, "mkfs did not finish")?;
+    unsupported_if(be64(bytes, 24)? != 0 || be64(bytes, 16)? != 0, "a realtime device")?;
     let geometry = geometry(bytes, v5)?;
     let free_blocks = be64(bytes, 144)?;
-    if free_blocks > geometry.blocks {
-        return Err(Refusal::corrupt("more free blocks than blocks"));
-    }
+    corrupt_if(free_blocks > geometry.blocks, "more free blocks than blocks")?;
     Ok(Superblock { geometry, free_blocks })
 }
 
@@ -158,20 +146,14 @@ fn features(bytes: &[u8]) -> Result<bool, Refusal> {
     }
     // Where old kernels put the field by mistake; newer ones take the features from both places.
     let misplaced = if flags & feature::MORE != 0 { be32(bytes, 204)? } else { 0 };
-    if misplaced != 0 && misplaced != features2 {
-        return Err(Refusal::corrupt("two different sets of version 4 features"));
-    }
-    if v5 != (features2 & feature::CRC != 0) {
-        return Err(Refusal::corrupt("version and checksum feature disagree"));
-    }
+    corrupt_if(misplaced != 0 && misplaced != features2, "two different sets of version 4 features")?;
+    corrupt_if(v5 != (features2 & feature::CRC != 0), "version and checksum feature disagree")?;
     if !v5 {
         return Ok(false);
     }
     let (compat, ro_compat) = (be32(bytes, 208)?, be32(bytes, 212)?);
     let (incompat, log) = (be32(bytes, 216)?, be32(bytes, 220)?);
-    if incompat & feature::NEEDS_REPAIR != 0 {
-        return Err(Refusal::dirty("marked as in need of repair"));
-    }
+    dirty_if(incompat & feature::NEEDS_REPAIR != 0, "marked as in need of repair")?;
     for (which, bits) in [
         ("compatible", compat),
         ("read-only compatible", ro_compat & !feature::RO_COMPAT_KNOWN),
@@ -188,9 +170,8 @@ fn features(bytes: &[u8]) -> Result<bool, Refusal> {
 fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
     let (block, sector) = (u64::from(be32(bytes, 4)?), u64::from(be16(bytes, 102)?));
     let smallest = if v5 { 1024 } else { 512 };
-    if !block.is_power_of_two() || !(smallest..=65536).contains(&block) || sector > block {
-        return Err(Refusal::corrupt(format!("blocks of {block} bytes, sectors of {sector}")));
-    }
+    let possible = is_power_in(block, smallest..=65536) && sector <= block;
+    corrupt_if(!possible, format_args!("blocks of {block} bytes, sectors of {sector}"))?;
     if u32::from(u8_at(bytes, 120)?) != block.trailing_zeros()
         || u32::from(u8_at(bytes, 121)?) != sector.trailing_zeros()
     {
@@ -202,27 +183,21 @@ fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
     }
     let before_last = product(u64::from(ags - 1), ag_blocks)?;
     let last = difference(blocks, before_last)?;
-    if last < SMALLEST_AG || last > ag_blocks {
-        return Err(Refusal::corrupt("the allocation groups do not add up to the filesystem"));
-    }
+    corrupt_if(last < SMALLEST_AG || last > ag_blocks, "the allocation groups do not add up to the filesystem")?;
     let ag_log = u32::from(u8_at(bytes, 124)?);
-    if ag_blocks.next_power_of_two().trailing_zeros() != ag_log {
-        return Err(Refusal::corrupt("allocation group size and its logarithm disagree"));
-    }
+    let disagree = ag_blocks.next_power_of_two().trailing_zeros() != ag_log;
+    corrupt_if(disagree, "allocation group size and its logarithm disagree")?;
     product(blocks, block)?;
 
     let inode = u64::from(be16(bytes, 104)?);
     let per_block = u64::from(be16(bytes, 106)?);
-    if !inode.is_power_of_two() || !(256..=2048).contains(&inode) || per_block != block / inode {
-        return Err(Refusal::corrupt(format!("{per_block} inodes of {inode} bytes in a block")));
-    }
+    let possible = is_power_in(inode, 256..=2048) && per_block == block / inode;
+    corrupt_if(!possible, format_args!("{per_block} inodes of {inode} bytes in a block"))?;
     if u32::from(u8_at(bytes, 122)?) != inode.trailing_zeros() || 1 << u8_at(bytes, 123)?.min(63) != per_block {
         return Err(Refusal::corrupt("the size of an inode and its logarithm disagree"));
     }
     let directory_block = u8_at(bytes, 192)?;
-    if directory_block > 7 || block << directory_block > 65536 {
-        return Err(Refusal::corrupt("the size of a block of a directory"));
-    }
+    corrupt_if(directory_block > 7 || block << directory_block > 65536, "the size of a block of a directory")?;
 
     let (version, uuid) = (be16(bytes, 100)?, array(bytes, 32)?);
     let features2 = if version & feature::MORE != 0 { be32(bytes, 200)? } else { 0 };
@@ -253,16 +228,13 @@ fn geometry(bytes: &[u8], v5: bool) -> Result<Geometry, Refusal> {
 }
 
 fn place_log(geometry: &mut Geometry, start: u64, blocks: u64, ag_log: u32) -> Result<(), Refusal> {
-    if start == 0 {
-        return Err(Refusal::unsupported("an external log"));
-    }
+    unsupported_if(start == 0, "an external log")?;
     let (ag, at) = (start >> ag_log, start & ((1 << ag_log) - 1));
-    let ag = u32::try_from(ag).ok().filter(|ag| *ag < geometry.ags);
-    let ag = ag.ok_or_else(|| Refusal::corrupt("the log lies outside the filesystem"))?;
+    let ag =
+        u32::try_from(ag).ok().filter(|ag| *ag < geometry.ags).or_corrupt("the log lies outside the filesystem")?;
     // It lies in one allocation group, behind the headers of that.
-    if blocks == 0 || sum(at, blocks)? > geometry.blocks_of(ag) || at < geometry.header_blocks() {
-        return Err(Refusal::corrupt("the log does not lie in its allocation group"));
-    }
+    let misplaced = blocks == 0 || sum(at, blocks)? > geometry.blocks_of(ag) || at < geometry.header_blocks();
+    corrupt_if(misplaced, "the log does not lie in its allocation group")?;
     geometry.log_start = geometry.offset(ag, at)?;
     geometry.log_len = product(blocks, geometry.block)?;
     Ok(())
@@ -282,17 +254,17 @@ impl Geometry {
 
     /// The allocation group of a block, and its number there.
     pub(crate) fn of_block(&self, block: u64) -> Result<(u32, u64), Refusal> {
-        let ag = u32::try_from(block >> self.ag_log).ok().filter(|ag| *ag < self.ags);
-        let ag = ag.ok_or_else(|| Refusal::corrupt("a block outside the filesystem"))?;
+        let ag = u32::try_from(block >> self.ag_log)
+            .ok()
+            .filter(|ag| *ag < self.ags)
+            .or_corrupt("a block outside the filesystem")?;
         Ok((ag, block & ((1 << self.ag_log) - 1)))
     }
 
     /// Where an inode is, in bytes; `inode` is its number within its allocation group.
     pub(crate) fn inode_place(&self, ag: u32, inode: u64) -> Result<u64, Refusal> {
         let at = product(inode, self.inode)?;
-        if at / self.block >= self.blocks_of(ag) {
-            return Err(Refusal::corrupt("an inode outside its allocation group"));
-        }
+        corrupt_if(at / self.block >= self.blocks_of(ag), "an inode outside its allocation group")?;
         sum(self.offset(ag, 0)?, at)
     }
 
@@ -315,9 +287,8 @@ const FIXED: [std::ops::Range<usize>; 6] = [0..56, 80..100, 102..108, 120..127, 
 /// Refuses a superblock from the log which is not the same filesystem: one that is being grown, or gets a feature.
 pub fn check_unchanged(disk: &[u8], replayed: &[u8]) -> Result<(), Refusal> {
     for range in FIXED {
-        if slice(disk, range.start, range.len())? != slice(replayed, range.start, range.len())? {
-            return Err(Refusal::dirty("the log changes the geometry or the features"));
-        }
+        let changes = slice(disk, range.start, range.len())? != slice(replayed, range.start, range.len())?;
+        dirty_if(changes, "the log changes the geometry or the features")?;
     }
     Ok(())
 }

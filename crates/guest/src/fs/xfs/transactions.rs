@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::bytes::{be32, le16, le32, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, over_budget_if, refuse_if};
 
 use super::items::{Item, Raw};
 use super::log::{Record, Records};
@@ -64,9 +64,7 @@ impl Reader<'_> {
         for _ in 0..record.operations {
             let head = slice(&record.data, at, OPERATION_LEN)?;
             let (id, len) = (be32(head, 0)?, be32(head, 4)? as usize);
-            if !CLIENTS.contains(&u8_at(head, 8)?) {
-                return Err(damaged());
-            }
+            refuse_if(!CLIENTS.contains(&u8_at(head, 8)?), damaged)?;
             at += OPERATION_LEN;
             let bytes = slice(&record.data, at, len)?;
             at += len;
@@ -78,9 +76,7 @@ impl Reader<'_> {
     fn operation(&mut self, lsn: u64, id: u32, flags: u8, bytes: &[u8]) -> Result<(), Refusal> {
         if flags & flag::START != 0 {
             let new = Transaction { lsn, held: OVERHEAD, ..Transaction::default() };
-            if !bytes.is_empty() || self.open.insert(id, new).is_some() {
-                return Err(damaged());
-            }
+            refuse_if(!bytes.is_empty() || self.open.insert(id, new).is_some(), damaged)?;
             return self.hold(OVERHEAD);
         }
         let mut flags = flags & !flag::END;
@@ -106,7 +102,7 @@ impl Reader<'_> {
 
     fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.held += bytes;
-        if self.held > MOST_HELD { Err(Refusal::Budget("changes in the log")) } else { Ok(()) }
+        over_budget_if(self.held > MOST_HELD, "changes in the log")
     }
 
     fn commit(&mut self, id: u32) -> Result<(), Refusal> {
@@ -137,18 +133,14 @@ impl Transaction {
         }
         if self.header.len() < HEADER_LEN {
             // The header comes first, perhaps in two pieces.
-            if !self.header.is_empty() || bytes.len() > HEADER_LEN || le32(bytes, 0)? != HEADER {
-                return Err(damaged());
-            }
+            refuse_if(!self.header.is_empty() || bytes.len() > HEADER_LEN || le32(bytes, 0)? != HEADER, damaged)?;
             self.header.extend(bytes);
             return Ok(());
         }
         self.held += OVERHEAD;
         if self.items.last().is_none_or(|last| last.count == last.total) {
             let total = usize::from(le16(bytes, 2)?);
-            if total == 0 {
-                return Err(damaged());
-            }
+            refuse_if(total == 0, damaged)?;
             self.items.push(Raw { total, count: 1, ..Raw::default() });
             return self.describe(bytes);
         }

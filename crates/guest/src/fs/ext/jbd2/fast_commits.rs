@@ -16,7 +16,7 @@ use super::super::superblock::Layout;
 use super::super::tree;
 use super::journal::Journal;
 use crate::bytes::{array, le16, le32, slice};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, dirty_if, over_budget_if, unsupported_if};
 
 /// More tags than this would need more memory than a parser may have.
 const MOST_TAGS: usize = 1 << 16;
@@ -71,9 +71,8 @@ pub(super) fn read(
             kind::HEAD => le32(&head, 8)?.wrapping_sub(expected) as i32,
             _ => continue,
         };
-        if newer > 0 || (newer == 0 && block != first) {
-            return Err(Refusal::dirty("its journal has fast commits that do not follow its log"));
-        }
+        let astray = newer > 0 || (newer == 0 && block != first);
+        dirty_if(astray, "its journal has fast commits that do not follow its log")?;
         current |= newer == 0;
     }
     let mut scan = Scan { layout, expected, sum: 0, tags: 0, found: FastCommits::default() };
@@ -116,9 +115,7 @@ impl Scan<'_> {
                 return Ok(false);
             }
             self.tags += 1;
-            if self.tags > MOST_TAGS {
-                return Err(Refusal::Budget("tags of fast commits"));
-            }
+            over_budget_if(self.tags > MOST_TAGS, "tags of fast commits")?;
             let Some(tag) = block.get(at..at + BASE + len).filter(|_| self.is_length(kind, len)) else {
                 return Err(Refusal::unsupported(format!("a fast commit has a tag {kind} of {len} bytes")));
             };
@@ -167,9 +164,7 @@ impl Scan<'_> {
                 self.found.inodes.push(array(value, 4)?);
             }
             kind::HEAD => {
-                if le32(value, 0)? != 0 {
-                    return Err(Refusal::unsupported("unknown features of fast commits"));
-                }
+                unsupported_if(le32(value, 0)? != 0, "unknown features of fast commits")?;
                 if le32(value, 4)? != self.expected {
                     return Ok(false);
                 }

@@ -3,7 +3,7 @@
 use super::super::sums::crc32c;
 use super::super::superblock::Layout;
 use crate::bytes::{be32, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if, unsupported_if};
 
 /// What each block of the journal that is not a copy starts with.
 pub const MAGIC: u32 = 0xc03b_3998;
@@ -46,9 +46,8 @@ impl Form {
     /// The form that the superblock of the journal says, and its features.
     pub(super) fn parse(head: &[u8], layout: &Layout) -> Result<(Form, u32), Refusal> {
         let (compat, features) = (be32(head, 0x24)?, be32(head, 0x28)?);
-        if compat & !1 != 0 || features & !incompat::KNOWN != 0 || be32(head, 0x2c)? != 0 {
-            return Err(Refusal::unsupported("unknown features of its journal"));
-        }
+        let unknown = compat & !1 != 0 || features & !incompat::KNOWN != 0 || be32(head, 0x2c)? != 0;
+        unsupported_if(unknown, "unknown features of its journal")?;
         let sums = match (compat & 1, features & (incompat::CSUM_V2 | incompat::CSUM_V3)) {
             (0, 0) => Sums::None,
             (1, 0) => Sums::Transactions,
@@ -59,13 +58,9 @@ impl Form {
         let seed = crc32c(!0, slice(head, 0x30, 16)?);
         let form = Form { block: layout.block as usize, wide: features & incompat::SIXTY_FOUR != 0, sums, seed };
         if form.guarded() {
-            if u8_at(head, 0x50)? != 4 {
-                return Err(Refusal::unsupported("an unknown kind of checksum in its journal"));
-            }
+            unsupported_if(u8_at(head, 0x50)? != 4, "an unknown kind of checksum in its journal")?;
             let sum = crc32c(crc32c(crc32c(!0, slice(head, 0, 0xfc)?), &[0; 4]), slice(head, 0x100, 0x300)?);
-            if sum != be32(head, 0xfc)? {
-                return Err(Refusal::corrupt("the checksum of the journal's superblock is wrong"));
-            }
+            corrupt_if(sum != be32(head, 0xfc)?, "the checksum of the journal's superblock is wrong")?;
         }
         Ok((form, features))
     }
@@ -86,9 +81,6 @@ impl Form {
             return Ok(());
         }
         let sum = crc32c(crc32c(self.seed, slice(block, 0, self.body())?), &[0; 4]);
-        match sum == be32(block, self.body())? {
-            true => Ok(()),
-            false => Err(Refusal::corrupt("a checksum in the journal is wrong")),
-        }
+        corrupt_if(sum != be32(block, self.body())?, "a checksum in the journal is wrong")
     }
 }

@@ -8,7 +8,7 @@ use super::super::inode::{self, Mapped};
 use super::super::superblock::Layout;
 use super::form::{Form, MAGIC, incompat};
 use crate::bytes::be32;
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
 /// As many blocks that only their first bytes are read of count as a node.
 const HEADS_OF_NODE: u64 = 16;
@@ -37,15 +37,9 @@ impl Journal {
         let group = groups::first(blocks, layout)?;
         let file = inode::journal(blocks, layout, &group)?;
         let head = blocks.read(file.place(0)?)?;
-        if be32(&head, 0)? != MAGIC || be32(&head, 0x0c)? != layout.block {
-            return Err(Refusal::corrupt("the journal has no superblock"));
-        }
-        if be32(&head, 4)? != 4 {
-            return Err(Refusal::unsupported("a journal of the first version"));
-        }
-        if be32(&head, 0x20)? != 0 {
-            return Err(Refusal::dirty("its journal has recorded an error"));
-        }
+        corrupt_if(be32(&head, 0)? != MAGIC || be32(&head, 0x0c)? != layout.block, "the journal has no superblock")?;
+        unsupported_if(be32(&head, 4)? != 4, "a journal of the first version")?;
+        dirty_if(be32(&head, 0x20)? != 0, "its journal has recorded an error")?;
         let (form, features) = Form::parse(&head, layout)?;
         let (end, first) = (u64::from(be32(&head, 0x10)?), u64::from(be32(&head, 0x14)?));
         let fast = match features & incompat::FAST_COMMIT {
@@ -55,14 +49,12 @@ impl Journal {
                 blocks => blocks,
             },
         };
-        let last = end.checked_sub(fast).filter(|last| first >= 1 && first < *last && end <= file.blocks());
-        let Some(last) = last else {
-            return Err(Refusal::corrupt("the journal's size is wrong"));
-        };
+        let last = end
+            .checked_sub(fast)
+            .filter(|last| first >= 1 && first < *last && end <= file.blocks())
+            .or_corrupt("the journal's size is wrong")?;
         let start = Some(u64::from(be32(&head, 0x1c)?)).filter(|start| *start != 0);
-        if start.is_some_and(|start| !(first..last).contains(&start)) {
-            return Err(Refusal::corrupt("the journal starts outside"));
-        }
+        corrupt_if(start.is_some_and(|start| !(first..last).contains(&start)), "the journal starts outside")?;
         Ok(Journal { file, form, ring: first..last, fast: last..end, start, sequence: be32(&head, 0x18)? })
     }
 
@@ -84,10 +76,7 @@ impl Journal {
     /// Whether the file has the same blocks after the replay.
     pub fn check_place(&self, blocks: &Blocks<'_>, layout: &Layout) -> Result<(), Refusal> {
         let group = groups::first(blocks, layout)?;
-        match inode::journal(blocks, layout, &group)? == self.file {
-            true => Ok(()),
-            false => Err(Refusal::corrupt("the journal moves by its own replay")),
-        }
+        corrupt_if(inode::journal(blocks, layout, &group)? != self.file, "the journal moves by its own replay")
     }
 
     /// Refuses blocks of the transaction `end` or a later one: then the log has a gap, or its last transaction was
@@ -98,9 +87,8 @@ impl Journal {
                 blocks.region.budget().take_node()?;
             }
             let head = self.head(blocks, block)?;
-            if be32(&head, 0)? == MAGIC && (be32(&head, 8)?.wrapping_sub(end) as i32) >= 0 {
-                return Err(Refusal::dirty("its journal does not say where it ends"));
-            }
+            let newer = be32(&head, 0)? == MAGIC && (be32(&head, 8)?.wrapping_sub(end) as i32) >= 0;
+            dirty_if(newer, "its journal does not say where it ends")?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::form::{Form, MAGIC, Sums};
 use super::journal::Journal;
 use super::tags::{Tag, revoked, tags};
 use crate::bytes::{be32, slice, u8_at};
-use crate::refusal::Refusal;
+use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, over_budget_if, unsupported_if};
 
 /// More copies or revocations than this would need more memory than a parser may have.
 const MOST: usize = 1 << 18;
@@ -80,9 +80,7 @@ pub(super) fn read(journal: &Journal, blocks: &Blocks<'_>, layout: &Layout) -> R
     let log = Log::default();
     let mut walk = Walk { journal, blocks, layout, at: start, left, committed: 0, pending: Vec::new(), sum: !0, log };
     while walk.step()? {}
-    if walk.committed == 0 || !walk.pending.is_empty() {
-        return Err(Refusal::dirty("its journal ends in the middle of a transaction"));
-    }
+    dirty_if(walk.committed == 0 || !walk.pending.is_empty(), "its journal ends in the middle of a transaction")?;
     walk.log.end = walk.number();
     Ok(walk.log)
 }
@@ -99,17 +97,13 @@ impl Walk<'_> {
 
     /// Where the next block of the log is in the filesystem; goes on to the one behind.
     fn next(&mut self) -> Result<u64, Refusal> {
-        let Some(left) = self.left.checked_sub(1) else {
-            return Err(Refusal::corrupt("the journal's log runs into itself"));
-        };
+        let left = self.left.checked_sub(1).or_corrupt("the journal's log runs into itself")?;
         self.left = left;
         let place = self.journal.file.place(self.at)?;
         self.at += 1;
         if self.at == self.journal.ring.end {
             // Kernels have not always agreed on where the ring ends if fast commits are behind it.
-            if !self.journal.fast.is_empty() {
-                return Err(Refusal::unsupported("a log that goes round, with room for fast commits"));
-            }
+            unsupported_if(!self.journal.fast.is_empty(), "a log that goes round, with room for fast commits")?;
             self.at = self.journal.ring.start;
         }
         Ok(place)
@@ -142,12 +136,8 @@ impl Walk<'_> {
             self.sum = crc32_be(self.sum, block);
         }
         for tag in tags(self.form(), block)? {
-            if tag.block >= self.layout.blocks {
-                return Err(Refusal::corrupt("the journal would write outside"));
-            }
-            if self.pending.len() + self.log.copies.len() >= MOST {
-                return Err(Refusal::Budget("copies in the journal"));
-            }
+            corrupt_if(tag.block >= self.layout.blocks, "the journal would write outside")?;
+            over_budget_if(self.pending.len() + self.log.copies.len() >= MOST, "copies in the journal")?;
             let at = self.next()?;
             if self.form().sums == Sums::Transactions {
                 let copy = self.blocks.read(at)?;
@@ -161,9 +151,7 @@ impl Walk<'_> {
     fn revocation(&mut self, block: &[u8]) -> Result<(), Refusal> {
         self.form().check(block)?;
         for revoked in revoked(self.form(), block)? {
-            if self.log.revoked.len() >= MOST {
-                return Err(Refusal::Budget("revoked blocks in the journal"));
-            }
+            over_budget_if(self.log.revoked.len() >= MOST, "revoked blocks in the journal")?;
             // If the transaction is not committed, the whole log is refused.
             self.log.revoked.insert(revoked, self.committed);
         }
@@ -181,9 +169,7 @@ impl Walk<'_> {
                 crc32c(before, slice(block, 20, form.block - 20)?) == found
             }
         };
-        if !right {
-            return Err(Refusal::corrupt("the checksum of a commit is wrong"));
-        }
+        corrupt_if(!right, "the checksum of a commit is wrong")?;
         if form.guarded() {
             self.check_copies()?;
         }
@@ -199,9 +185,7 @@ impl Walk<'_> {
         for copy in &self.pending {
             let sum = crc32c(seed, &self.blocks.read(copy.at)?);
             let sum = if self.form().sums == Sums::V3 { sum } else { sum & 0xffff };
-            if sum != copy.tag.sum {
-                return Err(Refusal::corrupt("the checksum of a block in the journal is wrong"));
-            }
+            corrupt_if(sum != copy.tag.sum, "the checksum of a block in the journal is wrong")?;
         }
         Ok(())
     }

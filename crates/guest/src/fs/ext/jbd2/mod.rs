@@ -13,7 +13,7 @@ mod tests;
 
 use super::blocks::{Blocks, Replayed};
 use super::superblock::Layout;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, over_budget_if};
 
 pub(super) use fast_commits::FastCommits;
 pub(super) use journal::Journal;
@@ -38,9 +38,7 @@ pub(super) struct Replay {
 /// # Errors
 /// If anything in them is doubtful.
 pub(super) fn replay(journal: &Journal, blocks: &Blocks<'_>, layout: &Layout) -> Result<Replay, Refusal> {
-    if journal.file.blocks() > MOST_BLOCKS {
-        return Err(Refusal::Budget("blocks of the journal"));
-    }
+    over_budget_if(journal.file.blocks() > MOST_BLOCKS, "blocks of the journal")?;
     let log = log::read(journal, blocks, layout)?;
     journal.nothing_newer(blocks, log.end)?;
     let fast = fast_commits::read(journal, blocks, layout, log.end)?;

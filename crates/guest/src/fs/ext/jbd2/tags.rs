@@ -2,7 +2,7 @@
 
 use super::form::{Form, Sums};
 use crate::bytes::{be16, be32, be64, slice};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, corrupt_if};
 
 const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
@@ -37,9 +37,8 @@ pub(super) fn tags(form: &Form, descriptor: &[u8]) -> Result<Vec<Tag>, Refusal> 
             Sums::V3 => (be32(tag, 4)?, be32(tag, 8)?, be32(tag, 12)?),
             _ => (u32::from(be16(tag, 6)?), if form.wide { be32(tag, 8)? } else { 0 }, u32::from(be16(tag, 4)?)),
         };
-        if flags & !(ESCAPED | SAME_UUID | LAST) != 0 || (high != 0 && !form.wide) {
-            return Err(Refusal::corrupt("a tag in the journal makes no sense"));
-        }
+        let odd = flags & !(ESCAPED | SAME_UUID | LAST) != 0 || (high != 0 && !form.wide);
+        corrupt_if(odd, "a tag in the journal makes no sense")?;
         found.push(Tag { block: u64::from(high) << 32 | low, escaped: flags & ESCAPED != 0, sum });
         if flags & LAST != 0 {
             return Ok(found);
@@ -54,9 +53,8 @@ pub(super) fn tags(form: &Form, descriptor: &[u8]) -> Result<Vec<Tag>, Refusal> 
 pub(super) fn revoked(form: &Form, block: &[u8]) -> Result<Vec<u64>, Refusal> {
     let used = be32(block, 12)? as usize;
     let len = if form.wide { 8 } else { 4 };
-    if used < 16 || used > form.body() || !(used - 16).is_multiple_of(len) {
-        return Err(Refusal::corrupt("a list of revoked blocks has a wrong length"));
-    }
+    let wrong = used < 16 || used > form.body() || !(used - 16).is_multiple_of(len);
+    corrupt_if(wrong, "a list of revoked blocks has a wrong length")?;
     let list = slice(block, 16, used - 16)?;
     list.chunks_exact(len)
         .map(|record| if form.wide { be64(record, 0) } else { Ok(u64::from(be32(record, 0)?)) })
