@@ -23,6 +23,7 @@ struct Plan {
 const PLANS: &[Plan] = &[
     Plan { folder: "crates/copy/src/", levels: LEVELS, data: Some(0) },
     Plan { folder: "crates/fs/src/", levels: FS_LEVELS, data: None },
+    Plan { folder: "crates/image/src/", levels: IMAGE_LEVELS, data: None },
     Plan { folder: "crates/io/src/", levels: IO_LEVELS, data: None },
 ];
 
@@ -50,6 +51,24 @@ const LEVELS: &[&[&str]] = &[
     &["run"],
     // The front door.
     &["front"],
+    &["lib"],
+];
+
+/// Those of haul-image.
+const IMAGE_LEVELS: &[&[&str]] = &[
+    &["options", "pieces", "pool", "stats", "stop", "system"],
+    // Who uses an image, and whether it has changed.
+    &["layers", "processes", "suspended"],
+    &["in_use"],
+    &["changes"],
+    &["found", "observer", "source"],
+    &["beside", "dest", "sink"],
+    &["keep", "steps", "task"],
+    &["container", "io_mode"],
+    &["punch", "threads", "work"],
+    // The two ways in which the pieces are copied.
+    &["pipeline", "workers"],
+    &["image"],
     &["lib"],
 ];
 
