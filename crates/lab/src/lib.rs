@@ -25,13 +25,13 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
-pub mod doubts;
+mod doubts;
 pub mod experiments;
-pub mod map;
-pub mod measure;
-pub mod report;
+mod map;
+mod measure;
+mod report;
 pub mod results;
-pub mod session;
-pub mod signals;
-pub mod tasks;
-pub mod view;
+mod session;
+mod signals;
+mod tasks;
+mod view;

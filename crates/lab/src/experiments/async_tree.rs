@@ -49,9 +49,6 @@ impl Default for Request {
 }
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("variants", request.variants.join(","))])?;
     let mut request = request.clone();
@@ -62,7 +59,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let request = &request;
     let largest = request.totals.iter().copied().max().unwrap_or(0);
     session.needs_room(largest.saturating_mul(3), NAME)?;
-    let source = session.workspace().join("async-tree-source");
+    let source = session.folder().join("async-tree-source");
     let totals = request.totals.iter();
     let cells: Vec<(u64, u64)> = totals.flat_map(|total| request.files.iter().map(|files| (*total, *files))).collect();
     let makers: Vec<Box<Making<'_>>> = cells.iter().map(|(total, files)| making(*total, *files)).collect();
@@ -90,7 +87,7 @@ fn making(total: u64, files: u64) -> Box<Making<'static>> {
 }
 
 fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
-    let plain = Competitor::new("cp", Wanted::Cold, cp(&["-r"])).as_base();
+    let plain = Competitor::new("cp", Wanted::Cold, cp(&["-r"])).into_base();
     let mut all = vec![plain.with("engine", "cp").with("variant", "plain")];
     for variant in &request.variants {
         if variant == "priority" {

@@ -34,14 +34,11 @@ impl Default for Request {
 const ENGINES: [&str; 4] = ["read-write", "copy-range", "splice", "clone"];
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("state", request.state.as_str().to_owned())])?;
     let largest = request.sizes.iter().copied().max().unwrap_or(0);
     session.needs_room(largest.saturating_mul(3), NAME)?;
-    let source = session.workspace().join("in-kernel-source");
+    let source = session.folder().join("in-kernel-source");
     let makers: Vec<Box<Making<'_>>> = request.sizes.iter().map(|size| making(*size)).collect();
     let groups = request.sizes.iter().zip(&makers).map(|(size, make)| Group {
         name: mib(*size),
@@ -62,7 +59,7 @@ fn making(size: u64) -> Box<Making<'static>> {
 
 fn competitors(size: u64, state: Wanted) -> Vec<Competitor> {
     // What is asked is what moving bytes costs, so cp is not to share extents on its own.
-    let plain = Competitor::new("cp", state, cp(&["--reflink=never"])).as_base();
+    let plain = Competitor::new("cp", state, cp(&["--reflink=never"])).into_base();
     let own = |engine: &str| {
         let settings = one_copy::Settings {
             engine: Some(engine.to_owned()),

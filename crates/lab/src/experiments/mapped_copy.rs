@@ -36,13 +36,10 @@ impl Default for Request {
 const BIG: u64 = 8 * MIB;
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("size", request.size.to_string())])?;
     session.needs_room(request.size.saturating_mul(3), NAME)?;
-    let source = session.workspace().join("mapped-copy-source");
+    let source = session.folder().join("mapped-copy-source");
     let size = request.size;
     let make = |path: &Path, stop: &Stop| sources::file(path, size, 1, stop);
     let groups = request.states.iter().map(|state| Group {
@@ -84,7 +81,7 @@ fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
         .with("io", "buffered")
         .with("state", state.as_str())
         .with("size", request.size);
-    let mut all = vec![buffered("mapped", BIG).as_base(), buffered("read-write", BIG), plain];
+    let mut all = vec![buffered("mapped", BIG).into_base(), buffered("read-write", BIG), plain];
     for buffer in request.buffers.iter().filter(|buffer| **buffer != BIG) {
         all.push(buffered("mapped", *buffer));
         all.push(buffered("read-write", *buffer));

@@ -55,9 +55,6 @@ pub struct Sizes {
 
 impl Request {
     /// Sizes that fit: the published ones times one factor, which is 1/2 to 1/8 of them with 10 minutes and 8 GiB.
-    ///
-    /// # Errors
-    /// If there is too little of something.
     pub fn sizes(&self) -> Result<Sizes, String> {
         if self.budget < LEAST_TIME {
             return Err(format!(
@@ -93,9 +90,6 @@ impl Request {
 }
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`crate::session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let sizes = request.sizes()?;
     session.needs_room(request.space.min(4 * sizes.image), NAME)?;
@@ -103,10 +97,10 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let mut share = 0;
     for (name, hundredths) in SHARES {
         share += hundredths;
-        if session.results().section(name).is_some_and(|section| section.complete) {
+        if session.results.section(name).is_some_and(|section| section.complete) {
             continue;
         }
-        session.set_deadline(Some(begun + request.budget * share / 100));
+        session.deadline = Some(begun + request.budget * share / 100);
         match name {
             mapped_copy::NAME => {
                 let request = mapped_copy::Request { size: sizes.file, ..mapped_copy::Request::default() };

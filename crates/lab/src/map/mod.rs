@@ -44,9 +44,6 @@ pub struct Request {
 }
 
 /// Looks at an image, draws it if asked, and gives what is to be printed. `warn` gets what the user should know besides.
-///
-/// # Errors
-/// The message, without the program's name.
 pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -> Result<String, String> {
     let source = Source::open(&Linux, &request.image).map_err(|error| error.to_string())?;
     let image = Image::open(&source, warn)?;
@@ -151,9 +148,6 @@ fn holes_of(file: &Source) -> io::Result<ExtentSet> {
 }
 
 /// The holes of a plain file of `size` bytes.
-///
-/// # Errors
-/// If the filesystem cannot tell.
 pub fn holes_in(file: BorrowedFd<'_>, size: u64) -> io::Result<ExtentSet> {
     let mut holes = ExtentSet::new();
     for extent in Extents::new(&Linux, file, 0, size) {

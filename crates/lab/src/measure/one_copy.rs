@@ -65,9 +65,6 @@ impl Settings {
 }
 
 /// Reads the arguments of the part: settings in JSON, the source and the name of the copy.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn parse(arguments: Vec<OsString>) -> Result<(Settings, PathBuf, PathBuf), String> {
     let [settings, source, dest] = <[OsString; 3]>::try_from(arguments)
         .map_err(|_| "settings, a source and the name of its copy are needed".to_owned())?;
@@ -85,9 +82,6 @@ pub enum Failure {
 }
 
 /// Copies, and gives what the run reports of itself: seconds and bytes by name.
-///
-/// # Errors
-/// In words.
 pub fn copy(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<String, f64>, Failure> {
     if let Some(nice) = settings.priority {
         // Before there are threads, which take it over.

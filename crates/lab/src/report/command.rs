@@ -54,9 +54,6 @@ pub struct Request {
 
 /// Does what the words behind `haul-lab report` ask for, and gives what is to be printed. `columns` are those of the terminal,
 /// if there is one.
-///
-/// # Errors
-/// The message, without the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, columns: Option<usize>) -> Result<String, String> {
     let request = parse(arguments)?;
     if request.help {
@@ -66,9 +63,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, columns: Option<usize>
 }
 
 /// Reads the words behind `haul-lab report`.
-///
-/// # Errors
-/// The message, without the program's name.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, String> {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(arguments);

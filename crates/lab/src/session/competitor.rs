@@ -50,7 +50,7 @@ impl Competitor {
 
     /// The one that the others are compared with.
     #[must_use]
-    pub fn as_base(self) -> Competitor {
+    pub fn into_base(self) -> Competitor {
         Competitor { base: true, ..self }
     }
 

@@ -38,9 +38,6 @@ struct Contest<'a> {
 }
 
 /// Runs the groups of a section one after another, after which it is complete.
-///
-/// # Errors
-/// When the machinery fails, or the user wants no more.
 pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
     if session.section_mut(section)?.complete {
         return Ok(()); // what there was no time for stays skipped
@@ -60,9 +57,6 @@ pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -
 }
 
 /// Whether there is time for each competitor to run once, even on a fast machine.
-///
-/// # Errors
-/// If not.
 pub fn check_time(session: &Session, groups: &[Group<'_>]) -> Result<(), String> {
     let Some(left) = session.time_left().filter(|_| session.settings.time_is_the_users) else { return Ok(()) };
     let least: f64 = groups.iter().map(Group::work).sum::<f64>() * QUICKEST;

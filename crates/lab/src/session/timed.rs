@@ -25,9 +25,6 @@ pub enum Timed {
 }
 
 /// Copies, compares and removes the copy. `bytes` is the size of the source; after `timeout` it is ended.
-///
-/// # Errors
-/// When the machinery fails, or the user wants no more.
 pub fn time_copy(
     session: &mut Session,
     settings: &one_copy::Settings,

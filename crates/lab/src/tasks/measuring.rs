@@ -99,7 +99,7 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
         settings.space = request.space;
     }
     let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, settings)?;
-    session.set_deadline(deadline);
+    session.deadline = deadline;
     let ended = match &wanted.experiment {
         Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
         Experiment::InKernel(request) => in_kernel::run(&mut session, request),
@@ -110,7 +110,7 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
         Experiment::Reproduce(request) => reproduce::run(&mut session, request),
         Experiment::Tune(request) => tune::run(&mut session, request),
     };
-    let output = session.output().to_path_buf();
+    let output = session.output.clone();
     let saved = if ended.is_ok() { session.all_done() } else { Ok(()) };
     if matches!(ended, Err(Halt::Failed(_))) {
         session.forget_empty_output();

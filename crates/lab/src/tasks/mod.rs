@@ -20,9 +20,6 @@ pub use answer::{Answer, Complaint};
 pub use measuring::Measuring;
 
 /// Does what the words after the program's name say.
-///
-/// # Errors
-/// See [`Complaint`].
 pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complaint> {
     let Some(task) = words.next() else { return Err(usage("missing operand: what to do")) };
     let name = task.to_string_lossy().into_owned();

@@ -19,9 +19,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does a task in a process of `program`, which is haul-lab. None of its files are left below `place` when it returns.
-///
-/// # Errors
-/// A message: it could not be started, it failed, a signal ended it, or `stop` said so.
 pub fn run(
     program: &Path,
     task: &Task,

@@ -75,9 +75,6 @@ pub struct Facts {
 
 impl Facts {
     /// Looks at the place.
-    ///
-    /// # Errors
-    /// If there is no such directory.
     pub fn of(place: &Path) -> std::io::Result<Facts> {
         let device = fs::metadata(place)?.dev();
         let mount = Mount::of(&fs::canonicalize(place)?, &read("/proc/thread-self/mountinfo").unwrap_or_default());

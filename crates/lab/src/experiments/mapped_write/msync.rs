@@ -72,9 +72,6 @@ impl Side {
 }
 
 /// Runs the rounds, a mapped one and a written one in turn, so that whatever else the device does meets both.
-///
-/// # Errors
-/// Those of the files, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let page = page_size() as u64;
     let size = settings.size.next_multiple_of(page).max(page);

@@ -81,9 +81,6 @@ pub fn play(task: &Task, place: &Path, stop: Arc<AtomicBool>, say: impl Fn(&Mess
 }
 
 /// The process of a part, `haul-lab mapped-write-part TASK PLACE`.
-///
-/// # Errors
-/// If it was not started by [`super::child`].
 pub fn main(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), String> {
     let (task, place) = (arguments.next(), arguments.next());
     let task = task.as_ref().and_then(|task| serde_json::from_str(task.to_str()?).ok());

@@ -56,16 +56,11 @@ impl Scene {
         }
     }
 
-    /// # Errors
-    /// If it was asked to stop.
     pub fn go_on(&self) -> Result<(), Failed> {
         if self.stop.load(Ordering::Relaxed) { Err(Failed::Stopped) } else { Ok(()) }
     }
 
     /// Rests for a while, and less if it is asked to stop.
-    ///
-    /// # Errors
-    /// If it was asked to stop.
     pub fn rest(&self, time: Duration) -> Result<(), Failed> {
         let end = Instant::now() + time;
         loop {
@@ -78,8 +73,6 @@ impl Scene {
         }
     }
 
-    /// # Errors
-    /// If the filesystem has no room for so many bytes: storing to a mapped page would end the process.
     pub fn room_for(&self, place: &Path, bytes: u64) -> Result<(), Failed> {
         let free = space::free(place).map_err(Failed::Why)?;
         if free >= bytes.saturating_add(RESERVE) {
@@ -112,9 +105,6 @@ fn open_with(path: &Path, flags: OFlags) -> Result<File, Failed> {
 }
 
 /// Removes all files that parts make in a directory, and no others.
-///
-/// # Errors
-/// Those of reading and removing.
 pub fn empty(place: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(place)? {
         let entry = entry?;

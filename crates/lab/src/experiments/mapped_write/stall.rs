@@ -144,9 +144,6 @@ struct Gathered {
 }
 
 /// Lets the files grow.
-///
-/// # Errors
-/// Those of the files, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let settings = fitting(settings)?;
     let mut files = Vec::new();

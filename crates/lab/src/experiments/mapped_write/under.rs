@@ -58,9 +58,6 @@ pub struct Measured {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Those of the file, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let page = page_size();
     let size = usize::try_from(settings.size).unwrap_or(64 << 10).next_multiple_of(page).max(64 << 10);

@@ -24,9 +24,6 @@ use crate::results::{Body, Detail, Place, Results, Section};
 pub const NAME: &str = "probe";
 
 /// Everything that is to be said of a directory's storage: details `filesystem`, `device`, `machine`, `works` and `choices`.
-///
-/// # Errors
-/// When the directory cannot be written to, something is left in it, or the user wants no more.
 pub fn run(own: &Own, stop: &Stop, directory: &Path) -> Result<Vec<Detail>, String> {
     let workspace = Workspace::make(own, directory, FOLDER)?;
     let found = look(stop, workspace.path());
@@ -52,9 +49,6 @@ fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
 }
 
 /// The same as results that can be saved and shown.
-///
-/// # Errors
-/// As [`run`].
 pub fn results(own: &Own, stop: &Stop, directory: &Path) -> Result<Results, String> {
     let here = Place::from(&Storage::of(directory)?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());

@@ -45,9 +45,6 @@ pub struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// `group` is the name in the results. The profiles of the candidates are written now.
-    ///
-    /// # Errors
-    /// When they cannot be written.
     pub fn new(
         session: &'a mut Session,
         (unit, place): (&'a Unit, &Place),
@@ -58,7 +55,7 @@ impl<'a> Bench<'a> {
         let usual = one_copy::Settings { reflink: true, ..one_copy::Settings::default() };
         let mut runners = vec![(DEFAULTS.to_owned(), usual.clone())];
         for (number, candidate) in candidates.iter().enumerate() {
-            let path = session.workspace().join(format!("profile-{number}"));
+            let path = session.folder().join(format!("profile-{number}"));
             fs::write(&path, to_text(&profile(unit, place, *candidate)))
                 .map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))?;
             let profile = path.to_str().ok_or("a profile needs a name in UTF-8")?;
@@ -103,9 +100,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Ends it: what was measured goes to the results.
-    ///
-    /// # Errors
-    /// What halted it.
     pub fn finish(self) -> Result<(), Halt> {
         let Bench { session, cases, halt, .. } = self;
         let ran = cases.into_iter().filter(|case| !case.runs.is_empty() || case.outcome != Outcome::Unverified);
@@ -149,12 +143,12 @@ impl<'a> Bench<'a> {
     fn say(&mut self, candidate: usize, round: usize) {
         let (group, name) = (&self.cases[candidate].group, &self.runners[candidate].0);
         let (group, what) = (format!("{NAME}, {group}"), format!("{name}, round {}", round + 1));
-        self.session.progress().say(&group, &what);
+        self.session.progress.say(&group, &what);
     }
 
     fn timeout(&self) -> Duration {
         let defaults = self.longest.get(&0).copied().unwrap_or(f64::INFINITY);
-        let most = self.session.timeout().as_secs_f64();
+        let most = self.session.settings.timeout.as_secs_f64();
         Duration::from_secs_f64((defaults * FAR_TOO_SLOW).clamp(PATIENCE.as_secs_f64(), most.max(5.0)))
     }
 }

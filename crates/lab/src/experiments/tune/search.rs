@@ -50,9 +50,6 @@ const LAST: usize = 8;
 /// This many times as slow as the defaults in its first round is out at once: nothing but chance could bring it back.
 const HOPELESS: f64 = 4.0;
 
-/// Rounds that a candidate has behind it when it is the last, at most. For those who plan time.
-pub const MOST_ROUNDS: usize = LAST;
-
 /// About how many runs it takes to find the best of so many candidates, with those of the defaults.
 pub fn expected_runs(candidates: usize) -> usize {
     let (mut left, mut runs, mut rounds) = (candidates, 0, 0);
