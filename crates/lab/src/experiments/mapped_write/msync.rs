@@ -15,8 +15,9 @@ use haul_sys::rustix::param::page_size;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::latency::{Latency, Times};
+use super::latency::Times;
 use super::scene::{self, Failed, Scene, file};
+use crate::results::Latency;
 
 /// A synchronous page over this is counted, in seconds of its own.
 const THRESHOLD: Duration = Duration::from_millis(100);
@@ -54,6 +55,8 @@ pub struct Measured {
     pub mapped: Latency,
     /// Each synchronous pwrite of a page.
     pub written: Latency,
+    /// Seconds of both on average.
+    pub means: Option<(f64, f64)>,
     /// The time was over before all rounds were done.
     pub cut_short: bool,
 }
@@ -95,6 +98,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         written_rounds,
         mapped: mapped.times.summary(),
         written: written.times.summary(),
+        means: mapped.times.mean().zip(written.times.mean()),
         cut_short,
     })
 }

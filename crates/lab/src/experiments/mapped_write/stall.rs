@@ -24,10 +24,11 @@ use haul_sys::rustix::time::{ClockId, clock_gettime};
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::latency::{Latency, Times};
+use super::latency::Times;
 use super::scene::{self, Failed, Scene};
 use super::waits::{Spent, judge};
 use super::watch::{Pending, Places, Watch, ready_time, sees_stacks};
+use crate::results::Latency;
 
 /// Bytes that are read back.
 const READ: usize = 32;

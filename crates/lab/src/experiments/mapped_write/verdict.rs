@@ -155,11 +155,11 @@ fn without_processor(stall: &stall::Measured) -> f64 {
 
 /// How many times as long a page takes by msync as by write(2).
 pub fn msync_ratio(msync: &msync::Measured) -> Option<f64> {
-    Some(msync.mapped.mean()? / msync.written.mean()?.max(1e-9))
+    msync.means.map(|(mapped, written)| mapped / written.max(1e-9))
 }
 
 fn slow_msync(msync: &msync::Measured) -> bool {
-    let longer = msync.mapped.mean().zip(msync.written.mean()).map(|(mapped, written)| mapped - written);
+    let longer = msync.means.map(|(mapped, written)| mapped - written);
     msync_ratio(msync).is_some_and(|ratio| ratio >= SLOW_MSYNC) && longer.is_some_and(|by| by >= SLOW_MSYNC_LEAST)
 }
 
@@ -277,10 +277,11 @@ fn of_stores(under: &under::Measured) -> Option<String> {
 
 fn of_msync(msync: &msync::Measured) -> Option<String> {
     let slow = if slow_device(msync) { " The device itself is slow." } else { "" };
+    let (mapped, written) = msync.means?;
     Some(format!(
         "A page by msync takes {} on average, by a synchronous write {}: {} times as long.{slow}",
-        words::seconds(msync.mapped.mean()?),
-        words::seconds(msync.written.mean()?),
+        words::seconds(mapped),
+        words::seconds(written),
         words::short(msync_ratio(msync)?)
     ))
 }

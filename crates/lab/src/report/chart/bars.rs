@@ -68,14 +68,13 @@ fn longest(group: &BarGroup) -> f64 {
 impl Plan {
     fn new(unit: &str, groups: &[BarGroup], form: Form) -> Plan {
         let bars = || groups.iter().flat_map(|group| &group.bars);
-        let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max).ceil() as i32;
         let unit = name(unit);
         let figures = |group: &BarGroup| {
             let digits = digits(group);
-            widest(&mut group.bars.iter().map(|bar| fit::width(&figure(bar, digits, &unit), LETTERS)))
+            fit::widest(group.bars.iter().map(|bar| figure(bar, digits, &unit)), LETTERS)
         };
         let figures = groups.iter().map(figures).max().unwrap_or(0);
-        let names = widest(&mut bars().map(|bar| fit::width(&name(&bar.name), LETTERS)));
+        let names = fit::widest(bars().map(|bar| name(&bar.name)), LETTERS);
         let from = match form {
             Form::Wide => names.min(250) + 12,
             Form::Narrow => 1,

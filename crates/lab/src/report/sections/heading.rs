@@ -20,10 +20,5 @@ pub fn title(name: &str) -> &str {
 
 /// A view with what every section has.
 pub fn begun(section: &Section, question: &str) -> View {
-    View {
-        name: section.name.clone(),
-        title: title(&section.name).to_owned(),
-        question: question.to_owned(),
-        ..View::default()
-    }
+    View::of(section, title(&section.name), question)
 }
