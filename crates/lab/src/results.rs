@@ -267,6 +267,11 @@ pub enum Body {
 /// A name, a value, and where it is from or what it means.
 pub type Fact = (String, String, String);
 
+/// One of them.
+pub fn fact(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Fact {
+    (name.to_owned(), value.into(), meaning.into())
+}
+
 /// A value by row and column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Grid {

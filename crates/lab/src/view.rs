@@ -22,7 +22,6 @@ pub struct View {
     pub not_measured: Vec<String>,
     /// What makes the figures doubtful.
     pub warnings: Vec<String>,
-    /// Drawings, before the tables.
     #[serde(skip)]
     pub charts: Vec<Chart>,
     pub tables: Vec<Table>,
@@ -167,7 +166,6 @@ pub struct Bar {
 }
 
 impl View {
-    /// A view with what every section has.
     pub fn of(section: &Section, title: &str, question: &str) -> View {
         let (title, question) = (title.to_owned(), question.to_owned());
         View { name: section.name.clone(), title, question, ..View::default() }

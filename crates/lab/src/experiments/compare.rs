@@ -10,19 +10,14 @@ use haul_measure::words::{self, quoted};
 use crate::measure::one_copy;
 use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "compare";
 
-/// What is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The user's file or tree.
     pub source: PathBuf,
     /// Of the user, in words or as lines for a shell.
     pub commands: Vec<How>,
-    /// Programs that are known here, by name.
     pub known: Vec<String>,
-    /// Of the source.
     pub state: Wanted,
     /// Metadata is to be kept, and is compared.
     pub archive: bool,
@@ -56,13 +51,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
 const FILES_ONLY: &[&str] = &["dd", "qemu-img"];
 const TREES_ONLY: &[&str] = &["tar"];
 
-/// Names of the programs that are known.
 pub fn known() -> Vec<String> {
     KNOWN.iter().map(|(name, ..)| (*name).to_owned()).collect()
 }
 
 impl Request {
-    /// Whether it can be run at all.
     pub fn check(&self) -> Result<(), String> {
         std::fs::symlink_metadata(&self.source)
             .map_err(|error| format!("cannot look at {}: {}", quoted(&self.source), words::of(&error)))?;

@@ -7,13 +7,10 @@ use haul_measure::words;
 use super::{MIB, async_tree, in_kernel, mapped_copy, mapped_write, sparse_image};
 use crate::session::{Halt, Session};
 
-/// The command's name.
 pub const NAME: &str = "reproduce";
 
-/// What there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Time for everything.
     pub budget: Duration,
     /// Bytes that may be written at the same time.
     pub space: u64,
@@ -38,7 +35,6 @@ const SHARES: [(&str, u32); 5] = [
     (sparse_image::NAME, 15),
 ];
 
-/// The sizes of all experiments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
     /// Of the file of `mapped-copy`.
@@ -49,7 +45,6 @@ pub struct Sizes {
     pub totals: Vec<u64>,
     /// Numbers of files of `async-tree`.
     pub counts: Vec<u64>,
-    /// Of the image.
     pub image: u64,
 }
 
@@ -112,7 +107,9 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
             }
             mapped_write::NAME => {
                 let time = session.time_left().unwrap_or(mapped_write::USUAL_TIME).min(mapped_write::USUAL_TIME);
-                mapped_write::run_in(session, &mapped_write::Request::within(time, request.space / 4))?;
+                let mut parts = mapped_write::Request::default().within(time);
+                parts.limit(request.space / 4);
+                mapped_write::run_in(session, &parts)?;
             }
             async_tree::NAME => {
                 let request = async_tree::Request {

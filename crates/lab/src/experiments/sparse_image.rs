@@ -26,10 +26,8 @@ use crate::measure::verify::verify_image;
 use crate::results::{Body, Detail};
 use crate::session::{Competitor, Group, Halt, How, Session, check_time, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "sparse-image";
 
-/// What is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Bytes of the image that is made.
@@ -61,7 +59,6 @@ const LIVE: u64 = 488;
 const ZEROS: u64 = 233;
 /// Begins each block that is to become zeros.
 const MARK: [u8; 16] = *b"haul-lab zeros!\n";
-/// Begins each block of live data.
 const LIVE_MARK: [u8; 16] = *b"live in haul-lab";
 
 /// Runs what of it was not run yet.
@@ -81,7 +78,6 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         return Ok(session.section_done(NAME)?);
     }
     let made = session.folder().join("image");
-    let make = |path: &Path, stop: &Stop| make_image(path, size, stop);
     let judge = |source: &Path, copy: &Path, who: &Competitor, stop: &Stop| {
         let smart = who.parameters.get("smart").is_some_and(|smart| smart == "yes");
         verify_image(source, copy, smart, stop)
@@ -89,7 +85,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let group = Group {
         name: format!("image of {}", words::bytes(size)),
         source: request.image.clone().unwrap_or(made),
-        make: if request.image.is_none() { Some(&make) } else { None },
+        make: request.image.is_none().then_some(Box::new(move |path, stop| make_image(path, size, stop))),
         bytes: size,
         entries: request.image.is_some().then_some((1, size)),
         judge: Some(&judge),

@@ -29,13 +29,10 @@ use terminal::Screen;
 /// What the user wants to see of what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The image.
     pub image: PathBuf,
     /// Only [`Map::to_json`].
     pub json: bool,
-    /// Where a drawing goes.
     pub svg: Option<PathBuf>,
-    /// Columns of a strip.
     pub width: Option<usize>,
     /// Read what is used, to find zeros.
     pub scan: bool,
@@ -158,7 +155,6 @@ pub fn holes_in(file: BorrowedFd<'_>, size: u64) -> io::Result<ExtentSet> {
     Ok(holes)
 }
 
-/// How a drawing begins.
 const SVG: &[u8] = b"<svg ";
 
 /// Writes a drawing. What is no drawing is not overwritten: above all not the image, nor a part of it.

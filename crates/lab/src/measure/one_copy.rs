@@ -33,9 +33,7 @@ pub const REFUSED: u8 = 75;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The engine by name.
     pub engine: Option<String>,
-    /// Bytes of a buffer.
     pub buffer_size: Option<u64>,
     /// Files at the same time.
     pub jobs: Option<u64>,
@@ -72,12 +70,10 @@ pub fn parse(arguments: Vec<OsString>) -> Result<(Settings, PathBuf, PathBuf), S
     Ok((settings, source.into(), dest.into()))
 }
 
-/// Why there is no copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The engine does not move bytes here.
     Refused(String),
-    /// Something went wrong.
     Failed(String),
 }
 
@@ -266,7 +262,6 @@ impl smart::Observer for Silent {
     fn event(&self, _event: &smart::Event<'_>) {}
 }
 
-/// Keeps the first thing that went wrong.
 #[derive(Default)]
 struct FirstProblem(Mutex<Option<String>>);
 

@@ -10,10 +10,8 @@ use super::text::shown;
 use crate::results::{Results, Run};
 use crate::view::{Table, View};
 
-/// The heads of the columns.
 pub const HEAD: &str = "section,table,row,name,column,value,text";
 
-/// The list.
 pub fn page(views: &[View], results: &Results) -> String {
     let mut text = format!("{HEAD}\r\n");
     for view in views {
@@ -52,7 +50,6 @@ fn table(text: &mut String, section: &str, table: &Table) {
     }
 }
 
-/// The runs as they were measured.
 fn runs(text: &mut String, results: &Results) {
     for section in &results.sections {
         for case in &section.cases {

@@ -6,10 +6,8 @@ use super::chart::ink;
 use super::markup::escaped;
 use super::{Page, template};
 
-/// What the page looks like.
 const STYLE: &str = include_str!("page.css");
 
-/// The page, whole.
 pub fn page(page: &Page) -> String {
     template::render(include_str!("page.html"), page, &style(), escaped)
 }

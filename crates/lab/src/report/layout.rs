@@ -14,7 +14,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a table.
     pub fn of(table: &Table) -> Layout {
         let end = table.columns.len() - usize::from(is_bare(table));
         Layout { first: usize::from(is_grouped(table)), end }
@@ -46,7 +45,6 @@ struct Row<'t> {
 }
 
 impl<'t> Laid<'t> {
-    /// The table as it is laid out.
     pub fn of(table: &'t Table) -> Laid<'t> {
         let layout = Layout::of(table);
         let before = std::iter::once(None).chain(table.rows.iter().map(|row| Some(row.as_slice())));

@@ -21,7 +21,6 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// The report.
 pub fn page(page: &Page) -> String {
     template::render(include_str!("page.md"), page, "", escaped)
 }

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 pub mod baseline;
 pub mod chart;
-pub mod command;
 pub mod csv;
 pub mod html;
 pub mod join;
@@ -16,7 +15,7 @@ pub mod markdown;
 pub mod markup;
 pub mod sections;
 pub mod tabular;
-mod template;
+pub mod template;
 pub mod terminal;
 pub mod text;
 
@@ -28,7 +27,6 @@ pub use sections::views;
 /// A report, before it is known how it is shown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
-    /// Its head.
     pub title: String,
     /// When, and by what.
     pub subtitle: String,
@@ -42,11 +40,9 @@ pub struct Page {
     pub notes: Vec<String>,
     /// The machine, the places, the competitors.
     pub environment: Vec<Table>,
-    /// The sections.
     pub views: Vec<View>,
 }
 
-/// The report of these results.
 pub fn page(results: &Results) -> Page {
     let views = views(results);
     let title = match &views[..] {

@@ -18,7 +18,6 @@ pub fn of(chart: &Chart) -> Option<Table> {
     Some(Table { title: format!("{}{}", chart.title, table.title), ..table })
 }
 
-/// A row of figures with its name.
 fn line(name: &str, cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
     std::iter::once(Cell::text(name)).chain(cells).collect()
 }

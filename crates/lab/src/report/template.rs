@@ -62,8 +62,8 @@ fn code(text: &str, escape: fn(&str) -> String) -> String {
     text.split('`').enumerate().map(part).collect()
 }
 
-/// Makes a page by a template. Everything that is put into it is escaped by `escape`, but what is safe.
-pub fn render(template: &str, page: &Page, style: &str, escape: fn(&str) -> String) -> String {
+/// What fills templates. Everything that is put into one is escaped by `escape`, but what is said to be safe.
+pub fn environment(escape: fn(&str) -> String) -> Environment<'static> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
@@ -72,8 +72,20 @@ pub fn render(template: &str, page: &Page, style: &str, escape: fn(&str) -> Stri
         let text = value.to_string();
         Ok(out.write_str(&if value.is_safe() { text } else { escape(&text) })?)
     });
-    environment.add_global("WRONG", WRONG);
     environment.add_filter("code", move |text: &str| Value::from_safe_string(code(text, escape)));
+    environment
+}
+
+/// Fills a template of this program.
+pub fn fill(environment: &Environment, template: &str, context: Value) -> String {
+    // Tests fill in all that the templates ask for.
+    environment.render_str(template, context).expect("the template is right")
+}
+
+/// Makes a page by a template.
+pub fn render(template: &str, page: &Page, style: &str, escape: fn(&str) -> String) -> String {
+    let mut environment = environment(escape);
+    environment.add_global("WRONG", WRONG);
     let sections = page.views.iter().zip(&page.summary).enumerate();
     let sections = sections.map(|(number, (view, (_, words)))| Section::of(view, number, words));
     let context = context! {
@@ -83,6 +95,5 @@ pub fn render(template: &str, page: &Page, style: &str, escape: fn(&str) -> Stri
         style => Value::from_safe_string(style.to_owned()),
         version => env!("CARGO_PKG_VERSION"),
     };
-    // The templates are parts of the program, and tests fill in all that they ask for.
-    environment.render_str(template, context).expect("the template is right")
+    fill(&environment, template, context)
 }

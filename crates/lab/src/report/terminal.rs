@@ -9,7 +9,6 @@ use crate::view::{BarGroup, Cell, Kind, Mark, Published, Table, View};
 
 /// The narrowest and the widest that is used.
 pub const NARROWEST: usize = 40;
-/// The widest.
 pub const WIDEST: usize = 10_000;
 /// The most letters of a name of a row.
 const NAME: usize = 40;

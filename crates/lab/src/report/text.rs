@@ -59,7 +59,6 @@ impl Digits {
         Digits(self.0.min(digits))
     }
 
-    /// A figure with them.
     pub fn say(self, value: f64) -> String {
         format!("{value:.*}", self.0)
     }
@@ -77,7 +76,6 @@ impl Unit {
         Unit { name, factor, digits: Digits::of(seconds.iter().map(|time| time * factor)) }
     }
 
-    /// A time in it, without its name.
     pub fn say(&self, seconds: f64) -> String {
         self.digits.say(seconds * self.factor)
     }

@@ -30,7 +30,6 @@ const QUICKEST: f64 = 1.0 / 3e9;
 /// Room that a copy may take besides its bytes: directories, indirect blocks.
 const MORE: u64 = 32 << 20;
 
-/// The runs of one group.
 struct Contest<'a> {
     session: &'a mut Session,
     section: &'a str,
@@ -133,11 +132,8 @@ impl Contest<'_> {
                 competitor: competitor.name.clone(),
                 base: competitor.base,
                 parameters: competitor.parameters.clone(),
-                cache: Cache::Unknown,
                 bytes: self.group.bytes,
-                runs: Vec::new(),
-                outcome: Outcome::Unverified,
-                warnings: Vec::new(),
+                ..Case::default()
             };
             self.session.section_mut(self.section)?.cases.push(case);
         }
@@ -161,7 +157,7 @@ impl Contest<'_> {
 
     /// One timed run: the folder with the copy, how it ended, and in which state the source was.
     fn timed(&mut self, competitor: &Competitor) -> Result<(PathBuf, Ended, Cache), Halt> {
-        if let Some(make) = self.group.make
+        if let Some(make) = &self.group.make
             && !self.group.source.exists()
         {
             let made = make(&self.group.source, &self.session.stop);
@@ -214,7 +210,6 @@ impl Contest<'_> {
         )))
     }
 
-    /// One timed run and its judgement.
     fn one_run(&mut self, competitor: &Competitor) -> Result<(), Halt> {
         let (folder, ended, state) = self.timed(competitor)?;
         let outcome = match ended {
@@ -340,7 +335,6 @@ impl Contest<'_> {
     }
 }
 
-/// Removes a copy.
 fn remove(copy: &Path) -> Result<(), String> {
     workspace::remove(copy).map_err(not_removed)
 }

@@ -22,7 +22,6 @@ pub struct Progress {
 pub(super) const OVERHEAD: f64 = 100e6;
 
 impl Progress {
-    /// On standard error.
     pub fn on_terminal() -> Progress {
         Progress {
             terminal: std::io::stderr().is_terminal(),
@@ -48,7 +47,6 @@ impl Progress {
         }
     }
 
-    /// Says what is going on.
     pub fn say(&mut self, group: &str, what: &str) {
         if !self.terminal {
             if self.group != group {

@@ -26,7 +26,6 @@ pub const RESULTS: &str = "results.json";
 pub enum Halt {
     /// The user wants no more; what was measured is saved.
     Stopped,
-    /// Something went wrong.
     Failed(String),
 }
 
@@ -128,7 +127,6 @@ impl Session {
         self.workspace.path()
     }
 
-    /// Whether the time is over.
     pub fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
@@ -186,7 +184,6 @@ impl Session {
         self.save()
     }
 
-    /// Everything is measured.
     pub fn all_done(&mut self) -> Result<(), String> {
         self.results.complete = true;
         self.save()

@@ -13,14 +13,11 @@ use crate::measure::one_copy;
 use crate::measure::verify::verify;
 use crate::results::{Cache, Run};
 
-/// How a copy went.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Timed {
     /// It is right: what it cost, and whether the source was cached.
     Right(Box<Run>, Cache),
-    /// It is not, and why.
     Wrong(String),
-    /// There is none, and why.
     Failed(String),
 }
 

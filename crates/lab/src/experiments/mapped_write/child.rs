@@ -104,13 +104,11 @@ fn end(mut child: Child) -> Option<ExitStatus> {
     child.wait().ok()
 }
 
-/// Whether the user ended it.
 fn interrupted(status: Option<ExitStatus>) -> bool {
     let signal = status.and_then(|status| status.signal());
     [Signal::INT, Signal::TERM, Signal::HUP].iter().any(|by| signal == Some(by.as_raw()))
 }
 
-/// Why it said nothing at its end.
 fn why_it_ended(status: Option<ExitStatus>, place: &Path) -> String {
     let signal = status.and_then(|status| status.signal());
     if signal != Some(Signal::BUS.as_raw()) {

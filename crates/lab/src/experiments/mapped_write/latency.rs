@@ -11,7 +11,6 @@ const PERCENTILES: [f64; 10] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 9
 /// Longer ones count as this, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Times as they are taken.
 pub struct Times {
     histogram: Histogram<u64>,
     threshold: Duration,

@@ -9,7 +9,7 @@ use super::grid::{Manner, Test, grid_name};
 use super::part::Answer;
 use super::verdict::{Evidence, Verdict, judge};
 use super::{grid, msync, stall, under};
-use crate::results::{Body, Detail, Fact, Grid};
+use crate::results::{Body, Detail, Fact, Grid, fact};
 
 /// Everything that was measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -127,5 +127,5 @@ fn rows(stall: &stall::Measured) -> Vec<Fact> {
         ("stolen", words::seconds(counters.stolen), "of all processors, by other virtual machines"),
         ("stacks of the kernel", stacks.to_owned(), "without them less is known of waits"),
     ];
-    rows.into_iter().map(|(name, value, meaning)| (name.to_owned(), value, meaning.to_owned())).collect()
+    rows.into_iter().map(|(name, value, meaning)| fact(name, value, meaning)).collect()
 }

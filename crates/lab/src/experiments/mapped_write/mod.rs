@@ -24,7 +24,7 @@
 
 mod child;
 mod facts;
-pub mod grid;
+mod grid;
 mod latency;
 mod measured;
 mod msync;

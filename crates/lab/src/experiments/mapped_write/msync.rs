@@ -24,12 +24,9 @@ const THRESHOLD: Duration = Duration::from_millis(100);
 /// Stores between two page boundaries are four bytes each.
 const NUMBER: usize = size_of::<u32>();
 
-/// How much is done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Rounds of each kind.
     pub rounds: u32,
-    /// Bytes of the file.
     pub size: u64,
     /// No page is begun after this.
     pub time: Duration,
@@ -42,10 +39,8 @@ impl Default for Settings {
     }
 }
 
-/// What was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Bytes of the file.
     pub size: u64,
     /// Seconds of each whole round of stores and msync.
     pub mapped_rounds: Vec<f64>,

@@ -47,35 +47,26 @@ const STOLEN: f64 = 0.05;
 /// Everything that was measured; a part that was not run is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evidence<'a> {
-    /// What is known of the place.
     pub facts: Option<&'a Facts>,
-    /// Page by page.
     pub msync: Option<&'a msync::Measured>,
-    /// The grid.
     pub grid: Option<&'a grid::Measured>,
-    /// Stores to pages under write-back.
     pub under: Option<&'a under::Measured>,
-    /// Files that grow.
     pub stall: Option<&'a stall::Measured>,
 }
 
-/// What it means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// One of those above.
     pub name: &'static str,
     /// For people: first what it means, then by which figures.
     pub sentences: Vec<String>,
 }
 
 impl Verdict {
-    /// As it is saved.
     pub fn body(&self) -> Body {
         Body::Verdict { name: self.name.to_owned(), sentences: self.sentences.clone() }
     }
 }
 
-/// Decides.
 pub fn judge(evidence: Evidence<'_>) -> Verdict {
     let name = name(evidence);
     let mut sentences = vec![meaning(name).to_owned()];

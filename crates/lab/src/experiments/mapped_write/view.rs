@@ -93,7 +93,6 @@ fn over(above: &Grid, below: &Grid) -> Vec<Vec<Option<f64>>> {
     above.values.iter().zip(&below.values).map(row).collect()
 }
 
-/// A test's name in titles.
 fn said(test: Test) -> String {
     let name = test.name().replace('-', " ");
     let mut letters = name.chars();

@@ -14,7 +14,6 @@ const TITLES: [(&str, &str); 5] = [
     ("choices", "What haul would choose for a copy within this filesystem"),
 ];
 
-/// A section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let place = results.environment.places.get(&section.place);
     let of = place.map_or_else(String::new, |place| format!(" of {} ({})", place.directory, place.filesystem));

@@ -14,7 +14,7 @@ use super::names::{DEFAULTS, NAME};
 use super::search::{Trial, Trials};
 use super::unit::Unit;
 use crate::measure::one_copy;
-use crate::results::{Cache, Case, Outcome, Run};
+use crate::results::{Case, Outcome, Run};
 use crate::session::{Halt, Session, Timed, time_copy};
 
 /// A candidate that takes this many times as long as the defaults is ended.
@@ -39,7 +39,6 @@ pub struct Bench<'a> {
     latest: f64,
     /// No run begins that would not end before this.
     until: Instant,
-    /// Why it cannot go on.
     halt: Option<Halt>,
 }
 
@@ -71,11 +70,8 @@ impl<'a> Bench<'a> {
             parameters: [("class", unit.class.as_str()), ("settings", name)]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
-            cache: Cache::Unknown,
             bytes: shape.bytes(),
-            runs: Vec::new(),
-            outcome: Outcome::Unverified,
-            warnings: Vec::new(),
+            ..Case::default()
         };
         let cases = runners.iter().enumerate().map(case).collect();
         let decides = candidates.iter().map(|candidate| candidate.setting != Setting::default());
@@ -109,7 +105,6 @@ impl<'a> Bench<'a> {
         halt.map_or(Ok(()), Err)
     }
 
-    /// The runs of a candidate.
     pub fn runs(&self, candidate: usize) -> &[Run] {
         self.cases.get(candidate).map_or(&[], |case| &case.runs)
     }
@@ -139,7 +134,6 @@ impl<'a> Bench<'a> {
         Instant::now() + Duration::from_secs_f64(needed.min(86_400.0)) <= self.until
     }
 
-    /// What the user sees of a run.
     fn say(&mut self, candidate: usize, round: usize) {
         let (group, name) = (&self.cases[candidate].group, &self.runners[candidate].0);
         let (group, what) = (format!("{NAME}, {group}"), format!("{name}, round {}", round + 1));

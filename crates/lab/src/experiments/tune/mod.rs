@@ -37,7 +37,6 @@ use unit::Unit;
 pub use names::{CONFIRMATION, DEFAULTS, NAME};
 pub use store::usual as usual_profile;
 
-/// What is tuned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Bytes that sources and copies may take.
@@ -46,7 +45,6 @@ pub struct Request {
     pub profile: Option<PathBuf>,
     /// Nothing is written.
     pub dry_run: bool,
-    /// For files of which sizes.
     pub classes: Vec<SizeClass>,
 }
 
@@ -80,7 +78,6 @@ impl Default for Request {
     }
 }
 
-/// Searches, confirms, and writes what won.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let path = request.destination()?;
     if session.time_left().is_none() {

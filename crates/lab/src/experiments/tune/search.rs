@@ -24,7 +24,6 @@ pub trait Trials {
     fn run(&mut self, candidate: usize, round: usize) -> Trial;
 }
 
-/// How the search went.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// The best candidate that beat the defaults by more than the noise.
@@ -33,7 +32,6 @@ pub struct Found {
     pub best: Option<usize>,
     /// Pairs of times of each candidate with the defaults of the same round.
     pub pairs: BTreeMap<usize, Vec<Pair>>,
-    /// Candidates whose copies were wrong.
     pub wrong: Vec<usize>,
     /// The defaults themselves failed: nothing can be said.
     pub defaults_failed: bool,

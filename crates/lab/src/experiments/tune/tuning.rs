@@ -31,19 +31,14 @@ const LONG_ENOUGH: f64 = 1.0;
 /// A first look that took less is worth a second one, in seconds.
 const QUICK: f64 = 1.0;
 
-/// What became of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {
     /// It was not made, or says nothing.
     Skipped(String),
     /// No setting beats the defaults.
-    Nothing {
-        /// Why, with figures.
-        why: String,
-    },
+    Nothing { why: String },
     /// This one does.
     Won {
-        /// The setting.
         candidate: Candidate,
         /// On fresh files.
         gain: f64,
@@ -57,7 +52,6 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// The setting in words.
     pub fn chosen(&self) -> String {
         match self {
             Fate::Skipped(_) => "not tuned".to_owned(),
@@ -66,7 +60,6 @@ impl Fate {
         }
     }
 
-    /// And why.
     pub fn why(&self) -> String {
         match self {
             Fate::Skipped(why) | Fate::Nothing { why } => why.clone(),

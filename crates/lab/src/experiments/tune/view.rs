@@ -8,7 +8,6 @@ use super::{CONFIRMATION, DEFAULTS, judge};
 use crate::results::{Body, Case, Fact, Outcome, Results, Section};
 use crate::view::{Cell, Mark, Table, View};
 
-/// A section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let verdict = match section.detail("verdict") {
         Some(Body::Verdict { sentences, .. }) => sentences.clone(),
@@ -80,7 +79,6 @@ fn confirmed(section: &Section) -> Option<Table> {
         .if_any()
 }
 
-/// One table for each search.
 fn searched(section: &Section) -> Vec<Table> {
     let table = |(name, cases): (&str, Vec<&Case>)| {
         let defaults = cases.iter().find(|case| case.base)?;
@@ -111,7 +109,6 @@ fn searched(section: &Section) -> Vec<Table> {
     section.groups().into_iter().filter(|(name, _)| !name.ends_with(CONFIRMATION)).filter_map(table).collect()
 }
 
-/// The median of some seconds.
 fn time(seconds: &[f64]) -> Cell {
     let mut sorted = seconds.to_vec();
     sorted.sort_by(f64::total_cmp);

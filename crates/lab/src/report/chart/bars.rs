@@ -20,7 +20,6 @@ const AXIS: i32 = 24;
 /// If the bars of a group are this much shorter than those of another, each group has a scale of its own.
 const APART: f64 = 12.0;
 
-/// Where everything is.
 struct Plan {
     form: Form,
     unit: String,
@@ -31,7 +30,6 @@ struct Plan {
     own: bool,
 }
 
-/// The bars as an `<svg>`.
 pub fn draw(unit: &str, groups: &[BarGroup], label: &str, form: Form) -> String {
     let plan = Plan::new(unit, groups, form);
     let height: i32 = groups.iter().map(|group| plan.height(group)).sum();
@@ -88,7 +86,6 @@ impl Plan {
         fit::wrap("Each group has a scale of its own.", SMALL, f64::from(self.form.width()))
     }
 
-    /// The lines of a bar's name.
     fn name(&self, bar: &Bar) -> Vec<String> {
         let room = match self.form {
             Form::Wide => self.from - 12,

@@ -9,10 +9,8 @@ use super::ink::{Ink, STEPS};
 use crate::report::text::Digits;
 use crate::results::Grid;
 
-/// Height of a field.
 const FIELD: i32 = 32;
 
-/// Where everything is.
 struct Plan<'v> {
     width: i32,
     rows: Vec<Vec<String>>,
@@ -26,7 +24,6 @@ struct Plan<'v> {
     unit: &'v str,
     level: Option<f64>,
     digits: Digits,
-    /// Least and most of the values.
     reach: (f64, f64),
 }
 
@@ -126,7 +123,6 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// Which colour a value has.
     fn step(&self, value: f64) -> i32 {
         let (least, most) = self.reach;
         match self.level {

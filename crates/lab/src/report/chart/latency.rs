@@ -20,7 +20,6 @@ const LINES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 /// A name, and percentile and seconds of each point.
 type Series = (String, Vec<(f64, f64)>);
 
-/// Where everything is.
 struct Plan {
     /// Of the field.
     left: i32,
@@ -37,7 +36,6 @@ fn above(percentile: f64) -> f64 {
     (1.0 - percentile / 100.0).clamp(1e-6, 1.0)
 }
 
-/// The curves as an `<svg>`.
 pub fn draw(series: &[Series], threshold: Option<&(f64, String)>, label: &str, form: Form) -> String {
     let width = form.width();
     let named = series.iter().enumerate().map(|(number, (text, _))| (name(text), Ink::Part(number % PARTS)));

@@ -5,7 +5,6 @@ use super::fit;
 use super::form::{LINE, SMALL};
 use super::ink::Ink;
 
-/// Names and colours, and where they stand.
 pub struct Legend {
     entries: Vec<(Ink, i32, i32, Vec<String>)>,
     pub height: i32,
@@ -31,7 +30,6 @@ impl Legend {
         Legend { entries, height: y + if x > 0 { LINE + 3 } else { 0 } }
     }
 
-    /// Draws it from `top` on.
     pub fn draw(&self, canvas: &Canvas, top: i32) {
         for (ink, x, y, lines) in &self.entries {
             let y = top + y;

@@ -13,7 +13,6 @@ use crate::report::text::Digits;
 const BAR: i32 = 22;
 const GAP: i32 = 10;
 
-/// The bars as an `<svg>`.
 pub fn draw(unit: &str, parts: &[String], rows: &[(String, Vec<f64>)], label: &str, form: Form) -> String {
     let width = form.width();
     let named = parts.iter().enumerate().map(|(number, part)| (name(part), Ink::Part(number)));

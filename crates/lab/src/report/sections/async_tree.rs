@@ -56,7 +56,6 @@ fn order(a: &Ratio, b: &Ratio) -> Ordering {
     a.value.total_cmp(&b.value)
 }
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,

@@ -13,9 +13,7 @@ use crate::view::{Cell, Claim, Published, Table};
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// It is under this.
     Under(f64),
-    /// It is over this.
     Over(f64),
     /// It is 1, but for this share.
     Same(f64),
@@ -64,7 +62,6 @@ impl Source {
         all.remove(section).expect("the section is in the file")
     }
 
-    /// Their figures with ours.
     pub fn table(&self, rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
         Table::new(&self.title, &self.heads, rows)
     }
@@ -80,7 +77,6 @@ impl Source {
 }
 
 impl Said {
-    /// What was found at a place.
     pub fn judged(&self, place: &str, ratio: Option<Ratio>) -> Claim {
         let found = self.found.replace("{}", place);
         let here = ratio.map(|ratio| format!("{found} {}.", times_as(&ratio, &self.what)));

@@ -9,7 +9,6 @@ use super::heading::begun;
 use crate::results::{Case, Results, Section};
 use crate::view::View;
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(section, "How fast does each tool copy this source, and at what cost?");
     for (name, cases) in section.groups() {

@@ -31,9 +31,7 @@ pub type Figure = fn(&Run) -> f64;
 
 /// Until the program has ended.
 pub const RETURNED: Figure = |run| run.returned;
-/// CPU time in the kernel.
 pub const SYSTEM: Figure = |run| run.system;
-/// CPU time.
 pub const PROCESSOR: Figure = |run| run.user + run.system;
 
 /// How many times one case's figure is another's.
@@ -47,7 +45,6 @@ pub fn pooled<'c>(pairs: impl Iterator<Item = (Option<&'c Case>, Option<&'c Case
     stats::pooled(&whole.collect::<Vec<_>>())
 }
 
-/// The median of a figure.
 pub fn median(case: &Case, figure: impl Fn(&Run) -> f64) -> Option<f64> {
     stats::median(&case.figures(figure))
 }

@@ -7,7 +7,6 @@ use super::heading::begun;
 use crate::results::{Body, Fact, Results, Section};
 use crate::view::{Cell, Chart, Kind, Table, View};
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(section, "");
     if !section.cases.is_empty() {

@@ -3,7 +3,6 @@
 use crate::results::Section;
 use crate::view::View;
 
-/// The name of a section for people.
 pub fn title(name: &str) -> &str {
     match name {
         "probe" => "What haul knows of this place",
@@ -18,7 +17,6 @@ pub fn title(name: &str) -> &str {
     }
 }
 
-/// A view with what every section has.
 pub fn begun(section: &Section, question: &str) -> View {
     View::of(section, title(&section.name), question)
 }

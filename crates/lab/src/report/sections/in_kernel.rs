@@ -10,7 +10,6 @@ use crate::report::text::times_as;
 use crate::results::{Case, Results, Section};
 use crate::view::{Cell, Table, View};
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,

@@ -15,7 +15,6 @@ const BUFFER: &str = "8388608";
 const SAME_FAULTS: f64 = 1.1;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
@@ -59,7 +58,6 @@ fn pick<'c>(cases: &[&'c Case], engine: &str, io: &str) -> Option<&'c Case> {
     copies::with(cases, &wanted).or_else(|| copies::with(cases, &wanted[..2]))
 }
 
-/// The answer for one group.
 fn against_buffers(name: &str, cases: &[&Case]) -> Option<String> {
     let (mapped, buffered) = (pick(cases, "mapped", "buffered")?, pick(cases, "read-write", "buffered")?);
     let ratio = copies::ratio(Some(mapped), Some(buffered), RETURNED)?;

@@ -26,7 +26,6 @@ const NOTHING: f64 = 0.01;
 /// One side is the bottleneck if the other waits this many times longer for it than the reverse.
 const CLEARLY: f64 = 2.0;
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
