@@ -9,13 +9,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`tasks`] | one file for each kind of command: reads its words, runs it, shows what it found. `help` has the texts. Parts of the program that are processes of their own (`one-copy`, `touch-memory`, `tidy-up`) are tasks that no help names |
+//! | [`tasks`] | one file for each kind of command: reads its words, runs it, shows what it found. `help/` has the texts. Parts of the program that are processes of their own (`one-copy`, `touch-memory`, `tidy-up`) are tasks that no help names |
 //! | [`experiments`] | what is varied and what is asked, one module each; their conventions about names and parameters stand there |
 //! | [`session`] | one run of a command (`state`): in a `contest` the competitors of a `group` take turns; each copy is judged, and the results are saved after each run; `progress` draws. A folder with results of the same command is resumed: what is there is not run again |
 //! | [`measure`] | what a run needs besides `haul-measure`: `sources`, `verify`, `one_copy` (a copy by haul's library) |
 //! | [`results`] | what was seen, as saved: plain data with a version. No medians, no words |
 //! | [`doubts`] | what a reader should know of a case, from its runs |
-//! | [`view`], [`report`] | what people see of a section. `sections` makes views, `chart` draws them (plotters) in two widths, `html`, `markdown`, `csv` and `terminal` show a page; `baseline` compares two results, `join` makes one of several |
+//! | [`view`], [`report`] | what people see of a section. `sections` makes views, `chart` draws them (plotters) in two widths, `html` and `markdown` (by `template`), `csv` and `terminal` show a page; `baseline` compares two results, `join` makes one of several |
 //! | [`map`] | a disk image by region, and its drawing |
 //!
 //! Of the experiments, `mapped_write` measures in processes of its own, since a store without a free page raises
@@ -25,13 +25,13 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
-pub mod doubts;
+mod doubts;
 pub mod experiments;
-pub mod map;
-pub mod measure;
-pub mod report;
+mod map;
+mod measure;
+mod report;
 pub mod results;
-pub mod session;
-pub mod signals;
-pub mod tasks;
-pub mod view;
+mod session;
+mod signals;
+mod tasks;
+mod view;

@@ -13,12 +13,13 @@ use haul_measure::device;
 use haul_measure::machine::Machine;
 use haul_measure::process::Cost;
 use haul_measure::storage::Storage;
+use haul_measure::words::{self, quoted};
 use serde::{Deserialize, Serialize};
 
 /// What [`Results::format`] says.
-pub const FORMAT: &str = "haul-lab-results";
+pub(crate) const FORMAT: &str = "haul-lab-results";
 /// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Everything of one run of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,7 +99,7 @@ pub struct Device {
 }
 
 /// One experiment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// The command that makes it: `mapped-copy`, `in-kernel` ...
     pub name: String,
@@ -118,7 +119,7 @@ pub struct Section {
 }
 
 /// One competitor under one set of conditions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// What is compared with each other has the same group: `1024 MB, cold`.
     pub group: String,
@@ -141,7 +142,7 @@ pub struct Case {
 }
 
 /// What is in the page cache of the source when the clock starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cache {
     /// All of it.
@@ -151,11 +152,12 @@ pub enum Cache {
     /// Nothing: the files were evicted one by one, and the kernel says that they are gone. Names and inodes may be in memory.
     Evicted,
     /// It could not be found out.
+    #[default]
     Unknown,
 }
 
 /// How a case ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "what", content = "why")]
 pub enum Outcome {
     /// Every run was timed, and every copy is right.
@@ -169,6 +171,7 @@ pub enum Outcome {
     /// It was ended after its time.
     TooLong(String),
     /// Measured, but nobody has compared the copies.
+    #[default]
     Unverified,
 }
 
@@ -239,33 +242,13 @@ pub enum Body {
         series: BTreeMap<String, Vec<f64>>,
     },
     /// A value by row and column.
-    Grid {
-        /// Of the values.
-        unit: String,
-        /// What rows are, and their names.
-        rows: (String, Vec<String>),
-        /// What columns are, and their names.
-        columns: (String, Vec<String>),
-        /// By row, then column. `None` was not measured.
-        values: Vec<Vec<Option<f64>>>,
-    },
+    Grid(Grid),
     /// How long something took, many times.
-    Latency {
-        /// Number of values.
-        count: u64,
-        /// How many were over the threshold.
-        over: u64,
-        /// The threshold in seconds.
-        threshold: f64,
-        /// Percentile (0 to 100) and seconds, rising.
-        percentiles: Vec<(f64, f64)>,
-        /// The longest, in seconds.
-        longest: f64,
-    },
-    /// Facts: a name, a value, and where it is from or what it means.
+    Latency(Latency),
+    /// What is known.
     Facts {
         /// In the order in which they are shown.
-        rows: Vec<(String, String, String)>,
+        rows: Vec<Fact>,
     },
     /// The kinds of bytes of an image, from its beginning to its end: kind and bytes.
     Strip {
@@ -279,6 +262,56 @@ pub enum Body {
         /// For people.
         sentences: Vec<String>,
     },
+}
+
+/// A name, a value, and where it is from or what it means.
+pub type Fact = (String, String, String);
+
+/// One of them.
+pub fn fact(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Fact {
+    (name.to_owned(), value.into(), meaning.into())
+}
+
+/// A value by row and column.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Grid {
+    /// Of the values.
+    pub unit: String,
+    /// What rows are, and their names.
+    pub rows: (String, Vec<String>),
+    /// What columns are, and their names.
+    pub columns: (String, Vec<String>),
+    /// By row, then column. `None` was not measured.
+    pub values: Vec<Vec<Option<f64>>>,
+}
+
+/// How long something took, many times.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Number of values.
+    pub count: u64,
+    /// How many were over the threshold.
+    pub over: u64,
+    /// The threshold in seconds.
+    pub threshold: f64,
+    /// Percentile (0 to 100) and seconds, rising.
+    pub percentiles: Vec<(f64, f64)>,
+    /// The longest, in seconds.
+    pub longest: f64,
+}
+
+impl Latency {
+    /// Seconds at a percentile that is kept.
+    pub fn at(&self, percentile: f64) -> Option<f64> {
+        self.percentiles.iter().find(|(have, _)| *have == percentile).map(|(_, seconds)| *seconds)
+    }
+}
+
+impl Detail {
+    /// One of this name.
+    pub fn new(name: impl Into<String>, body: Body) -> Detail {
+        Detail { name: name.into(), body }
+    }
 }
 
 impl From<Machine> for Environment {
@@ -373,9 +406,8 @@ impl Results {
     /// # Errors
     /// A message that names the file: it cannot be read, is of another version, or is no such file.
     pub fn load(path: &Path) -> Result<Results, String> {
-        let quoted = haul_measure::words::quoted(path);
-        let text = std::fs::read(path)
-            .map_err(|error| format!("cannot read {quoted}: {}", haul_measure::words::of(&error)))?;
+        let quoted = quoted(path);
+        let text = std::fs::read(path).map_err(|error| format!("cannot read {quoted}: {}", words::of(&error)))?;
         let value: serde_json::Value =
             serde_json::from_slice(&text).map_err(|error| format!("{quoted} is no results file: {error}"))?;
         if value["format"] != FORMAT {
@@ -421,31 +453,61 @@ impl Results {
 impl Section {
     /// Nothing measured yet.
     pub fn new(name: &str, place: &str) -> Section {
-        Section {
-            name: name.to_owned(),
-            place: place.to_owned(),
-            settings: BTreeMap::new(),
-            cases: Vec::new(),
-            details: Vec::new(),
-            skipped: Vec::new(),
-            complete: false,
-        }
+        Section { name: name.to_owned(), place: place.to_owned(), ..Section::default() }
     }
 
     /// The detail of this name.
     pub fn detail(&self, name: &str) -> Option<&Body> {
         self.details.iter().find(|detail| detail.name == name).map(|detail| &detail.body)
     }
+
+    /// The facts of this name; none if there are none.
+    pub fn facts(&self, name: &str) -> &[Fact] {
+        if let Some(Body::Facts { rows }) = self.detail(name) { rows } else { &[] }
+    }
+
+    /// Every series of the samples of this name.
+    pub fn series(&self, name: &str) -> impl Iterator<Item = (&str, &[f64])> {
+        let series = if let Some(Body::Samples { series, .. }) = self.detail(name) { Some(series) } else { None };
+        series.into_iter().flatten().map(|(name, values)| (name.as_str(), values.as_slice()))
+    }
+
+    /// One of them; empty if it is missing.
+    pub(crate) fn samples(&self, name: &str, series: &str) -> &[f64] {
+        self.series(name).find(|(have, _)| *have == series).map_or(&[], |(_, values)| values)
+    }
+
+    /// The latency of this name.
+    pub(crate) fn latency(&self, name: &str) -> Option<&Latency> {
+        if let Some(Body::Latency(latency)) = self.detail(name) { Some(latency) } else { None }
+    }
+
+    /// The grid of this name.
+    pub fn grid(&self, name: &str) -> Option<&Grid> {
+        if let Some(Body::Grid(grid)) = self.detail(name) { Some(grid) } else { None }
+    }
+
+    /// The cases by group, in the order in which groups are first met.
+    pub fn groups(&self) -> Vec<(&str, Vec<&Case>)> {
+        let mut groups: Vec<(&str, Vec<&Case>)> = Vec::new();
+        for case in &self.cases {
+            match groups.iter_mut().find(|(name, _)| *name == case.group) {
+                Some((_, cases)) => cases.push(case),
+                None => groups.push((&case.group, vec![case])),
+            }
+        }
+        groups
+    }
 }
 
 impl Case {
     /// Whether it has times that mean something.
-    pub fn is_ranked(&self) -> bool {
+    pub(crate) fn is_ranked(&self) -> bool {
         matches!(self.outcome, Outcome::Right | Outcome::Unverified) && !self.runs.is_empty()
     }
 
     /// One figure of every run.
-    pub fn figures(&self, of: impl Fn(&Run) -> f64) -> Vec<f64> {
+    pub(crate) fn figures(&self, of: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.runs.iter().map(of).collect()
     }
 }

@@ -9,9 +9,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
 
 /// The wish to end, set by the signals that end a program, but for those that this process was started to ignore.
-///
-/// # Errors
-/// What the kernel says.
 pub fn stop() -> io::Result<Stop> {
     let stop = Stop::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -27,9 +24,6 @@ pub fn stop() -> io::Result<Stop> {
 }
 
 /// Ignores what ends a program, for the guard: it ends with the pipe that it reads.
-///
-/// # Errors
-/// What the kernel says.
 pub fn ignore() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE] {
         register(signal, Arc::default())?;

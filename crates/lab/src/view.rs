@@ -1,12 +1,18 @@
 //! What people are to see of a section: words, tables and drawings, made from saved results alone and shown by
 //! [`crate::report`] as a page, as Markdown, as CSV and on a terminal.
 
+use haul_measure::stats::Ratio;
+use haul_measure::words;
+use serde::Serialize;
+
+use crate::report::text::{self, Unit};
+use crate::results::{Grid, Section};
+
 /// One section as it is shown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct View {
     /// The command that measures it; the anchor of the page.
     pub name: String,
-    /// For people.
     pub title: String,
     /// What the experiment asks.
     pub question: String,
@@ -16,27 +22,25 @@ pub struct View {
     pub not_measured: Vec<String>,
     /// What makes the figures doubtful.
     pub warnings: Vec<String>,
-    /// Drawings, before the tables.
+    #[serde(skip)]
     pub charts: Vec<Chart>,
-    /// The figures.
     pub tables: Vec<Table>,
     /// What others have published, and whether the direction agrees.
     pub published: Option<Published>,
 }
 
 /// Figures of others beside ours.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Published {
     /// Who, on what, when.
     pub by: String,
     /// Their figures, with ours in columns beside them where that makes sense.
     pub table: Table,
-    /// One for each claim.
     pub claims: Vec<Claim>,
 }
 
 /// A direction that was published, and what was found here.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
     /// `the mapped copy is slower than the one with big buffers`.
     pub says: String,
@@ -46,21 +50,29 @@ pub struct Claim {
     pub agrees: Option<bool>,
 }
 
+impl Claim {
+    pub fn verdict(&self) -> &'static str {
+        match self.agrees {
+            Some(true) => "agrees",
+            Some(false) => "does not agree",
+            None => "cannot say",
+        }
+    }
+}
+
 /// A table.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Table {
-    /// Above it.
     pub title: String,
-    /// Of each column.
     pub columns: Vec<Column>,
-    /// Of each row as many as there are columns.
+    /// Of each row as many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
     /// Below it.
     pub note: Option<String>,
 }
 
 /// A column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Column {
     /// Its head, with the unit.
     pub name: String,
@@ -69,9 +81,8 @@ pub struct Column {
 }
 
 /// A field of a table.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Cell {
-    /// For people.
     pub text: String,
     /// The figure itself, for CSV.
     pub value: Option<f64>,
@@ -80,9 +91,9 @@ pub struct Cell {
 }
 
 /// Why a cell stands out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// It does not.
     #[default]
     None,
     /// The best of its group.
@@ -95,35 +106,29 @@ pub enum Mark {
 
 /// A drawing.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Chart {
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    pub kind: Kind,
+}
+
+/// What a drawing shows, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
     /// Horizontal bars with intervals, in groups; shorter is better if the unit is a time.
     Bars {
-        /// Above it.
-        title: String,
         /// Of the axis, such as `s` or `MB/s`.
         unit: String,
-        /// Groups in their order.
         groups: Vec<BarGroup>,
     },
     /// A field of colours by row and column, each with its figure.
     Heat {
-        /// Above it.
-        title: String,
-        /// What the figure is.
-        unit: String,
-        /// What rows are, and their names.
-        rows: (String, Vec<String>),
-        /// What columns are, and their names.
-        columns: (String, Vec<String>),
-        /// By row, then column.
-        values: Vec<Vec<Option<f64>>>,
+        grid: Grid,
         /// A value that means "the same", if values above and below it mean better and worse; else dark is more.
         level: Option<f64>,
     },
     /// Latencies by percentile, on logarithmic axes.
     Latency {
-        /// Above it.
-        title: String,
         /// A name, and percentile (0 to below 100) and seconds of each point.
         series: Vec<(String, Vec<(f64, f64)>)>,
         /// A horizontal line in seconds, and its name.
@@ -131,37 +136,26 @@ pub enum Chart {
     },
     /// Time or bytes split into parts, one bar for each row.
     Parts {
-        /// Above it.
-        title: String,
-        /// `s`, `MiB` ...
         unit: String,
         /// Names of the parts, in the order of their colours.
         parts: Vec<String>,
         /// A name and the amount of each part.
         rows: Vec<(String, Vec<f64>)>,
     },
-    /// The kinds of bytes of an image, from its beginning to its end.
-    Strip {
-        /// Above it.
-        title: String,
-        /// Kind and bytes.
-        spans: Vec<(String, u64)>,
-    },
+    /// The kinds of bytes of an image, from its beginning to its end: kind and bytes.
+    Strip(Vec<(String, u64)>),
 }
 
-/// Bars that belong together.
+/// Bars that belong together, from above.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarGroup {
-    /// Its name.
     pub name: String,
-    /// From above.
     pub bars: Vec<Bar>,
 }
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// Its name.
     pub name: String,
     /// Its length: a median.
     pub value: f64,
@@ -171,6 +165,51 @@ pub struct Bar {
     pub base: bool,
 }
 
+impl View {
+    pub fn of(section: &Section, title: &str, question: &str) -> View {
+        let (title, question) = (title.to_owned(), question.to_owned());
+        View { name: section.name.clone(), title, question, ..View::default() }
+    }
+}
+
+impl Chart {
+    pub fn new(title: impl Into<String>, kind: Kind) -> Chart {
+        Chart { title: title.into(), kind }
+    }
+}
+
+impl Table {
+    /// A table with these heads, with `|` between them; those of figures begin with `>`.
+    pub fn new(title: impl Into<String>, heads: &str, rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
+        let columns = heads.split('|').map(Column::from).collect();
+        Table { title: title.into(), columns, rows: rows.into_iter().collect(), note: None }
+    }
+
+    /// With more columns of figures at the right.
+    #[must_use]
+    pub(crate) fn and_figures(mut self, heads: impl IntoIterator<Item = impl Into<String>>) -> Table {
+        self.columns.extend(heads.into_iter().map(|name| Column { name: name.into(), figures: true }));
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn noted(self, note: impl Into<String>) -> Table {
+        Table { note: Some(note.into()), ..self }
+    }
+
+    /// A table without rows is none.
+    pub(crate) fn if_any(self) -> Option<Table> {
+        Some(self).filter(|table| !table.rows.is_empty())
+    }
+}
+
+impl From<&str> for Column {
+    fn from(head: &str) -> Column {
+        let (name, figures) = head.strip_prefix('>').map_or((head, false), |name| (name, true));
+        Column { name: name.to_owned(), figures }
+    }
+}
+
 impl Cell {
     /// Words.
     pub fn text(text: impl Into<String>) -> Cell {
@@ -178,25 +217,43 @@ impl Cell {
     }
 
     /// A figure with its text.
-    pub fn figure(value: f64, text: impl Into<String>) -> Cell {
+    pub(crate) fn figure(value: f64, text: impl Into<String>) -> Cell {
         Cell { text: text.into(), value: Some(value), mark: Mark::None }
+    }
+
+    /// A figure, or a dash where there is none.
+    pub fn of(value: Option<f64>, say: impl FnOnce(f64) -> String) -> Cell {
+        value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, say(value)))
+    }
+
+    /// The same, where the dash is faint.
+    pub(crate) fn known(value: Option<f64>, say: impl FnOnce(f64) -> String) -> Cell {
+        Cell::of(value, say).marked(if value.is_none() { Mark::Faint } else { Mark::None })
+    }
+
+    /// A time in a unit, or a faint dash.
+    pub fn time(seconds: Option<f64>, unit: &Unit) -> Cell {
+        Cell::known(seconds.map(|time| unit.scaled(time)), |_| seconds.map(|time| unit.say(time)).unwrap_or_default())
+    }
+
+    /// Seconds in the unit that suits them, or a faint dash.
+    pub fn seconds(value: Option<f64>) -> Cell {
+        Cell::known(value, words::seconds)
+    }
+
+    /// A number of things.
+    pub fn count(number: usize) -> Cell {
+        Cell::figure(number as f64, number.to_string())
+    }
+
+    /// A ratio with its interval, or a dash.
+    pub(crate) fn ratio(ratio: Option<Ratio>) -> Cell {
+        ratio.map_or_else(|| Cell::text("-"), |ratio| Cell::figure(ratio.value, text::ratio(&ratio)))
     }
 
     /// The same, standing out.
     #[must_use]
-    pub fn marked(self, mark: Mark) -> Cell {
+    pub(crate) fn marked(self, mark: Mark) -> Cell {
         Cell { mark, ..self }
-    }
-}
-
-impl Column {
-    /// A column of words.
-    pub fn words(name: impl Into<String>) -> Column {
-        Column { name: name.into(), figures: false }
-    }
-
-    /// A column of figures.
-    pub fn figures(name: impl Into<String>) -> Column {
-        Column { name: name.into(), figures: true }
     }
 }

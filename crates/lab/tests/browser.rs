@@ -8,7 +8,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use haul_lab::report::{html, page};
 use haul_lab::results::Results;
 use haul_testbed::guest::has;
 use haul_testbed::{Command, temp_dir};
@@ -89,7 +88,11 @@ fn measured(dir: &Path, html: &str) -> Vec<Value> {
 
 fn assert_fine(name: &str, results: &Results) {
     let dir = temp_dir();
-    let html = html::page(&page(results));
+    results.save(&dir.path().join("results.json")).unwrap();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    let output = lab.args(["report", "results.json", "--html=page.html"]).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let html = fs::read_to_string(dir.path().join("page.html")).unwrap();
     if let Some(kept) = std::env::var_os("HAUL_PAGES") {
         fs::write(Path::new(&kept).join(format!("{name}.html")), &html).unwrap();
         results.save(&Path::new(&kept).join(format!("{name}.json"))).unwrap();

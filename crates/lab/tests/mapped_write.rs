@@ -83,7 +83,7 @@ fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
     for (name, stable) in [("stable", true), ("plain", false)] {
         let Some(disk) = SlowDisk::mount(&bed, name, 64 << 20, stable) else { return };
         disk.slow_down(DELAY);
-        let found = measured(&Request { grid: no_grid(), ..small() }, disk.path());
+        let found = measured(&without_grid(), disk.path());
         assert!(disk.slowed() > 0);
         assert_eq!(found.facts.stable_pages, Some(stable), "{found:?}");
         let (verdict, under) = (found.verdict(), found.under.as_ref().unwrap());
@@ -96,15 +96,17 @@ fn stores_wait_where_a_slow_disk_demands_stable_pages_and_only_there() {
     }
 }
 
-fn no_grid() -> haul_lab::experiments::mapped_write::grid::Settings {
-    haul_lab::experiments::mapped_write::grid::Settings { time: Duration::ZERO, ..Default::default() }
+fn without_grid() -> Request {
+    let mut request = small();
+    request.grid.time = Duration::ZERO;
+    request
 }
 
 #[test]
 fn a_disk_that_is_slow_whoever_writes_is_not_blamed_on_mappings() {
     let Some(bed) = Bed::new() else { return };
     let Some(disk) = SlowDisk::mount(&bed, "slow", 64 << 20, false) else { return };
-    let mut request = Request { grid: no_grid(), ..small() };
+    let mut request = without_grid();
     (request.under.time, request.stall.time) = (Duration::ZERO, Duration::ZERO);
     let quick = measured(&request, disk.path());
     disk.slow_down(DELAY);
@@ -124,7 +126,7 @@ fn writers_that_are_held_back_are_told_from_others() {
         return;
     }
     disk.slow_down(DELAY);
-    let found = measured(&Request { grid: no_grid(), ..small() }, disk.path());
+    let found = measured(&without_grid(), disk.path());
     assert_eq!(found.verdict().name, "throttled-writers", "{:#?} {found:?}", found.verdict());
 }
 
@@ -134,7 +136,7 @@ fn a_slow_server_of_files_makes_who_stores_wait() {
     let manner = Manner { write_back: true, ..Manner::default() };
     let Some(files) = Misbehaving::mount(&bed, "files", manner) else { return };
     files.on(Fault::of(On::Write, "place").does(What::Delay(DELAY)));
-    let found = measured(&Request { grid: no_grid(), ..small() }, files.path());
+    let found = measured(&without_grid(), files.path());
     let verdict = found.verdict();
     assert!(["waits-for-stable-pages", "throttled-writers"].contains(&verdict.name), "{verdict:#?} {found:?}");
 }
@@ -184,7 +186,7 @@ fn a_disk_that_fills_up_meanwhile_is_a_clear_error() {
     let Some(bed) = Bed::new() else { return };
     let Some(dir) = bed.small(Fs::Ext4, 64 << 20) else { return };
     let place = place(&dir);
-    let request = Request { grid: no_grid(), ..small() };
+    let request = without_grid();
     let mut report = |progress: haul_lab::experiments::mapped_write::Progress| {
         if progress.part == "under" && progress.done == 0.0 {
             fs::write(dir.join("other"), vec![1; 128 << 20]).unwrap_err();

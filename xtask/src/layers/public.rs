@@ -23,6 +23,7 @@ const CHECKED: &[&str] = &[
     "crates/guest",
     "crates/image",
     "crates/io",
+    "crates/lab",
     "crates/measure",
     "crates/sys",
     "testing/agree",

@@ -11,17 +11,14 @@ use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
-use crate::session::{Competitor, Group, Halt, How, Making, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
+use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "async-tree";
 
-/// What is varied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Bytes of all files together.
     pub totals: Vec<u64>,
-    /// Numbers of files.
     pub files: Vec<u64>,
     /// Of [`VARIANTS`].
     pub variants: Vec<String>,
@@ -49,9 +46,6 @@ impl Default for Request {
 }
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("variants", request.variants.join(","))])?;
     let mut request = request.clone();
@@ -62,20 +56,14 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let request = &request;
     let largest = request.totals.iter().copied().max().unwrap_or(0);
     session.needs_room(largest.saturating_mul(3), NAME)?;
-    let source = session.workspace().join("async-tree-source");
-    let totals = request.totals.iter();
-    let cells: Vec<(u64, u64)> = totals.flat_map(|total| request.files.iter().map(|files| (*total, *files))).collect();
-    let makers: Vec<Box<Making<'_>>> = cells.iter().map(|(total, files)| making(*total, *files)).collect();
-    let groups = cells.iter().zip(&makers).map(|((total, files), make)| Group {
-        name: format!("{} in {files} files", mib(*total)),
-        source: source.clone(),
-        make: Some(&**make),
-        bytes: *total,
-        entries: None,
-        judge: None,
-        metadata: false,
-        competitors: competitors(request, *total, *files),
-    });
+    let source = session.folder().join("async-tree-source");
+    let group = |total: &u64, files: &u64| {
+        let (total, files) = (*total, *files);
+        let name = format!("{} in {files} files", mib(total));
+        let make = move |path: &Path, stop: &Stop| sources::tree(path, total, files, total ^ files, stop);
+        Group::made(name, &source, make, total, competitors(request, total, files))
+    };
+    let groups = request.totals.iter().flat_map(|total| request.files.iter().map(|files| group(total, files)));
     compete_all(session, NAME, &groups.collect::<Vec<_>>())
 }
 
@@ -85,12 +73,8 @@ fn may_be_urgent() -> bool {
     output.is_ok_and(|output| output.status.success() && output.stderr.is_empty())
 }
 
-fn making(total: u64, files: u64) -> Box<Making<'static>> {
-    Box::new(move |path: &Path, stop: &Stop| sources::tree(path, total, files, total ^ files, stop))
-}
-
 fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
-    let plain = Competitor::new("cp", Wanted::Cold, cp(&["-r"])).as_base();
+    let plain = Competitor::new("cp", Wanted::Cold, cp(&["-r"])).into_base();
     let mut all = vec![plain.with("engine", "cp").with("variant", "plain")];
     for variant in &request.variants {
         if variant == "priority" {

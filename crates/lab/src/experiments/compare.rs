@@ -10,19 +10,14 @@ use haul_measure::words::{self, quoted};
 use crate::measure::one_copy;
 use crate::session::{Competitor, Group, Halt, How, PLACE_OF_DEST, PLACE_OF_SOURCE, Session, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "compare";
 
-/// What is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The user's file or tree.
     pub source: PathBuf,
     /// Of the user, in words or as lines for a shell.
     pub commands: Vec<How>,
-    /// Programs that are known here, by name.
     pub known: Vec<String>,
-    /// Of the source.
     pub state: Wanted,
     /// Metadata is to be kept, and is compared.
     pub archive: bool,
@@ -56,17 +51,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
 const FILES_ONLY: &[&str] = &["dd", "qemu-img"];
 const TREES_ONLY: &[&str] = &["tar"];
 
-/// Names of the programs that are known.
 pub fn known() -> Vec<String> {
     KNOWN.iter().map(|(name, ..)| (*name).to_owned()).collect()
 }
 
 impl Request {
-    /// Whether it can be run at all.
-    ///
-    /// # Errors
-    /// A message that names what is wrong.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         std::fs::symlink_metadata(&self.source)
             .map_err(|error| format!("cannot look at {}: {}", quoted(&self.source), words::of(&error)))?;
         for name in &self.known {
@@ -123,9 +113,6 @@ fn place_in_quotes(line: &str) -> bool {
 }
 
 /// The room that copies need, in bytes and so many files: what `du` would say, and not what `ls` does.
-///
-/// # Errors
-/// When the source cannot be read.
 pub fn room(request: &Request, stop: &Stop) -> Result<u64, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
     let (entries, bytes) = entries_below(&request.source, stop).map_err(failed)?;
@@ -133,13 +120,10 @@ pub fn room(request: &Request, stop: &Stop) -> Result<u64, String> {
 }
 
 /// Runs what of it was not run yet. The source is named by its real path.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
-    let entries = entries_below(&request.source, session.stop()).map_err(failed)?;
-    if session.stop().is_stopped() {
+    let entries = entries_below(&request.source, &session.stop).map_err(failed)?;
+    if session.stop.is_stopped() {
         return Err(Halt::Stopped);
     }
     let settings = [
@@ -181,7 +165,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 /// Which tools compete, and why others do not.
 fn competitors(request: &Request, is_tree: bool) -> (Vec<Competitor>, Vec<String>) {
     let settings = one_copy::Settings { archive: request.archive, reflink: true, ..one_copy::Settings::default() };
-    let mut all = vec![Competitor::new("haul", request.state, How::Own(settings)).as_base()];
+    let mut all = vec![Competitor::new("haul", request.state, How::Own(settings)).into_base()];
     let mut skipped = Vec::new();
     for (name, plain, archive) in KNOWN.iter().filter(|(name, ..)| request.known.iter().any(|wanted| wanted == name)) {
         let line = if request.archive { *archive } else { *plain };

@@ -3,24 +3,17 @@
 //! Published with the patches for Linux in 2015: cp against the system call, whose fallback was splice, for files of 512 to 2048 MB
 //! of random data; CPU time of the kernel, its share of the time, and the time.
 
-use std::path::Path;
-
 use haul_measure::cache::Wanted;
-use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
-use crate::session::{Competitor, Group, Halt, How, Making, Session, compete_all};
+use crate::session::{Competitor, Group, Halt, How, Session, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "in-kernel";
 
-/// What is varied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Bytes of the files.
     pub sizes: Vec<u64>,
-    /// Of the source.
     pub state: Wanted,
 }
 
@@ -34,35 +27,21 @@ impl Default for Request {
 const ENGINES: [&str; 4] = ["read-write", "copy-range", "splice", "clone"];
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("state", request.state.as_str().to_owned())])?;
     let largest = request.sizes.iter().copied().max().unwrap_or(0);
     session.needs_room(largest.saturating_mul(3), NAME)?;
-    let source = session.workspace().join("in-kernel-source");
-    let makers: Vec<Box<Making<'_>>> = request.sizes.iter().map(|size| making(*size)).collect();
-    let groups = request.sizes.iter().zip(&makers).map(|(size, make)| Group {
-        name: mib(*size),
-        source: source.clone(),
-        make: Some(&**make),
-        bytes: *size,
-        entries: None,
-        judge: None,
-        metadata: false,
-        competitors: competitors(*size, request.state),
-    });
-    compete_all(session, NAME, &groups.collect::<Vec<_>>())
-}
-
-fn making(size: u64) -> Box<Making<'static>> {
-    Box::new(move |path: &Path, stop: &Stop| sources::file(path, size, size, stop))
+    let source = session.folder().join("in-kernel-source");
+    let group = |size: &u64| {
+        let (size, competitors) = (*size, competitors(*size, request.state));
+        Group::made(mib(size), &source, move |path, stop| sources::file(path, size, size, stop), size, competitors)
+    };
+    compete_all(session, NAME, &request.sizes.iter().map(group).collect::<Vec<_>>())
 }
 
 fn competitors(size: u64, state: Wanted) -> Vec<Competitor> {
     // What is asked is what moving bytes costs, so cp is not to share extents on its own.
-    let plain = Competitor::new("cp", state, cp(&["--reflink=never"])).as_base();
+    let plain = Competitor::new("cp", state, cp(&["--reflink=never"])).into_base();
     let own = |engine: &str| {
         let settings = one_copy::Settings {
             engine: Some(engine.to_owned()),

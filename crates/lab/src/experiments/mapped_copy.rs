@@ -12,17 +12,13 @@ use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
 use crate::session::{Competitor, Group, Halt, How, Session, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "mapped-copy";
 
-/// What is varied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Bytes of the file.
     pub size: u64,
     /// Bytes of buffers and segments beside the 8 MiB.
     pub buffers: Vec<u64>,
-    /// States of the source.
     pub states: Vec<Wanted>,
 }
 
@@ -36,26 +32,17 @@ impl Default for Request {
 const BIG: u64 = 8 * MIB;
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.section(NAME, &[("size", request.size.to_string())])?;
     session.needs_room(request.size.saturating_mul(3), NAME)?;
-    let source = session.workspace().join("mapped-copy-source");
+    let source = session.folder().join("mapped-copy-source");
     let size = request.size;
-    let make = |path: &Path, stop: &Stop| sources::file(path, size, 1, stop);
-    let groups = request.states.iter().map(|state| Group {
-        name: format!("{}, {}", mib(size), state.as_str()),
-        source: source.clone(),
-        make: Some(&make),
-        bytes: size,
-        entries: None,
-        judge: None,
-        metadata: false,
-        competitors: competitors(request, *state),
-    });
-    compete_all(session, NAME, &groups.collect::<Vec<_>>())
+    let group = |state: &Wanted| {
+        let name = format!("{}, {}", mib(size), state.as_str());
+        let make = move |path: &Path, stop: &Stop| sources::file(path, size, 1, stop);
+        Group::made(name, &source, make, size, competitors(request, *state))
+    };
+    compete_all(session, NAME, &request.states.iter().map(group).collect::<Vec<_>>())
 }
 
 fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
@@ -84,7 +71,7 @@ fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
         .with("io", "buffered")
         .with("state", state.as_str())
         .with("size", request.size);
-    let mut all = vec![buffered("mapped", BIG).as_base(), buffered("read-write", BIG), plain];
+    let mut all = vec![buffered("mapped", BIG).into_base(), buffered("read-write", BIG), plain];
     for buffer in request.buffers.iter().filter(|buffer| **buffer != BIG) {
         all.push(buffered("mapped", *buffer));
         all.push(buffered("read-write", *buffer));

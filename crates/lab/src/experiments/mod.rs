@@ -18,20 +18,20 @@
 //! `.write-dequeue`; `bytes.total`, `.written`, `.holes`, `.shared`, `.offloaded`, `files.by-profile`, and of images `bytes.total`, `.copied`, `.read`,
 //! `.read-skipped`, `.write-skipped`, `.zeros`, `.free`.
 
-pub mod async_tree;
-pub mod compare;
-pub mod in_kernel;
-pub mod mapped_copy;
+pub(crate) mod async_tree;
+pub(crate) mod compare;
+pub(crate) mod in_kernel;
+pub(crate) mod mapped_copy;
 pub mod mapped_write;
-pub mod probe;
-pub mod reproduce;
-pub mod sparse_image;
-pub mod tune;
+pub(crate) mod probe;
+pub(crate) mod reproduce;
+pub(crate) mod sparse_image;
+pub(crate) mod tune;
 
 use crate::session::How;
 
 /// Bytes of a MiB, the unit of the sizes in names.
-pub const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// The system's cp, with these options.
 pub(crate) fn cp(options: &[&str]) -> How {

@@ -7,13 +7,10 @@ use haul_measure::words;
 use super::{MIB, async_tree, in_kernel, mapped_copy, mapped_write, sparse_image};
 use crate::session::{Halt, Session};
 
-/// The command's name.
 pub const NAME: &str = "reproduce";
 
-/// What there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Time for everything.
     pub budget: Duration,
     /// Bytes that may be written at the same time.
     pub space: u64,
@@ -38,7 +35,6 @@ const SHARES: [(&str, u32); 5] = [
     (sparse_image::NAME, 15),
 ];
 
-/// The sizes of all experiments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
     /// Of the file of `mapped-copy`.
@@ -49,15 +45,11 @@ pub struct Sizes {
     pub totals: Vec<u64>,
     /// Numbers of files of `async-tree`.
     pub counts: Vec<u64>,
-    /// Of the image.
     pub image: u64,
 }
 
 impl Request {
     /// Sizes that fit: the published ones times one factor, which is 1/2 to 1/8 of them with 10 minutes and 8 GiB.
-    ///
-    /// # Errors
-    /// If there is too little of something.
     pub fn sizes(&self) -> Result<Sizes, String> {
         if self.budget < LEAST_TIME {
             return Err(format!(
@@ -93,9 +85,6 @@ impl Request {
 }
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`crate::session::compete_all`].
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let sizes = request.sizes()?;
     session.needs_room(request.space.min(4 * sizes.image), NAME)?;
@@ -103,10 +92,10 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let mut share = 0;
     for (name, hundredths) in SHARES {
         share += hundredths;
-        if session.results().section(name).is_some_and(|section| section.complete) {
+        if session.results.section(name).is_some_and(|section| section.complete) {
             continue;
         }
-        session.set_deadline(Some(begun + request.budget * share / 100));
+        session.deadline = Some(begun + request.budget * share / 100);
         match name {
             mapped_copy::NAME => {
                 let request = mapped_copy::Request { size: sizes.file, ..mapped_copy::Request::default() };
@@ -118,7 +107,9 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
             }
             mapped_write::NAME => {
                 let time = session.time_left().unwrap_or(mapped_write::USUAL_TIME).min(mapped_write::USUAL_TIME);
-                mapped_write::run_in(session, &mapped_write::Request::within(time, request.space / 4))?;
+                let mut parts = mapped_write::Request::default().within(time);
+                parts.limit(request.space / 4);
+                mapped_write::run_in(session, &parts)?;
             }
             async_tree::NAME => {
                 let request = async_tree::Request {

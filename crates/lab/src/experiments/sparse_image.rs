@@ -26,10 +26,8 @@ use crate::measure::verify::verify_image;
 use crate::results::{Body, Detail};
 use crate::session::{Competitor, Group, Halt, How, Session, check_time, compete_all};
 
-/// The section's name.
 pub const NAME: &str = "sparse-image";
 
-/// What is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Bytes of the image that is made.
@@ -61,13 +59,9 @@ const LIVE: u64 = 488;
 const ZEROS: u64 = 233;
 /// Begins each block that is to become zeros.
 const MARK: [u8; 16] = *b"haul-lab zeros!\n";
-/// Begins each block of live data.
 const LIVE_MARK: [u8; 16] = *b"live in haul-lab";
 
 /// Runs what of it was not run yet.
-///
-/// # Errors
-/// As [`compete_all`], and where no image can be made.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let size = match &request.image {
         Some(image) => raw_size(image)?,
@@ -83,8 +77,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
         )?;
         return Ok(session.section_done(NAME)?);
     }
-    let made = session.workspace().join("image");
-    let make = |path: &Path, stop: &Stop| make_image(path, size, stop);
+    let made = session.folder().join("image");
     let judge = |source: &Path, copy: &Path, who: &Competitor, stop: &Stop| {
         let smart = who.parameters.get("smart").is_some_and(|smart| smart == "yes");
         verify_image(source, copy, smart, stop)
@@ -92,7 +85,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let group = Group {
         name: format!("image of {}", words::bytes(size)),
         source: request.image.clone().unwrap_or(made),
-        make: if request.image.is_none() { Some(&make) } else { None },
+        make: request.image.is_none().then_some(Box::new(move |path, stop| make_image(path, size, stop))),
         bytes: size,
         entries: request.image.is_some().then_some((1, size)),
         judge: Some(&judge),
@@ -103,16 +96,16 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     if let Some(image) = &request.image {
         session.source_is(image)?;
     }
-    if session.results().section(NAME).is_none_or(|section| section.detail("strip").is_none()) {
+    if session.results.section(NAME).is_none_or(|section| section.detail("strip").is_none()) {
         if request.image.is_none() {
-            let made = make_image(&group.source, size, session.stop());
-            if session.stop().is_stopped() {
+            let made = make_image(&group.source, size, &session.stop);
+            if session.stop.is_stopped() {
                 return Err(Halt::Stopped);
             }
             made?;
         }
-        let details = look_at(&group.source, session.stop())?;
-        if session.stop().is_stopped() {
+        let details = look_at(&group.source, &session.stop)?;
+        if session.stop.is_stopped() {
             return Err(Halt::Stopped);
         }
         session.add_details(NAME, details)?;
@@ -121,9 +114,6 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 }
 
 /// Bytes that it needs: the source and what that is made of, and two copies.
-///
-/// # Errors
-/// When the user's image cannot be used.
 pub fn room(request: &Request) -> Result<u64, String> {
     match &request.image {
         Some(image) => Ok(raw_size(image)?.saturating_mul(2)),
@@ -143,7 +133,7 @@ fn competitors(size: u64) -> Vec<Competitor> {
         Competitor::new(name, Wanted::Cold, How::Own(settings)).with("smart", yes(smart)).with("sparse", yes(sparse))
     };
     let all = [
-        own(false, false).as_base(),
+        own(false, false).into_base(),
         own(true, true),
         own(true, false),
         own(false, true),

@@ -29,13 +29,10 @@ use terminal::Screen;
 /// What the user wants to see of what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The image.
     pub image: PathBuf,
     /// Only [`Map::to_json`].
     pub json: bool,
-    /// Where a drawing goes.
     pub svg: Option<PathBuf>,
-    /// Columns of a strip.
     pub width: Option<usize>,
     /// Read what is used, to find zeros.
     pub scan: bool,
@@ -44,9 +41,6 @@ pub struct Request {
 }
 
 /// Looks at an image, draws it if asked, and gives what is to be printed. `warn` gets what the user should know besides.
-///
-/// # Errors
-/// The message, without the program's name.
 pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -> Result<String, String> {
     let source = Source::open(&Linux, &request.image).map_err(|error| error.to_string())?;
     let image = Image::open(&source, warn)?;
@@ -151,9 +145,6 @@ fn holes_of(file: &Source) -> io::Result<ExtentSet> {
 }
 
 /// The holes of a plain file of `size` bytes.
-///
-/// # Errors
-/// If the filesystem cannot tell.
 pub fn holes_in(file: BorrowedFd<'_>, size: u64) -> io::Result<ExtentSet> {
     let mut holes = ExtentSet::new();
     for extent in Extents::new(&Linux, file, 0, size) {
@@ -164,7 +155,6 @@ pub fn holes_in(file: BorrowedFd<'_>, size: u64) -> io::Result<ExtentSet> {
     Ok(holes)
 }
 
-/// How a drawing begins.
 const SVG: &[u8] = b"<svg ";
 
 /// Writes a drawing. What is no drawing is not overwritten: above all not the image, nor a part of it.

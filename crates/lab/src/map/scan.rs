@@ -8,9 +8,6 @@ const BLOCK: usize = 4096;
 const PIECE: usize = 1 << 20;
 
 /// Which blocks of `used` are zero. Blocks lie at multiples of 4 KiB; the last may be shorter.
-///
-/// # Errors
-/// If the image cannot be read.
 pub fn zeros(image: &dyn ReadAt, used: &ExtentSet) -> std::io::Result<ExtentSet> {
     let mut zeros = ExtentSet::new();
     let mut buffer = vec![0; PIECE];

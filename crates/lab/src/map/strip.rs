@@ -22,7 +22,6 @@ impl Kind {
     /// All, in the order in which they are drawn.
     pub const ALL: [Kind; 5] = [Kind::Used, Kind::Opaque, Kind::Zero, Kind::Free, Kind::Hole];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Used => "used",
@@ -37,12 +36,9 @@ impl Kind {
 /// How many bytes there are of each kind, in the order of [`Kind::ALL`].
 pub type Counts = [u64; Kind::ALL.len()];
 
-/// One strip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strip {
-    /// What it shows, in one line.
     pub title: String,
-    /// Its length in bytes.
     pub size: u64,
     /// How many bytes of it are of each kind.
     pub counts: Counts,

@@ -1,17 +1,23 @@
-//! Strips as a drawing. Each column of a strip is a stack of what is in it, so that nothing small is lost.
+//! Strips as a drawing, by a template. Each column of a strip is a stack of what is in it, so that nothing small is lost.
 
 use std::fmt::Write as _;
 
 use haul_guest::report::human;
+use minijinja::context;
+use minijinja::value::Serde;
+use serde::Serialize;
 
 use super::strip::{Counts, Kind, Picture, Strip};
 use super::terminal::numbers;
+use crate::report::markup::xml;
+use crate::report::template;
+use crate::report::text::clipped;
 
 /// Columns of a strip; each is [`COLUMN`] wide.
 const COLUMNS: usize = 460;
 const COLUMN: usize = 2;
 const MARGIN: usize = 20;
-const WIDTH: usize = COLUMNS * COLUMN + 2 * MARGIN;
+const LENGTH: usize = COLUMNS * COLUMN;
 /// Height of a strip, of the line above it that shows where on the disk it lies, and of everything of a strip.
 const HEIGHT: u64 = 28;
 const PLACE: usize = 3;
@@ -24,75 +30,51 @@ const LETTERS: usize = 110;
 /// The most strips that are drawn; what is not drawn is counted.
 const MOST: usize = 200;
 
-/// Colours of the kinds, of text, of what is less important, and of the paper: by day and by night.
-const STYLE: &str = "\
-text{font:13px system-ui,sans-serif;fill:var(--ink)}
-.t{font-size:16px;font-weight:600}.s{fill:var(--dim);font-size:12px}.p{fill:var(--dim)}
-.paper{fill:var(--paper)}.frame{fill:none;stroke:var(--dim)}
-.used{fill:var(--used)}.opaque{fill:var(--opaque)}.zero{fill:var(--zero)}.free{fill:var(--free)}.hole{fill:var(--hole)}
-svg{--paper:#fff;--ink:#1b1f24;--dim:#656d76;--used:#2f66b1;--opaque:#8a5aa8;--zero:#e0b13c;--free:#9ad3a5;--hole:#e8eaed}
-@media(prefers-color-scheme:dark){svg{--paper:#14171b;--ink:#e6e9ed;--dim:#9aa3ad;--used:#5b95e0;--opaque:#b183cf;\
---zero:#d8a72b;--free:#3f7f50;--hole:#2b3037}}
-";
+/// What the template draws of a strip.
+#[derive(Serialize)]
+struct Shown<'s> {
+    title: &'s str,
+    size: String,
+    numbers: String,
+    top: usize,
+    /// Where the strip itself begins.
+    bar: usize,
+    /// Where on the disk it lies, if it is a part of it: where that begins, and how long it is.
+    reach: Option<(String, String)>,
+    /// The part of the columns that is of each kind.
+    paths: Vec<(&'static str, String)>,
+}
 
 /// The drawing of an image of this name: a whole SVG file.
-pub fn draw(picture: &Picture, name: &str) -> String {
+pub fn draw<'p>(picture: &'p Picture, name: &str) -> String {
     let shown = picture.strips.len().min(MOST);
     let skipped = picture.strips.len() - shown;
-    let height = HEAD + shown * STEP + FOOT + if skipped > 0 { 20 } else { 0 };
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{name}</title>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>\n",
-        name = escaped(name)
-    );
-    text(&mut svg, MARGIN, 26, "t", name);
-    legend(&mut svg);
-    let size = picture.strips.first().map_or(0, |strip| strip.size);
-    for (number, strip) in picture.strips.iter().take(shown).enumerate() {
-        let place = (number > 0).then_some(size);
-        draw_strip(&mut svg, picture, strip, HEAD + number * STEP, place);
-    }
-    if skipped > 0 {
-        text(&mut svg, MARGIN, HEAD + shown * STEP + 16, "s", &format!("{skipped} more regions are not drawn"));
-    }
-    svg.push_str("</svg>\n");
-    svg
-}
-
-fn legend(svg: &mut String) {
-    for (number, kind) in Kind::ALL.into_iter().enumerate() {
-        let x = MARGIN + number * 100;
-        put(svg, &format!("<rect class=\"{}\" x=\"{x}\" y=\"38\" width=\"14\" height=\"14\"/>", kind.name()));
-        put(svg, &format!("<rect class=\"frame\" x=\"{x}\" y=\"38\" width=\"14\" height=\"14\"/>"));
-        text(svg, x + 20, 50, "l", kind.name());
-    }
-}
-
-/// `disk` is the size of the whole disk, if the strip is a part of it.
-fn draw_strip(svg: &mut String, picture: &Picture, strip: &Strip, top: usize, disk: Option<u64>) {
-    put(svg, &format!("<g><title>{}: {}</title>", escaped(&strip.title), escaped(&numbers(strip))));
-    text(svg, MARGIN, top + 18, "l", &format!("{} ({})", cut(&strip.title, LETTERS), human(strip.size)));
-    let mut bar = top + 26;
-    if let Some(disk) = disk.filter(|disk| *disk > 0) {
-        // Where it lies on the disk.
-        let length = COLUMNS * COLUMN;
-        let scaled = |bytes: u64| bytes as f64 / disk as f64 * length as f64;
-        let (x, width) = (MARGIN as f64 + scaled(strip.reach.start), scaled(strip.reach.len).max(1.0));
-        put(svg, &format!("<rect class=\"p\" x=\"{x:.1}\" y=\"{bar}\" width=\"{width:.1}\" height=\"{PLACE}\"/>"));
-    }
-    bar += PLACE + 1;
-    let cells = picture.cells(strip, COLUMNS);
-    for (number, kind) in Kind::ALL.into_iter().enumerate() {
-        let path = stacks(&cells, number, bar);
-        if !path.is_empty() {
-            put(svg, &format!("<path class=\"{}\" d=\"{path}\"/>", kind.name()));
-        }
-    }
-    let width = COLUMNS * COLUMN;
-    put(svg, &format!("<rect class=\"frame\" x=\"{MARGIN}\" y=\"{bar}\" width=\"{width}\" height=\"{HEIGHT}\"/>"));
-    text(svg, MARGIN, bar + HEIGHT as usize + 16, "s", &numbers(strip));
-    put(svg, "</g>");
+    let disk = picture.strips.first().map_or(0, |strip| strip.size);
+    let strip = |(number, strip): (usize, &'p Strip)| {
+        let (top, cells) = (HEAD + number * STEP, picture.cells(strip, COLUMNS));
+        let bar = top + 26 + PLACE + 1;
+        let paths = Kind::ALL.into_iter().enumerate().map(|(kind, of)| (of.name(), stacks(&cells, kind, bar)));
+        let reach = (number > 0 && disk > 0).then(|| {
+            let scaled = |bytes: u64| bytes as f64 / disk as f64 * LENGTH as f64;
+            let (x, width) = (MARGIN as f64 + scaled(strip.reach.start), scaled(strip.reach.len).max(1.0));
+            (format!("{x:.1}"), format!("{width:.1}"))
+        });
+        let paths = paths.filter(|(_, path)| !path.is_empty()).collect();
+        Shown { title: &strip.title, size: human(strip.size), numbers: numbers(strip), top, bar, reach, paths }
+    };
+    let strips = picture.strips.iter().take(shown).enumerate().map(strip);
+    let mut environment = template::environment(xml);
+    environment.add_filter("cut", |text: &str| clipped(text, LETTERS));
+    let context = context! {
+        name,
+        width => LENGTH + 2 * MARGIN,
+        height => HEAD + shown * STEP + FOOT + if skipped > 0 { 20 } else { 0 },
+        margin => MARGIN,
+        kinds => Kind::ALL.map(Kind::name).to_vec(),
+        strips => Serde(strips.collect::<Vec<_>>()),
+        skipped,
+    };
+    template::fill(&environment, include_str!("drawing.svg"), context)
 }
 
 /// The part of each column that is of one kind, equal neighbours joined.
@@ -108,7 +90,7 @@ fn stacks(cells: &[Counts], kind: usize, bar: usize) -> String {
     let mut path = String::new();
     let spans: Vec<(u64, u64)> = cells.iter().map(span).collect();
     // A strip of few bytes has few cells, and they are wide.
-    let x = |cell: usize| MARGIN as f64 + (cell * COLUMNS * COLUMN) as f64 / cells.len() as f64;
+    let x = |cell: usize| MARGIN as f64 + (cell * LENGTH) as f64 / cells.len() as f64;
     let mut from = 0;
     for run in spans.chunk_by(|a, b| a == b) {
         let to = from + run.len();
@@ -120,41 +102,6 @@ fn stacks(cells: &[Counts], kind: usize, bar: usize) -> String {
         from = to;
     }
     path
-}
-
-fn put(svg: &mut String, line: &str) {
-    svg.push_str(line);
-    svg.push('\n');
-}
-
-fn text(svg: &mut String, x: usize, y: usize, class: &str, words: &str) {
-    put(svg, &format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escaped(&cut(words, LETTERS))));
-}
-
-/// The beginning of a text that is too long.
-fn cut(words: &str, letters: usize) -> String {
-    match words.char_indices().nth(letters) {
-        None => words.to_owned(),
-        Some((end, _)) => format!("{}...", words.get(..end).unwrap_or_default()),
-    }
-}
-
-/// Text in XML, where some characters must not be at all.
-fn escaped(words: &str) -> String {
-    let mut text = String::with_capacity(words.len());
-    for letter in words.chars() {
-        match letter {
-            '&' => text.push_str("&amp;"),
-            '<' => text.push_str("&lt;"),
-            '>' => text.push_str("&gt;"),
-            '"' => text.push_str("&quot;"),
-            '\'' => text.push_str("&#39;"),
-            '\u{fffe}' | '\u{ffff}' => text.push('?'),
-            other if other.is_control() => text.push('?'),
-            other => text.push(other),
-        }
-    }
-    text
 }
 
 #[cfg(test)]

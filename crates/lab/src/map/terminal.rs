@@ -11,9 +11,7 @@ pub const WIDEST: usize = 10_000;
 /// Columns where there is no terminal.
 const USUAL: usize = 80;
 
-/// Where the strips are to be seen.
 pub trait Screen {
-    /// How many columns a terminal has, if it is one.
     fn columns(&self) -> Option<usize>;
     /// Whether colours are shown and welcome.
     fn has_colours(&self) -> bool;

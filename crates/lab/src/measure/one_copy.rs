@@ -34,9 +34,7 @@ pub const REFUSED: u8 = 75;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The engine by name.
     pub engine: Option<String>,
-    /// Bytes of a buffer.
     pub buffer_size: Option<u64>,
     /// Files at the same time.
     pub jobs: Option<u64>,
@@ -66,9 +64,6 @@ impl Settings {
 }
 
 /// Reads the arguments of the part: settings in JSON, the source and the name of the copy.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn parse(arguments: Vec<OsString>) -> Result<(Settings, PathBuf, PathBuf), String> {
     let [settings, source, dest] = <[OsString; 3]>::try_from(arguments)
         .map_err(|_| "settings, a source and the name of its copy are needed".to_owned())?;
@@ -76,19 +71,14 @@ pub fn parse(arguments: Vec<OsString>) -> Result<(Settings, PathBuf, PathBuf), S
     Ok((settings, source.into(), dest.into()))
 }
 
-/// Why there is no copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The engine does not move bytes here.
     Refused(String),
-    /// Something went wrong.
     Failed(String),
 }
 
 /// Copies, and gives what the run reports of itself: seconds and bytes by name.
-///
-/// # Errors
-/// In words.
 pub fn copy(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<String, f64>, Failure> {
     if let Some(nice) = settings.priority {
         // Before there are threads, which take it over.
@@ -275,7 +265,6 @@ impl haul_image::Observer for Silent {
     fn event(&self, _event: &haul_image::Event<'_>) {}
 }
 
-/// Keeps the first thing that went wrong.
 #[derive(Default)]
 struct FirstProblem(Mutex<Option<String>>);
 

@@ -53,9 +53,6 @@ pub fn write(
 }
 
 /// Makes a new tree of `files` files with `total` bytes together, 32 to a directory.
-///
-/// # Errors
-/// As [`file()`].
 pub fn tree(path: &Path, total: u64, files: u64, seed: u64, stop: &Stop) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make {}: {}", quoted(path), words::of(&error));
     fs::create_dir(path).map_err(failed)?;

@@ -20,14 +20,12 @@ const PIECE: usize = 64 << 10;
 /// Differences that are reported one by one.
 const TOLD: usize = 3;
 
-/// What a comparison found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Names on either side.
     pub entries: u64,
     /// Why the copy is not one: the first differences in words, and how many there are.
     pub wrong: Option<String>,
-    /// The comparison was not finished.
     pub stopped: bool,
 }
 

@@ -7,7 +7,7 @@ use haul_measure::stats;
 use super::text::{self, Unit, count};
 use super::{join, sections};
 use crate::results::{Case, Outcome, Results, Section};
-use crate::view::{Cell, Column, Mark, Table, View};
+use crate::view::{Cell, Mark, Table, View};
 
 /// What became of the cases that both have.
 #[derive(Debug, Default)]
@@ -86,17 +86,9 @@ fn table(old: &Section, new: &Section, tally: &mut Tally) -> Option<Table> {
     let pairs: Vec<(&Case, &Case)> = new.cases.iter().filter_map(|case| Some((find(old, case)?, case))).collect();
     let all = pairs.iter().flat_map(|(old, new)| [old, new]).filter(|case| case.is_ranked());
     let unit = Unit::of(all.flat_map(|case| case.runs.iter().map(|run| run.returned)));
-    let rows: Vec<Vec<Cell>> = pairs.iter().map(|(old, new)| row(old, new, &unit, tally)).collect();
-    let columns = vec![
-        Column::words("group"),
-        Column::words("tool"),
-        Column::figures(format!("baseline, {}", unit.name)),
-        Column::figures(format!("now, {}", unit.name)),
-        Column::figures("now against it"),
-        Column::words("verdict"),
-    ];
-    let title = sections::title(&new.name).to_owned();
-    (!rows.is_empty()).then_some(Table { title, columns, rows, note: None })
+    let heads = "group|tool|>baseline, UNIT|>now, UNIT|>now against it|verdict".replace("UNIT", unit.name);
+    let rows = pairs.iter().map(|(old, new)| row(old, new, &unit, tally));
+    Table::new(sections::title(&new.name), &heads, rows).if_any()
 }
 
 fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
@@ -130,7 +122,7 @@ fn row(old: &Case, new: &Case, unit: &Unit, tally: &mut Tally) -> Vec<Cell> {
         Cell::text(&new.competitor),
         time(old),
         time(new),
-        ratio.map_or_else(|| Cell::text("-"), |ratio| Cell::figure(ratio.value, text::ratio(&ratio))),
+        Cell::ratio(ratio),
         Cell::text(verdict).marked(mark),
     ]
 }

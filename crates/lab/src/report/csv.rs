@@ -10,10 +10,8 @@ use super::text::shown;
 use crate::results::{Results, Run};
 use crate::view::{Table, View};
 
-/// The heads of the columns.
 pub const HEAD: &str = "section,table,row,name,column,value,text";
 
-/// The list.
 pub fn page(views: &[View], results: &Results) -> String {
     let mut text = format!("{HEAD}\r\n");
     for view in views {
@@ -27,15 +25,8 @@ pub fn page(views: &[View], results: &Results) -> String {
             let named = Table { title: format!("published: {}", published.table.title), ..published.table.clone() };
             table(&mut text, &view.name, &named);
             for (number, claim) in published.claims.iter().enumerate() {
-                let verdict = match claim.agrees {
-                    Some(true) => "agrees",
-                    Some(false) => "does not agree",
-                    None => "cannot say",
-                };
-                line(
-                    &mut text,
-                    &[&view.name, "claims", &(number + 1).to_string(), &claim.says, "verdict", "", verdict],
-                );
+                let number = (number + 1).to_string();
+                line(&mut text, &[&view.name, "claims", &number, &claim.says, "verdict", "", claim.verdict()]);
             }
         }
     }
@@ -59,7 +50,6 @@ fn table(text: &mut String, section: &str, table: &Table) {
     }
 }
 
-/// The runs as they were measured.
 fn runs(text: &mut String, results: &Results) {
     for section in &results.sections {
         for case in &section.cases {
@@ -113,7 +103,7 @@ fn field(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{Cell, Column};
+    use crate::view::Cell;
 
     #[test]
     fn fields_are_quoted_and_are_no_formulas() {
@@ -127,16 +117,8 @@ mod tests {
     #[test]
     fn each_figure_has_a_line_with_its_row_and_its_column() {
         let mut text = String::new();
-        table(
-            &mut text,
-            "s",
-            &Table {
-                title: "t".to_owned(),
-                columns: vec![Column::words("group"), Column::words("tool"), Column::figures("x, s")],
-                rows: vec![vec![Cell::text("g"), Cell::text("cp"), Cell::figure(1.5, "1.50")]],
-                note: None,
-            },
-        );
+        let row = vec![Cell::text("g"), Cell::text("cp"), Cell::figure(1.5, "1.50")];
+        table(&mut text, "s", &Table::new("t", "group|tool|>x, s", [row]));
         assert_eq!(text, "s,t,1,\"g, cp\",tool,,cp\r\ns,t,1,\"g, cp\",\"x, s\",1.5,1.50\r\n");
     }
 }

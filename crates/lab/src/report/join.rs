@@ -6,9 +6,6 @@ use crate::results::Results;
 
 /// Results of several files, by their names: later files add sections, or replace those of the same name and place. What a
 /// reader must know of that comes with it.
-///
-/// # Errors
-/// A message, if there is nothing to show.
 pub fn join(files: Vec<(String, Results)>) -> Result<(Results, Vec<String>), String> {
     let mut notes = Vec::new();
     let mut files = files.into_iter();

@@ -1,6 +1,8 @@
 //! How tables are laid out for readers, on a page and on a terminal alike: the tables themselves have a field for everything.
 
-use crate::view::{Cell, Mark, Table};
+use serde::Serialize;
+
+use crate::view::{Cell, Column, Mark, Table};
 
 /// Which columns of a table stand beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +14,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a table.
     pub fn of(table: &Table) -> Layout {
         let end = table.columns.len() - usize::from(is_bare(table));
         Layout { first: usize::from(is_grouped(table)), end }
@@ -22,6 +23,43 @@ impl Layout {
     pub fn new_group<'t>(&self, row: &'t [Cell], before: Option<&'t [Cell]>) -> Option<&'t str> {
         let name = |row: &'t [Cell]| row.first().map(|cell| cell.text.as_str());
         (self.first == 1 && before.and_then(name) != name(row)).then(|| name(row)).flatten()
+    }
+}
+
+/// A table as it stands on a page.
+#[derive(Debug, Serialize)]
+pub struct Laid<'t> {
+    title: &'t str,
+    columns: &'t [Column],
+    rows: Vec<Row<'t>>,
+    note: Option<&'t str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row<'t> {
+    /// The name of a group that begins here.
+    group: Option<&'t str>,
+    cells: &'t [Cell],
+    /// Stands behind the first cell, across all other columns.
+    reason: Option<&'t Cell>,
+}
+
+impl<'t> Laid<'t> {
+    pub fn of(table: &'t Table) -> Laid<'t> {
+        let layout = Layout::of(table);
+        let before = std::iter::once(None).chain(table.rows.iter().map(|row| Some(row.as_slice())));
+        let row = |(row, before): (&'t Vec<Cell>, Option<&'t [Cell]>)| {
+            let reason = only_a_reason(row);
+            let end = if reason.is_some() { layout.first + 1 } else { layout.end };
+            let cells = row.get(layout.first..end).unwrap_or_default();
+            Row { group: layout.new_group(row, before), cells, reason }
+        };
+        Laid {
+            title: &table.title,
+            columns: table.columns.get(layout.first..layout.end).unwrap_or_default(),
+            rows: table.rows.iter().zip(before).map(row).collect(),
+            note: table.note.as_deref(),
+        }
     }
 }
 
@@ -48,7 +86,6 @@ fn is_bare(table: &Table) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Column;
 
     fn table(rows: &[[&str; 5]]) -> Table {
         let cell = |text: &&str| Cell::text(*text).marked(if *text == "-" { Mark::Faint } else { Mark::None });

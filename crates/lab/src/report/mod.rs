@@ -3,10 +3,10 @@
 //! [`page`] makes one [`Page`] of saved results; the four ways to show it know nothing of results.
 
 use haul_measure::words;
+use serde::Serialize;
 
 pub mod baseline;
 pub mod chart;
-pub mod command;
 pub mod csv;
 pub mod html;
 pub mod join;
@@ -15,18 +15,18 @@ pub mod markdown;
 pub mod markup;
 pub mod sections;
 pub mod tabular;
+pub mod template;
 pub mod terminal;
 pub mod text;
 
 use crate::results::{Case, Environment, Outcome, Place, Results};
-use crate::view::{Cell, Column, Table, View};
+use crate::view::{Cell, Table, View};
 
 pub use sections::views;
 
 /// A report, before it is known how it is shown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
-    /// Its head.
     pub title: String,
     /// When, and by what.
     pub subtitle: String,
@@ -40,11 +40,9 @@ pub struct Page {
     pub notes: Vec<String>,
     /// The machine, the places, the competitors.
     pub environment: Vec<Table>,
-    /// The sections.
     pub views: Vec<View>,
 }
 
-/// The report of these results.
 pub fn page(results: &Results) -> Page {
     let views = views(results);
     let title = match &views[..] {
@@ -89,23 +87,18 @@ fn scope(results: &Results) -> String {
             open => format!("the copies of {open} of them were compared with nothing, all others are right"),
         });
     }
-    let (mut wrong, mut failed, mut long, mut refused) = (0, 0, 0, 0);
-    for case in cases() {
-        match case.outcome {
-            Outcome::Wrong(_) => wrong += 1,
-            Outcome::Failed(_) => failed += 1,
-            Outcome::TooLong(_) => long += 1,
-            Outcome::Refused(_) => refused += 1,
-            Outcome::Right | Outcome::Unverified => {}
-        }
-    }
-    for (count, one, several) in [
-        (wrong, "made a wrong copy and has no rank", "made wrong copies and have no rank"),
-        (failed, "failed", "failed"),
-        (long, "took too long", "took too long"),
-        (refused, "was refused", "were refused"),
+    for (kind, one, several) in [
+        (
+            Outcome::Wrong as fn(String) -> Outcome,
+            "made a wrong copy and has no rank",
+            "made wrong copies and have no rank",
+        ),
+        (Outcome::Failed, "failed", "failed"),
+        (Outcome::TooLong, "took too long", "took too long"),
+        (Outcome::Refused, "was refused", "were refused"),
     ] {
-        match count {
+        let kind = std::mem::discriminant(&kind(String::new()));
+        match number(&|case| std::mem::discriminant(&case.outcome) == kind) {
             0 => {}
             1 => words.push(format!("1 {one}")),
             count => words.push(format!("{count} {several}")),
@@ -114,22 +107,16 @@ fn scope(results: &Results) -> String {
     words.join("; ") + "."
 }
 
-/// What a section found, in its first sentences.
+/// What a section found, in its first sentence.
 fn in_short(view: &View) -> String {
-    match view.summary.first() {
-        Some(first) => first.clone(),
-        None => "It was measured; see there.".to_owned(),
-    }
+    view.summary.first().map_or("It was measured; see there.", String::as_str).to_owned()
 }
 
 fn not_measured(results: &Results, views: &[View]) -> Vec<(String, String)> {
     let absent = sections::EXPERIMENTS.iter().filter(|name| results.section(name).is_none());
-    let absent = absent
-        .map(|name| (sections::title(name).to_owned(), format!("not measured at all; `haul-lab {name}` does it")));
-    let parts = views.iter().flat_map(|view| {
-        view.not_measured.iter().map(|reason| (view.title.clone(), reason.clone())).collect::<Vec<_>>()
-    });
-    parts.chain(absent).collect()
+    let absent = absent.map(|name| (sections::title(name), format!("not measured at all; `haul-lab {name}` does it")));
+    let parts = views.iter().flat_map(|view| view.not_measured.iter().map(|why| (view.title.as_str(), why.clone())));
+    parts.chain(absent).map(|(what, why)| (what.to_owned(), why)).collect()
 }
 
 /// What it was measured on, in tables of words.
@@ -146,16 +133,13 @@ pub fn environment(environment: &Environment) -> Vec<Table> {
         None => row("virtual machine", "no".to_owned()),
     });
     rows.extend(environment.methods.iter().map(|method| row("method", method.clone())));
-    let columns = || vec![Column::words(""), Column::words("")];
-    let mut tables = vec![Table { title: "The machine".to_owned(), columns: columns(), rows, note: None }];
+    let mut tables = vec![Table::new("The machine", "|", rows)];
     for (name, place) in &environment.places {
-        let rows = place_rows(place).into_iter().map(|(name, value)| row(name, value)).collect();
-        tables.push(Table { title: format!("The place: {name}"), columns: columns(), rows, note: None });
+        let rows = place_rows(place).into_iter().map(|(name, value)| row(name, value));
+        tables.push(Table::new(format!("The place: {name}"), "|", rows));
     }
-    if !environment.competitors.is_empty() {
-        let rows = environment.competitors.iter().map(|(name, version)| row(name, version.clone())).collect();
-        tables.push(Table { title: "Tools".to_owned(), columns: columns(), rows, note: None });
-    }
+    let versions = environment.competitors.iter().map(|(name, version)| row(name, version.clone()));
+    tables.extend(Table::new("Tools", "|", versions).if_any());
     tables
 }
 
@@ -171,15 +155,14 @@ fn place_rows(place: &Place) -> Vec<(&'static str, String)> {
         return rows;
     };
     let model = device.model.as_ref().map(|model| format!(", {}", model.trim())).unwrap_or_default();
-    rows.push(("device", format!("{}{model}", device.name)));
-    let answer = |known: Option<bool>, yes: &str, no: &str| match known {
-        Some(true) => yes.to_owned(),
-        Some(false) => no.to_owned(),
-        None => "unknown".to_owned(),
-    };
-    rows.push(("moving heads", answer(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")));
-    rows.push(("stable pages", answer(device.stable_pages, "demanded: writers wait for write-back", "not demanded")));
-    rows.push(("scheduler", device.scheduler.clone().unwrap_or_else(|| "unknown".to_owned())));
-    rows.push(("write cache", device.write_cache.clone().unwrap_or_else(|| "unknown".to_owned())));
+    let known = |text: Option<&str>| text.unwrap_or("unknown").to_owned();
+    let answer = |value: Option<bool>, yes, no| known(value.map(|value| if value { yes } else { no }));
+    rows.extend([
+        ("device", format!("{}{model}", device.name)),
+        ("moving heads", answer(device.rotational, "yes, as the kernel believes", "no, as the kernel believes")),
+        ("stable pages", answer(device.stable_pages, "demanded: writers wait for write-back", "not demanded")),
+        ("scheduler", known(device.scheduler.as_deref())),
+        ("write cache", known(device.write_cache.as_deref())),
+    ]);
     rows
 }

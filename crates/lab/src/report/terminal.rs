@@ -5,11 +5,10 @@ use std::fmt::Write as _;
 use super::layout::{self, Layout};
 use super::text::{Digits, clipped, shown};
 use super::{Page, tabular};
-use crate::view::{BarGroup, Cell, Chart, Mark, Published, Table, View};
+use crate::view::{BarGroup, Cell, Kind, Mark, Published, Table, View};
 
 /// The narrowest and the widest that is used.
 pub const NARROWEST: usize = 40;
-/// The widest.
 pub const WIDEST: usize = 10_000;
 /// The most letters of a name of a row.
 const NAME: usize = 40;
@@ -91,8 +90,8 @@ fn section(text: &mut String, view: &View, width: usize) {
         paragraph(text, warning, "! ", width);
     }
     for chart in &view.charts {
-        match (chart, tabular::of(chart)) {
-            (Chart::Bars { title, unit, groups }, _) => bars(text, title, unit, groups, width),
+        match (&chart.kind, tabular::of(chart)) {
+            (Kind::Bars { unit, groups }, _) => bars(text, &chart.title, unit, groups, width),
             (_, Some(drawn)) => table(text, &drawn, width),
             (_, None) => {}
         }
@@ -117,11 +116,7 @@ fn published(text: &mut String, published: &Published, width: usize) {
     table(text, &published.table, width);
     text.push('\n');
     for claim in &published.claims {
-        let verdict = match claim.agrees {
-            Some(true) => "[agrees]        ",
-            Some(false) => "[does not agree]",
-            None => "[cannot say]    ",
-        };
+        let verdict = format!("{:16}", format!("[{}]", claim.verdict()));
         paragraph(text, &format!("{}. {}", claim.says, claim.here), &format!("{verdict} "), width.max(60));
     }
 }
@@ -277,17 +272,12 @@ impl Wide<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Column;
 
     #[test]
     fn a_table_that_is_too_wide_comes_in_pieces_with_its_names() {
         let mut text = String::new();
-        let wide = Table {
-            title: "t".to_owned(),
-            columns: vec![Column::words("tool"), Column::figures("first figure"), Column::figures("second figure")],
-            rows: vec![vec![Cell::text("cp"), Cell::text("1"), Cell::text("2").marked(Mark::Best)]],
-            note: None,
-        };
+        let row = vec![Cell::text("cp"), Cell::text("1"), Cell::text("2").marked(Mark::Best)];
+        let wide = Table::new("t", "tool|>first figure|>second figure", [row]);
         table(&mut text, &wide, 26);
         assert_eq!(
             text,

@@ -59,7 +59,6 @@ impl Digits {
         Digits(self.0.min(digits))
     }
 
-    /// A figure with them.
     pub fn say(self, value: f64) -> String {
         format!("{value:.*}", self.0)
     }
@@ -77,18 +76,17 @@ impl Unit {
         Unit { name, factor, digits: Digits::of(seconds.iter().map(|time| time * factor)) }
     }
 
-    /// A time in it, without its name.
     pub fn say(&self, seconds: f64) -> String {
         self.digits.say(seconds * self.factor)
     }
 
     /// A time in it, as a number.
-    pub fn scaled(&self, seconds: f64) -> f64 {
+    pub(crate) fn scaled(&self, seconds: f64) -> f64 {
         seconds * self.factor
     }
 
     /// `1.23 (1.20 to 1.31)`, or the median alone where there is one run.
-    pub fn spread(&self, spread: &Spread) -> String {
+    pub(crate) fn spread(&self, spread: &Spread) -> String {
         match spread.count {
             1 => self.say(spread.median),
             _ => format!("{} ({} to {})", self.say(spread.median), self.say(spread.min), self.say(spread.max)),

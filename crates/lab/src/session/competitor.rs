@@ -16,25 +16,19 @@ pub const PLACE_OF_SOURCE: &str = "{source}";
 /// Stands for the name of the copy.
 pub const PLACE_OF_DEST: &str = "{dest}";
 
-/// Somebody who copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Competitor {
     /// In the results.
     pub name: String,
     /// The others are compared with this one.
     pub base: bool,
-    /// Conditions for tables.
     pub parameters: BTreeMap<String, String>,
-    /// Of the source.
     pub cache: Wanted,
-    /// How.
     pub how: How,
 }
 
-/// How somebody copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum How {
-    /// By haul's library.
     Own(one_copy::Settings),
     /// By words, of which those for source and destination are replaced, also within others.
     Words(Vec<String>),
@@ -43,18 +37,16 @@ pub enum How {
 }
 
 impl Competitor {
-    /// A competitor without conditions.
     pub fn new(name: impl Into<String>, cache: Wanted, how: How) -> Competitor {
         Competitor { name: name.into(), base: false, parameters: BTreeMap::new(), cache, how }
     }
 
     /// The one that the others are compared with.
     #[must_use]
-    pub fn as_base(self) -> Competitor {
+    pub fn into_base(self) -> Competitor {
         Competitor { base: true, ..self }
     }
 
-    /// With one more condition.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Competitor {
         self.parameters.insert(name.to_owned(), value.to_string());
@@ -72,7 +64,6 @@ impl How {
         }
     }
 
-    /// What is to be started.
     pub(super) fn command(&self, own: &Own, source: &Path, dest: &Path) -> Command {
         match self {
             How::Own(settings) => {

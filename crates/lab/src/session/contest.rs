@@ -30,7 +30,6 @@ const QUICKEST: f64 = 1.0 / 3e9;
 /// Room that a copy may take besides its bytes: directories, indirect blocks.
 const MORE: u64 = 32 << 20;
 
-/// The runs of one group.
 struct Contest<'a> {
     session: &'a mut Session,
     section: &'a str,
@@ -38,9 +37,6 @@ struct Contest<'a> {
 }
 
 /// Runs the groups of a section one after another, after which it is complete.
-///
-/// # Errors
-/// When the machinery fails, or the user wants no more.
 pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -> Result<(), Halt> {
     if session.section_mut(section)?.complete {
         return Ok(()); // what there was no time for stays skipped
@@ -60,9 +56,6 @@ pub fn compete_all(session: &mut Session, section: &str, groups: &[Group<'_>]) -
 }
 
 /// Whether there is time for each competitor to run once, even on a fast machine.
-///
-/// # Errors
-/// If not.
 pub fn check_time(session: &Session, groups: &[Group<'_>]) -> Result<(), String> {
     let Some(left) = session.time_left().filter(|_| session.settings.time_is_the_users) else { return Ok(()) };
     let least: f64 = groups.iter().map(Group::work).sum::<f64>() * QUICKEST;
@@ -139,11 +132,8 @@ impl Contest<'_> {
                 competitor: competitor.name.clone(),
                 base: competitor.base,
                 parameters: competitor.parameters.clone(),
-                cache: Cache::Unknown,
                 bytes: self.group.bytes,
-                runs: Vec::new(),
-                outcome: Outcome::Unverified,
-                warnings: Vec::new(),
+                ..Case::default()
             };
             self.session.section_mut(self.section)?.cases.push(case);
         }
@@ -167,7 +157,7 @@ impl Contest<'_> {
 
     /// One timed run: the folder with the copy, how it ended, and in which state the source was.
     fn timed(&mut self, competitor: &Competitor) -> Result<(PathBuf, Ended, Cache), Halt> {
-        if let Some(make) = self.group.make
+        if let Some(make) = &self.group.make
             && !self.group.source.exists()
         {
             let made = make(&self.group.source, &self.session.stop);
@@ -220,7 +210,6 @@ impl Contest<'_> {
         )))
     }
 
-    /// One timed run and its judgement.
     fn one_run(&mut self, competitor: &Competitor) -> Result<(), Halt> {
         let (folder, ended, state) = self.timed(competitor)?;
         let outcome = match ended {
@@ -346,7 +335,6 @@ impl Contest<'_> {
     }
 }
 
-/// Removes a copy.
 fn remove(copy: &Path) -> Result<(), String> {
     workspace::remove(copy).map_err(not_removed)
 }

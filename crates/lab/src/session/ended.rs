@@ -6,7 +6,6 @@ use haul_measure::process;
 
 use crate::results::Run;
 
-/// How a run ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The program was content: what it cost, and what it wrote to standard output.
@@ -15,7 +14,6 @@ pub(super) enum Ended {
     Badly(Option<i32>, String),
     /// It was ended after its time; in words.
     TooLong(String),
-    /// The user wants no more.
     Stopped,
 }
 

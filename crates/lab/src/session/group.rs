@@ -15,8 +15,7 @@ pub struct Group<'a> {
     /// The source; it is made if it is not there.
     pub source: PathBuf,
     /// Makes it; `None` if it is the user's.
-    pub make: Option<&'a Making<'a>>,
-    /// Bytes of it.
+    pub make: Option<Box<Making<'a>>>,
     pub bytes: u64,
     /// How many entries and bytes the user's source has; nobody may take any away.
     pub entries: Option<(u64, u64)>,
@@ -24,7 +23,6 @@ pub struct Group<'a> {
     pub judge: Option<&'a Judging<'a>>,
     /// And metadata, too.
     pub metadata: bool,
-    /// Who.
     pub competitors: Vec<Competitor>,
 }
 
@@ -34,7 +32,19 @@ pub type Making<'a> = dyn Fn(&Path, &Stop) -> Result<(), String> + 'a;
 /// Looks at a source and its copy by somebody.
 pub type Judging<'a> = dyn Fn(&Path, &Path, &Competitor, &Stop) -> Verdict + 'a;
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    /// With a source that is made, of which names, contents and link targets are compared.
+    pub fn made(
+        name: String,
+        source: &Path,
+        make: impl Fn(&Path, &Stop) -> Result<(), String> + 'a,
+        bytes: u64,
+        competitors: Vec<Competitor>,
+    ) -> Group<'a> {
+        let (source, make) = (source.to_owned(), Some(Box::new(make) as Box<Making>));
+        Group { name, source, make, bytes, entries: None, judge: None, metadata: false, competitors }
+    }
+
     /// What one run of everybody is worth, in bytes that are copied.
     pub(super) fn work(&self) -> f64 {
         self.competitors.len() as f64 * (self.bytes as f64 + OVERHEAD)

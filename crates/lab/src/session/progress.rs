@@ -22,8 +22,7 @@ pub struct Progress {
 pub(super) const OVERHEAD: f64 = 100e6;
 
 impl Progress {
-    /// On standard error.
-    pub fn on_terminal() -> Progress {
+    pub(crate) fn on_terminal() -> Progress {
         Progress {
             terminal: std::io::stderr().is_terminal(),
             started: Instant::now(),
@@ -40,7 +39,7 @@ impl Progress {
     }
 
     /// A run is over, or will not be; `now` if this session did it.
-    pub fn run_over(&mut self, bytes: u64, now: bool) {
+    pub(crate) fn run_over(&mut self, bytes: u64, now: bool) {
         let work = bytes as f64 + OVERHEAD;
         self.done += work;
         if !now {
@@ -48,7 +47,6 @@ impl Progress {
         }
     }
 
-    /// Says what is going on.
     pub fn say(&mut self, group: &str, what: &str) {
         if !self.terminal {
             if self.group != group {

@@ -26,7 +26,6 @@ pub const RESULTS: &str = "results.json";
 pub enum Halt {
     /// The user wants no more; what was measured is saved.
     Stopped,
-    /// Something went wrong.
     Failed(String),
 }
 
@@ -59,18 +58,18 @@ impl Default for Settings {
 
 /// A command that measures.
 pub struct Session {
-    pub(super) own: Own,
-    pub(super) stop: Stop,
-    pub(super) workspace: Workspace,
-    pub(super) results: Results,
-    pub(super) output: PathBuf,
-    pub(super) settings: Settings,
-    pub(super) progress: Progress,
+    pub own: Own,
+    pub stop: Stop,
+    pub workspace: Workspace,
+    pub results: Results,
+    pub output: PathBuf,
+    pub settings: Settings,
+    pub progress: Progress,
     /// Folders in /sys of the devices below the places, by the places' names.
-    pub(super) devices: BTreeMap<String, PathBuf>,
+    pub devices: BTreeMap<String, PathBuf>,
     /// No run begins afterwards.
-    pub(super) deadline: Option<Instant>,
-    pub(super) copies: u64,
+    pub deadline: Option<Instant>,
+    pub copies: u64,
 }
 
 impl Session {
@@ -79,7 +78,7 @@ impl Session {
     ///
     /// # Errors
     /// When the directory cannot be written to, or the output folder holds something else.
-    pub fn begin(
+    pub(crate) fn begin(
         own: Own,
         stop: Stop,
         command: Vec<String>,
@@ -123,68 +122,26 @@ impl Session {
         Ok(session)
     }
 
-    /// What there is.
-    pub fn results(&self) -> &Results {
-        &self.results
-    }
-
-    /// Below this everything is made.
-    pub fn workspace(&self) -> &Path {
+    /// The folder below which everything is made.
+    pub fn folder(&self) -> &Path {
         self.workspace.path()
     }
 
-    /// Where results go.
-    pub fn output(&self) -> &Path {
-        &self.output
-    }
-
-    /// This program.
-    pub fn own(&self) -> &Own {
-        &self.own
-    }
-
-    /// Whether the user wants no more.
-    pub fn stop(&self) -> &Stop {
-        &self.stop
-    }
-
-    /// How far it is.
-    pub fn progress(&mut self) -> &mut Progress {
-        &mut self.progress
-    }
-
-    /// Timed runs of each competitor.
-    pub fn runs(&self) -> usize {
-        self.settings.runs
-    }
-
-    /// No run begins after this time; `None` is no limit.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
-    }
-
-    /// Whether the time is over.
-    pub fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// The part of the time that is left.
-    pub fn time_left(&self) -> Option<Duration> {
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Looks whether there is room for so many bytes.
-    ///
-    /// # Errors
-    /// If not.
-    pub fn needs_room(&self, bytes: u64, for_what: &str) -> Result<(), String> {
+    pub(crate) fn needs_room(&self, bytes: u64, for_what: &str) -> Result<(), String> {
         space::check(self.workspace.path(), bytes, for_what)
     }
 
     /// The section of this name, begun if it is not there. `settings` are what it is run with.
-    ///
-    /// # Errors
-    /// When the results cannot be saved.
     pub fn section(&mut self, name: &str, settings: &[(&str, String)]) -> Result<&mut Section, String> {
         if self.results.section(name).is_none() {
             let mut section = Section::new(name, DIRECTORY);
@@ -201,10 +158,7 @@ impl Session {
     }
 
     /// Adds details to a section, in the place of those of the same names.
-    ///
-    /// # Errors
-    /// When the results cannot be saved.
-    pub fn add_details(&mut self, section: &str, details: Vec<Detail>) -> Result<(), String> {
+    pub(crate) fn add_details(&mut self, section: &str, details: Vec<Detail>) -> Result<(), String> {
         let section = self.section_mut(section)?;
         for detail in details {
             match section.details.iter_mut().find(|old| old.name == detail.name) {
@@ -216,10 +170,7 @@ impl Session {
     }
 
     /// A part of the plan is not run.
-    ///
-    /// # Errors
-    /// When the results cannot be saved.
-    pub fn skip(&mut self, section: &str, what: String) -> Result<(), String> {
+    pub(crate) fn skip(&mut self, section: &str, what: String) -> Result<(), String> {
         let section = self.section_mut(section)?;
         if !section.skipped.contains(&what) {
             section.skipped.push(what);
@@ -228,38 +179,25 @@ impl Session {
     }
 
     /// Nothing of this section's plan is left.
-    ///
-    /// # Errors
-    /// When the results cannot be saved.
-    pub fn section_done(&mut self, name: &str) -> Result<(), String> {
+    pub(crate) fn section_done(&mut self, name: &str) -> Result<(), String> {
         self.section_mut(name)?.complete = true;
         self.save()
     }
 
-    /// Everything is measured.
-    ///
-    /// # Errors
-    /// When the results cannot be saved.
-    pub fn all_done(&mut self) -> Result<(), String> {
+    pub(crate) fn all_done(&mut self) -> Result<(), String> {
         self.results.complete = true;
         self.save()
     }
 
     /// Removes what was made below the directory, and gives the results.
-    ///
-    /// # Errors
-    /// When something is left.
-    pub fn finish(self) -> Result<Results, String> {
+    pub(crate) fn finish(self) -> Result<Results, String> {
         self.progress.clear();
         self.workspace.finish()?;
         Ok(self.results)
     }
 
     /// The source is the user's, and on another place perhaps.
-    ///
-    /// # Errors
-    /// When it cannot be looked at.
-    pub fn source_is(&mut self, source: &Path) -> Result<(), String> {
+    pub(crate) fn source_is(&mut self, source: &Path) -> Result<(), String> {
         let folder = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
         let storage = Storage::of(folder)?;
         self.results.environment.places.insert(SOURCE.to_owned(), Place::from(&storage));
@@ -268,18 +206,13 @@ impl Session {
     }
 
     /// Removes the folder of the results if nothing was measured: a refused command leaves nothing.
-    pub fn forget_empty_output(&self) {
+    pub(crate) fn forget_empty_output(&self) {
         let empty =
             |section: &Section| section.details.is_empty() && section.cases.iter().all(|case| case.runs.is_empty());
         if self.results.sections.iter().all(empty) {
             fs::remove_file(self.output.join(RESULTS)).ok();
             fs::remove_dir(&self.output).ok(); // unless there is something else in it
         }
-    }
-
-    /// After so long a competitor is killed.
-    pub fn timeout(&self) -> Duration {
-        self.settings.timeout
     }
 
     /// Why it ends, if the user wants no more.

@@ -13,21 +13,15 @@ use crate::measure::one_copy;
 use crate::measure::verify::verify;
 use crate::results::{Cache, Run};
 
-/// How a copy went.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Timed {
     /// It is right: what it cost, and whether the source was cached.
     Right(Box<Run>, Cache),
-    /// It is not, and why.
     Wrong(String),
-    /// There is none, and why.
     Failed(String),
 }
 
 /// Copies, compares and removes the copy. `bytes` is the size of the source; after `timeout` it is ended.
-///
-/// # Errors
-/// When the machinery fails, or the user wants no more.
 pub fn time_copy(
     session: &mut Session,
     settings: &one_copy::Settings,

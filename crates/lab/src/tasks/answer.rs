@@ -3,9 +3,7 @@
 /// What is shown of a command that was run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// For standard output.
     pub text: String,
-    /// Everything that was asked for was done.
     pub done: bool,
 }
 
@@ -21,9 +19,7 @@ impl Answer {
 pub enum Complaint {
     /// A hint at `--help` helps.
     Usage(String),
-    /// It does not.
     Failed(String),
-    /// The user stopped it.
     Stopped,
     /// An engine refused, for the process that started this one.
     Refused(String),
@@ -35,7 +31,6 @@ impl From<String> for Complaint {
     }
 }
 
-/// A command line that is wrong.
-pub fn usage(why: impl Into<String>) -> Complaint {
-    Complaint::Usage(why.into())
+pub fn usage(why: impl ToString) -> Complaint {
+    Complaint::Usage(why.to_string())
 }

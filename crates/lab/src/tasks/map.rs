@@ -3,45 +3,45 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::answer::{Answer, Complaint, usage};
 use crate::map::{self, Request, terminal};
 
-/// Looks at an image.
 pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let request = parse(words).map_err(usage)?;
     let text = map::run(&request, &Screen, &mut |warning| eprintln!("haul-lab: warning: {warning}"))?;
     Ok(Answer::done(text))
 }
 
-fn parse(words: Vec<OsString>) -> Result<Request, String> {
+fn parse(words: Vec<OsString>) -> Result<Request, lexopt::Error> {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(words);
     let mut image = None;
     let mut request = Request::default();
-    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+    while let Some(argument) = parser.next()? {
         match argument {
             Value(path) if image.is_none() => image = Some(PathBuf::from(path)),
             Long("json") => request.json = true,
             Long("scan") => request.scan = true,
             Long("snapshot") => request.snapshot = true,
-            Long("svg") => request.svg = Some(PathBuf::from(parser.value().map_err(|error| error.to_string())?)),
-            Long("width") => {
-                let value = parser.value().map_err(|error| error.to_string())?;
-                let width = value.to_str().and_then(|text| text.parse().ok());
-                let width = width.filter(|width| (1..=terminal::WIDEST).contains(width));
-                let width = width.ok_or_else(|| format!("invalid argument {value:?} for '--width'"))?;
-                request.width = Some(width);
-            }
-            other => return Err(other.unexpected().to_string()),
+            Long("svg") => request.svg = Some(parser.value()?.into()),
+            Long("width") => request.width = Some(width(&mut parser, 1..=terminal::WIDEST)?),
+            other => return Err(other.unexpected()),
         }
     }
     let image = image.ok_or("missing operand: the image")?;
     Ok(Request { image, ..request })
 }
 
-/// The terminal of this process.
+/// A number of columns within bounds.
+pub fn width(parser: &mut lexopt::Parser, most: RangeInclusive<usize>) -> Result<usize, lexopt::Error> {
+    let value = parser.value()?;
+    let width = value.to_str().and_then(|text| text.parse().ok()).filter(|width| most.contains(width));
+    width.ok_or_else(|| format!("invalid argument {value:?} for '--width'").into())
+}
+
 pub struct Screen;
 
 impl terminal::Screen for Screen {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn parsed(words: &[&str]) -> Result<Request, String> {
-        parse(words.iter().map(OsString::from).collect())
+        parse(words.iter().map(OsString::from).collect()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -21,16 +21,13 @@ use crate::results::{Outcome, Results};
 use crate::session::{Halt, How, Session, Settings};
 use crate::signals;
 
-/// The arguments of a measuring command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measuring {
-    /// The directory to measure in.
     directory: PathBuf,
     /// Where results go, how often and how long.
     settings: Settings,
     /// No run begins afterwards.
     time: Option<Duration>,
-    /// What is measured.
     experiment: Experiment,
     /// The words that make it another measurement.
     words: Vec<String>,
@@ -40,7 +37,7 @@ pub struct Measuring {
 enum Experiment {
     MappedCopy(mapped_copy::Request),
     InKernel(in_kernel::Request),
-    MappedWrite(MappedWrite),
+    MappedWrite(mapped_write::Request),
     AsyncTree(async_tree::Request),
     SparseImage(sparse_image::Request),
     Compare(compare::Request),
@@ -48,26 +45,7 @@ enum Experiment {
     Tune(tune::Request),
 }
 
-/// The arguments of `mapped-write`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct MappedWrite {
-    rounds: Option<u32>,
-    files: Option<u32>,
-    space: Option<u64>,
-}
-
-impl MappedWrite {
-    fn request(&self, time: Option<Duration>) -> mapped_write::Request {
-        let time = time.unwrap_or(mapped_write::USUAL_TIME);
-        let mut request = mapped_write::Request::within(time, self.space.unwrap_or(u64::MAX));
-        request.msync.rounds = self.rounds.unwrap_or(request.msync.rounds);
-        request.stall.files = self.files.unwrap_or(request.stall.files);
-        request
-    }
-}
-
 impl Measuring {
-    /// All of them.
     pub const NAMES: &'static [&'static str] = &[
         mapped_copy::NAME,
         in_kernel::NAME,
@@ -80,7 +58,6 @@ impl Measuring {
     ];
 }
 
-/// Measures, and shows what was found.
 pub fn run(name: &str, words: Vec<OsString>) -> Result<Answer, Complaint> {
     let wanted = parse(name, words).map_err(usage)?;
     let own = Own::running()?;
@@ -99,18 +76,21 @@ fn measure(wanted: Measuring, own: Own, stop: Stop) -> Result<Answer, Complaint>
         settings.space = request.space;
     }
     let mut session = Session::begin(own, stop, wanted.words, &wanted.directory, settings)?;
-    session.set_deadline(deadline);
+    session.deadline = deadline;
     let ended = match &wanted.experiment {
         Experiment::MappedCopy(request) => mapped_copy::run(&mut session, request),
         Experiment::InKernel(request) => in_kernel::run(&mut session, request),
-        Experiment::MappedWrite(request) => mapped_write::run_in(&mut session, &request.request(wanted.time)),
+        Experiment::MappedWrite(request) => {
+            let time = wanted.time.unwrap_or(mapped_write::USUAL_TIME);
+            mapped_write::run_in(&mut session, &request.clone().within(time))
+        }
         Experiment::AsyncTree(request) => async_tree::run(&mut session, request),
         Experiment::SparseImage(request) => sparse_image::run(&mut session, request),
         Experiment::Compare(request) => compare::run(&mut session, request),
         Experiment::Reproduce(request) => reproduce::run(&mut session, request),
         Experiment::Tune(request) => tune::run(&mut session, request),
     };
-    let output = session.output().to_path_buf();
+    let output = session.output.clone();
     let saved = if ended.is_ok() { session.all_done() } else { Ok(()) };
     if matches!(ended, Err(Halt::Failed(_))) {
         session.forget_empty_output();
@@ -205,7 +185,7 @@ fn all_right(results: &Results) -> bool {
     })
 }
 
-fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
+fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, lexopt::Error> {
     use lexopt::prelude::*;
     let (words, after) = match words.iter().position(|word| word == "--") {
         Some(at) if name == compare::NAME => (words[..at].to_vec(), words[at + 1..].to_vec()),
@@ -216,20 +196,19 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
     let mut time = None;
     let mut options: Vec<(String, OsString)> = Vec::new();
     let mut parser = lexopt::Parser::from_args(words);
-    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+    while let Some(argument) = parser.next()? {
         match argument {
             Value(path) if directory.is_none() && name != compare::NAME => directory = Some(PathBuf::from(path)),
-            Long("output") => settings.output = Some(parser.value().map_err(|error| error.to_string())?.into()),
+            Long("output") => settings.output = Some(parser.value()?.into()),
             Long(long) => {
                 let long = long.to_owned();
                 if !takes(name, &long) {
-                    return Err(format!("invalid option '--{long}'"));
+                    return Err(format!("invalid option '--{long}'").into());
                 }
                 let flag = FLAGS.contains(&long.as_str());
-                let value = if flag { Ok(OsString::new()) } else { parser.value() };
-                options.push((long, value.map_err(|error| error.to_string())?));
+                options.push((long, if flag { OsString::new() } else { parser.value()? }));
             }
-            other => return Err(other.unexpected().to_string()),
+            other => return Err(other.unexpected()),
         }
     }
     let mut said: Vec<String> = vec![name.to_owned()];
@@ -259,15 +238,13 @@ fn parse(name: &str, words: Vec<OsString>) -> Result<Measuring, String> {
         request.commands = command_lines(after)?;
         said.extend(request.commands.iter().map(How::name));
         if request.source.as_os_str().is_empty() {
-            return Err("missing option: --source, what is to be copied".to_owned());
+            return Err("missing option: --source, what is to be copied".into());
         }
     }
-    let missing = if name == compare::NAME {
-        "missing option: --dest, where copies go"
-    } else {
-        "missing operand: the directory to measure in"
+    let directory = match name {
+        compare::NAME => directory.ok_or("missing option: --dest, where copies go")?,
+        _ => directory.ok_or("missing operand: the directory to measure in")?,
     };
-    let directory = directory.ok_or(missing)?;
     if name != compare::NAME {
         said.push(real(directory.as_os_str()).to_string_lossy().into_owned());
     }
@@ -285,7 +262,6 @@ const PATHS: &[&str] = &["source", "dest", "image", "profile"];
 /// Options without values.
 const FLAGS: &[&str] = &["cold", "archive", "dry-run"];
 
-/// Whether a command has this option.
 fn takes(name: &str, option: &str) -> bool {
     let own: &[&str] = match name {
         mapped_copy::NAME => &["size", "buffers", "states"],
@@ -324,7 +300,7 @@ impl Experiment {
         match name {
             mapped_copy::NAME => Experiment::MappedCopy(mapped_copy::Request::default()),
             in_kernel::NAME => Experiment::InKernel(in_kernel::Request::default()),
-            mapped_write::NAME => Experiment::MappedWrite(MappedWrite::default()),
+            mapped_write::NAME => Experiment::MappedWrite(mapped_write::Request::default()),
             async_tree::NAME => Experiment::AsyncTree(async_tree::Request::default()),
             sparse_image::NAME => Experiment::SparseImage(sparse_image::Request::default()),
             compare::NAME => Experiment::Compare(compare::Request::default()),
@@ -337,7 +313,6 @@ impl Experiment {
         }
     }
 
-    /// What is copied.
     fn set_path(&mut self, path: PathBuf) {
         match self {
             Experiment::SparseImage(request) => request.image = Some(path),
@@ -355,9 +330,9 @@ impl Experiment {
             (Experiment::MappedCopy(request), "states") => request.states = values::list(value, state)?,
             (Experiment::InKernel(request), "sizes") => request.sizes = values::list(value, values::size)?,
             (Experiment::InKernel(request), "cold") => request.state = Wanted::Cold,
-            (Experiment::MappedWrite(request), "rounds") => request.rounds = Some(small(value)?),
-            (Experiment::MappedWrite(request), "files") => request.files = Some(small(value)?),
-            (Experiment::MappedWrite(request), "space") => request.space = Some(values::size(value)?),
+            (Experiment::MappedWrite(request), "rounds") => request.msync.rounds = small(value)?,
+            (Experiment::MappedWrite(request), "files") => request.stall.files = small(value)?,
+            (Experiment::MappedWrite(request), "space") => request.limit(values::size(value)?),
             (Experiment::AsyncTree(request), "totals") => request.totals = values::list(value, values::size)?,
             (Experiment::AsyncTree(request), "files") => request.files = values::list(value, values::number)?,
             (Experiment::AsyncTree(request), "variants") => request.variants = values::list(value, variant)?,
@@ -409,7 +384,7 @@ mod tests {
     use super::*;
 
     fn parsed(name: &str, words: &[&str]) -> Result<Measuring, String> {
-        parse(name, words.iter().map(OsString::from).collect())
+        parse(name, words.iter().map(OsString::from).collect()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod help;
 mod map;
 mod measuring;
 mod probe;
+mod report;
 
 use std::ffi::OsString;
 
@@ -12,7 +13,7 @@ use haul_measure::{memory, workspace};
 
 use crate::experiments::mapped_write;
 use crate::measure::{FOLDER, one_copy};
-use crate::{report, signals};
+use crate::signals;
 
 use answer::usage;
 
@@ -20,9 +21,6 @@ pub use answer::{Answer, Complaint};
 pub use measuring::Measuring;
 
 /// Does what the words after the program's name say.
-///
-/// # Errors
-/// See [`Complaint`].
 pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complaint> {
     let Some(task) = words.next() else { return Err(usage("missing operand: what to do")) };
     let name = task.to_string_lossy().into_owned();
@@ -44,15 +42,12 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Result<Answer, Complain
         _ => {}
     }
     if rest.iter().any(|word| word == "--help") && !rest.iter().any(|word| word == "--") {
-        return help::of(&name).map(|text| Answer::done(text.to_owned())).ok_or_else(|| unknown(&name));
+        return help::of(&name).map(Answer::done).ok_or_else(|| unknown(&name));
     }
     match name.as_str() {
         "map" => map::run(rest),
         "probe" => probe::run(rest),
-        "report" => {
-            use crate::map::terminal::Screen as _;
-            report::command::run(rest, map::Screen.columns()).map(Answer::done).map_err(Complaint::Failed)
-        }
+        "report" => report::run(rest),
         name if Measuring::NAMES.contains(&name) => measuring::run(name, rest),
         _ => Err(unknown(&name)),
     }

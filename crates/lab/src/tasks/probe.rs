@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use haul_measure::own::Own;
+use haul_measure::words;
 
 use super::answer::{Answer, Complaint, usage};
 use super::map::Screen;
@@ -14,10 +15,9 @@ use crate::{report, signals};
 /// Columns where there is no terminal.
 const WIDTH: usize = 100;
 
-/// Looks at a directory's storage.
-pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
-    let (directory, json) = parse(words).map_err(usage)?;
-    let stop = signals::stop().map_err(|error| haul_measure::words::of(&error))?;
+pub fn run(arguments: Vec<OsString>) -> Result<Answer, Complaint> {
+    let (directory, json) = parse(arguments).map_err(usage)?;
+    let stop = signals::stop().map_err(|error| words::of(&error))?;
     let results = match probe::results(&Own::running()?, &stop, &directory) {
         Err(_) if stop.is_stopped() => return Err(Complaint::Stopped),
         results => results?,
@@ -32,15 +32,15 @@ pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
     Ok(Answer::done(report::terminal::page(&page, Screen.columns().unwrap_or(WIDTH))))
 }
 
-fn parse(words: Vec<OsString>) -> Result<(PathBuf, bool), String> {
+fn parse(words: Vec<OsString>) -> Result<(PathBuf, bool), lexopt::Error> {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(words);
     let (mut directory, mut json) = (None, false);
-    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+    while let Some(argument) = parser.next()? {
         match argument {
             Value(path) if directory.is_none() => directory = Some(PathBuf::from(path)),
             Long("json") => json = true,
-            other => return Err(other.unexpected().to_string()),
+            other => return Err(other.unexpected()),
         }
     }
     Ok((directory.ok_or("missing operand: the directory to look at")?, json))
@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_needed_and_only_one() {
-        let parsed = |words: &[&str]| parse(words.iter().map(OsString::from).collect());
+        let parsed =
+            |words: &[&str]| parse(words.iter().map(OsString::from).collect()).map_err(|error| error.to_string());
         assert_eq!(parsed(&["--json", "x"]), Ok(("x".into(), true)));
         assert_eq!(parsed(&[]), Err("missing operand: the directory to look at".to_owned()));
         assert!(parsed(&["a", "b"]).is_err() && parsed(&["a", "--jason"]).is_err());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use haul_lab::results::{
-    Body, Cache, Case, Detail, Device, Environment, Outcome, Place, Results, Run, Section, Warning,
+    Body, Cache, Case, Detail, Device, Environment, Grid, Latency, Outcome, Place, Results, Run, Section, Warning,
 };
 
 /// Numbers between -1 and 1 that look random and are always the same.
@@ -231,22 +231,22 @@ fn details() -> Section {
         .collect();
     add(
         "grid",
-        Body::Grid {
+        Body::Grid(Grid {
             unit: "KiB/s".to_owned(),
             rows: ("file".to_owned(), sizes.clone()),
             columns: ("record".to_owned(), sizes),
             values,
-        },
+        }),
     );
     add(
         "stall",
-        Body::Latency {
+        Body::Latency(Latency {
             count: 20_000,
             over: 5,
             threshold: 1e-3,
             percentiles: vec![(50.0, 4e-5), (90.0, 6e-5), (99.0, 9e-5), (99.9, 4e-4), (99.99, 3.1e-3)],
             longest: 8.3e-3,
-        },
+        }),
     );
     let facts =
         vec![("stable pages".to_owned(), "no".to_owned(), "/sys/class/bdi/254:0/stable_pages_required".to_owned())];

@@ -19,9 +19,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does a task in a process of `program`, which is haul-lab. None of its files are left below `place` when it returns.
-///
-/// # Errors
-/// A message: it could not be started, it failed, a signal ended it, or `stop` said so.
 pub fn run(
     program: &Path,
     task: &Task,
@@ -107,13 +104,11 @@ fn end(mut child: Child) -> Option<ExitStatus> {
     child.wait().ok()
 }
 
-/// Whether the user ended it.
 fn interrupted(status: Option<ExitStatus>) -> bool {
     let signal = status.and_then(|status| status.signal());
     [Signal::INT, Signal::TERM, Signal::HUP].iter().any(|by| signal == Some(by.as_raw()))
 }
 
-/// Why it said nothing at its end.
 fn why_it_ended(status: Option<ExitStatus>, place: &Path) -> String {
     let signal = status.and_then(|status| status.signal());
     if signal != Some(Signal::BUS.as_raw()) {

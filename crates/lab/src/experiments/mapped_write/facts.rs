@@ -54,30 +54,20 @@ impl Rule {
     }
 }
 
-/// The facts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Release of the kernel.
     pub kernel: String,
-    /// Type of the filesystem.
     pub filesystem: String,
-    /// What is mounted there.
     pub source: String,
-    /// What the filesystem does.
     pub rule: Rule,
     /// Name of the block device, if there is one.
     pub device: Option<String>,
-    /// Whether it demands stable pages.
     pub stable_pages: Option<bool>,
     /// Everything, for people: a name, a value, and where it is from or what it means.
     pub rows: Vec<(String, String, String)>,
 }
 
 impl Facts {
-    /// Looks at the place.
-    ///
-    /// # Errors
-    /// If there is no such directory.
     pub fn of(place: &Path) -> std::io::Result<Facts> {
         let device = fs::metadata(place)?.dev();
         let mount = Mount::of(&fs::canonicalize(place)?, &read("/proc/thread-self/mountinfo").unwrap_or_default());
@@ -163,7 +153,6 @@ impl Facts {
     }
 }
 
-/// A mounted filesystem.
 #[derive(Debug, Default, PartialEq)]
 struct Mount {
     kind: String,

@@ -22,8 +22,7 @@ use super::scene::{self, Failed, Scene};
 /// Stride reads take every record of this distance.
 const STRIDE: u64 = 17;
 
-/// How much is done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Sizes of the files in bytes, rising.
     pub files: Vec<u64>,
@@ -48,7 +47,6 @@ impl Default for Settings {
     }
 }
 
-/// A way to go through a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Test {
@@ -73,7 +71,6 @@ pub enum Test {
 }
 
 impl Test {
-    /// In the order in which they are run.
     pub const ALL: [Test; 9] = [
         Test::Write,
         Test::Rewrite,
@@ -101,8 +98,7 @@ impl Test {
         }
     }
 
-    /// Whether it changes the file.
-    pub fn writes(self) -> bool {
+    pub(crate) fn writes(self) -> bool {
         matches!(self, Test::Write | Test::Rewrite | Test::RandomWrite | Test::RecordRewrite)
     }
 
@@ -118,7 +114,6 @@ impl Test {
     }
 }
 
-/// How bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manner {
@@ -129,7 +124,6 @@ pub enum Manner {
 }
 
 impl Manner {
-    /// Both.
     pub const ALL: [Manner; 2] = [Manner::Mapped, Manner::Written];
 
     /// In the names of details.
@@ -146,45 +140,32 @@ pub fn grid_name(manner: Manner, test: Test) -> String {
     format!("grid-{}-{}", manner.name(), test.name())
 }
 
-/// One test at one size of file and record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Which.
     pub test: Test,
-    /// How.
     pub manner: Manner,
-    /// Bytes of the file.
     pub file: u64,
-    /// Bytes of a record.
     pub record: u64,
     /// Bytes that were moved: those of the file, or fewer if the time was over before.
     pub bytes: u64,
-    /// In how many seconds.
     pub seconds: f64,
 }
 
 impl Cell {
-    /// KiB in a second.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.bytes as f64 / 1024.0 / self.seconds.max(1e-9)
     }
 }
 
-/// What was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Sizes of the files.
     pub files: Vec<u64>,
-    /// Sizes of the records.
     pub records: Vec<u64>,
-    /// Everything that was run.
     pub cells: Vec<Cell>,
-    /// What was not, and why.
     pub skipped: Vec<String>,
 }
 
 impl Measured {
-    /// A cell, if it was measured.
     pub fn cell(&self, manner: Manner, test: Test, file: u64, record: u64) -> Option<&Cell> {
         let wanted = (manner, test, file, record);
         self.cells.iter().find(|cell| (cell.manner, cell.test, cell.file, cell.record) == wanted)
@@ -210,9 +191,6 @@ struct Field<'a> {
 }
 
 /// Runs the tests.
-///
-/// # Errors
-/// Those of the files, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let fits = |file: &&u64| **file <= settings.space / 2;
     let files: Vec<u64> = settings.files.iter().filter(fits).copied().collect();

@@ -9,7 +9,7 @@ use super::grid::{Manner, Test, grid_name};
 use super::part::Answer;
 use super::verdict::{Evidence, Verdict, judge};
 use super::{grid, msync, stall, under};
-use crate::results::{Body, Detail};
+use crate::results::{Body, Detail, Fact, Grid, fact};
 
 /// Everything that was measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,50 +31,51 @@ pub struct Measured {
 impl Measured {
     /// In their order; the verdict is the last one.
     pub fn details(&self) -> Vec<Detail> {
-        let mut details = vec![detail("facts", Body::Facts { rows: self.facts.rows.clone() })];
+        let mut details = vec![Detail::new("facts", Body::Facts { rows: self.facts.rows.clone() })];
         if let Some(msync) = &self.msync {
             let rounds = [("mapped", &msync.mapped_rounds[..]), ("written", &msync.written_rounds)];
-            details.push(detail("msync", samples(rounds)));
-            details.push(detail("msync-latency", msync.mapped.body()));
-            details.push(detail("written-latency", msync.written.body()));
+            details.push(Detail::new("msync", samples(rounds)));
+            details.push(Detail::new("msync-latency", Body::Latency(msync.mapped.clone())));
+            details.push(Detail::new("written-latency", Body::Latency(msync.written.clone())));
         }
         for (manner, test) in Manner::ALL.into_iter().flat_map(|manner| Test::ALL.map(|test| (manner, test))) {
             let Some(grid) = &self.grid else { continue };
             let names = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect();
-            let body = Body::Grid {
+            let body = Body::Grid(Grid {
                 unit: "KiB/s".to_owned(),
                 rows: ("bytes of the file".to_owned(), names(&grid.files)),
                 columns: ("bytes of a record".to_owned(), names(&grid.records)),
                 values: grid.table(manner, test),
-            };
-            details.push(detail(grid_name(manner, test), body));
+            });
+            details.push(Detail::new(grid_name(manner, test), body));
         }
         if let Some(under) = &self.under {
-            details.push(detail("under-write-back", samples([("store", &under.stores[..]), ("rest", &under.rests)])));
+            details
+                .push(Detail::new("under-write-back", samples([("store", &under.stores[..]), ("rest", &under.rests)])));
         }
         if let Some(stall) = &self.stall {
-            details.push(detail("stall", stall.fills.body()));
-            details.push(detail("stall-extensions", stall.extensions.body()));
-            details.push(detail("stall-worst", samples([("fill", &stall.worst[..])])));
+            details.push(Detail::new("stall", Body::Latency(stall.fills.clone())));
+            details.push(Detail::new("stall-extensions", Body::Latency(stall.extensions.clone())));
+            details.push(Detail::new("stall-worst", samples([("fill", &stall.worst[..])])));
             let waits: BTreeMap<String, Vec<f64>> = stall.waits.clone();
-            details.push(detail("stall-waits", Body::Samples { unit: "s".to_owned(), series: waits }));
+            details.push(Detail::new("stall-waits", Body::Samples { unit: "s".to_owned(), series: waits }));
             if !stall.places.is_empty() {
                 let row =
                     |(wait, place, times): &(String, String, u64)| (wait.clone(), times.to_string(), place.clone());
-                details.push(detail("stall-places", Body::Facts { rows: stall.places.iter().map(row).collect() }));
+                details.push(Detail::new("stall-places", Body::Facts { rows: stall.places.iter().map(row).collect() }));
             }
-            details.push(detail("stall-facts", Body::Facts { rows: rows(stall) }));
+            details.push(Detail::new("stall-facts", Body::Facts { rows: rows(stall) }));
         }
         if !self.skipped.is_empty() {
             let row = |(part, why): &(String, String)| (part.clone(), "skipped".to_owned(), why.clone());
-            details.push(detail("left-out", Body::Facts { rows: self.skipped.iter().map(row).collect() }));
+            details.push(Detail::new("left-out", Body::Facts { rows: self.skipped.iter().map(row).collect() }));
         }
-        details.push(detail("verdict", self.verdict().body()));
+        details.push(Detail::new("verdict", self.verdict().body()));
         details
     }
 
     /// Adds what a part has found.
-    pub fn take(&mut self, answer: Answer) {
+    pub(crate) fn take(&mut self, answer: Answer) {
         match answer {
             Answer::Msync(measured) => self.msync = Some(measured),
             Answer::Grid(measured) => {
@@ -98,17 +99,13 @@ impl Measured {
     }
 }
 
-fn detail(name: impl Into<String>, body: Body) -> Detail {
-    Detail { name: name.into(), body }
-}
-
 fn samples<const N: usize>(series: [(&str, &[f64]); N]) -> Body {
     let series = series.into_iter().map(|(name, values)| (name.to_owned(), values.to_vec()));
     Body::Samples { unit: "s".to_owned(), series: series.collect() }
 }
 
 /// What surrounded the fills.
-fn rows(stall: &stall::Measured) -> Vec<(String, String, String)> {
+fn rows(stall: &stall::Measured) -> Vec<Fact> {
     let (pending, counters) = (&stall.pending, &stall.counters);
     let seconds = |time: Option<f64>| time.map_or_else(|| "not counted".to_owned(), words::seconds);
     let share = format!("{:.0} %", 100.0 * pending.writing as f64 / pending.looks.max(1) as f64);
@@ -130,5 +127,5 @@ fn rows(stall: &stall::Measured) -> Vec<(String, String, String)> {
         ("stolen", words::seconds(counters.stolen), "of all processors, by other virtual machines"),
         ("stacks of the kernel", stacks.to_owned(), "without them less is known of waits"),
     ];
-    rows.into_iter().map(|(name, value, meaning)| (name.to_owned(), value, meaning.to_owned())).collect()
+    rows.into_iter().map(|(name, value, meaning)| fact(name, value, meaning)).collect()
 }

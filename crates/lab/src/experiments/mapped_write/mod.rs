@@ -22,21 +22,21 @@
 //! | `left-out` | facts | parts that were not run, and why; missing if there are none |
 //! | `verdict` | verdict | what it means |
 
-pub mod child;
-pub mod facts;
-pub mod grid;
-pub mod latency;
-pub mod measured;
-pub mod msync;
-pub mod part;
-pub mod request;
-pub mod scene;
-pub mod stall;
-pub mod under;
-pub mod verdict;
-pub mod view;
-pub mod waits;
-pub mod watch;
+mod child;
+mod facts;
+mod grid;
+mod latency;
+mod measured;
+mod msync;
+pub(crate) mod part;
+mod request;
+mod scene;
+mod stall;
+mod under;
+mod verdict;
+mod view;
+mod waits;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;
@@ -49,30 +49,30 @@ use crate::session::{Halt, Session};
 
 pub use self::measured::Measured;
 pub use self::request::Request;
-pub use self::view::view;
+pub(crate) use self::view::view;
 
 /// The section's name, and the command's.
-pub const NAME: &str = "mapped-write";
+pub(crate) const NAME: &str = "mapped-write";
 
 /// What everything together takes at most, if nobody says otherwise.
-pub const USUAL_TIME: Duration = Duration::from_secs(75);
+pub(crate) const USUAL_TIME: Duration = Duration::from_secs(75);
 
 /// Measures what of a session was not measured yet, and saves it there.
 ///
 /// # Errors
 /// When something failed, or the user wants no more.
-pub fn run_in(session: &mut Session, request: &Request) -> Result<(), Halt> {
+pub(crate) fn run_in(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session
         .section(NAME, &[("rounds", request.msync.rounds.to_string()), ("files", request.stall.files.to_string())])?;
-    if session.results().section(NAME).is_some_and(|section| section.complete) {
+    if session.results.section(NAME).is_some_and(|section| section.complete) {
         return Ok(());
     }
-    let place = session.workspace().join(NAME);
+    let place = session.folder().join(NAME);
     std::fs::create_dir(&place)
         .map_err(|error| format!("cannot make {}: {}", words::quoted(&place), words::of(&error)))?;
-    let request = Request { program: Some(session.own().path().to_path_buf()), ..request.clone() };
-    let stop = session.stop().clone();
-    let progress = session.progress();
+    let request = Request { program: Some(session.own.path().to_path_buf()), ..request.clone() };
+    let stop = session.stop.clone();
+    let progress = &mut session.progress;
     let mut report = |now: Progress| progress.say(NAME, &format!("{}, {:.0} %", now.part, now.of_all * 100.0));
     let details = run(&request, &place, &mut report, &|| stop.is_stopped());
     if stop.is_stopped() {

@@ -15,20 +15,18 @@ use haul_sys::rustix::param::page_size;
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::latency::{Latency, Times};
+use super::latency::Times;
 use super::scene::{self, Failed, Scene, file};
+use crate::results::Latency;
 
 /// A synchronous page over this is counted, in seconds of its own.
 const THRESHOLD: Duration = Duration::from_millis(100);
 /// Stores between two page boundaries are four bytes each.
 const NUMBER: usize = size_of::<u32>();
 
-/// How much is done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Rounds of each kind.
     pub rounds: u32,
-    /// Bytes of the file.
     pub size: u64,
     /// No page is begun after this.
     pub time: Duration,
@@ -41,10 +39,8 @@ impl Default for Settings {
     }
 }
 
-/// What was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Bytes of the file.
     pub size: u64,
     /// Seconds of each whole round of stores and msync.
     pub mapped_rounds: Vec<f64>,
@@ -54,6 +50,8 @@ pub struct Measured {
     pub mapped: Latency,
     /// Each synchronous pwrite of a page.
     pub written: Latency,
+    /// Seconds of both on average.
+    pub means: Option<(f64, f64)>,
     /// The time was over before all rounds were done.
     pub cut_short: bool,
 }
@@ -72,9 +70,6 @@ impl Side {
 }
 
 /// Runs the rounds, a mapped one and a written one in turn, so that whatever else the device does meets both.
-///
-/// # Errors
-/// Those of the files, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let page = page_size() as u64;
     let size = settings.size.next_multiple_of(page).max(page);
@@ -98,6 +93,7 @@ pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured,
         written_rounds,
         mapped: mapped.times.summary(),
         written: written.times.summary(),
+        means: mapped.times.mean().zip(written.times.mean()),
         cut_short,
     })
 }

@@ -17,45 +17,31 @@ use super::{grid, msync, stall, under};
 /// The task of haul-lab that is a part, in a process of its own.
 pub const NAME: &str = "mapped-write-part";
 
-/// What a child is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// [`msync`].
     Msync(msync::Settings),
-    /// [`grid`].
     Grid(grid::Settings),
-    /// [`under`].
     Under(under::Settings),
-    /// [`stall`].
     Stall(stall::Settings),
 }
 
-/// What it found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// [`msync`].
     Msync(msync::Measured),
-    /// [`grid`].
     Grid(grid::Measured),
-    /// [`under`].
     Under(under::Measured),
-    /// [`stall`].
     Stall(stall::Measured),
 }
 
-/// What it says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Message {
     /// So much of it is done, from 0 to 1.
     Progress(f64),
-    /// All of it.
     Done(Box<Answer>),
-    /// It cannot go on, and why.
     Failed(String),
-    /// It was asked to stop, and has.
     Stopped,
 }
 
@@ -81,9 +67,6 @@ pub fn play(task: &Task, place: &Path, stop: Arc<AtomicBool>, say: impl Fn(&Mess
 }
 
 /// The process of a part, `haul-lab mapped-write-part TASK PLACE`.
-///
-/// # Errors
-/// If it was not started by [`super::child`].
 pub fn main(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), String> {
     let (task, place) = (arguments.next(), arguments.next());
     let task = task.as_ref().and_then(|task| serde_json::from_str(task.to_str()?).ok());

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_measure::words;
-use serde::{Deserialize, Serialize};
 
 use super::part::Task;
 use super::{grid, msync, stall, under};
 
 /// What is to be measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
     /// haul-lab, to be started once for each part. `None`: the program of this process.
     pub program: Option<PathBuf>,
@@ -25,22 +24,19 @@ pub struct Request {
 }
 
 impl Request {
-    /// The usual one, made to fit into a time and a space: each part takes its share of the time (3, 4, 1 and 4 of 12), and
-    /// no files take more than the space together. Nothing gets longer or larger than usual.
+    /// The same, made to fit into a time, of which each part takes its share (3, 4, 1 and 4 of 12). Nothing gets longer.
     #[must_use]
-    pub fn within(time: Duration, space: u64) -> Request {
-        let mut request = Request::default();
+    pub(crate) fn within(mut self, time: Duration) -> Request {
         let of = |shares: u32, usual: Duration| usual.min(time * shares / 12);
-        request.msync.time = of(3, request.msync.time);
-        request.grid.time = of(4, request.grid.time);
-        request.under.time = of(1, request.under.time);
-        request.stall.time = of(4, request.stall.time);
-        request.limit(space);
-        request
+        self.msync.time = of(3, self.msync.time);
+        self.grid.time = of(4, self.grid.time);
+        self.under.time = of(1, self.under.time);
+        self.stall.time = of(4, self.stall.time);
+        self
     }
 
     /// No files take more than the space together.
-    pub fn limit(&mut self, space: u64) {
+    pub(crate) fn limit(&mut self, space: u64) {
         self.grid.space = self.grid.space.min(space);
         self.under.size = self.under.size.min(space);
         self.msync.size = self.msync.size.min(space / 2);
@@ -58,7 +54,7 @@ impl Request {
     }
 
     /// Parts for which there is no space, and parts that are to take no time.
-    pub fn too_small(&self) -> Vec<(String, String)> {
+    pub(crate) fn too_small(&self) -> Vec<(String, String)> {
         let least = [
             ("msync", self.msync.size, 64 << 10, self.msync.time),
             ("grid", self.grid.space, 128 << 10, self.grid.time),
@@ -81,22 +77,28 @@ impl Request {
 mod tests {
     use super::*;
 
+    fn within(seconds: u64, space: u64) -> Request {
+        let mut request = Request::default().within(Duration::from_secs(seconds));
+        request.limit(space);
+        request
+    }
+
     #[test]
     fn the_usual_request_fits_into_a_time_and_a_space() {
-        let request = Request::within(Duration::from_secs(60), 100 << 20);
+        let request = within(60, 100 << 20);
         let times = [request.msync.time, request.grid.time, request.under.time, request.stall.time];
         assert_eq!(times.map(|time| time.as_secs()), [15, 20, 5, 20]);
         assert_eq!((request.stall.space, request.grid.space), (100 << 20, 64 << 20));
-        assert_eq!(Request::within(Duration::from_secs(3600), u64::MAX), Request::default());
+        assert_eq!(within(3600, u64::MAX), Request::default());
     }
 
     #[test]
     pub fn parts_without_space_or_time_are_skipped_and_named() {
-        let request = Request::within(Duration::from_secs(12), 1 << 20);
+        let request = within(12, 1 << 20);
         let skipped = request.too_small();
         assert_eq!(skipped.len(), 1);
         assert_eq!(skipped[0], ("stall".to_owned(), "it needs 4 MiB, and may use 1 MiB".to_owned()));
-        let skipped = Request::within(Duration::ZERO, 1 << 30).too_small();
+        let skipped = within(0, 1 << 30).too_small();
         assert_eq!(skipped.len(), 4);
     }
 }

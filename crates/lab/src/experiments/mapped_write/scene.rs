@@ -19,12 +19,9 @@ const RESERVE: u64 = 1 << 20;
 /// All files begin with it.
 const PREFIX: &str = "mapped-write.";
 
-/// Why a part ends without figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
-    /// It was asked to.
     Stopped,
-    /// Why, for people.
     Why(String),
 }
 
@@ -35,7 +32,6 @@ impl Failed {
     }
 }
 
-/// What a part has around it.
 pub struct Scene {
     stop: Arc<AtomicBool>,
     said: Cell<Option<Instant>>,
@@ -56,16 +52,12 @@ impl Scene {
         }
     }
 
-    /// # Errors
-    /// If it was asked to stop.
+    /// An error if it was asked to stop.
     pub fn go_on(&self) -> Result<(), Failed> {
         if self.stop.load(Ordering::Relaxed) { Err(Failed::Stopped) } else { Ok(()) }
     }
 
     /// Rests for a while, and less if it is asked to stop.
-    ///
-    /// # Errors
-    /// If it was asked to stop.
     pub fn rest(&self, time: Duration) -> Result<(), Failed> {
         let end = Instant::now() + time;
         loop {
@@ -78,8 +70,7 @@ impl Scene {
         }
     }
 
-    /// # Errors
-    /// If the filesystem has no room for so many bytes: storing to a mapped page would end the process.
+    /// An error if the filesystem has no room for so many bytes: storing to a mapped page would end the process.
     pub fn room_for(&self, place: &Path, bytes: u64) -> Result<(), Failed> {
         let free = space::free(place).map_err(Failed::Why)?;
         if free >= bytes.saturating_add(RESERVE) {
@@ -112,9 +103,6 @@ fn open_with(path: &Path, flags: OFlags) -> Result<File, Failed> {
 }
 
 /// Removes all files that parts make in a directory, and no others.
-///
-/// # Errors
-/// Those of reading and removing.
 pub fn empty(place: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(place)? {
         let entry = entry?;
@@ -125,7 +113,6 @@ pub fn empty(place: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A file of a part.
 pub fn file(place: &Path, name: &str) -> PathBuf {
     place.join(format!("{PREFIX}{name}"))
 }

@@ -24,10 +24,11 @@ use haul_sys::rustix::time::{ClockId, clock_gettime};
 use haul_sys::shared_map::SharedMap;
 use serde::{Deserialize, Serialize};
 
-use super::latency::{Latency, Times};
+use super::latency::Times;
 use super::scene::{self, Failed, Scene};
 use super::waits::{Spent, judge};
 use super::watch::{Pending, Places, Watch, ready_time, sees_stacks};
+use crate::results::Latency;
 
 /// Bytes that are read back.
 const READ: usize = 32;
@@ -40,8 +41,7 @@ const KEPT: usize = 10_000;
 /// Maps at most, below the kernel's usual limit of 65,530 for a process.
 const MAPS: u64 = 60_000;
 
-/// How much is done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Files that grow side by side; fewer if not each can have a segment.
     pub files: u32,
@@ -78,16 +78,11 @@ impl Default for Settings {
     }
 }
 
-/// What was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Files that grew.
     pub files: u32,
-    /// Bytes of a step.
     pub step: u64,
-    /// Bytes that were filled.
     pub bytes: u64,
-    /// Each fill of a step.
     pub fills: Latency,
     /// Each write of the last byte of a segment.
     pub extensions: Latency,
@@ -98,11 +93,8 @@ pub struct Measured {
     /// Where the filling thread was seen to stand still: what for ([`super::waits::Wait::name`]), the innermost functions of
     /// the kernel, and how often; the most frequent first.
     pub places: Vec<(String, String, u64)>,
-    /// What the kernel had to write meanwhile.
     pub pending: Pending,
-    /// What the machine counted meanwhile.
     pub counters: Counters,
-    /// Whether the kernel's stacks could be seen.
     pub stacks: bool,
     /// How long all of it took, in seconds.
     pub seconds: f64,
@@ -134,7 +126,6 @@ struct Growing {
     segments: Vec<SharedMap>,
 }
 
-/// What is gathered.
 struct Gathered {
     fills: Times,
     extensions: Times,
@@ -143,10 +134,6 @@ struct Gathered {
     bytes: u64,
 }
 
-/// Lets the files grow.
-///
-/// # Errors
-/// Those of the files, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let settings = fitting(settings)?;
     let mut files = Vec::new();

@@ -28,12 +28,10 @@ const FIRST: usize = 64 << 10;
 /// Stores that take longer are looked at.
 const LONG: Duration = Duration::from_millis(1);
 
-/// How much is done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of the file, at least 64 KiB; less of it is written where that takes a sixteenth of the time.
     pub size: u64,
-    /// How often.
     pub repeats: u32,
     /// No repetition but the first one is begun after this.
     pub time: Duration,
@@ -57,10 +55,6 @@ pub struct Measured {
     pub seen: Vec<Wait>,
 }
 
-/// Runs it.
-///
-/// # Errors
-/// Those of the file, and the wish to stop.
 pub fn run(settings: &Settings, place: &Path, scene: &Scene) -> Result<Measured, Failed> {
     let page = page_size();
     let size = usize::try_from(settings.size).unwrap_or(64 << 10).next_multiple_of(page).max(64 << 10);

@@ -47,35 +47,26 @@ const STOLEN: f64 = 0.05;
 /// Everything that was measured; a part that was not run is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evidence<'a> {
-    /// What is known of the place.
     pub facts: Option<&'a Facts>,
-    /// Page by page.
     pub msync: Option<&'a msync::Measured>,
-    /// The grid.
     pub grid: Option<&'a grid::Measured>,
-    /// Stores to pages under write-back.
     pub under: Option<&'a under::Measured>,
-    /// Files that grow.
     pub stall: Option<&'a stall::Measured>,
 }
 
-/// What it means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// One of those above.
     pub name: &'static str,
     /// For people: first what it means, then by which figures.
     pub sentences: Vec<String>,
 }
 
 impl Verdict {
-    /// As it is saved.
     pub fn body(&self) -> Body {
         Body::Verdict { name: self.name.to_owned(), sentences: self.sentences.clone() }
     }
 }
 
-/// Decides.
 pub fn judge(evidence: Evidence<'_>) -> Verdict {
     let name = name(evidence);
     let mut sentences = vec![meaning(name).to_owned()];
@@ -155,11 +146,11 @@ fn without_processor(stall: &stall::Measured) -> f64 {
 
 /// How many times as long a page takes by msync as by write(2).
 pub fn msync_ratio(msync: &msync::Measured) -> Option<f64> {
-    Some(msync.mapped.mean()? / msync.written.mean()?.max(1e-9))
+    msync.means.map(|(mapped, written)| mapped / written.max(1e-9))
 }
 
 fn slow_msync(msync: &msync::Measured) -> bool {
-    let longer = msync.mapped.mean().zip(msync.written.mean()).map(|(mapped, written)| mapped - written);
+    let longer = msync.means.map(|(mapped, written)| mapped - written);
     msync_ratio(msync).is_some_and(|ratio| ratio >= SLOW_MSYNC) && longer.is_some_and(|by| by >= SLOW_MSYNC_LEAST)
 }
 
@@ -277,10 +268,11 @@ fn of_stores(under: &under::Measured) -> Option<String> {
 
 fn of_msync(msync: &msync::Measured) -> Option<String> {
     let slow = if slow_device(msync) { " The device itself is slow." } else { "" };
+    let (mapped, written) = msync.means?;
     Some(format!(
         "A page by msync takes {} on average, by a synchronous write {}: {} times as long.{slow}",
-        words::seconds(msync.mapped.mean()?),
-        words::seconds(msync.written.mean()?),
+        words::seconds(mapped),
+        words::seconds(written),
         words::short(msync_ratio(msync)?)
     ))
 }

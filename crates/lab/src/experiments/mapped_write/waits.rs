@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a store waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
@@ -20,12 +19,10 @@ pub enum Wait {
     NotOnProcessor,
     /// It did not wait: the processor was at work for it, on page faults most likely.
     OnProcessor,
-    /// It waited for an unknown reason.
     Unknown,
 }
 
 impl Wait {
-    /// All of them.
     pub const ALL: [Wait; 8] = [
         Wait::StablePage,
         Wait::Throttled,
@@ -37,7 +34,6 @@ impl Wait {
         Wait::Unknown,
     ];
 
-    /// In results.
     pub fn name(self) -> &'static str {
         match self {
             Wait::StablePage => "stable-page",
@@ -52,12 +48,12 @@ impl Wait {
     }
 
     /// The other way round.
-    pub fn of_name(name: &str) -> Option<Wait> {
+    pub(crate) fn of_name(name: &str) -> Option<Wait> {
         Wait::ALL.into_iter().find(|wait| wait.name() == name)
     }
 
     /// What so many fills did, for people.
-    pub fn says(self, fills: usize) -> String {
+    pub(crate) fn says(self, fills: usize) -> String {
         let be = if fills == 1 { "was" } else { "were" };
         match self {
             Wait::StablePage => "waited until a page was written back".to_owned(),
@@ -72,63 +68,30 @@ impl Wait {
     }
 
     /// Whether it stood still for storage or memory. What was busy, or only had no processor, did not.
-    pub fn stands_still(self) -> bool {
+    pub(crate) fn stands_still(self) -> bool {
         !matches!(self, Wait::NotOnProcessor | Wait::OnProcessor)
     }
 }
 
 /// Functions of the kernel, innermost first where they stand on a stack, and what a thread in them waits for. The first line
 /// that fits decides, so what is special comes before what it calls or is called from.
-const PLACES: &[(Wait, &[&str])] = &[
-    (Wait::Throttled, &["balance_dirty_pages"]),
+const PLACES: &[(Wait, &str)] = &[
+    (Wait::Throttled, "balance_dirty_pages"),
     (
         Wait::StablePage,
-        &[
-            "folio_wait_stable",
-            "folio_wait_writeback",
-            "wait_for_stable_page",
-            "wait_on_page_writeback",
-            "fuse_wait_on_page_writeback",
-            "fuse_wait_on_folio_writeback",
-            "btrfs_start_ordered_extent",
-            "nfs_wb_folio",
-        ],
+        "folio_wait_stable folio_wait_writeback wait_for_stable_page wait_on_page_writeback \
+         fuse_wait_on_page_writeback fuse_wait_on_folio_writeback btrfs_start_ordered_extent nfs_wb_folio",
     ),
     (
         Wait::Memory,
-        &[
-            "__alloc_pages_slowpath",
-            "try_to_free",
-            "shrink_",
-            "reclaim_throttle",
-            "compact_zone",
-            "mem_cgroup_handle_over_high",
-            "try_charge",
-        ],
+        "__alloc_pages_slowpath try_to_free shrink_ reclaim_throttle compact_zone \
+         mem_cgroup_handle_over_high try_charge",
     ),
-    (Wait::Page, &["__folio_lock", "__lock_page", "folio_wait_bit", "wait_on_page_bit", "filemap_fault"]),
+    (Wait::Page, "__folio_lock __lock_page folio_wait_bit wait_on_page_bit filemap_fault"),
     (
         Wait::Filesystem,
-        &[
-            "jbd2_",
-            "start_this_handle",
-            "wait_transaction_locked",
-            "ext4_",
-            "xfs_",
-            "xlog_",
-            "btrfs_",
-            "f2fs_",
-            "iomap_",
-            "fuse_",
-            "request_wait_answer",
-            "nfs",
-            "cifs_",
-            "ceph_",
-            "zfs_",
-            "zpl_",
-            "ovl_",
-            "page_mkwrite",
-        ],
+        "jbd2_ start_this_handle wait_transaction_locked ext4_ xfs_ xlog_ btrfs_ f2fs_ iomap_ fuse_ \
+         request_wait_answer nfs cifs_ ceph_ zfs_ zpl_ ovl_ page_mkwrite",
     ),
 ];
 
@@ -137,7 +100,7 @@ pub fn place(text: &str) -> Option<Wait> {
     if text.trim().is_empty() || text.trim() == "0" {
         return None;
     }
-    let found = PLACES.iter().find(|(_, names)| names.iter().any(|name| text.contains(name)));
+    let found = PLACES.iter().find(|(_, names)| names.split(' ').any(|name| text.contains(name)));
     Some(found.map_or(Wait::Unknown, |(wait, _)| *wait))
 }
 
@@ -158,7 +121,6 @@ pub fn functions(text: &str) -> String {
 pub struct Spent {
     /// From its beginning to its end.
     pub whole: f64,
-    /// On a processor.
     pub running: f64,
     /// Ready to run, without one.
     pub ready: f64,

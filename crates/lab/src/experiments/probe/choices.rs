@@ -9,20 +9,18 @@ use haul_io::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
 use haul_io::transfer::facts_of;
 use haul_measure::words::{self, quoted};
 
-use super::row::{Row, row};
+use crate::results::{Fact, fact};
 
 const SIZES: [u64; 6] = [1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30];
 
 /// What the filesystem was found not to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cannot {
-    /// Share extents.
     pub clone: bool,
-    /// Copy inside the kernel.
     pub copy_range: bool,
 }
 
-pub fn all(folder: &Path, cannot: Cannot) -> Result<Vec<Row>, String> {
+pub fn all(folder: &Path, cannot: Cannot) -> Result<Vec<Fact>, String> {
     let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(folder), words::of(&error));
     let (from, to) = (folder.join("from"), folder.join("to"));
     fs::write(&from, vec![1; 8192]).map_err(failed)?;
@@ -44,7 +42,7 @@ pub fn all(folder: &Path, cannot: Cannot) -> Result<Vec<Row>, String> {
                 (true, true) => ", cached",
                 (true, false) => ", cold",
             };
-            rows.push(row(&format!("{}{state}", words::bytes(size)), in_words(&steps), steps.reasons.join("; ")));
+            rows.push(fact(&format!("{}{state}", words::bytes(size)), in_words(&steps), steps.reasons.join("; ")));
         }
     }
     Ok(rows)

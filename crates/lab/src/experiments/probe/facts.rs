@@ -13,8 +13,8 @@ use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
-use super::row::{Row, row};
 use crate::results::Environment;
+use crate::results::{Fact, fact};
 
 fn yes(value: Option<bool>) -> &'static str {
     match value {
@@ -24,7 +24,7 @@ fn yes(value: Option<bool>) -> &'static str {
     }
 }
 
-pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
+pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
     let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(folder), words::of(&error));
     let path = folder.join("file");
     fs::write(&path, vec![1; 8192]).map_err(failed)?;
@@ -46,24 +46,24 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
         (memory, offset) => format!("memory {memory}, offset {offset} bytes"),
     };
     Ok(vec![
-        row("type", known(|mount| mount.filesystem.clone()), format!("0x{magic:x} by statfs")),
-        row("mounted", known(|mount| mount.source.clone()), known(|mount| format!("on {}", mount.point.display()))),
-        row("options", known(|mount| mount.options.clone()), "/proc/self/mountinfo"),
-        row("identity", id, "what a profile knows this storage by, with its type and disk"),
-        row(
+        fact("type", known(|mount| mount.filesystem.clone()), format!("0x{magic:x} by statfs")),
+        fact("mounted", known(|mount| mount.source.clone()), known(|mount| format!("on {}", mount.point.display()))),
+        fact("options", known(|mount| mount.options.clone()), "/proc/self/mountinfo"),
+        fact("identity", id, "what a profile knows this storage by, with its type and disk"),
+        fact(
             "size",
             share(whole.f_blocks),
             format!("{} free, {} for this user", share(whole.f_bfree), share(whole.f_bavail)),
         ),
-        row("inodes", whole.f_files.to_string(), format!("{} free; 0 where there is no limit", whole.f_ffree)),
-        row(
+        fact("inodes", whole.f_files.to_string(), format!("{} free; 0 where there is no limit", whole.f_ffree)),
+        fact(
             "block",
             words::bytes(whole.f_frsize),
             format!("preferred request {}", words::bytes(inode.block_size.into())),
         ),
-        row("longest name", format!("{} bytes", whole.f_namemax), "statfs"),
-        row("alignment of direct I/O", alignment, "statx(STATX_DIOALIGN), Linux 6.1"),
-        row(
+        fact("longest name", format!("{} bytes", whole.f_namemax), "statfs"),
+        fact("alignment of direct I/O", alignment, "statx(STATX_DIOALIGN), Linux 6.1"),
+        fact(
             "device number",
             format!("{}:{}", inode.id.device().major, inode.id.device().minor),
             "major 0: no device of its own",
@@ -71,9 +71,9 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Row>, String> {
     ])
 }
 
-pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
+pub fn device(folder: &Path) -> Result<Vec<Fact>, String> {
     let Some(device) = Storage::of(folder)?.device else {
-        return Ok(vec![row("device", "none", "the filesystem is in memory, on the network, or is a program")]);
+        return Ok(vec![fact("device", "none", "the filesystem is in memory, on the network, or is a program")]);
     };
     let below = &device.folder;
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
@@ -91,25 +91,25 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
     let disk = known.map_or_else(String::new, |disk| format!("whole disk {}", disk.path.display()));
     let sectors: Option<u64> = read("size").and_then(|sectors| sectors.parse().ok());
     Ok(vec![
-        row("name", &device.name, disk),
-        row("model", text(&device.model), "/sys"),
-        row("size", sectors.map_or("unknown".to_owned(), |count| words::bytes(count.saturating_mul(512))), "/sys"),
-        row("rotational", yes(device.rotational), "what the kernel says; virtual disks say it of any store"),
-        row("moving heads", yes(heads), "what haul believes of that"),
-        row("scheduler", text(&device.scheduler), "queue/scheduler"),
-        row("write cache", text(&device.write_cache), "queue/write_cache"),
-        row("stable pages", yes(device.stable_pages), "a write to a page under write-back waits for it"),
-        row(
+        fact("name", &device.name, disk),
+        fact("model", text(&device.model), "/sys"),
+        fact("size", sectors.map_or("unknown".to_owned(), |count| words::bytes(count.saturating_mul(512))), "/sys"),
+        fact("rotational", yes(device.rotational), "what the kernel says; virtual disks say it of any store"),
+        fact("moving heads", yes(heads), "what haul believes of that"),
+        fact("scheduler", text(&device.scheduler), "queue/scheduler"),
+        fact("write cache", text(&device.write_cache), "queue/write_cache"),
+        fact("stable pages", yes(device.stable_pages), "a write to a page under write-back waits for it"),
+        fact(
             "largest request",
             read("queue/max_sectors_kb").map_or("unknown".to_owned(), |kib| format!("{kib} KiB")),
             "queue/max_sectors_kb",
         ),
-        row(
+        fact(
             "requests in flight",
             read("queue/nr_requests").unwrap_or_else(|| "unknown".to_owned()),
             "queue/nr_requests",
         ),
-        row(
+        fact(
             "readahead",
             read("queue/read_ahead_kb").map_or("unknown".to_owned(), |kib| format!("{kib} KiB")),
             "queue/read_ahead_kb",
@@ -117,22 +117,26 @@ pub fn device(folder: &Path) -> Result<Vec<Row>, String> {
     ])
 }
 
-pub fn machine() -> Vec<Row> {
+pub fn machine() -> Vec<Fact> {
     let machine = Environment::from(Machine::here());
     let memory = probe::memory().map_or("unknown".to_owned(), words::bytes);
     let limit = cgroup_limit().map_or_else(|| "none".to_owned(), words::bytes);
     vec![
-        row(
+        fact(
             "kernel",
             machine.kernel,
             machine
                 .virtual_machine
                 .map_or("no hypervisor seen".to_owned(), |name| format!("a virtual machine: {name}")),
         ),
-        row("processors", cores().to_string(), format!("that this process may use; {}", machine.processor)),
-        row("memory", words::bytes(machine.memory), format!("{memory} available, within the limits of control groups")),
-        row("limit of the control group", limit, "memory.max of this process's group, or one above it"),
-        row("page", words::bytes(page_size() as u64), "huge pages beside them, where the kernel has them"),
+        fact("processors", cores().to_string(), format!("that this process may use; {}", machine.processor)),
+        fact(
+            "memory",
+            words::bytes(machine.memory),
+            format!("{memory} available, within the limits of control groups"),
+        ),
+        fact("limit of the control group", limit, "memory.max of this process's group, or one above it"),
+        fact("page", words::bytes(page_size() as u64), "huge pages beside them, where the kernel has them"),
     ]
 }
 

@@ -4,7 +4,6 @@
 
 mod choices;
 mod facts;
-mod row;
 mod tries;
 pub mod view;
 
@@ -20,13 +19,9 @@ use haul_measure::workspace::Workspace;
 use crate::measure::FOLDER;
 use crate::results::{Body, Detail, Place, Results, Section};
 
-/// The section's name.
 pub const NAME: &str = "probe";
 
 /// Everything that is to be said of a directory's storage: details `filesystem`, `device`, `machine`, `works` and `choices`.
-///
-/// # Errors
-/// When the directory cannot be written to, something is left in it, or the user wants no more.
 pub fn run(own: &Own, stop: &Stop, directory: &Path) -> Result<Vec<Detail>, String> {
     let workspace = Workspace::make(own, directory, FOLDER)?;
     let found = look(stop, workspace.path());
@@ -37,7 +32,7 @@ pub fn run(own: &Own, stop: &Stop, directory: &Path) -> Result<Vec<Detail>, Stri
 
 fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
     let go_on = || if stop.is_stopped() { Err("interrupted".to_owned()) } else { Ok(()) };
-    let detail = |name: &str, rows| Detail { name: name.to_owned(), body: Body::Facts { rows } };
+    let detail = |name: &str, rows| Detail::new(name, Body::Facts { rows });
     let mut details = vec![
         detail("filesystem", facts::filesystem(folder)?),
         detail("device", facts::device(folder)?),
@@ -52,9 +47,6 @@ fn look(stop: &Stop, folder: &Path) -> Result<Vec<Detail>, String> {
 }
 
 /// The same as results that can be saved and shown.
-///
-/// # Errors
-/// As [`run`].
 pub fn results(own: &Own, stop: &Stop, directory: &Path) -> Result<Results, String> {
     let here = Place::from(&Storage::of(directory)?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());

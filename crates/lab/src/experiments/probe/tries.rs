@@ -21,13 +21,12 @@ use haul_sys::rustix::fs::{
 };
 
 use super::choices::Cannot;
-use super::row::{Row, row};
+use crate::results::{Fact, fact};
 
 /// Enough for every engine, and a multiple of all that direct I/O asks for.
 const SIZE: usize = 1 << 20;
 
-/// Tries everything.
-pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Row>, Cannot), String> {
+pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Fact>, Cannot), String> {
     let failed = |error: std::io::Error| format!("cannot work in {}: {}", quoted(folder), words::of(&error));
     let mut rows = Vec::new();
     let mut cannot = Cannot::default();
@@ -47,8 +46,8 @@ pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Row>, Cannot), String> {
         }
         let meaning = format!("engine {name}: {}", about(name));
         rows.push(match tried {
-            Ok(how) => row(title(name), "yes", format!("{meaning}{how}")),
-            Err(why) => row(title(name), "no", format!("{meaning}; {why}")),
+            Ok(how) => fact(title(name), "yes", format!("{meaning}{how}")),
+            Err(why) => fact(title(name), "no", format!("{meaning}; {why}")),
         });
         fs::remove_file(&to).map_err(failed)?;
     }
@@ -135,14 +134,14 @@ fn said(errno: Errno) -> String {
 }
 
 /// Whether it worked, and what it means.
-fn verdict(name: &str, tried: Result<(), Errno>, meaning: &str) -> Row {
+fn verdict(name: &str, tried: Result<(), Errno>, meaning: &str) -> Fact {
     match tried {
-        Ok(()) => row(name, "yes", meaning),
-        Err(errno) => row(name, "no", format!("{meaning}; {}", said(errno))),
+        Ok(()) => fact(name, "yes", meaning),
+        Err(errno) => fact(name, "no", format!("{meaning}; {}", said(errno))),
     }
 }
 
-fn holes(folder: &Path) -> std::io::Result<Vec<Row>> {
+fn holes(folder: &Path) -> std::io::Result<Vec<Fact>> {
     let path = folder.join("holes");
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
     let fd = file.as_fd();
@@ -162,7 +161,7 @@ fn holes(folder: &Path) -> std::io::Result<Vec<Row>> {
     fs::remove_file(&path)?;
     Ok(vec![
         verdict("fallocate", allocated, "space is taken before it is written"),
-        row("sparse files", if sparse { "yes" } else { "no" }, "what was not written takes no space"),
+        fact("sparse files", if sparse { "yes" } else { "no" }, "what was not written takes no space"),
         verdict("SEEK_HOLE", found, "holes are found without reading"),
         verdict("punch hole", punched, meaning),
     ])
@@ -181,7 +180,7 @@ fn access_list() -> Vec<u8> {
     list
 }
 
-fn attributes(folder: &Path) -> std::io::Result<Vec<Row>> {
+fn attributes(folder: &Path) -> std::io::Result<Vec<Fact>> {
     let path = folder.join("attributes");
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
     let set = |name: &str, value: &[u8]| {
@@ -198,10 +197,10 @@ fn attributes(folder: &Path) -> std::io::Result<Vec<Row>> {
     Ok(vec![
         verdict("extended attributes", user, "user.*"),
         verdict("ACLs", list, "POSIX access control lists"),
-        row("birth time", if born { "yes" } else { "no" }, "statx(STATX_BTIME)"),
+        fact("birth time", if born { "yes" } else { "no" }, "statx(STATX_BTIME)"),
         match grain {
-            Ok(grain) => row("granularity of times", grain, "a time that was set, as it is read"),
-            Err(errno) => row("granularity of times", "unknown", said(errno)),
+            Ok(grain) => fact("granularity of times", grain, "a time that was set, as it is read"),
+            Err(errno) => fact("granularity of times", "unknown", said(errno)),
         },
     ])
 }
@@ -228,7 +227,7 @@ fn coarsest(nanoseconds: u32) -> u32 {
     (0..=9).map(|power| 10_u32.pow(power)).rfind(|grain| nanoseconds.is_multiple_of(*grain)).unwrap_or(1)
 }
 
-fn names(folder: &Path) -> std::io::Result<Vec<Row>> {
+fn names(folder: &Path) -> std::io::Result<Vec<Fact>> {
     let dir = File::open(folder)?;
     let at = |name: &str| folder.join(name);
     fs::write(at("one"), b"1")?;

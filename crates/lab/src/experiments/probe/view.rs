@@ -2,8 +2,8 @@
 
 use haul_io::profile::SizeClass;
 
-use crate::results::{Body, Results, Section};
-use crate::view::{Cell, Column, Mark, Table, View};
+use crate::results::{Fact, Results, Section};
+use crate::view::{Cell, Mark, Table, View};
 
 /// Details in their order, and their titles.
 const TITLES: [(&str, &str); 5] = [
@@ -14,31 +14,23 @@ const TITLES: [(&str, &str); 5] = [
     ("choices", "What haul would choose for a copy within this filesystem"),
 ];
 
-/// A section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let place = results.environment.places.get(&section.place);
     let of = place.map_or_else(String::new, |place| format!(" of {} ({})", place.directory, place.filesystem));
-    let tables: Vec<Table> = TITLES.iter().filter_map(|(name, title)| table(section, name, title)).collect();
     View {
-        name: section.name.clone(),
-        title: format!("What haul knows{of}"),
-        question: "What can this storage do, and what would haul choose on it?".to_owned(),
         summary: summary(section),
         not_measured: section.skipped.clone(),
-        tables,
-        ..View::default()
-    }
-}
-
-fn facts<'a>(section: &'a Section, name: &str) -> &'a [(String, String, String)] {
-    match section.detail(name) {
-        Some(Body::Facts { rows }) => rows,
-        _ => &[],
+        tables: TITLES.iter().filter_map(|(name, title)| table(section, name, title)).collect(),
+        ..View::of(
+            section,
+            &format!("What haul knows{of}"),
+            "What can this storage do, and what would haul choose on it?",
+        )
     }
 }
 
 fn summary(section: &Section) -> Vec<String> {
-    let works = facts(section, "works");
+    let works = section.facts("works");
     let has = |name: &str| works.iter().any(|(title, value, _)| title == name && value == "yes");
     if works.is_empty() {
         return Vec::new();
@@ -55,8 +47,7 @@ fn summary(section: &Section) -> Vec<String> {
 }
 
 fn table(section: &Section, name: &str, title: &str) -> Option<Table> {
-    let rows = facts(section, name);
-    let row = |(name, value, meaning): &(String, String, String)| {
+    let row = |(name, value, meaning): &Fact| {
         let mark = match value.as_str() {
             "no" | "unknown" => Mark::Faint,
             _ if meaning.contains("WRONG") => Mark::Bad,
@@ -64,17 +55,10 @@ fn table(section: &Section, name: &str, title: &str) -> Option<Table> {
         };
         vec![Cell::text(name), Cell::text(value).marked(mark), Cell::text(meaning)]
     };
-    let columns = if name == "choices" {
-        ["file", "engines in their order", "because"]
-    } else {
-        ["what", "", "from, or meaning"]
-    };
+    let choices = name == "choices";
+    let heads = if choices { "file|engines in their order|because" } else { "what||from, or meaning" };
+    let table = Table::new(title, heads, section.facts(name).iter().map(row)).if_any()?;
     let classes = || SizeClass::ALL.map(|class| format!("{class} ({})", class.range_words())).join(", ");
-    let note = (name == "choices").then(|| format!("A profile can say something about files by size: {}.", classes()));
-    (!rows.is_empty()).then(|| Table {
-        title: title.to_owned(),
-        columns: columns.map(Column::words).into(),
-        rows: rows.iter().map(row).collect(),
-        note,
-    })
+    let note = choices.then(|| format!("A profile can say something about files by size: {}.", classes()));
+    Some(Table { note, ..table })
 }

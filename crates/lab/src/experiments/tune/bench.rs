@@ -14,7 +14,7 @@ use super::names::{DEFAULTS, NAME};
 use super::search::{Trial, Trials};
 use super::unit::Unit;
 use crate::measure::one_copy;
-use crate::results::{Cache, Case, Outcome, Run};
+use crate::results::{Case, Outcome, Run};
 use crate::session::{Halt, Session, Timed, time_copy};
 
 /// A candidate that takes this many times as long as the defaults is ended.
@@ -39,15 +39,11 @@ pub struct Bench<'a> {
     latest: f64,
     /// No run begins that would not end before this.
     until: Instant,
-    /// Why it cannot go on.
     halt: Option<Halt>,
 }
 
 impl<'a> Bench<'a> {
     /// `group` is the name in the results. The profiles of the candidates are written now.
-    ///
-    /// # Errors
-    /// When they cannot be written.
     pub fn new(
         session: &'a mut Session,
         (unit, place): (&'a Unit, &Place),
@@ -58,7 +54,7 @@ impl<'a> Bench<'a> {
         let usual = one_copy::Settings { reflink: true, ..one_copy::Settings::default() };
         let mut runners = vec![(DEFAULTS.to_owned(), usual.clone())];
         for (number, candidate) in candidates.iter().enumerate() {
-            let path = session.workspace().join(format!("profile-{number}"));
+            let path = session.folder().join(format!("profile-{number}"));
             fs::write(&path, to_text(&profile(unit, place, *candidate)))
                 .map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))?;
             let profile = path.to_str().ok_or("a profile needs a name in UTF-8")?;
@@ -74,11 +70,8 @@ impl<'a> Bench<'a> {
             parameters: [("class", unit.class.as_str()), ("settings", name)]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
-            cache: Cache::Unknown,
             bytes: shape.bytes(),
-            runs: Vec::new(),
-            outcome: Outcome::Unverified,
-            warnings: Vec::new(),
+            ..Case::default()
         };
         let cases = runners.iter().enumerate().map(case).collect();
         let decides = candidates.iter().map(|candidate| candidate.setting != Setting::default());
@@ -103,9 +96,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Ends it: what was measured goes to the results.
-    ///
-    /// # Errors
-    /// What halted it.
     pub fn finish(self) -> Result<(), Halt> {
         let Bench { session, cases, halt, .. } = self;
         let ran = cases.into_iter().filter(|case| !case.runs.is_empty() || case.outcome != Outcome::Unverified);
@@ -115,7 +105,6 @@ impl<'a> Bench<'a> {
         halt.map_or(Ok(()), Err)
     }
 
-    /// The runs of a candidate.
     pub fn runs(&self, candidate: usize) -> &[Run] {
         self.cases.get(candidate).map_or(&[], |case| &case.runs)
     }
@@ -145,16 +134,15 @@ impl<'a> Bench<'a> {
         Instant::now() + Duration::from_secs_f64(needed.min(86_400.0)) <= self.until
     }
 
-    /// What the user sees of a run.
     fn say(&mut self, candidate: usize, round: usize) {
         let (group, name) = (&self.cases[candidate].group, &self.runners[candidate].0);
         let (group, what) = (format!("{NAME}, {group}"), format!("{name}, round {}", round + 1));
-        self.session.progress().say(&group, &what);
+        self.session.progress.say(&group, &what);
     }
 
     fn timeout(&self) -> Duration {
         let defaults = self.longest.get(&0).copied().unwrap_or(f64::INFINITY);
-        let most = self.session.timeout().as_secs_f64();
+        let most = self.session.settings.timeout.as_secs_f64();
         Duration::from_secs_f64((defaults * FAR_TOO_SLOW).clamp(PATIENCE.as_secs_f64(), most.max(5.0)))
     }
 }

@@ -16,17 +16,13 @@ use crate::measure::sources;
 /// Files of one directory, as far as there are enough: threads that copy wait for each other's directories.
 const TOGETHER: u64 = 64;
 
-/// A tree of files of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of each.
     pub each: u64,
-    /// How many.
     pub count: u64,
 }
 
 impl Shape {
-    /// All bytes.
     pub fn bytes(self) -> u64 {
         self.each.saturating_mul(self.count)
     }

@@ -37,7 +37,6 @@ use unit::Unit;
 pub use names::{CONFIRMATION, DEFAULTS, NAME};
 pub use store::usual as usual_profile;
 
-/// What is tuned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Bytes that sources and copies may take.
@@ -46,21 +45,20 @@ pub struct Request {
     pub profile: Option<PathBuf>,
     /// Nothing is written.
     pub dry_run: bool,
-    /// For files of which sizes.
     pub classes: Vec<SizeClass>,
 }
 
 impl Request {
     /// Without the user's word, so long.
-    pub const TIME: Duration = Duration::from_secs(300);
+    pub(crate) const TIME: Duration = Duration::from_secs(300);
     /// The default of [`Request::space`].
-    pub const SPACE: u64 = 6 << 30;
+    pub(crate) const SPACE: u64 = 6 << 30;
 
     /// Whether what is found can be written, which is to be known before it is looked for.
     ///
     /// # Errors
     /// If there is no usual profile, or the one that there is cannot be added to.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.destination()?.map_or(Ok(()), |path| store::load(&path).map(drop))
     }
 
@@ -80,14 +78,10 @@ impl Default for Request {
     }
 }
 
-/// Searches, confirms, and writes what won.
-///
-/// # Errors
-/// When the machinery fails, or the user wants no more.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     let path = request.destination()?;
     if session.time_left().is_none() {
-        session.set_deadline(Some(Instant::now() + Request::TIME));
+        session.deadline = Some(Instant::now() + Request::TIME);
     }
     let place = place_of(session)?;
     let space = words::bytes(request.space);
@@ -123,8 +117,8 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 }
 
 fn place_of(session: &Session) -> Result<Place, String> {
-    let failed = |error: std::io::Error| format!("cannot open {}: {}", quoted(session.workspace()), words::of(&error));
-    let place = probe::place_of(session.workspace()).map_err(failed)?;
+    let failed = |error: std::io::Error| format!("cannot open {}: {}", quoted(session.folder()), words::of(&error));
+    let place = probe::place_of(session.folder()).map_err(failed)?;
     place.ok_or_else(|| "this storage has no unique identity, so a profile could not name it".to_owned())
 }
 
@@ -139,7 +133,7 @@ fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec
     let (name, then) = match path {
         None => ("not-written", "Nothing was written, as wished.".to_owned()),
         Some(path) => {
-            let places = &session.results().environment.places;
+            let places = &session.results.environment.places;
             let directory = places.get(crate::session::DIRECTORY).map(|place| place.directory.clone());
             let directory = directory.unwrap_or_default();
             let known = store::load(&path)?.of(&place).is_some();
@@ -164,7 +158,7 @@ fn conclude(session: &Session, path: Option<PathBuf>, place: Place, entries: Vec
 
 /// What was measured on, for the profile.
 fn machine(session: &Session) -> String {
-    let machine = &session.results().environment;
+    let machine = &session.results.environment;
     let haul = env!("CARGO_PKG_VERSION");
     format!("{}, {} cores, Linux {}, haul {haul}", machine.processor, machine.cores, machine.kernel)
 }

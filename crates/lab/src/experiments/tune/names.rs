@@ -1,6 +1,5 @@
 //! Names in the results, by which the view finds them again.
 
-/// The section's name.
 pub const NAME: &str = "tune";
 /// What is compared with all settings.
 pub const DEFAULTS: &str = "defaults";

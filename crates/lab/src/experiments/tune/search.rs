@@ -24,7 +24,6 @@ pub trait Trials {
     fn run(&mut self, candidate: usize, round: usize) -> Trial;
 }
 
-/// How the search went.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// The best candidate that beat the defaults by more than the noise.
@@ -33,7 +32,6 @@ pub struct Found {
     pub best: Option<usize>,
     /// Pairs of times of each candidate with the defaults of the same round.
     pub pairs: BTreeMap<usize, Vec<Pair>>,
-    /// Candidates whose copies were wrong.
     pub wrong: Vec<usize>,
     /// The defaults themselves failed: nothing can be said.
     pub defaults_failed: bool,
@@ -49,9 +47,6 @@ const ROUNDS: [usize; 2] = [2, 2];
 const LAST: usize = 8;
 /// This many times as slow as the defaults in its first round is out at once: nothing but chance could bring it back.
 const HOPELESS: f64 = 4.0;
-
-/// Rounds that a candidate has behind it when it is the last, at most. For those who plan time.
-pub const MOST_ROUNDS: usize = LAST;
 
 /// About how many runs it takes to find the best of so many candidates, with those of the defaults.
 pub fn expected_runs(candidates: usize) -> usize {

@@ -68,9 +68,9 @@ fn the_fastest_is_found_with_few_runs() {
         let mut machine = Machine::new(&with_a_winner(winner, 1.3), 0.05, 3);
         let found = machine.search();
         assert_eq!(found.winner, Some(winner), "{found:?}");
-        assert_eq!(found.pairs[&winner].len(), MOST_ROUNDS);
+        assert_eq!(found.pairs[&winner].len(), LAST);
         assert!(machine.asked.len() <= expected_runs(19), "{}", machine.asked.len());
-        assert!(machine.asked.len() < 19 * MOST_ROUNDS / 2);
+        assert!(machine.asked.len() < 19 * LAST / 2);
     }
 }
 

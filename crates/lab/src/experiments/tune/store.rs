@@ -31,9 +31,6 @@ pub fn load(path: &Path) -> Result<Profile, String> {
 
 /// Puts the entry of a place into the file, beside those of other places that are there by now. At every instant the file is
 /// the old or the new one.
-///
-/// # Errors
-/// Those of [`load`], and of writing.
 pub fn add(path: &Path, entry: PlaceEntry) -> Result<(), String> {
     let mut profile = load(path)?;
     profile.replace(entry);

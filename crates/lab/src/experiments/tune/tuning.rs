@@ -31,19 +31,14 @@ const LONG_ENOUGH: f64 = 1.0;
 /// A first look that took less is worth a second one, in seconds.
 const QUICK: f64 = 1.0;
 
-/// What became of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {
     /// It was not made, or says nothing.
     Skipped(String),
     /// No setting beats the defaults.
-    Nothing {
-        /// Why, with figures.
-        why: String,
-    },
+    Nothing { why: String },
     /// This one does.
     Won {
-        /// The setting.
         candidate: Candidate,
         /// On fresh files.
         gain: f64,
@@ -57,7 +52,6 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// The setting in words.
     pub fn chosen(&self) -> String {
         match self {
             Fate::Skipped(_) => "not tuned".to_owned(),
@@ -66,7 +60,6 @@ impl Fate {
         }
     }
 
-    /// And why.
     pub fn why(&self) -> String {
         match self {
             Fate::Skipped(why) | Fate::Nothing { why } => why.clone(),
@@ -86,7 +79,7 @@ fn percent(share: f64) -> String {
 
 /// Whether files can be made to leave the page cache here.
 pub fn can_be_cold(session: &Session) -> Result<bool, String> {
-    let path = session.workspace().join("look");
+    let path = session.folder().join("look");
     let failed = |error: std::io::Error| format!("cannot write {}: {}", quoted(&path), words::of(&error));
     fs::write(&path, vec![7; 64 << 10]).map_err(failed)?;
     let state = cache::evict_all(&path)?;
@@ -95,9 +88,6 @@ pub fn can_be_cold(session: &Session) -> Result<bool, String> {
 }
 
 /// Searches for `share` of time, within `space` bytes.
-///
-/// # Errors
-/// When the machinery fails, or the user wants no more.
 pub fn tune(session: &mut Session, unit: &Unit, place: &Place, space: u64, share: Duration) -> Result<Fate, Halt> {
     let begun = Instant::now();
     let workshop = Workshop { unit, place, group: unit.words(), begun, share };
@@ -105,7 +95,7 @@ pub fn tune(session: &mut Session, unit: &Unit, place: &Place, space: u64, share
     let fits = |count| {
         // A source and a copy.
         let needed = Shape { each, count }.room().saturating_mul(2);
-        needed <= space && space::check(session.workspace(), needed, "").is_ok()
+        needed <= space && space::check(session.folder(), needed, "").is_ok()
     };
     if !fits(least) {
         return Ok(Fate::Skipped("there is too little space".to_owned()));
@@ -114,7 +104,7 @@ pub fn tune(session: &mut Session, unit: &Unit, place: &Place, space: u64, share
         (0..).map(|power| least << power).take_while(|count| *count <= most && fits(*count)).last().unwrap_or(least);
     let fate = workshop.tune(session, each, (least, most));
     for name in [SOURCE, FRESH] {
-        let path = session.workspace().join(name);
+        let path = session.folder().join(name);
         workspace::remove(&path).map_err(|error| format!("cannot remove {}: {}", quoted(&path), words::of(&error)))?;
     }
     fate
@@ -163,7 +153,7 @@ impl Workshop<'_> {
     }
 
     fn search(&self, session: &mut Session, candidates: &[Candidate], shape: Shape) -> Result<Fate, Halt> {
-        let source = session.workspace().join(SOURCE);
+        let source = session.folder().join(SOURCE);
         let names = (self.unit, self.place);
         let mut bench = Bench::new(session, names, (&source, shape), candidates, &self.group)?;
         bench.set_end(self.begun + self.share.mul_f64(FOR_SEARCH));
@@ -192,7 +182,7 @@ impl Workshop<'_> {
 
     /// The winner against the defaults, on files that it was not chosen on.
     fn confirm(&self, session: &mut Session, candidate: Candidate, shape: Shape, searched: f64) -> Result<Fate, Halt> {
-        let source = session.workspace().join(SOURCE);
+        let source = session.folder().join(SOURCE);
         workspace::remove(&source).map_err(|error| format!("cannot remove a source: {}", words::of(&error)))?;
         let source = self.make(session, FRESH, shape)?;
         let group = format!("{}{CONFIRMATION}", self.group);
@@ -252,11 +242,11 @@ impl Workshop<'_> {
     }
 
     fn make(&self, session: &mut Session, name: &str, shape: Shape) -> Result<PathBuf, Halt> {
-        let path = session.workspace().join(name);
+        let path = session.folder().join(name);
         let seed = u64::from(name == FRESH) * 1_000_003 + self.unit.class.least() + 1;
         let text = format!("{} files of {}", shape.count, words::bytes(shape.each));
-        session.progress().say(&format!("{}, {}", NAME, self.group), &format!("making {text}"));
-        let stop = session.stop().clone();
+        session.progress.say(&format!("{}, {}", NAME, self.group), &format!("making {text}"));
+        let stop = session.stop.clone();
         match files::make(&path, shape, seed, &stop) {
             Err(_) if stop.is_stopped() => Err(Halt::Stopped),
             made => made.map(|()| path).map_err(Halt::Failed),
@@ -287,7 +277,7 @@ fn pairs(trials: &mut dyn Trials, count: usize) -> Vec<Pair> {
 /// Whether haul sends such files to the device here, by itself.
 fn goes_past_the_cache(session: &Session, source: &Path, unit: &Unit) -> Result<bool, String> {
     let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(source), words::of(&error));
-    let dest = session.workspace().join("look");
+    let dest = session.folder().join("look");
     let source = File::open(source.join("d0/f0")).map_err(failed)?;
     let made = File::create(&dest).map_err(failed)?;
     let facts = facts_of(&source.into(), &made.into()).map_err(|errno| failed(errno.into()))?;

@@ -3,10 +3,8 @@
 use haul_io::profile::{SizeClass, Source};
 use haul_measure::cache::Wanted;
 
-/// What is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
-    /// Of the files.
     pub class: SizeClass,
     /// Whether they are cached when a copy begins.
     pub states: States,

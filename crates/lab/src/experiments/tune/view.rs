@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use haul_measure::words;
 
 use super::{CONFIRMATION, DEFAULTS, judge};
-use crate::results::{Body, Case, Outcome, Results, Section};
-use crate::view::{Cell, Column, Mark, Table, View};
+use crate::results::{Body, Case, Fact, Outcome, Results, Section};
+use crate::view::{Cell, Mark, Table, View};
 
-/// A section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let verdict = match section.detail("verdict") {
         Some(Body::Verdict { sentences, .. }) => sentences.clone(),
@@ -17,15 +16,15 @@ pub fn view(results: &Results, section: &Section) -> View {
     let place = results.environment.places.get(&section.place);
     let title = place.map_or_else(String::new, |place| format!(" in {} ({})", place.directory, place.filesystem));
     View {
-        name: section.name.clone(),
-        title: format!("Settings for copies{title}"),
-        question: "Is there a setting that beats haul's own choice on this storage?".to_owned(),
         summary: verdict,
         not_measured: section.skipped.clone(),
         warnings: warnings(section),
-        charts: Vec::new(),
         tables: [chosen(section), confirmed(section)].into_iter().flatten().chain(searched(section)).collect(),
-        published: None,
+        ..View::of(
+            section,
+            &format!("Settings for copies{title}"),
+            "Is there a setting that beats haul's own choice on this storage?",
+        )
     }
 }
 
@@ -41,28 +40,11 @@ fn warnings(section: &Section) -> Vec<String> {
 
 fn chosen(section: &Section) -> Option<Table> {
     let Some(Body::Facts { rows }) = section.detail("chosen") else { return None };
-    let row = |(files, setting, why): &(String, String, String)| {
+    let row = |(files, setting, why): &Fact| {
         let mark = if setting == DEFAULTS || setting == "not tuned" { Mark::None } else { Mark::Best };
         vec![Cell::text(files), Cell::text(setting).marked(mark), Cell::text(why)]
     };
-    Some(Table {
-        title: "What was chosen".to_owned(),
-        columns: ["files", "setting", "why"].map(Column::words).into(),
-        rows: rows.iter().map(row).collect(),
-        note: None,
-    })
-}
-
-/// Cases by group, in the order of the section.
-fn groups(section: &Section, wanted: impl Fn(&str) -> bool) -> Vec<(&str, Vec<&Case>)> {
-    let mut groups: Vec<(&str, Vec<&Case>)> = Vec::new();
-    for case in section.cases.iter().filter(|case| wanted(&case.group)) {
-        match groups.iter_mut().find(|(name, _)| *name == case.group) {
-            Some((_, cases)) => cases.push(case),
-            None => groups.push((&case.group, vec![case])),
-        }
-    }
-    groups
+    Some(Table::new("What was chosen", "files|setting|why", rows.iter().map(row)))
 }
 
 /// Pairs of durable times with the defaults of the same round.
@@ -71,9 +53,8 @@ fn pairs(defaults: &Case, case: &Case) -> Vec<judge::Pair> {
 }
 
 fn confirmed(section: &Section) -> Option<Table> {
-    let groups = groups(section, |name| name.ends_with(CONFIRMATION));
     let mut rows = Vec::new();
-    for (name, cases) in &groups {
+    for (name, cases) in section.groups().into_iter().filter(|(name, _)| name.ends_with(CONFIRMATION)) {
         let Some(defaults) = cases.iter().find(|case| case.base) else { continue };
         for case in cases.iter().filter(|case| !case.base) {
             let pairs = pairs(defaults, case);
@@ -87,21 +68,17 @@ fn confirmed(section: &Section) -> Option<Table> {
                 time(&defaults.figures(|run| run.returned)),
                 time(&case.figures(|run| run.returned)),
                 Cell::figure(gain, words::short(gain)).marked(mark),
-                Cell::figure(pairs.len() as f64, pairs.len().to_string()),
+                Cell::count(pairs.len()),
             ]);
         }
     }
-    let heads = ["defaults, durable", "setting, durable", "defaults, returned", "setting, returned", "gain", "pairs"];
-    let columns = ["files", "setting"].map(Column::words).into_iter().chain(heads.map(Column::figures)).collect();
-    (!rows.is_empty()).then(|| Table {
-        title: "On fresh files, which the setting was not chosen on".to_owned(),
-        columns,
-        rows,
-        note: Some("Medians; the gain is the median of the ratios of durable times, pair by pair.".to_owned()),
-    })
+    let heads =
+        "files|setting|>defaults, durable|>setting, durable|>defaults, returned|>setting, returned|>gain|>pairs";
+    Table::new("On fresh files, which the setting was not chosen on", heads, rows)
+        .noted("Medians; the gain is the median of the ratios of durable times, pair by pair.")
+        .if_any()
 }
 
-/// One table for each search.
 fn searched(section: &Section) -> Vec<Table> {
     let table = |(name, cases): (&str, Vec<&Case>)| {
         let defaults = cases.iter().find(|case| case.base)?;
@@ -122,23 +99,16 @@ fn searched(section: &Section) -> Vec<Table> {
                 (_, Some(gain)) => Cell::figure(*gain, words::short(*gain)),
                 (_, None) => Cell::text(""),
             };
-            let runs = case.runs.len();
-            let times = [time(&case.figures(|run| run.durable)), time(&case.figures(|run| run.returned))];
-            let [durable, returned] = times;
-            vec![Cell::text(&case.competitor), durable, returned, gain, Cell::figure(runs as f64, runs.to_string())]
+            let [durable, returned] = [case.figures(|run| run.durable), case.figures(|run| run.returned)];
+            vec![Cell::text(&case.competitor), time(&durable), time(&returned), gain, Cell::count(case.runs.len())]
         };
-        let heads = ["durable", "returned", "gain", "runs"].map(Column::figures);
-        Some(Table {
-            title: format!("The search: {name}"),
-            columns: std::iter::once(Column::words("setting")).chain(heads).collect(),
-            rows: cases.iter().map(row).collect(),
-            note: Some(format!("{} in each copy. What falls behind is not run again.", words::bytes(defaults.bytes))),
-        })
+        let heads = "setting|>durable|>returned|>gain|>runs";
+        let note = format!("{} in each copy. What falls behind is not run again.", words::bytes(defaults.bytes));
+        Some(Table::new(format!("The search: {name}"), heads, cases.iter().map(row)).noted(note))
     };
-    groups(section, |name| !name.ends_with(CONFIRMATION)).into_iter().filter_map(table).collect()
+    section.groups().into_iter().filter(|(name, _)| !name.ends_with(CONFIRMATION)).filter_map(table).collect()
 }
 
-/// The median of some seconds.
 fn time(seconds: &[f64]) -> Cell {
     let mut sorted = seconds.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -20,7 +20,6 @@ const AXIS: i32 = 24;
 /// If the bars of a group are this much shorter than those of another, each group has a scale of its own.
 const APART: f64 = 12.0;
 
-/// Where everything is.
 struct Plan {
     form: Form,
     unit: String,
@@ -31,7 +30,6 @@ struct Plan {
     own: bool,
 }
 
-/// The bars as an `<svg>`.
 pub fn draw(unit: &str, groups: &[BarGroup], label: &str, form: Form) -> String {
     let plan = Plan::new(unit, groups, form);
     let height: i32 = groups.iter().map(|group| plan.height(group)).sum();
@@ -68,14 +66,13 @@ fn longest(group: &BarGroup) -> f64 {
 impl Plan {
     fn new(unit: &str, groups: &[BarGroup], form: Form) -> Plan {
         let bars = || groups.iter().flat_map(|group| &group.bars);
-        let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max).ceil() as i32;
         let unit = name(unit);
         let figures = |group: &BarGroup| {
             let digits = digits(group);
-            widest(&mut group.bars.iter().map(|bar| fit::width(&figure(bar, digits, &unit), LETTERS)))
+            fit::widest(group.bars.iter().map(|bar| figure(bar, digits, &unit)), LETTERS)
         };
         let figures = groups.iter().map(figures).max().unwrap_or(0);
-        let names = widest(&mut bars().map(|bar| fit::width(&name(&bar.name), LETTERS)));
+        let names = fit::widest(bars().map(|bar| name(&bar.name)), LETTERS);
         let from = match form {
             Form::Wide => names.min(250) + 12,
             Form::Narrow => 1,
@@ -89,7 +86,6 @@ impl Plan {
         fit::wrap("Each group has a scale of its own.", SMALL, f64::from(self.form.width()))
     }
 
-    /// The lines of a bar's name.
     fn name(&self, bar: &Bar) -> Vec<String> {
         let room = match self.form {
             Form::Wide => self.from - 12,

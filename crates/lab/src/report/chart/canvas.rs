@@ -12,48 +12,35 @@ use crate::report::markup::escaped;
 /// plotters makes letters smaller than it is asked for, by this.
 const LARGER: f64 = 1.24;
 
-/// Where a text has its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// It begins there.
     Start,
-    /// It has its middle there.
     Middle,
-    /// It ends there.
     End,
 }
 
-/// How words look.
 #[derive(Debug, Clone, Copy)]
 pub struct Hand {
-    /// Size of letters.
     pub size: f64,
-    /// Colour.
     pub ink: Ink,
-    /// Where the point is.
     pub anchor: Anchor,
-    /// Heavy letters.
     pub bold: bool,
 }
 
 impl Hand {
-    /// Words that begin at their point.
     pub fn new(size: f64, ink: Ink) -> Hand {
         Hand { size, ink, anchor: Anchor::Start, bold: false }
     }
 
-    /// The same with another point.
     pub fn at(self, anchor: Anchor) -> Hand {
         Hand { anchor, ..self }
     }
 
-    /// The same, heavy.
     pub fn bold(self) -> Hand {
         Hand { bold: true, ..self }
     }
 }
 
-/// A drawing that is being made.
 pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
@@ -70,18 +57,15 @@ impl Canvas<'_> {
         self.area.draw(&Rectangle::new([from, to], colour(ink).filled())).unwrap_or_default();
     }
 
-    /// A line through points.
     pub fn line(&self, points: Vec<(i32, i32)>, ink: Ink, width: u32) {
         self.area.draw(&PathElement::new(points, colour(ink).stroke_width(width))).unwrap_or_default();
     }
 
-    /// A broken line between two points.
     pub fn dashes(&self, from: (i32, i32), to: (i32, i32), ink: Ink) {
         let style = colour(ink).stroke_width(1);
         self.area.draw(&DashedPathElement::new([from, to], 5, 4, style)).unwrap_or_default();
     }
 
-    /// A filled circle.
     pub fn dot(&self, at: (i32, i32), radius: i32, ink: Ink) {
         self.area.draw(&Circle::new(at, radius, colour(ink).filled())).unwrap_or_default();
     }

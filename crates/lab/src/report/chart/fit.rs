@@ -6,6 +6,11 @@ pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(share).sum::<f64>() * size
 }
 
+/// The width of the widest of several texts, rounded up.
+pub fn widest(texts: impl IntoIterator<Item = impl AsRef<str>>, size: f64) -> i32 {
+    texts.into_iter().map(|text| width(text.as_ref(), size)).fold(0.0, f64::max).ceil() as i32
+}
+
 /// The width of a letter as a share of the size.
 fn share(letter: char) -> f64 {
     match letter {

@@ -21,7 +21,6 @@ impl Form {
     }
 }
 
-/// Size of letters.
 pub const LETTERS: f64 = 13.0;
 /// The same of what is less important.
 pub const SMALL: f64 = 12.0;

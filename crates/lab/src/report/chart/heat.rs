@@ -4,14 +4,13 @@ use haul_measure::words::short;
 
 use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::fit;
-use super::form::{self, Form, LETTERS, LINE, SMALL, name};
+use super::form::{Form, LETTERS, LINE, SMALL, name};
 use super::ink::{Ink, STEPS};
 use crate::report::text::Digits;
+use crate::results::Grid;
 
-/// Height of a field.
 const FIELD: i32 = 32;
 
-/// Where everything is.
 struct Plan<'v> {
     width: i32,
     rows: Vec<Vec<String>>,
@@ -25,21 +24,12 @@ struct Plan<'v> {
     unit: &'v str,
     level: Option<f64>,
     digits: Digits,
-    /// Least and most of the values.
     reach: (f64, f64),
 }
 
-/// The field as an `<svg>`. It is wider than the form where its figures need the room. `scale` is the unit of the values, and the
-/// value around which colours turn.
-pub fn draw(
-    rows: &(String, Vec<String>),
-    columns: &(String, Vec<String>),
-    values: &[Vec<Option<f64>>],
-    scale: (&str, Option<f64>),
-    label: &str,
-    form: Form,
-) -> String {
-    let plan = Plan::new(rows, columns, values, scale, form);
+/// The field as an `<svg>`. It is wider than the form where its figures need the room. Colours turn around `level`.
+pub fn draw(grid: &Grid, level: Option<f64>, label: &str, form: Form) -> String {
+    let plan = Plan::new(grid, level, form);
     let top = LINE + 6 + plan.head + 4;
     let fields: i32 = plan.rows.iter().map(|row| row_height(row)).sum();
     let legend = plan.legend();
@@ -47,8 +37,8 @@ pub fn draw(
     let least = (plan.width > form.width()).then_some(plan.width);
     paint((plan.width, height), least, label, |canvas| {
         let hand = Hand::new(SMALL, Ink::Dim);
-        canvas.text((0, LINE / 2), &clip(&rows.0, plan.left - 8), hand);
-        let over = clip(&columns.0, plan.width - plan.left);
+        canvas.text((0, LINE / 2), &clip(&grid.rows.0, plan.left - 8), hand);
+        let over = clip(&grid.columns.0, plan.width - plan.left);
         canvas.text((plan.left, LINE / 2), &over, hand);
         for (number, lines) in plan.columns.iter().enumerate() {
             let x = plan.left + number as i32 * plan.field + plan.field / 2;
@@ -78,26 +68,18 @@ fn clip(text: &str, room: i32) -> String {
 }
 
 impl<'v> Plan<'v> {
-    fn new(
-        rows: &(String, Vec<String>),
-        columns: &(String, Vec<String>),
-        values: &'v [Vec<Option<f64>>],
-        (unit, level): (&'v str, Option<f64>),
-        form: Form,
-    ) -> Plan<'v> {
-        let widest = |texts: &mut dyn Iterator<Item = String>| {
-            texts.map(|text| fit::width(&text, LETTERS)).fold(0.0, f64::max).ceil() as i32
-        };
+    fn new(grid: &'v Grid, level: Option<f64>, form: Form) -> Plan<'v> {
+        let Grid { unit, rows, columns, values } = grid;
         let room = if form == Form::Wide { 220 } else { 96 };
-        let names = widest(&mut rows.1.iter().chain([&rows.0]).map(|text| name(text)));
+        let names = fit::widest(rows.1.iter().chain([&rows.0]).map(|text| name(text)), LETTERS);
         let left = names.min(room) + 10;
         let known = || values.iter().flatten().flatten().copied().filter(|value| value.is_finite());
         // Ratios need no more digits.
         let digits = Digits::of(known()).at_most(if level.is_some() { 2 } else { 6 });
-        let figure = widest(&mut known().map(|value| compact(value, digits))) + 10;
+        let figure = fit::widest(known().map(|value| compact(value, digits)), LETTERS) + 10;
         // A name of a column may take several lines, but no word of it should be broken.
-        let words = columns.1.iter().flat_map(|name| name.split(' ').map(form::name).collect::<Vec<_>>());
-        let words = widest(&mut words.map(|word| word + " ")).min(110);
+        let words = columns.1.iter().flat_map(|text| text.split(' ').map(|word| name(word) + " "));
+        let words = fit::widest(words, LETTERS).min(110);
         let count = columns.1.len().max(1) as i32;
         let field = ((form.width() - left) / count).clamp(figure.max(words).max(34), 110);
         let wrapped = |texts: &[String], room: i32| {
@@ -141,7 +123,6 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// Which colour a value has.
     fn step(&self, value: f64) -> i32 {
         let (least, most) = self.reach;
         match self.level {

@@ -5,12 +5,9 @@
 
 use std::fmt::Write as _;
 
-/// What something is drawn with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// Behind everything.
     Paper,
-    /// Words and figures.
     Text,
     /// Words that are less important.
     Dim,
@@ -18,15 +15,12 @@ pub enum Ink {
     Line,
     /// The bar that others are compared with.
     Base,
-    /// A bar.
     Bar,
     /// One of [`PARTS`] parts.
     Part(usize),
-    /// Words on it.
     OnPart(usize),
     /// A field, from -[`STEPS`] (less) over 0 (the same) to [`STEPS`] (more).
     Field(i32),
-    /// Words on it.
     OnField(i32),
     /// A field that was not measured.
     Empty,
@@ -124,7 +118,6 @@ impl Ink {
     }
 }
 
-/// Every ink once.
 fn all() -> Vec<Ink> {
     let mut inks = vec![Ink::Paper, Ink::Text, Ink::Dim, Ink::Line, Ink::Base, Ink::Bar, Ink::Empty];
     inks.extend((0..PARTS).flat_map(|part| [Ink::Part(part), Ink::OnPart(part)]));

@@ -9,7 +9,7 @@ use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::fit;
 use super::form::{Form, SMALL, name};
 use super::ink::{Ink, PARTS};
-use super::parts::{Entry, draw_legend, legend_places};
+use super::legend::Legend;
 
 /// Height of the field, and of what is below it.
 const FIELD: i32 = 240;
@@ -20,7 +20,6 @@ const LINES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 /// A name, and percentile and seconds of each point.
 type Series = (String, Vec<(f64, f64)>);
 
-/// Where everything is.
 struct Plan {
     /// Of the field.
     left: i32,
@@ -37,19 +36,15 @@ fn above(percentile: f64) -> f64 {
     (1.0 - percentile / 100.0).clamp(1e-6, 1.0)
 }
 
-/// The curves as an `<svg>`.
 pub fn draw(series: &[Series], threshold: Option<&(f64, String)>, label: &str, form: Form) -> String {
     let width = form.width();
-    let entry = |(number, (text, _)): (usize, &Series)| Entry { text: name(text), ink: Ink::Part(number % PARTS) };
-    let mut entries: Vec<Entry> = series.iter().enumerate().map(entry).collect();
-    if let Some((seconds, text)) = threshold {
-        let text = format!("broken line: {}, {}", words::seconds(*seconds), name(text));
-        entries.push(Entry { text, ink: Ink::Text });
-    }
-    let (places, legend) = legend_places(&entries, width);
-    let plan = Plan::new(series, threshold, width, legend + 14);
-    paint((width, legend + 14 + FIELD + AXIS), None, label, |canvas| {
-        draw_legend(canvas, &entries, &places, 0);
+    let named = series.iter().enumerate().map(|(number, (text, _))| (name(text), Ink::Part(number % PARTS)));
+    let line =
+        threshold.map(|(time, text)| (format!("broken line: {}, {}", words::seconds(*time), name(text)), Ink::Text));
+    let legend = Legend::new(named.chain(line), width);
+    let plan = Plan::new(series, threshold, width, legend.height + 14);
+    paint((width, legend.height + 14 + FIELD + AXIS), None, label, |canvas| {
+        legend.draw(canvas, 0);
         plan.axes(canvas);
         if let Some((seconds, _)) = threshold {
             let y = plan.y(*seconds);

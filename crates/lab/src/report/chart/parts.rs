@@ -7,61 +7,22 @@ use super::canvas::{Anchor, Canvas, Hand, paint};
 use super::fit;
 use super::form::{Form, LETTERS, LINE, SMALL, name};
 use super::ink::Ink;
+use super::legend::Legend;
 use crate::report::text::Digits;
 
 const BAR: i32 = 22;
 const GAP: i32 = 10;
 
-/// A name and a colour, in the legend.
-pub struct Entry {
-    /// Its name.
-    pub text: String,
-    /// Its colour.
-    pub ink: Ink,
-}
-
-/// Places of the entries of a legend, and its height.
-pub fn legend_places(entries: &[Entry], width: i32) -> (Vec<(i32, i32, Vec<String>)>, i32) {
-    let mut places = Vec::new();
-    let (mut x, mut y) = (0, 0);
-    for entry in entries {
-        let lines = fit::wrap(&entry.text, SMALL, f64::from(width - 20));
-        let room = lines.iter().map(|line| fit::width(line, SMALL)).fold(0.0, f64::max).ceil() as i32 + 20;
-        if x > 0 && (x + room > width || lines.len() > 1) {
-            (x, y) = (0, y + LINE + 3);
-        }
-        let count = lines.len() as i32;
-        places.push((x, y, lines));
-        x += room + 18;
-        if count > 1 {
-            (x, y) = (0, y + count * LINE + 3);
-        }
-    }
-    (places, y + if x > 0 { LINE + 3 } else { 0 })
-}
-
-/// Draws a legend from `top` on.
-pub fn draw_legend(canvas: &Canvas, entries: &[Entry], places: &[(i32, i32, Vec<String>)], top: i32) {
-    for (entry, (x, y, lines)) in entries.iter().zip(places) {
-        let y = top + y;
-        canvas.rect((*x, y + 3), (x + 12, y + 15), entry.ink);
-        let middle = y + lines.len() as i32 * LINE / 2;
-        canvas.lines((x + 18, middle), lines, Hand::new(SMALL, Ink::Text));
-    }
-}
-
-/// The bars as an `<svg>`.
 pub fn draw(unit: &str, parts: &[String], rows: &[(String, Vec<f64>)], label: &str, form: Form) -> String {
     let width = form.width();
-    let entry = |(number, part): (usize, &String)| Entry { text: name(part), ink: Ink::Part(number) };
-    let entries: Vec<Entry> = parts.iter().enumerate().map(entry).collect();
-    let (places, legend) = legend_places(&entries, width);
+    let named = parts.iter().enumerate().map(|(number, part)| (name(part), Ink::Part(number)));
+    let legend = Legend::new(named, width);
     let total = |amounts: &[f64]| amounts.iter().filter(|amount| amount.is_finite()).sum::<f64>();
     let most = rows.iter().map(|row| total(&row.1)).fold(0.0, f64::max);
     let digits = Digits::of(rows.iter().map(|row| total(&row.1)));
     let figure = |amounts: &[f64]| format!("{} {}", digits.say(total(amounts)), name(unit));
-    let figures = rows.iter().map(|row| fit::width(&figure(&row.1), LETTERS)).fold(0.0, f64::max).ceil() as i32;
-    let names = rows.iter().map(|row| fit::width(&name(&row.0), LETTERS)).fold(0.0, f64::max).ceil() as i32;
+    let figures = fit::widest(rows.iter().map(|row| figure(&row.1)), LETTERS);
+    let names = fit::widest(rows.iter().map(|row| name(&row.0)), LETTERS);
     let from = if form == Form::Wide { names.min(230) + 12 } else { 1 };
     let room = if form == Form::Wide { from - 12 } else { width - 4 };
     let lines = |row: &(String, Vec<f64>)| fit::wrap(&name(&row.0), LETTERS, f64::from(room));
@@ -71,10 +32,10 @@ pub fn draw(unit: &str, parts: &[String], rows: &[(String, Vec<f64>)], label: &s
     };
     let scale = RangedCoordf64::from(0.0..most.max(f64::MIN_POSITIVE));
     let to = (width - figures - 10).max(from + 40);
-    let height = legend + 8 + rows.iter().map(high).sum::<i32>();
+    let height = legend.height + 8 + rows.iter().map(high).sum::<i32>();
     paint((width, height.max(10)), None, label, |canvas| {
-        draw_legend(canvas, &entries, &places, 0);
-        let mut top = legend + 8;
+        legend.draw(canvas, 0);
+        let mut top = legend.height + 8;
         for row in rows {
             let names = lines(row);
             let tall = names.len() as i32 * LINE;

@@ -3,7 +3,7 @@
 use super::canvas::paint;
 use super::form::Form;
 use super::ink::{Ink, PARTS};
-use super::parts::{Entry, draw_legend, legend_places};
+use super::legend::Legend;
 use crate::report::tabular;
 use crate::report::text::{percent, shown};
 
@@ -14,29 +14,26 @@ const COLUMN: i32 = 2;
 /// The strip as an `<svg>`: each column is a stack of what is in it, so that nothing small is lost.
 pub fn draw(spans: &[(String, u64)], label: &str, form: Form) -> String {
     let kinds = tabular::amounts(spans);
-    let all: u64 = kinds.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
-    let entry = |(number, (kind, bytes)): (usize, &(String, u64))| Entry {
-        text: format!("{}, {}", shown(kind), percent(*bytes as f64 / all.max(1) as f64)),
-        ink: ink(kind, number),
-    };
-    let entries: Vec<Entry> = kinds.iter().enumerate().map(entry).collect();
-    let (places, legend) = legend_places(&entries, form.width());
+    let all: u64 = kinds.iter().fold(0, |sum: u64, (_, bytes, _)| sum.saturating_add(*bytes));
+    let inks: Vec<Ink> = kinds.iter().enumerate().map(|(number, (kind, ..))| ink(kind, number)).collect();
+    let names = kinds.iter().map(|(kind, _, share)| format!("{}, {}", shown(kind), percent(*share)));
+    let legend = Legend::new(names.zip(inks.iter().copied()), form.width());
     let stacks = stacks(spans, &kinds, all, (form.width() / COLUMN) as usize);
-    paint((form.width(), HEIGHT + 10 + legend.max(1)), None, label, |canvas| {
+    paint((form.width(), HEIGHT + 10 + legend.height.max(1)), None, label, |canvas| {
         // Equal neighbours are one rectangle.
         let mut from = 0;
         for run in stacks.chunk_by(|a, b| a == b) {
             let to = from + run.len() as i32;
             let mut top = 0;
-            for (entry, bottom) in entries.iter().zip(run.first().into_iter().flatten()) {
+            for (ink, bottom) in inks.iter().zip(run.first().into_iter().flatten()) {
                 if *bottom > top {
-                    canvas.rect((from * COLUMN, top), (to * COLUMN, *bottom), entry.ink);
+                    canvas.rect((from * COLUMN, top), (to * COLUMN, *bottom), *ink);
                     top = *bottom;
                 }
             }
             from = to;
         }
-        draw_legend(canvas, &entries, &places, HEIGHT + 10);
+        legend.draw(canvas, HEIGHT + 10);
     })
 }
 
@@ -53,7 +50,7 @@ fn ink(kind: &str, number: usize) -> Ink {
 }
 
 /// For each column where each kind ends, from above.
-fn stacks(spans: &[(String, u64)], kinds: &[(String, u64)], all: u64, columns: usize) -> Vec<Vec<i32>> {
+fn stacks(spans: &[(String, u64)], kinds: &[(String, u64, f64)], all: u64, columns: usize) -> Vec<Vec<i32>> {
     let mut cells = vec![vec![0.0f64; kinds.len()]; columns];
     if all == 0 || columns == 0 {
         return Vec::new();
@@ -61,7 +58,7 @@ fn stacks(spans: &[(String, u64)], kinds: &[(String, u64)], all: u64, columns: u
     let place = |byte: u64| byte as f64 / all as f64 * columns as f64;
     let mut at = 0u64;
     for (kind, bytes) in spans {
-        let Some(number) = kinds.iter().position(|(known, _)| known == kind) else { continue };
+        let Some(number) = kinds.iter().position(|(known, ..)| known == kind) else { continue };
         let (from, to) = (place(at), place(at.saturating_add(*bytes)));
         at = at.saturating_add(*bytes);
         let (first, last) = (from as usize, (to.ceil() as usize).min(columns));

@@ -1,14 +1,16 @@
 //! Trees copied with many requests in flight, against cp.
 
-use haul_measure::stats::{self, Ratio};
+use std::cmp::{Ordering, Reverse};
+
+use haul_measure::stats::Ratio;
 use haul_measure::words;
 
-use super::claims::{Direction, claim, judge};
-use super::copies;
+use super::claims::{Said, Source};
+use super::copies::{self, RETURNED};
 use super::heading::begun;
 use crate::report::text;
-use crate::results::{Case, Results, Section};
-use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
+use crate::results::{Case, Grid, Results, Section};
+use crate::view::{Cell, Chart, Claim, Kind, Published, Table, View};
 
 /// What is measured against cp, in the order in which it is shown.
 const ENGINES: [&str; 4] = ["posix-aio", "linux-aio", "io-uring", "auto"];
@@ -16,8 +18,6 @@ const ENGINES: [&str; 4] = ["posix-aio", "linux-aio", "io-uring", "auto"];
 const VARIANTS: [&str; 3] = ["readahead", "preallocate", "priority"];
 /// A copy that takes no more than this share longer than the quickest was a good choice.
 const GOOD: f64 = 1.1;
-/// How far a thing that does nothing may move a time.
-const NOTHING: f64 = 0.05;
 
 /// A tree, and everything that was measured with it.
 struct Tree<'c> {
@@ -32,15 +32,14 @@ impl<'c> Tree<'c> {
     }
 
     fn get(&self, engine: &str, variant: &str) -> Option<&'c Case> {
-        let is = |case: &Case, name: &str, value: &str| case.parameters.get(name).is_some_and(|known| known == value);
-        let right = |case: &&&Case| case.is_ranked() && is(case, "engine", engine) && is(case, "variant", variant);
         let named = if variant == "plain" { engine.to_owned() } else { format!("{engine}, {variant}") };
-        self.cases.iter().find(right).copied().or_else(|| copies::find(&self.cases, &named))
+        copies::with(&self.cases, &[("engine", engine), ("variant", variant)])
+            .or_else(|| copies::find(&self.cases, &named))
     }
 
     /// An engine against cp.
-    fn ratio(&self, engine: &str, variant: &str) -> Option<Ratio> {
-        copies::ratio(self.get(engine, variant), self.get("cp", "plain"), copies::returned)
+    fn ratio(&self, engine: &str) -> Option<Ratio> {
+        copies::ratio(self.get(engine, "plain"), self.get("cp", "plain"), RETURNED)
     }
 }
 
@@ -52,7 +51,11 @@ fn megabytes(size: u64) -> String {
     }
 }
 
-/// The section as it is shown.
+/// Which of two ratios is less, for `min_by` and `max_by`.
+fn order(a: &Ratio, b: &Ratio) -> Ordering {
+    a.value.total_cmp(&b.value)
+}
+
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
@@ -70,16 +73,12 @@ pub fn view(results: &Results, section: &Section) -> View {
     view
 }
 
-fn trees(section: &Section) -> Vec<Tree<'_>> {
-    let tree = |(_, cases): (&str, Vec<&'_ Case>)| {
+fn trees<'s>(section: &'s Section) -> Vec<Tree<'s>> {
+    let tree = |(_, cases): (_, Vec<&'s Case>)| {
         let number = |name: &str| cases.iter().find_map(|case| case.parameters.get(name)?.parse().ok());
-        (number("size").unwrap_or_default(), number("files").unwrap_or_default())
+        Tree { size: number("size").unwrap_or_default(), files: number("files").unwrap_or_default(), cases }
     };
-    let mut trees: Vec<Tree> = Vec::new();
-    for (name, cases) in copies::groups(section) {
-        let (size, files) = tree((name, cases.clone()));
-        trees.push(Tree { size, files, cases });
-    }
+    let mut trees: Vec<Tree> = section.groups().into_iter().map(tree).collect();
     trees.sort_by_key(|tree| (tree.size, tree.files));
     trees
 }
@@ -88,19 +87,17 @@ fn engines_in_short(trees: &[Tree]) -> Vec<String> {
     let mut words: Vec<String> = overall(trees).into_iter().collect();
     for engine in ENGINES {
         let ratios: Vec<(String, Ratio)> =
-            trees.iter().filter_map(|tree| Some((tree.name(), tree.ratio(engine, "plain")?))).collect();
-        if ratios.is_empty() {
-            continue;
-        }
+            trees.iter().filter_map(|tree| Some((tree.name(), tree.ratio(engine)?))).collect();
+        let Some((name, least)) = ratios.iter().min_by(|a, b| order(&a.1, &b.1)) else { continue };
         let count = |side| ratios.iter().filter(|(_, ratio)| ratio.side(1.0) == side).count();
-        let (quicker, slower) = (count(Some(std::cmp::Ordering::Less)), count(Some(std::cmp::Ordering::Greater)));
-        let least = ratios.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value));
-        let best = least.map(|(name, ratio)| format!("; at its best it takes {}, at {name}", short_ratio(ratio)));
         words.push(format!(
-            "{engine}: of {}, quicker than cp in {quicker}, slower in {slower}, no significant difference in {}{}.",
+            "{engine}: of {}, quicker than cp in {}, slower in {}, no significant difference in {}; at its best it takes {}, \
+             at {name}.",
             text::count(ratios.len(), "tree"),
+            count(Some(Ordering::Less)),
+            count(Some(Ordering::Greater)),
             count(None),
-            best.unwrap_or_default()
+            short_ratio(least)
         ));
     }
     words
@@ -133,11 +130,8 @@ fn overall(trees: &[Tree]) -> Option<String> {
 fn heuristic(trees: &[Tree]) -> Option<String> {
     let against: Vec<(String, Ratio)> =
         trees.iter().filter_map(|tree| Some((tree.name(), against_best(tree)?.1))).collect();
-    if against.is_empty() {
-        return None;
-    }
     let good = against.iter().filter(|(_, ratio)| ratio.value <= GOOD).count();
-    let (worst, ratio) = against.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    let (worst, ratio) = against.iter().max_by(|a, b| order(&a.1, &b.1))?;
     Some(format!(
         "The heuristic that the authors wished for: auto is within 10 % of the quickest plain copier in {good} of {}; at worst it takes {} ({worst}).",
         text::count(against.len(), "tree"),
@@ -148,9 +142,9 @@ fn heuristic(trees: &[Tree]) -> Option<String> {
 /// The quickest of all plain copiers but auto, and auto against it.
 fn against_best<'c>(tree: &Tree<'c>) -> Option<(&'c Case, Ratio)> {
     let plain = ["cp", "posix-aio", "linux-aio", "io-uring"].into_iter().filter_map(|engine| tree.get(engine, "plain"));
-    let time = |case: &Case| copies::median(case, copies::returned).unwrap_or(f64::INFINITY);
+    let time = |case: &Case| copies::median(case, RETURNED).unwrap_or(f64::INFINITY);
     let best = plain.min_by(|a, b| time(a).total_cmp(&time(b)))?;
-    Some((best, copies::ratio(tree.get("auto", "plain"), Some(best), copies::returned)?))
+    Some((best, copies::ratio(tree.get("auto", "plain"), Some(best), RETURNED)?))
 }
 
 /// Time against cp, by size and number of files.
@@ -163,195 +157,123 @@ fn heat(trees: &[Tree], engine: &str) -> Option<Chart> {
     }
     let value = |size: u64, files: u64| {
         let tree = trees.iter().find(|tree| tree.size == size && tree.files == files)?;
-        let time = |engine| copies::median(tree.get(engine, "plain")?, copies::returned);
+        let time = |engine| copies::median(tree.get(engine, "plain")?, RETURNED);
         Some(time(engine)? / time("cp").filter(|time| *time > 0.0)?)
     };
-    let values: Vec<Vec<Option<f64>>> =
-        sizes.iter().map(|size| files.iter().map(|count| value(*size, *count)).collect()).collect();
-    values.iter().flatten().any(Option::is_some).then(|| Chart::Heat {
-        title: format!("Time of {engine} against cp"),
+    let grid = Grid {
         unit: "times cp's time".to_owned(),
+        values: sizes.iter().map(|size| files.iter().map(|count| value(*size, *count)).collect()).collect(),
         rows: ("size".to_owned(), sizes.into_iter().map(megabytes).collect()),
         columns: ("files".to_owned(), files.iter().map(u64::to_string).collect()),
-        values,
-        level: Some(1.0),
-    })
+    };
+    let measured = grid.values.iter().flatten().any(Option::is_some);
+    measured.then(|| Chart::new(format!("Time of {engine} against cp"), Kind::Heat { grid, level: Some(1.0) }))
 }
 
 fn choices(trees: &[Tree]) -> Option<Table> {
     let row = |tree: &Tree| {
         let (best, ratio) = against_best(tree)?;
-        let time = copies::median(best, copies::returned)?;
+        let time = copies::median(best, RETURNED)?;
         let verdict = if ratio.value <= GOOD { "a good choice" } else { "not the best choice" };
         Some(vec![
             Cell::text(tree.name()),
             Cell::text(&best.competitor),
             Cell::figure(time, words::seconds(time)),
-            Cell::figure(ratio.value, text::ratio(&ratio)),
+            Cell::ratio(Some(ratio)),
             Cell::text(verdict),
         ])
     };
-    let rows: Vec<Vec<Cell>> = trees.iter().filter_map(row).collect();
-    let columns = vec![
-        Column::words("tree"),
-        Column::words("quickest plain copier"),
-        Column::figures("its time"),
-        Column::figures("auto against it"),
-        Column::words("auto was"),
-    ];
-    (!rows.is_empty()).then(|| Table { title: "Does auto pick well?".to_owned(), columns, rows, note: None })
+    let heads = "tree|quickest plain copier|>its time|>auto against it|auto was";
+    Table::new("Does auto pick well?", heads, trees.iter().filter_map(row)).if_any()
 }
 
-/// A variant against the plain copier, over all trees for which `wanted` holds.
+/// The geometric mean of a variant against the plain copier, over all trees for which `wanted` holds.
 fn pooled(trees: &[Tree], engine: &str, variant: &str, wanted: impl Fn(&Tree) -> bool) -> Option<Ratio> {
-    let pair = |tree: &Tree| {
-        let (of, base) = (tree.get(engine, variant)?, tree.get(engine, "plain")?);
-        Some((of.figures(copies::returned), base.figures(copies::returned)))
-    };
-    stats::pooled(&trees.iter().filter(|tree| wanted(tree)).filter_map(pair).collect::<Vec<_>>())
+    let trees = trees.iter().filter(|tree| wanted(tree));
+    copies::pooled(trees.map(|tree| (tree.get(engine, variant), tree.get(engine, "plain"))), RETURNED)
+}
+
+/// The same of an engine against cp.
+fn against_cp(trees: &[Tree], engine: &str, wanted: impl Fn(&Tree) -> bool) -> Option<Ratio> {
+    let trees = trees.iter().filter(|tree| wanted(tree));
+    copies::pooled(trees.map(|tree| (tree.get(engine, "plain"), tree.get("cp", "plain"))), RETURNED)
 }
 
 fn variants(trees: &[Tree]) -> Option<Table> {
-    let mut rows = Vec::new();
-    for engine in ["cp"].iter().chain(&ENGINES) {
-        let ratios: Vec<Option<Ratio>> =
-            VARIANTS.iter().map(|variant| pooled(trees, engine, variant, |_| true)).collect();
-        if ratios.iter().all(Option::is_none) {
-            continue;
-        }
-        let mut row = vec![Cell::text(*engine)];
-        row.extend(ratios.into_iter().map(|ratio| match ratio {
-            Some(ratio) => Cell::figure(ratio.value, text::ratio(&ratio)),
-            None => Cell::text("-"),
-        }));
-        rows.push(row);
-    }
-    let mut columns = vec![Column::words("engine")];
-    columns.extend(VARIANTS.map(|variant| Column::figures(format!("with {variant}"))));
-    let note = "Geometric mean over all trees; under 1 it helps.".to_owned();
-    let title = "What additions do to the time".to_owned();
-    (!rows.is_empty()).then_some(Table { title, columns, rows, note: Some(note) })
+    let row = |engine: &&str| {
+        let ratios = VARIANTS.map(|variant| pooled(trees, engine, variant, |_| true));
+        let row = || std::iter::once(Cell::text(*engine)).chain(ratios.map(Cell::ratio)).collect();
+        ratios.iter().any(Option::is_some).then(row)
+    };
+    let rows = ["cp"].iter().chain(&ENGINES).filter_map(row);
+    let table = Table::new("What additions do to the time", "engine", rows)
+        .and_figures(VARIANTS.map(|variant| format!("with {variant}")));
+    table.noted("Geometric mean over all trees; under 1 it helps.").if_any()
 }
 
 fn published(trees: &[Tree]) -> Published {
-    let smallest = trees.iter().map(|tree| tree.size).min().unwrap_or_default();
-    let largest = trees.iter().map(|tree| tree.size).max().unwrap_or_default();
-    let mut claims = vec![
-        at_least_cp(trees, smallest),
-        both_beat(trees),
-        readahead_fastest(trees),
-        readahead_helps_posix_most(trees),
-    ];
-    let preallocated = |size: u64| {
-        let pair = |engine: &str| pooled(trees, engine, "preallocate", |tree| tree.size == size);
-        ENGINES.iter().filter_map(|engine| pair(engine)).min_by(|a, b| a.value.total_cmp(&b.value))
+    let sizes = || trees.iter().map(|tree| tree.size);
+    let (smallest, largest) = (sizes().min().unwrap_or_default(), sizes().max().unwrap_or_default());
+    let both = ["posix-aio", "linux-aio"];
+    let at_smallest = both.map(|engine| against_cp(trees, engine, |tree| tree.size == smallest));
+    let preallocated = ENGINES.map(|engine| pooled(trees, engine, "preallocate", |tree| tree.size == largest));
+    let priority = both.map(|engine| pooled(trees, engine, "priority", |_| true)).into_iter().flatten();
+    let priority = priority.max_by(|a, b| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
+    let (usual, both_beat) = both_beat(trees);
+    let published = Source::of("async-tree");
+    let claim = |(number, said): (usize, &Said)| match number {
+        0 => said.judged(&megabytes(smallest), at_smallest.into_iter().flatten().min_by(order)),
+        1 => said.judged(&usual, both_beat),
+        2 => readahead_fastest(trees, said),
+        3 => readahead_helps_posix_most(trees, said),
+        4 => said.judged(&megabytes(largest), preallocated.into_iter().flatten().min_by(order)),
+        _ => said.judged("", priority),
     };
-    claims.push(claim(
-        "Allocating the destination first helps where files are large",
-        &format!("At {}, the engine that it helps most takes", megabytes(largest)),
-        "its plain time",
-        preallocated(largest).as_ref(),
-        Direction::Under(1.0),
-    ));
-    let priority = ["posix-aio", "linux-aio"].map(|engine| pooled(trees, engine, "priority", |_| true));
-    let priority = priority.into_iter().flatten().max_by(|a, b| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
-    claims.push(claim(
-        "A higher priority does nothing for work that waits for devices",
-        "Of the two published copiers, the one that it moves most takes",
-        "its plain time",
-        priority.as_ref(),
-        Direction::Same(NOTHING),
-    ));
-    Published {
-        by: "cp -r against copiers on POSIX AIO and on Linux AIO with O_DIRECT, 2019; trees of 100 to 2000 MB in 32 to 256 \
-             files, caches dropped before every run, on a disk and an SSD. Directions were published, and no times."
-            .to_owned(),
-        table: Table::default(),
-        claims,
-    }
+    let claims = published.claims.iter().enumerate().map(claim).collect();
+    published.with(Table::default(), claims)
 }
 
-/// The geometric mean of an engine against cp, over the trees for which `wanted` holds.
-fn against_cp(trees: &[Tree], engine: &str, wanted: impl Fn(&Tree) -> bool) -> Option<Ratio> {
-    let pair = |tree: &Tree| {
-        let (of, base) = (tree.get(engine, "plain")?, tree.get("cp", "plain")?);
-        Some((of.figures(copies::returned), base.figures(copies::returned)))
-    };
-    stats::pooled(&trees.iter().filter(|tree| wanted(tree)).filter_map(pair).collect::<Vec<_>>())
+/// The largest tree of the usual size, and the slower of the two published copiers against cp, if both were measured there.
+fn both_beat(trees: &[Tree]) -> (String, Option<Ratio>) {
+    let usual = trees.iter().filter(|tree| tree.size <= 1_100_000_000);
+    let tree = usual.max_by_key(|tree| (tree.size, Reverse(tree.files)));
+    let ratios = ["posix-aio", "linux-aio"].map(|engine| tree.and_then(|tree| tree.ratio(engine)));
+    let slower = ratios.iter().flatten().copied().max_by(order).filter(|_| ratios.iter().all(Option::is_some));
+    (tree.map(Tree::name).unwrap_or_default(), slower)
 }
 
-fn at_least_cp(trees: &[Tree], smallest: u64) -> Claim {
-    let ratios = ["posix-aio", "linux-aio"].map(|engine| against_cp(trees, engine, |tree| tree.size == smallest));
-    let quickest = ratios.iter().flatten().min_by(|a, b| a.value.total_cmp(&b.value));
-    claim(
-        "In small trees the overhead dominates: neither asynchronous copier beats cp",
-        &format!("At {}, the better of the two takes", megabytes(smallest)),
-        "the time of cp",
-        quickest,
-        Direction::Over(1.0),
-    )
+fn readahead_fastest(trees: &[Tree], said: &Said) -> Claim {
+    let found = trees.last().and_then(|tree| {
+        let linux = tree.get("linux-aio", "readahead")?;
+        let others = [("cp", "plain"), ("posix-aio", "plain"), ("posix-aio", "readahead"), ("linux-aio", "plain")];
+        let against = |(engine, variant)| {
+            let other = tree.get(engine, variant)?;
+            Some((&other.competitor, copies::ratio(Some(linux), Some(other), RETURNED)?))
+        };
+        let ratios: Vec<_> = others.into_iter().filter_map(against).collect();
+        let (name, worst) = ratios.iter().max_by(|a, b| order(&a.1, &b.1))?;
+        let here = format!("At {}, it takes {}, against {name}.", tree.name(), text::times_as(worst, "as long"));
+        let verdicts: Vec<Option<bool>> = ratios.iter().map(|(_, ratio)| said.agrees(Some(*ratio))).collect();
+        let agrees = match verdicts.contains(&Some(false)) {
+            true => Some(false),
+            false => verdicts.iter().all(|verdict| *verdict == Some(true)).then_some(true),
+        };
+        Some((here, agrees))
+    });
+    let (here, agrees) = found.unzip();
+    said.decided(here, agrees.flatten())
 }
 
-fn both_beat(trees: &[Tree]) -> Claim {
-    let tree = trees
-        .iter()
-        .filter(|tree| tree.size <= 1_100_000_000)
-        .max_by_key(|tree| (tree.size, std::cmp::Reverse(tree.files)));
-    let ratios = ["posix-aio", "linux-aio"].map(|engine| tree.and_then(|tree| tree.ratio(engine, "plain")));
-    let slower = ratios.iter().flatten().max_by(|a, b| a.value.total_cmp(&b.value));
-    let slower = slower.filter(|_| ratios.iter().all(Option::is_some));
-    claim(
-        "Both beat cp at 1000 MB in 32 files",
-        &format!("At {}, the slower of the two takes", tree.map(Tree::name).unwrap_or_default()),
-        "the time of cp",
-        slower,
-        Direction::Under(1.0),
-    )
-}
-
-fn readahead_fastest(trees: &[Tree]) -> Claim {
-    let says = "Linux AIO with readahead is the fastest at 2000 MB in 256 files".to_owned();
-    let nothing = |says: String| Claim { says, here: "This was not measured here.".to_owned(), agrees: None };
-    let Some(tree) = trees.last() else { return nothing(says) };
-    let Some(linux) = tree.get("linux-aio", "readahead") else { return nothing(says) };
-    let published = [("cp", "plain"), ("posix-aio", "plain"), ("posix-aio", "readahead"), ("linux-aio", "plain")];
-    let others = published.into_iter().filter_map(|(engine, variant)| tree.get(engine, variant));
-    let ratios: Vec<(String, Ratio)> = others
-        .filter_map(|other| {
-            Some((other.competitor.clone(), copies::ratio(Some(linux), Some(other), copies::returned)?))
-        })
-        .collect();
-    let Some((name, worst)) = ratios.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value)) else {
-        return nothing(says);
-    };
-    let verdicts: Vec<Option<bool>> =
-        ratios.iter().map(|(_, ratio)| judge(Some(ratio), Direction::Under(1.0))).collect();
-    let agrees = if verdicts.contains(&Some(false)) {
-        Some(false)
-    } else {
-        verdicts.iter().all(|verdict| *verdict == Some(true)).then_some(true)
-    };
-    let here = format!("At {}, it takes {}, against {name}.", tree.name(), text::times_as(worst, "as long"));
-    Claim { says, here, agrees }
-}
-
-fn readahead_helps_posix_most(trees: &[Tree]) -> Claim {
-    let says = "Readahead helps the copier on POSIX AIO most".to_owned();
+fn readahead_helps_posix_most(trees: &[Tree], said: &Said) -> Claim {
     let of = |engine| pooled(trees, engine, "readahead", |_| true);
-    let (Some(posix), Some(linux)) = (of("posix-aio"), of("linux-aio")) else {
-        return Claim { says, here: "This was not measured here.".to_owned(), agrees: None };
-    };
+    let (Some(posix), Some(linux)) = (of("posix-aio"), of("linux-aio")) else { return said.decided(None, None) };
     let agrees = match (posix.interval, linux.interval) {
         (Some((_, most)), Some((least, _))) if most < least => Some(true),
         (Some((least, _)), Some((_, most))) if most < least => Some(false),
         _ => None,
     };
-    let here = format!(
-        "With it, POSIX AIO takes {}, and Linux AIO {}.",
-        text::times_as(&posix, "its plain time"),
-        text::times_as(&linux, "its plain time")
-    );
-    Claim { says, here, agrees }
+    let [posix, linux] = [posix, linux].map(|ratio| text::times_as(&ratio, "its plain time"));
+    said.decided(Some(format!("With it, POSIX AIO takes {posix}, and Linux AIO {linux}.")), agrees)
 }
 
 #[cfg(test)]
@@ -404,7 +326,9 @@ mod tests {
     fn a_field_holds_the_ratio_to_cp() {
         let view =
             measured(&[(100, 32, "cp", "plain", 2.0), (100, 32, "auto", "plain", 1.0), (500, 64, "cp", "plain", 2.0)]);
-        let Some(Chart::Heat { rows, columns, values, .. }) = view.charts.first() else { panic!("{:?}", view.charts) };
+        let Kind::Heat { grid: Grid { rows, columns, values, .. }, .. } = &view.charts[0].kind else {
+            panic!("{:?}", view.charts)
+        };
         assert_eq!(
             (rows.1.as_slice(), columns.1.as_slice()),
             (&["100 MB", "500 MB"].map(str::to_owned)[..], &["32", "64"].map(str::to_owned)[..])

@@ -6,20 +6,19 @@ use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
 use crate::doubts;
-use crate::report::text::{self, Unit, WRONG, count, doubt, doubt_at_length};
+use crate::report::text::{Unit, WRONG, count, doubt, doubt_at_length};
 use crate::results::{Case, Outcome, Results, Run, Section, Warning};
-use crate::view::{Bar, BarGroup, Cell, Chart, Column, Mark, Table};
+use crate::view::{Bar, BarGroup, Cell, Chart, Kind, Mark, Table, View};
 
-/// The cases by group, in the order in which groups are first met.
-pub fn groups(section: &Section) -> Vec<(&str, Vec<&Case>)> {
-    let mut groups: Vec<(&str, Vec<&Case>)> = Vec::new();
-    for case in &section.cases {
-        match groups.iter_mut().find(|(name, _)| *name == case.group) {
-            Some((_, cases)) => cases.push(case),
-            None => groups.push((&case.group, vec![case])),
-        }
-    }
-    groups
+/// The one of this name, if it has times.
+pub fn find<'c>(cases: &[&'c Case], competitor: &str) -> Option<&'c Case> {
+    cases.iter().copied().find(|case| case.competitor == competitor && case.is_ranked())
+}
+
+/// The first with these parameters that has times.
+pub fn with<'c>(cases: &[&'c Case], parameters: &[(&str, &str)]) -> Option<&'c Case> {
+    let is = |case: &Case, (name, value): &(&str, &str)| case.parameters.get(*name).is_some_and(|known| known == value);
+    cases.iter().copied().find(|case| case.is_ranked() && parameters.iter().all(|wanted| is(case, wanted)))
 }
 
 /// The one that the others of a group are compared with, if it has times.
@@ -27,35 +26,25 @@ pub fn base<'c>(cases: &[&'c Case]) -> Option<&'c Case> {
     cases.iter().copied().find(|case| case.base && case.is_ranked())
 }
 
-/// The one of this name, if it has times.
-pub fn find<'c>(cases: &[&'c Case], competitor: &str) -> Option<&'c Case> {
-    cases.iter().copied().find(|case| case.competitor == competitor && case.is_ranked())
-}
-
 /// A figure of a run, in seconds.
 pub type Figure = fn(&Run) -> f64;
 
 /// Until the program has ended.
-pub fn returned(run: &Run) -> f64 {
-    run.returned
-}
-
-/// CPU time in the kernel.
-pub fn system(run: &Run) -> f64 {
-    run.system
-}
-
-/// CPU time.
-pub fn processor(run: &Run) -> f64 {
-    run.user + run.system
-}
+pub const RETURNED: Figure = |run| run.returned;
+pub const SYSTEM: Figure = |run| run.system;
+pub const PROCESSOR: Figure = |run| run.user + run.system;
 
 /// How many times one case's figure is another's.
 pub fn ratio(of: Option<&Case>, base: Option<&Case>, figure: Figure) -> Option<Ratio> {
     stats::ratio(&of?.figures(figure), &base?.figures(figure))
 }
 
-/// The median of a figure.
+/// The same over several pairs, of which those count that are whole.
+pub fn pooled<'c>(pairs: impl Iterator<Item = (Option<&'c Case>, Option<&'c Case>)>, figure: Figure) -> Option<Ratio> {
+    let whole = pairs.filter_map(|(of, base)| Some((of?.figures(figure), base?.figures(figure))));
+    stats::pooled(&whole.collect::<Vec<_>>())
+}
+
 pub fn median(case: &Case, figure: impl Fn(&Run) -> f64) -> Option<f64> {
     stats::median(&case.figures(figure))
 }
@@ -65,13 +54,9 @@ pub fn median_of_some(case: &Case, figure: impl Fn(&Run) -> Option<f64>) -> Opti
     stats::median(&case.runs.iter().filter_map(figure).collect::<Vec<_>>())
 }
 
-/// The doubts about a case: those that were noted, and those that its runs show.
-pub fn doubts(case: &Case) -> Vec<Warning> {
-    let mut doubts = case.warnings.clone();
-    doubts.extend(doubts::warnings(&case.runs, 0));
-    doubts.sort_unstable();
-    doubts.dedup();
-    doubts
+/// The median of what the program reports of itself under this name.
+pub fn reported(case: &Case, name: &str) -> Option<f64> {
+    median_of_some(case, |run| run.reported.get(name).copied())
 }
 
 /// The quickest of a group, and those behind it until one stands out from it: none of them is better than another for
@@ -96,67 +81,53 @@ pub fn best<'c>(cases: &[&'c Case], figure: Figure) -> Vec<&'c Case> {
     ranked.into_iter().take_while(level).collect()
 }
 
-/// One table for each group: times, rates, ratios, doubts.
-pub fn tables(section: &Section) -> Vec<Table> {
-    groups(section).into_iter().map(|(name, cases)| times(name, &cases)).collect()
-}
-
+/// The table of a group: times, rates, ratios, doubts.
 fn times(name: &str, cases: &[&Case]) -> Table {
     let ranked = || cases.iter().filter(|case| case.is_ranked());
-    let all = ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.returned, run.durable]));
-    let unit = Unit::of(all);
+    let unit = Unit::of(ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.returned, run.durable])));
     let base = base(cases);
-    let quickest = best(cases, returned);
+    let quickest = best(cases, RETURNED);
     let soonest = best(cases, |run| run.durable);
-    let mut columns = vec![
-        Column::words("tool"),
-        Column::figures(format!("returned, {}", unit.name)),
-        Column::figures("against base"),
-        Column::figures(format!("durable, {}", unit.name)),
-        Column::figures("MB/s"),
-        Column::figures("runs"),
-        Column::words("notes"),
-    ];
     // Where everybody was run as often, one line says it.
     let mut counts: Vec<usize> = ranked().map(|case| case.runs.len()).collect();
     counts.dedup();
-    let note = match counts[..] {
-        [one] => {
-            columns.remove(RUNS);
-            Some(format!("{} each.", count(one, "run")))
-        }
-        _ => None,
-    };
+    let heads = "tool|>returned, UNIT|>against base|>durable, UNIT|>MB/s|>runs|notes".replace("UNIT", unit.name);
     let row = |case: &&Case| {
         let case: &Case = case;
         if !case.is_ranked() {
-            return unranked(case, columns.len());
+            let mut row = vec![Cell::text(&case.competitor)];
+            row.resize_with(RUNS + 1, dash);
+            row.push(notes(case));
+            return row;
         }
         let mark = |of: &[&Case]| match of.iter().any(|best| std::ptr::eq(*best, case)) && cases.len() > 1 {
             true => Mark::Best,
             false => Mark::None,
         };
-        let rate = median(case, returned).filter(|time| *time > 0.0).map(|time| case.bytes as f64 / time / 1e6);
+        let rate = median(case, RETURNED).filter(|time| *time > 0.0).map(|time| case.bytes as f64 / time / 1e6);
         let ratio = match case.base {
             true => Cell::figure(1.0, "base"),
-            false => ratio(Some(case), base, returned)
-                .map_or_else(dash, |ratio| Cell::figure(ratio.value, text::ratio(&ratio))),
+            false => ratio(Some(case), base, RETURNED).map_or_else(dash, |ratio| Cell::ratio(Some(ratio))),
         };
-        let mut row = vec![
+        vec![
             Cell::text(&case.competitor),
-            time(case, &unit, returned).marked(mark(&quickest)),
+            time(case, &unit, RETURNED).marked(mark(&quickest)),
             ratio,
             time(case, &unit, |run| run.durable).marked(mark(&soonest)),
-            rate.map_or_else(dash, |rate| Cell::figure(rate, words::short(rate))),
-            Cell::figure(case.runs.len() as f64, case.runs.len().to_string()),
+            Cell::known(rate, words::short),
+            Cell::count(case.runs.len()),
             notes(case),
-        ];
-        if note.is_some() {
+        ]
+    };
+    let mut table = Table::new(name, &heads, cases.iter().map(row));
+    if let [one] = counts[..] {
+        table.columns.remove(RUNS);
+        for row in &mut table.rows {
             row.remove(RUNS);
         }
-        row
-    };
-    Table { title: name.to_owned(), rows: cases.iter().map(row).collect(), columns, note: note.clone() }
+        table = table.noted(format!("{} each.", count(one, "run")));
+    }
+    table
 }
 
 /// The column of how many runs there are.
@@ -167,44 +138,37 @@ fn dash() -> Cell {
 }
 
 fn time(case: &Case, unit: &Unit, figure: Figure) -> Cell {
-    match stats::spread(&case.figures(figure)) {
-        Some(spread) => Cell::figure(unit.scaled(spread.median), unit.spread(&spread)),
-        None => dash(),
-    }
+    let spread = stats::spread(&case.figures(figure));
+    spread.map_or_else(dash, |spread| Cell::figure(unit.scaled(spread.median), unit.spread(&spread)))
 }
 
-/// A row without times and without a rank.
-fn unranked(case: &Case, columns: usize) -> Vec<Cell> {
-    let mut row = vec![Cell::text(&case.competitor)];
-    row.resize_with(columns.saturating_sub(1), dash);
-    row.push(notes(case));
-    row
+/// How a case ended that has no copy to be ranked, but for wrong ones: in words.
+fn ended(case: &Case) -> Option<String> {
+    match &case.outcome {
+        Outcome::Right | Outcome::Unverified if case.runs.is_empty() => Some("not run".to_owned()),
+        Outcome::Right | Outcome::Unverified | Outcome::Wrong(_) => None,
+        Outcome::Refused(why) => Some(format!("refused: {why}")),
+        Outcome::Failed(why) => Some(format!("failed: {why}")),
+        Outcome::TooLong(why) => Some(format!("took too long: {why}")),
+    }
 }
 
 /// How a case ended, if not well, and what is doubtful about it.
 fn notes(case: &Case) -> Cell {
-    let said = match &case.outcome {
-        Outcome::Right | Outcome::Unverified if case.runs.is_empty() => {
-            return Cell::text("not run").marked(Mark::Faint);
-        }
-        Outcome::Right | Outcome::Unverified => None,
-        Outcome::Wrong(why) => Some((format!("{WRONG}: {why}"), Mark::Bad)),
-        Outcome::Refused(why) => Some((format!("refused: {why}"), Mark::Faint)),
-        Outcome::Failed(why) => Some((format!("failed: {why}"), Mark::Bad)),
-        Outcome::TooLong(why) => Some((format!("took too long: {why}"), Mark::Bad)),
-    };
-    match said {
-        Some((words, mark)) => Cell::text(words).marked(mark),
-        None => {
-            let doubts: Vec<&str> = noted(case).into_iter().map(doubt).collect();
-            Cell::text(doubts.join(", ")).marked(Mark::Faint)
-        }
+    if let Outcome::Wrong(why) = &case.outcome {
+        return Cell::text(format!("{WRONG}: {why}")).marked(Mark::Bad);
     }
+    let bad = matches!(case.outcome, Outcome::Failed(_) | Outcome::TooLong(_));
+    let words = ended(case).unwrap_or_else(|| doubts(case).into_iter().map(doubt).collect::<Vec<_>>().join(", "));
+    Cell::text(words).marked(if bad { Mark::Bad } else { Mark::Faint })
 }
 
-/// The doubts of a case with the one that follows from how it ended.
-fn noted(case: &Case) -> Vec<Warning> {
-    let mut doubts = doubts(case);
+/// The doubts about a case: those that were noted, those that its runs show, and the one that follows from how it ended.
+fn doubts(case: &Case) -> Vec<Warning> {
+    let mut doubts = case.warnings.clone();
+    doubts.extend(doubts::warnings(&case.runs, 0));
+    doubts.sort_unstable();
+    doubts.dedup();
     if case.outcome == Outcome::Unverified && !doubts.contains(&Warning::NotVerified) {
         doubts.push(Warning::NotVerified);
     }
@@ -212,55 +176,37 @@ fn noted(case: &Case) -> Vec<Warning> {
 }
 
 /// What the copies cost: CPU time, memory, faults, bytes of devices.
-pub fn costs(section: &Section) -> Option<Table> {
-    let groups = groups(section);
+fn costs(section: &Section) -> Option<Table> {
+    let groups = section.groups();
     let ranked = || groups.iter().flat_map(|(_, cases)| cases).filter(|case| case.is_ranked());
-    let unit = Unit::of(
-        ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.user, run.system])).filter(|time| *time > 0.005),
-    );
-    let several = groups.len() > 1;
-    let mut columns = vec![
-        Column::words("tool"),
-        Column::figures(format!("user, {}", unit.name)),
-        Column::figures(format!("kernel, {}", unit.name)),
-        Column::figures("CPU %"),
-        Column::figures("peak memory"),
-        Column::figures("page faults"),
-        Column::figures("of them reading"),
-        Column::figures("device read"),
-        Column::figures("device written"),
-    ];
-    if several {
-        columns.insert(0, Column::words("group"));
-    }
-    let mut rows = Vec::new();
-    for (name, cases) in &groups {
-        for case in cases.iter().filter(|case| case.is_ranked()) {
-            let mut row = cost(case, &unit);
-            if several {
-                row.insert(0, Cell::text(*name));
-            }
-            rows.push(row);
+    let times = ranked().flat_map(|case| case.runs.iter().flat_map(|run| [run.user, run.system]));
+    let unit = Unit::of(times.filter(|time| *time > 0.005));
+    let heads = "group|tool|>user, UNIT|>kernel, UNIT|>CPU %|>peak memory|>page faults|>of them reading|>device read\
+                 |>device written";
+    let rows = ranked().map(|case| cost(case, &unit));
+    let mut table = Table::new("What the copies cost", &heads.replace("UNIT", unit.name), rows)
+        .noted("Medians. Devices count what everybody read and wrote meanwhile, until the copy was durable.");
+    if groups.len() < 2 {
+        table.columns.remove(0);
+        for row in &mut table.rows {
+            row.remove(0);
         }
     }
-    let title = "What the copies cost".to_owned();
-    let note = "Medians. Devices count what everybody read and wrote meanwhile, until the copy was durable.".to_owned();
-    (!rows.is_empty()).then_some(Table { title, columns, rows, note: Some(note) })
+    table.if_any()
 }
 
 fn cost(case: &Case, unit: &Unit) -> Vec<Cell> {
-    let plain =
-        |figure: Figure| median(case, figure).map_or_else(dash, |time| Cell::figure(unit.scaled(time), unit.say(time)));
-    let bytes = |value: Option<f64>| value.map_or_else(dash, |value| Cell::figure(value, words::bytes(value as u64)));
-    let number = |value: Option<f64>| value.map_or_else(dash, |value| Cell::figure(value, format!("{value:.0}")));
-    let faults = |run: &Run| (run.minor_faults + run.major_faults) as f64;
+    let seconds = |figure: Figure| Cell::time(median(case, figure), unit);
+    let bytes = |value: Option<f64>| Cell::known(value, |value| words::bytes(value as u64));
+    let number = |value: Option<f64>| Cell::known(value, |value| format!("{value:.0}"));
     vec![
+        Cell::text(&case.group),
         Cell::text(&case.competitor),
-        plain(|run| run.user),
-        plain(system),
+        seconds(|run| run.user),
+        seconds(SYSTEM),
         number(cpu(case)),
         bytes(median(case, |run| run.peak_memory as f64)),
-        number(median(case, faults)),
+        number(median(case, |run| (run.minor_faults + run.major_faults) as f64)),
         number(median(case, |run| run.major_faults as f64)),
         bytes(median_of_some(case, |run| run.device_read.map(|bytes| bytes as f64))),
         bytes(median_of_some(case, |run| run.device_written.map(|bytes| bytes as f64))),
@@ -269,29 +215,26 @@ fn cost(case: &Case, unit: &Unit) -> Vec<Cell> {
 
 /// CPU time as a percentage of the time that a copy takes.
 pub fn cpu(case: &Case) -> Option<f64> {
-    let share = |run: &Run| (run.returned > 0.0).then(|| processor(run) / run.returned * 100.0);
-    median_of_some(case, share)
+    median_of_some(case, |run| (run.returned > 0.0).then(|| PROCESSOR(run) / run.returned * 100.0))
 }
 
 /// Bars of all groups, or `None` if nothing has times.
-pub fn bars(section: &Section, title: &str) -> Option<Chart> {
+pub fn bars(section: &Section) -> Option<Chart> {
     let ranked = section.cases.iter().filter(|case| case.is_ranked());
-    let unit = Unit::of(ranked.filter_map(|case| median(case, returned)));
-    let group = |(name, cases): (&str, Vec<&Case>)| {
-        let bars: Vec<Bar> = cases.iter().filter_map(|case| bar(case, &unit)).collect();
-        (!bars.is_empty()).then(|| BarGroup { name: name.to_owned(), bars })
+    let unit = Unit::of(ranked.filter_map(|case| median(case, RETURNED)));
+    let bar = |case: &&Case| {
+        let spread = stats::spread(&case.figures(RETURNED)).filter(|_| case.is_ranked())?;
+        let range = (unit.scaled(spread.min), unit.scaled(spread.max));
+        Some(Bar { name: case.competitor.clone(), value: unit.scaled(spread.median), range, base: case.base })
     };
-    let groups: Vec<BarGroup> = groups(section).into_iter().filter_map(group).collect();
-    (!groups.is_empty()).then(|| Chart::Bars { title: title.to_owned(), unit: unit.name.to_owned(), groups })
-}
-
-fn bar(case: &Case, unit: &Unit) -> Option<Bar> {
-    if !case.is_ranked() {
-        return None;
-    }
-    let spread = stats::spread(&case.figures(returned))?;
-    let range = (unit.scaled(spread.min), unit.scaled(spread.max));
-    Some(Bar { name: case.competitor.clone(), value: unit.scaled(spread.median), range, base: case.base })
+    let group = |(name, cases): (&str, Vec<&Case>)| BarGroup {
+        name: name.to_owned(),
+        bars: cases.iter().filter_map(bar).collect(),
+    };
+    let groups: Vec<BarGroup> =
+        section.groups().into_iter().map(group).filter(|group| !group.bars.is_empty()).collect();
+    let kind = Kind::Bars { unit: unit.name.to_owned(), groups: groups.clone() };
+    (!groups.is_empty()).then(|| Chart::new("Time until the copier returned", kind))
 }
 
 /// Seconds by name, split into parts: a chart in the unit that suits them, without the parts that are nothing everywhere.
@@ -306,12 +249,9 @@ pub fn parts(title: String, parts: &[&str], rows: Vec<(String, Vec<f64>)>) -> Op
         let amounts = kept.iter().map(|part| unit.scaled(amounts.get(*part).copied().unwrap_or_default()));
         (name.clone(), amounts.collect())
     };
-    (!kept.is_empty()).then(|| Chart::Parts {
-        title,
-        unit: unit.name.to_owned(),
-        parts: kept.iter().filter_map(|part| parts.get(*part)).map(|part| (*part).to_owned()).collect(),
-        rows: rows.iter().map(row).collect(),
-    })
+    let parts = kept.iter().filter_map(|part| parts.get(*part)).map(|part| (*part).to_owned()).collect();
+    let kind = Kind::Parts { unit: unit.name.to_owned(), parts, rows: rows.iter().map(row).collect() };
+    (!kept.is_empty()).then(|| Chart::new(title, kind))
 }
 
 /// What was measured, where, in a sentence or two.
@@ -333,46 +273,39 @@ pub fn measured(results: &Results, section: &Section) -> String {
 }
 
 /// What makes the figures of a section doubtful, in sentences.
-pub fn warnings(section: &Section) -> Vec<String> {
-    let mut words = Vec::new();
-    for case in &section.cases {
-        if let Outcome::Wrong(why) = &case.outcome {
-            words.push(format!(
-                "{WRONG}: {} made a copy that is not like its source ({}): {why}",
-                case.competitor, case.group
-            ));
+fn warnings(section: &Section) -> Vec<String> {
+    let wrong = |case: &Case| match &case.outcome {
+        Outcome::Wrong(why) => {
+            let (who, group) = (&case.competitor, &case.group);
+            Some(format!("{WRONG}: {who} made a copy that is not like its source ({group}): {why}"))
         }
-    }
-    let mut doubts: BTreeMap<Warning, usize> = BTreeMap::new();
+        _ => None,
+    };
+    let mut words: Vec<String> = section.cases.iter().filter_map(wrong).collect();
+    let mut found: BTreeMap<Warning, usize> = BTreeMap::new();
     let ranked: Vec<&Case> = section.cases.iter().filter(|case| case.is_ranked()).collect();
-    for doubt in ranked.iter().flat_map(|case| noted(case)) {
-        *doubts.entry(doubt).or_default() += 1;
+    for doubt in ranked.iter().flat_map(|case| doubts(case)) {
+        *found.entry(doubt).or_default() += 1;
     }
-    for (doubt, number) in doubts {
-        words.push(format!("In {number} of {} {}.", count(ranked.len(), "case"), doubt_at_length(doubt)));
-    }
+    let all = count(ranked.len(), "case");
+    words.extend(found.into_iter().map(|(doubt, number)| format!("In {number} of {all} {}.", doubt_at_length(doubt))));
     words
 }
 
 /// What was skipped, or could not be done: which tool, where, why.
-pub fn not_measured(section: &Section) -> Vec<String> {
+fn not_measured(section: &Section) -> Vec<String> {
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for case in &section.cases {
-        let why = match &case.outcome {
-            Outcome::Refused(why) => format!("refused: {why}"),
-            Outcome::Failed(why) => format!("failed: {why}"),
-            Outcome::TooLong(why) => format!("took too long: {why}"),
-            Outcome::Right | Outcome::Unverified if case.runs.is_empty() => "not run".to_owned(),
-            _ => continue,
-        };
-        reasons.entry(format!("{} {why}", case.competitor)).or_default().push(case.group.clone());
+        if let Some(why) = ended(case) {
+            reasons.entry(format!("{} {why}", case.competitor)).or_default().push(case.group.clone());
+        }
     }
     reasons.into_iter().map(|(what, groups)| format!("{what} ({})", words::list(&groups))).collect()
 }
 
-/// Charts, tables, doubts and gaps of a section of copies, put into its view.
-pub fn fill(view: &mut crate::view::View, section: &Section) {
-    view.tables.extend(tables(section));
+/// Tables, doubts and gaps of a section of copies, put into its view.
+pub fn fill(view: &mut View, section: &Section) {
+    view.tables.extend(section.groups().into_iter().map(|(name, cases)| times(name, &cases)));
     view.tables.extend(costs(section));
     view.warnings.extend(warnings(section));
     view.not_measured.extend(not_measured(section));
@@ -380,17 +313,15 @@ pub fn fill(view: &mut crate::view::View, section: &Section) {
 
 /// The quickest tools of a group, in a sentence.
 pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
-    let best = best(cases, returned);
+    let best = best(cases, RETURNED);
     let names: Vec<String> = best.iter().map(|case| case.competitor.clone()).collect();
-    let time = best.first().and_then(|case| median(case, returned))?;
+    let time = words::seconds(best.first().and_then(|case| median(case, RETURNED))?);
     Some(match &names[..] {
-        [] => return None,
-        [only] => format!("{name}: {only} was the quickest, in {}.", words::seconds(time)),
-        _ => format!(
-            "{name}: no significant difference among {}, which are the quickest; they took about {}.",
-            words::list(&names),
-            words::seconds(time)
-        ),
+        [only] => format!("{name}: {only} was the quickest, in {time}."),
+        names => {
+            let names = words::list(names);
+            format!("{name}: no significant difference among {names}, which are the quickest; they took about {time}.")
+        }
     })
 }
 
@@ -409,18 +340,23 @@ mod tests {
         cases.iter().map(|case| case.competitor.clone()).collect()
     }
 
+    fn table(section: &Section) -> Table {
+        let (name, cases) = section.groups().remove(0);
+        times(name, &cases)
+    }
+
     #[test]
     fn a_wrong_copy_is_never_ranked() {
         let mut section = with(&[("liar", &timed(0.1)), ("cp", &timed(1.0))]);
         section.cases[0].outcome = Outcome::Wrong("byte 7".to_owned());
-        assert_eq!(names(&best(&groups(&section)[0].1, returned)), ["cp"]);
-        let table = tables(&section).remove(0);
+        assert_eq!(names(&best(&section.groups()[0].1, RETURNED)), ["cp"]);
+        let table = table(&section);
         let row: Vec<&str> = table.rows[0].iter().map(|cell| cell.text.as_str()).collect();
         assert_eq!(row, ["liar", "-", "-", "-", "-", "WRONG COPY: byte 7"]);
         assert!(table.rows[0].iter().all(|cell| cell.value.is_none() && cell.mark != Mark::Best));
         assert_eq!(costs(&section).unwrap().rows.len(), 1);
         assert!(warnings(&section)[0].starts_with("WRONG COPY: liar"));
-        assert!(bars(&section, "t").is_some_and(|chart| !format!("{chart:?}").contains("liar")));
+        assert!(bars(&section).is_some_and(|chart| !format!("{chart:?}").contains("liar")));
     }
 
     #[test]
@@ -431,16 +367,16 @@ mod tests {
             ("as quick", &[1.0, 1.02, 1.03]),
             ("slower", &[1.5, 1.51, 1.52]),
         ]);
-        assert_eq!(names(&best(&groups(&section)[0].1, returned)), ["quick", "as quick"]);
+        assert_eq!(names(&best(&section.groups()[0].1, RETURNED)), ["quick", "as quick"]);
         let single = with(&[("a", &[1.0]), ("b", &[1.01])]);
-        assert_eq!(names(&best(&groups(&single)[0].1, returned)), ["a"]);
+        assert_eq!(names(&best(&single.groups()[0].1, RETURNED)), ["a"]);
     }
 
     #[test]
     fn doubts_that_follow_from_the_runs_are_told_without_having_been_noted() {
         let mut section = with(&[("a", &[1.0, 2.0, 1.0]), ("b", &timed(0.01))]);
         section.cases[1].outcome = Outcome::Unverified;
-        let table = tables(&section).remove(0);
+        let table = table(&section);
         let said: Vec<&str> = table.rows.iter().filter_map(|row| row.last()).map(|cell| cell.text.as_str()).collect();
         assert_eq!(said, ["noisy", "very short, copy not compared"]);
     }
@@ -448,7 +384,7 @@ mod tests {
     #[test]
     fn a_figure_is_in_the_unit_that_its_column_names() {
         let section = with(&[("cp", &timed(0.5))]);
-        let table = tables(&section).remove(0);
+        let table = table(&section);
         assert_eq!(table.columns[1].name, "returned, ms");
         assert!(table.rows[0][1].value.is_some_and(|value| (value - 500.0).abs() < 1e-9), "{:?}", table.rows[0][1]);
         let costs = costs(&section).unwrap();
@@ -458,7 +394,7 @@ mod tests {
     #[test]
     fn parts_that_are_nothing_everywhere_are_skipped() {
         let rows = vec![("a".to_owned(), vec![0.01, 0.0, 0.002]), ("b".to_owned(), vec![0.0, 0.0, 0.004])];
-        let Some(Chart::Parts { unit, parts, rows, .. }) = parts("t".to_owned(), &["x", "y", "z"], rows) else {
+        let Kind::Parts { unit, parts, rows } = parts("t".to_owned(), &["x", "y", "z"], rows).unwrap().kind else {
             panic!()
         };
         assert_eq!((unit.as_str(), parts.as_slice()), ("ms", &["x".to_owned(), "z".to_owned()][..]));

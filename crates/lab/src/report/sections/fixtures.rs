@@ -21,13 +21,11 @@ pub fn case(group: &str, competitor: &str, bytes: u64, times: &[f64]) -> Case {
     Case {
         group: group.to_owned(),
         competitor: competitor.to_owned(),
-        base: false,
-        parameters: std::collections::BTreeMap::new(),
-        cache: Cache::Warm,
         bytes,
         runs: times.iter().map(run).collect(),
         outcome: Outcome::Right,
-        warnings: Vec::new(),
+        cache: Cache::Warm,
+        ..Case::default()
     }
 }
 

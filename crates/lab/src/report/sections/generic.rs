@@ -4,18 +4,15 @@ use haul_measure::{stats, words};
 
 use super::copies;
 use super::heading::begun;
-use crate::results::{Body, Results, Section};
-use crate::view::{Cell, Chart, Column, Table, View};
+use crate::results::{Body, Fact, Results, Section};
+use crate::view::{Cell, Chart, Kind, Table, View};
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(section, "");
     if !section.cases.is_empty() {
         view.summary.push(copies::measured(results, section));
-        for (name, cases) in copies::groups(section) {
-            view.summary.extend(copies::quickest(name, &cases));
-        }
-        view.charts.extend(copies::bars(section, "Time until the copier returned"));
+        view.summary.extend(section.groups().iter().filter_map(|(name, cases)| copies::quickest(name, cases)));
+        view.charts.extend(copies::bars(section));
     }
     copies::fill(&mut view, section);
     for detail in &section.details {
@@ -28,46 +25,37 @@ pub fn view(results: &Results, section: &Section) -> View {
 }
 
 fn show(view: &mut View, name: &str, body: &Body) {
-    let title = name.to_owned();
     match body {
         Body::Samples { unit, series } => {
             let row = |(name, values): (&String, &Vec<f64>)| {
                 let spread = stats::spread(values)?;
-                let figure = |value: f64| Cell::figure(value, words::short(value));
-                let count = Cell::figure(spread.count as f64, spread.count.to_string());
-                Some(vec![Cell::text(name), count, figure(spread.median), figure(spread.min), figure(spread.max)])
+                let figures =
+                    [spread.median, spread.min, spread.max].map(|value| Cell::figure(value, words::short(value)));
+                Some([Cell::text(name), Cell::count(spread.count)].into_iter().chain(figures).collect())
             };
             let heads = ["values".to_owned(), format!("median, {unit}"), "least".to_owned(), "most".to_owned()];
-            let mut columns = vec![Column::words("")];
-            columns.extend(heads.into_iter().map(Column::figures));
-            view.tables.push(Table { title, columns, rows: series.iter().filter_map(row).collect(), note: None });
+            view.tables.push(Table::new(name, "", series.iter().filter_map(row)).and_figures(heads));
         }
-        Body::Grid { unit, rows, columns, values } => view.charts.push(Chart::Heat {
-            title,
-            unit: unit.clone(),
-            rows: rows.clone(),
-            columns: columns.clone(),
-            values: values.clone(),
-            level: None,
-        }),
-        Body::Latency { count, over, threshold, percentiles, longest } => {
-            let mut points: Vec<(f64, f64)> = percentiles.iter().copied().filter(|point| point.0 < 100.0).collect();
-            points.retain(|point| point.1.is_finite());
+        Body::Grid(grid) => view.charts.push(Chart::new(name, Kind::Heat { grid: grid.clone(), level: None })),
+        Body::Latency(latency) => {
+            let mut points = latency.percentiles.clone();
+            points.retain(|point| point.0 < 100.0 && point.1.is_finite());
             view.summary.push(format!(
-                "{name}: {over} of {count} took over {}; the longest took {}.",
-                words::seconds(*threshold),
-                words::seconds(*longest)
+                "{name}: {} of {} took over {}; the longest took {}.",
+                latency.over,
+                latency.count,
+                words::seconds(latency.threshold),
+                words::seconds(latency.longest)
             ));
-            let series = vec![(name.to_owned(), points)];
-            let threshold = Some((*threshold, "what is counted as long".to_owned()));
-            view.charts.push(Chart::Latency { title, series, threshold });
+            let threshold = Some((latency.threshold, "what is counted as long".to_owned()));
+            let kind = Kind::Latency { series: vec![(name.to_owned(), points)], threshold };
+            view.charts.push(Chart::new(name, kind));
         }
         Body::Facts { rows } => {
-            let columns = vec![Column::words("what"), Column::words("value"), Column::words("from where")];
-            let row = |(name, value, from): &(String, String, String)| [name, value, from].map(Cell::text).to_vec();
-            view.tables.push(Table { title, columns, rows: rows.iter().map(row).collect(), note: None });
+            let row = |(name, value, from): &Fact| [name, value, from].map(Cell::text).to_vec();
+            view.tables.push(Table::new(name, "what|value|from where", rows.iter().map(row)));
         }
-        Body::Strip { spans } => view.charts.push(Chart::Strip { title, spans: spans.clone() }),
+        Body::Strip { spans } => view.charts.push(Chart::new(name, Kind::Strip(spans.clone()))),
         Body::Verdict { sentences, .. } => view.summary.extend(sentences.iter().cloned()),
     }
 }
@@ -76,7 +64,7 @@ fn show(view: &mut View, name: &str, body: &Body) {
 mod tests {
     use super::super::fixtures::{case, results, section, timed};
     use crate::results::{Body, Detail};
-    use crate::view::Chart;
+    use crate::view::Kind;
 
     #[test]
     fn a_section_without_a_view_is_shown_with_what_was_skipped() {
@@ -92,6 +80,7 @@ mod tests {
             ("something-new", &["the rest".to_owned()][..])
         );
         assert!(view.warnings[0].contains("not complete") && view.tables[0].title == "g");
-        assert!(matches!(view.charts[..], [Chart::Bars { .. }, Chart::Strip { .. }]));
+        let kinds: Vec<&Kind> = view.charts.iter().map(|chart| &chart.kind).collect();
+        assert!(matches!(kinds[..], [Kind::Bars { .. }, Kind::Strip(_)]));
     }
 }

@@ -3,7 +3,6 @@
 use crate::results::Section;
 use crate::view::View;
 
-/// The name of a section for people.
 pub fn title(name: &str) -> &str {
     match name {
         "probe" => "What haul knows of this place",
@@ -18,12 +17,6 @@ pub fn title(name: &str) -> &str {
     }
 }
 
-/// A view with what every section has.
 pub fn begun(section: &Section, question: &str) -> View {
-    View {
-        name: section.name.clone(),
-        title: title(&section.name).to_owned(),
-        question: question.to_owned(),
-        ..View::default()
-    }
+    View::of(section, title(&section.name), question)
 }

@@ -1,54 +1,43 @@
 //! copy_file_range against cp.
 
-use haul_measure::stats::{self, Ratio};
+use haul_measure::stats::Ratio;
 use haul_measure::words;
 
-use super::claims::{Direction, claim};
-use super::copies;
+use super::claims::{Source, beside};
+use super::copies::{self, Figure, PROCESSOR, RETURNED, SYSTEM};
 use super::heading::begun;
-use crate::report::text::{self, times_as};
+use crate::report::text::times_as;
 use crate::results::{Case, Results, Section};
-use crate::view::{Cell, Column, Published, Table, View};
+use crate::view::{Cell, Table, View};
 
-/// Megabytes, and of cp and the system call: seconds in the kernel, percent of a processor, seconds in all.
-const PUBLISHED: [(u64, [f64; 3], [f64; 3]); 4] = [
-    (512, [0.32, 73.0, 0.446], [0.33, 77.0, 0.422]),
-    (1024, [0.52, 69.0, 0.757], [0.49, 62.0, 0.777]),
-    (1536, [1.04, 62.0, 1.197], [0.76, 60.0, 1.267]),
-    (2048, [1.04, 62.0, 1.667], [0.99, 59.0, 1.655]),
-];
-/// How far times may lie apart that were published as hardly different: theirs do by 6 %.
-const HARDLY: f64 = 0.1;
-
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
         "Does copy_file_range take less time than cp, or less of the processor? It copies once in the kernel where read \
          and write copy twice.",
     );
-    let time = pooled(section, copies::returned);
-    let kernel = pooled(section, copies::processor);
-    view.summary.push(answer(time.as_ref(), kernel.as_ref()));
+    let (time, kernel) = (pooled(section, RETURNED), pooled(section, SYSTEM));
+    view.summary.push(answer(time, pooled(section, PROCESSOR)));
     view.summary.push(below(results, section));
     view.summary.extend(not_copied(section));
     view.summary.push(copies::measured(results, section));
-    view.charts.extend(copies::bars(section, "Time until the copier returned"));
+    view.charts.extend(copies::bars(section));
     copies::fill(&mut view, section);
-    view.published = Some(published(section, time.as_ref(), pooled(section, copies::system).as_ref()));
+    let published = Source::of("in-kernel");
+    let claims = published.judged([time, kernel, kernel]);
+    let table = table(section, &published);
+    view.published = Some(published.with(table, claims));
     view
 }
 
 /// The system call against cp over all sizes.
-fn pooled(section: &Section, figure: copies::Figure) -> Option<Ratio> {
-    let pair = |(_, cases): (&str, Vec<&Case>)| {
-        let (of, base) = (copies::find(&cases, "copy-range")?, copies::find(&cases, "cp")?);
-        Some((of.figures(figure), base.figures(figure)))
-    };
-    stats::pooled(&copies::groups(section).into_iter().filter_map(pair).collect::<Vec<_>>())
+fn pooled(section: &Section, figure: Figure) -> Option<Ratio> {
+    let groups = section.groups();
+    let pairs = groups.iter().map(|(_, cases)| (copies::find(cases, "copy-range"), copies::find(cases, "cp")));
+    copies::pooled(pairs, figure)
 }
 
-fn answer(time: Option<&Ratio>, processor: Option<&Ratio>) -> String {
+fn answer(time: Option<Ratio>, processor: Option<Ratio>) -> String {
     let (Some(time), Some(processor)) = (time, processor) else {
         return "copy_file_range and cp were not both measured, so they cannot be compared.".to_owned();
     };
@@ -57,112 +46,47 @@ fn answer(time: Option<&Ratio>, processor: Option<&Ratio>) -> String {
         Some(_) => "is slower than cp",
         None => "shows no significant difference to cp",
     };
-    format!(
-        "copy_file_range {verdict}: over all sizes it takes {}, and {}.",
-        times_as(time, "as long"),
-        times_as(processor, "as much CPU time")
-    )
+    let (time, processor) = (times_as(&time, "as long"), times_as(&processor, "as much CPU time"));
+    format!("copy_file_range {verdict}: over all sizes it takes {time}, and {processor}.")
 }
 
 /// What a reviewer of 2015 asked.
 fn below(results: &Results, section: &Section) -> String {
-    match results.environment.places.get(&section.place) {
-        Some(place) => {
-            format!(
-                "The filesystem below is {} on {}, mounted {}.",
-                place.filesystem, place.source, place.mount_options
-            )
-        }
-        None => "Which filesystem was below is not in the results.".to_owned(),
-    }
+    results.environment.places.get(&section.place).map_or_else(
+        || "Which filesystem was below is not in the results.".to_owned(),
+        |at| format!("The filesystem below is {} on {}, mounted {}.", at.filesystem, at.source, at.mount_options),
+    )
 }
 
 /// Where the system call shared blocks, nothing was copied, and the comparison says something else.
 fn not_copied(section: &Section) -> Option<String> {
     let shared = |case: &&Case| {
-        let reported = |run: &crate::results::Run| run.reported.get("bytes.shared").copied();
-        copies::median_of_some(case, reported).is_some_and(|bytes| bytes * 2.0 > case.bytes as f64 && case.bytes > 0)
+        let bytes = copies::reported(case, "bytes.shared").filter(|_| case.is_ranked() && case.bytes > 0);
+        bytes.is_some_and(|bytes| bytes * 2.0 > case.bytes as f64)
     };
-    let mut names: Vec<String> = section
-        .cases
-        .iter()
-        .filter(|case| case.is_ranked())
-        .filter(shared)
-        .map(|case| case.competitor.clone())
-        .collect();
-    names.dedup();
+    let mut names: Vec<String> = section.cases.iter().filter(shared).map(|case| case.competitor.clone()).collect();
     names.sort_unstable();
     names.dedup();
-    (!names.is_empty()).then(|| {
-        format!(
-            "{} shared the blocks of the source here and moved no bytes: that is a clone, and no copy inside the kernel.",
-            words::list(&names)
-        )
-    })
+    let names = Some(words::list(&names)).filter(|names| !names.is_empty())?;
+    Some(format!(
+        "{names} shared the blocks of the source here and moved no bytes: that is a clone, and no copy inside the kernel."
+    ))
 }
 
-fn published(section: &Section, time: Option<&Ratio>, kernel: Option<&Ratio>) -> Published {
-    let range = "copy-range takes";
-    Published {
-        by: "Patches for copy_file_range, Linux 2015; files of random data, averages; the filesystem was not said. A \
-             reviewer expected half the CPU time, since there is one copy and not two."
-            .to_owned(),
-        table: table(section),
-        claims: vec![
-            claim(
-                "The copy inside the kernel takes as long as cp, within a few percent",
-                range,
-                "as long as cp",
-                time,
-                Direction::Same(HARDLY),
-            ),
-            claim(
-                "It needs more than half of cp's time in the kernel, where a reviewer expected half",
-                range,
-                "as much kernel time as cp",
-                kernel,
-                Direction::Over(0.5),
-            ),
-            claim(
-                "It needs less time in the kernel than cp, if not much less",
-                range,
-                "as much kernel time as cp",
-                kernel,
-                Direction::Under(1.0),
-            ),
-        ],
-    }
-}
-
-fn table(section: &Section) -> Table {
-    let groups = copies::groups(section);
-    let mut rows = Vec::new();
-    for (size, cp, range) in PUBLISHED {
+fn table(section: &Section, published: &Source) -> Table {
+    let groups = section.groups();
+    let row = |(number, (name, theirs)): (usize, &(String, Vec<Option<f64>>))| {
+        let size: u64 = name.trim_end_matches(" MB").parse().unwrap_or_default();
         // Megabytes of a million, or of 2^20 bytes.
         let is_size = |case: &&Case| case.bytes == size * 1_000_000 || case.bytes == size << 20;
-        let cases = groups.iter().find(|(_, cases)| cases.iter().any(is_size)).map(|(_, cases)| cases);
-        for (name, theirs, ours) in [("cp", cp, "cp"), ("VFS copy", range, "copy-range")] {
-            let here = cases.and_then(|cases| copies::find(cases, ours));
-            let figure = |value: Option<f64>| {
-                value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, text::significant(value)))
-            };
-            let published = |value: f64| Cell::figure(value, value.to_string());
-            rows.push(vec![
-                Cell::text(format!("{size} MB")),
-                Cell::text(name),
-                published(theirs[0]),
-                figure(here.and_then(|case| copies::median(case, copies::system))),
-                published(theirs[1]),
-                figure(here.and_then(copies::cpu)),
-                published(theirs[2]),
-                figure(here.and_then(|case| copies::median(case, copies::returned))),
-            ]);
-        }
-    }
-    let mut columns = vec![Column::words("size"), Column::words("tool")];
-    let heads = ["kernel, s", "here", "CPU %", "here", "total, s", "here"];
-    columns.extend(heads.map(Column::figures));
-    Table { title: "2015, and here".to_owned(), columns, rows, note: None }
+        let cases = groups.iter().find(|(_, cases)| cases.iter().any(is_size));
+        let (tool, ours) = [("cp", "cp"), ("VFS copy", "copy-range")][number % 2];
+        let here = cases.and_then(|(_, cases)| copies::find(cases, ours));
+        let median = |figure: Figure| here.and_then(|case| copies::median(case, figure));
+        let ours = [median(SYSTEM), here.and_then(copies::cpu), median(RETURNED)];
+        [Cell::text(name), Cell::text(tool)].into_iter().chain(beside(theirs, ours)).collect()
+    };
+    published.table(published.rows.iter().enumerate().map(row))
 }
 
 #[cfg(test)]

@@ -1,28 +1,27 @@
 //! Copies through a mapping against copies with big buffers.
 
-use haul_measure::stats::{self, Ratio};
 use haul_measure::words;
 
-use super::claims::{Direction, claim};
-use super::copies;
+use super::claims::{Source, beside};
+use super::copies::{self, Figure, RETURNED, SYSTEM};
 use super::heading::begun;
 use crate::report::text::{self, Unit};
 use crate::results::{Case, Results, Run, Section};
-use crate::view::{Cell, Chart, Column, Published, Table, View};
+use crate::view::{Cell, Chart, Published, Table, View};
 
 /// The segment and the buffer of the published copies.
-const BUFFER: u64 = 8 << 20;
+const BUFFER: &str = "8388608";
 /// Two counts of faults that differ by less are called the same.
 const SAME_FAULTS: f64 = 1.1;
+const MIB: f64 = (1 << 20) as f64;
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
         "Is a copy from a mapping of the source slower than one through a buffer of the same size, through the page cache \
          and past it? And why does a mapped copy need more kernel time through the cache?",
     );
-    let groups = copies::groups(section);
+    let groups = section.groups();
     for (name, cases) in &groups {
         view.summary.extend(against_buffers(name, cases));
     }
@@ -34,7 +33,7 @@ pub fn view(results: &Results, section: &Section) -> View {
         view.summary.extend(open_question(name, cases));
     }
     view.summary.push(copies::measured(results, section));
-    view.charts.extend(copies::bars(section, "Time until the copier returned"));
+    view.charts.extend(copies::bars(section));
     view.charts.extend(processor_time(&groups));
     copies::fill(&mut view, section);
     if let Some((name, cases)) = chosen {
@@ -55,17 +54,13 @@ fn chosen<'g, 'c>(groups: &'g [(&'c str, Vec<&'c Case>)]) -> Option<&'g (&'c str
 
 /// The copy by this engine, buffered or direct, with segments of 8 MiB if there is one.
 fn pick<'c>(cases: &[&'c Case], engine: &str, io: &str) -> Option<&'c Case> {
-    let is = |case: &Case, name: &str, value: &str| case.parameters.get(name).is_some_and(|known| known == value);
-    let usual = BUFFER.to_string();
-    let found =
-        || cases.iter().copied().filter(|case| case.is_ranked() && is(case, "engine", engine) && is(case, "io", io));
-    found().find(|case| is(case, "buffer", &usual)).or_else(|| found().next())
+    let wanted = [("engine", engine), ("io", io), ("buffer", BUFFER)];
+    copies::with(cases, &wanted).or_else(|| copies::with(cases, &wanted[..2]))
 }
 
-/// The answer for one group.
 fn against_buffers(name: &str, cases: &[&Case]) -> Option<String> {
     let (mapped, buffered) = (pick(cases, "mapped", "buffered")?, pick(cases, "read-write", "buffered")?);
-    let ratio = copies::ratio(Some(mapped), Some(buffered), copies::returned)?;
+    let ratio = copies::ratio(Some(mapped), Some(buffered), RETURNED)?;
     let verdict = match ratio.side(1.0) {
         Some(std::cmp::Ordering::Less) => "is quicker than",
         Some(_) => "is slower than",
@@ -86,7 +81,7 @@ fn faults(run: &Run) -> f64 {
 /// What the counts say of the question that the author left open.
 fn open_question(name: &str, cases: &[&Case]) -> Option<String> {
     let (through, past) = (pick(cases, "mapped", "buffered")?, pick(cases, "mapped", "direct")?);
-    let ratio = copies::ratio(Some(through), Some(past), copies::system)?;
+    let ratio = copies::ratio(Some(through), Some(past), SYSTEM)?;
     let (here, there) = (copies::median(through, faults)?, copies::median(past, faults)?);
     let found = text::times_as(&ratio, "as much");
     let begun = format!("The question left open ({name}):");
@@ -128,8 +123,8 @@ fn open_question(name: &str, cases: &[&Case]) -> Option<String> {
 fn price(cases: &[&Case]) -> Option<String> {
     let per_mib = |engine: &str| {
         let (through, past) = (pick(cases, engine, "buffered")?, pick(cases, engine, "direct")?);
-        let more = copies::median(through, copies::system)? - copies::median(past, copies::system)?;
-        (through.bytes > 0).then(|| more / (through.bytes as f64 / f64::from(1 << 20)) * 1e6)
+        let more = copies::median(through, SYSTEM)? - copies::median(past, SYSTEM)?;
+        (through.bytes > 0).then(|| more / (through.bytes as f64 / MIB) * 1e6)
     };
     let (mapped, buffered) = (per_mib("mapped")?, per_mib("read-write")?);
     Some(format!(
@@ -144,7 +139,7 @@ fn processor_time(groups: &[(&str, Vec<&Case>)]) -> Option<Chart> {
     let (name, cases) = chosen(groups)?;
     let row = |case: &&Case| {
         case.is_ranked().then_some(())?;
-        let amounts = vec![copies::median(case, |run| run.user)?, copies::median(case, copies::system)?];
+        let amounts = vec![copies::median(case, |run| run.user)?, copies::median(case, SYSTEM)?];
         Some((case.competitor.clone(), amounts))
     };
     let rows: Vec<(String, Vec<f64>)> = cases.iter().filter_map(row).collect();
@@ -158,128 +153,49 @@ fn counts(name: &str, cases: &[&Case]) -> Option<Table> {
     if found.len() < 2 {
         return None;
     }
-    let unit = Unit::of(found.iter().filter_map(|case| copies::median(case, copies::system)));
+    let unit = Unit::of(found.iter().filter_map(|case| copies::median(case, SYSTEM)));
     let row = |case: &&Case| {
-        let mib = (case.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE);
-        let per_mib = |value: Option<f64>, factor: f64| match value {
-            Some(value) => Cell::figure(value / mib * factor, words::short(value / mib * factor)),
-            None => Cell::text("-"),
-        };
-        let kernel = copies::median(case, copies::system);
+        let mib = (case.bytes as f64 / MIB).max(f64::MIN_POSITIVE);
+        let per_mib = |value: Option<f64>, factor: f64| Cell::of(value.map(|value| value / mib * factor), words::short);
+        let kernel = copies::median(case, SYSTEM);
         vec![
             Cell::text(&case.competitor),
-            kernel.map_or_else(|| Cell::text("-"), |time| Cell::figure(unit.scaled(time), unit.say(time))),
+            Cell::time(kernel, &unit),
             per_mib(kernel, 1e6),
             per_mib(copies::median(case, faults), 1.0),
             per_mib(copies::median(case, |run| run.major_faults as f64), 1.0),
-            per_mib(
-                copies::median_of_some(case, |run| run.device_written.map(|bytes| bytes as f64)),
-                1.0 / f64::from(1 << 20),
-            ),
+            per_mib(copies::median_of_some(case, |run| run.device_written.map(|bytes| bytes as f64)), 1.0 / MIB),
         ]
     };
-    let heads = [
-        format!("kernel, {}", unit.name),
-        "kernel, us per MiB".to_owned(),
-        "faults per MiB".to_owned(),
-        "of them reading".to_owned(),
-        "device written, MiB per MiB".to_owned(),
-    ];
-    let mut columns = vec![Column::words("tool")];
-    columns.extend(heads.map(Column::figures));
-    Some(Table {
-        title: format!("Kernel time and what goes with it, {name}"),
-        columns,
-        rows: found.iter().map(row).collect(),
-        note: Some(
-            "A page of 4 KiB is a fault at most; the kernel maps pages around each fault, so there are fewer. With direct \
-             output the pages of the mapping go to the device as they are."
-                .to_owned(),
-        ),
-    })
+    let heads = format!(
+        "tool|>kernel, {}|>kernel, us per MiB|>faults per MiB|>of them reading|>device written, MiB per MiB",
+        unit.name
+    );
+    let table = Table::new(format!("Kernel time and what goes with it, {name}"), &heads, found.iter().map(row));
+    Some(table.noted(
+        "A page of 4 KiB is a fault at most; the kernel maps pages around each fault, so there are fewer. With direct \
+         output the pages of the mapping go to the device as they are.",
+    ))
 }
 
 fn published(cases: &[&Case]) -> Published {
     let (mapped, buffers) = (pick(cases, "mapped", "buffered"), pick(cases, "read-write", "buffered"));
     let past = pick(cases, "mapped", "direct");
-    let kernel = |of, base| copies::ratio(of, base, copies::system);
-    let found: [Option<Ratio>; 3] =
-        [copies::ratio(mapped, buffers, copies::returned), kernel(mapped, buffers), kernel(mapped, past)];
-    let [time, between, cache] = &found;
-    Published {
-        by: "Solaris, UFS on one disk, 2007, rebooted before every copy: the system's cp, which maps 8 MiB at a time, \
-             against GNU cp with buffers of 8 MiB; a file of 1000 MB, and one of 8 GB on another machine."
-            .to_owned(),
-        table: table(mapped, buffers, past),
-        claims: vec![
-            claim(
-                "The mapped copy is slower than the one with big buffers (137.5 s against 116.2 s)",
-                "The mapped copy takes",
-                "as long",
-                time.as_ref(),
-                Direction::Over(1.0),
-            ),
-            claim(
-                "Of a large file, it needs less time in the kernel (152.6 s against 184.5 s)",
-                "The mapped copy needs",
-                "as much kernel time",
-                between.as_ref(),
-                Direction::Under(1.0),
-            ),
-            claim(
-                "Through the page cache it needs more time in the kernel than past it (14.4 s against 10.9 s)",
-                "Through the page cache it needs",
-                "as much kernel time",
-                cache.as_ref(),
-                Direction::Over(1.0),
-            ),
-        ],
-    }
-}
-
-/// Theirs: tool; real, user and kernel seconds.
-type Theirs = (&'static str, Option<f64>, Option<f64>, f64);
-
-const FIGURES: [Theirs; 5] = [
-    ("mapped, normal mount, 1000 MB", Some(137.504), Some(0.002), 14.363),
-    ("buffers of 8 MiB, normal mount, 1000 MB", Some(116.217), Some(0.003), 14.264),
-    ("mapped, direct mount, 1000 MB", None, None, 10.853),
-    ("mapped, normal mount, 8 GB", Some(437.41), Some(0.18), 152.55),
-    ("buffers of 8 MiB, normal mount, 8 GB", Some(289.59), Some(0.02), 184.5),
-];
-
-fn table(mapped: Option<&Case>, buffers: Option<&Case>, past: Option<&Case>) -> Table {
-    let theirs =
-        |value: Option<f64>| value.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, value.to_string()));
-    let ours = |case: Option<&Case>, figure: copies::Figure| match case
-        .and_then(|case| stats::spread(&case.figures(figure)))
-    {
-        Some(spread) => Cell::figure(spread.median, text::significant(spread.median)),
-        None => Cell::text("-"),
+    let published = Source::of("mapped-copy");
+    let claims = published.judged([
+        copies::ratio(mapped, buffers, RETURNED),
+        copies::ratio(mapped, buffers, SYSTEM),
+        copies::ratio(mapped, past, SYSTEM),
+    ]);
+    let row = |((tool, theirs), here): (&(String, Vec<Option<f64>>), Option<&Case>)| {
+        let figures: [Figure; 3] = [RETURNED, |run| run.user, SYSTEM];
+        let ours = figures.map(|figure| copies::median(here?, figure));
+        std::iter::once(Cell::text(tool)).chain(beside(theirs, ours)).collect()
     };
-    let here = [mapped, buffers, past, None, None];
-    let row = |((tool, real, user, kernel), here): (Theirs, Option<&Case>)| {
-        vec![
-            Cell::text(tool),
-            theirs(real),
-            ours(here, copies::returned),
-            theirs(user),
-            ours(here, |run| run.user),
-            theirs(Some(kernel)),
-            ours(here, copies::system),
-        ]
-    };
-    let mut columns = vec![Column::words("tool")];
-    columns.extend(["real, s", "here", "user, s", "here", "kernel, s", "here"].map(Column::figures));
-    let size = mapped.or(buffers).or(past).map(|case| format!("Here: {}, {}.", case.group, words::bytes(case.bytes)));
-    Table {
-        title: "2007, and here".to_owned(),
-        columns,
-        rows: FIGURES.into_iter().zip(here).map(row).collect(),
-        note: size,
-    }
+    let mut table = published.table(published.rows.iter().zip([mapped, buffers, past, None, None]).map(row));
+    table.note = mapped.or(buffers).or(past).map(|case| format!("Here: {}, {}.", case.group, words::bytes(case.bytes)));
+    published.with(table, claims)
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

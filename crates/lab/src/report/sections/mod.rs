@@ -3,7 +3,7 @@
 mod async_tree;
 mod claims;
 mod compare;
-pub mod copies;
+mod copies;
 mod generic;
 mod heading;
 mod in_kernel;
@@ -13,6 +13,7 @@ mod sparse_image;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
+use crate::experiments::{mapped_write, probe, tune};
 use crate::report::text::clipped;
 use crate::results::{Results, Section};
 use crate::view::View;
@@ -35,28 +36,27 @@ const LONGEST: usize = 160;
 /// all of a report calls one thing by one name.
 fn tamed(results: &Results) -> Results {
     let mut results = results.clone();
-    for section in &mut results.sections {
-        for case in &mut section.cases {
-            case.group = clipped(&case.group, LONGEST);
-            case.competitor = clipped(&case.competitor, LONGEST);
-        }
+    for case in results.sections.iter_mut().flat_map(|section| &mut section.cases) {
+        case.group = clipped(&case.group, LONGEST);
+        case.competitor = clipped(&case.competitor, LONGEST);
     }
     results
 }
 
 /// Each section has a room of its own here; what has none is shown by [`generic`].
 fn view(results: &Results, section: &Section) -> View {
-    match section.name.as_str() {
-        "mapped-copy" => mapped_copy::view(results, section),
-        "in-kernel" => in_kernel::view(results, section),
-        "async-tree" => async_tree::view(results, section),
-        "sparse-image" => sparse_image::view(results, section),
-        "compare" => compare::view(results, section),
-        "mapped-write" => crate::experiments::mapped_write::view(results, section),
-        "probe" => crate::experiments::probe::view::view(results, section),
-        "tune" => crate::experiments::tune::view::view(results, section),
-        _ => generic::view(results, section),
-    }
+    let view = match section.name.as_str() {
+        "mapped-copy" => mapped_copy::view,
+        "in-kernel" => in_kernel::view,
+        "async-tree" => async_tree::view,
+        "sparse-image" => sparse_image::view,
+        "compare" => compare::view,
+        "mapped-write" => mapped_write::view,
+        "probe" => probe::view::view,
+        "tune" => tune::view::view,
+        _ => generic::view,
+    };
+    view(results, section)
 }
 
 /// What holds for all sections, whoever made the view.

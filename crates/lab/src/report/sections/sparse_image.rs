@@ -1,13 +1,13 @@
 //! Copies of disk images: what need not be read or written, and what a copy waits for.
 
-use haul_measure::words;
+use haul_measure::{stats, words};
 
-use super::claims::{Direction, claim};
-use super::copies;
+use super::claims::Source;
+use super::copies::{self, RETURNED, reported};
 use super::heading::begun;
 use crate::report::text::{self, percent};
-use crate::results::{Body, Case, Results, Section};
-use crate::view::{Cell, Chart, Claim, Column, Published, Table, View};
+use crate::results::{Body, Case, Fact, Results, Section};
+use crate::view::{Cell, Chart, Claim, Kind, Published, Table, View};
 
 /// Figures that haul reports, and what they are called: work, then the waits at both queues.
 const PHASES: [(&str, &str); 7] = [
@@ -26,13 +26,12 @@ const NOTHING: f64 = 0.01;
 /// One side is the bottleneck if the other waits this many times longer for it than the reverse.
 const CLEARLY: f64 = 2.0;
 
-/// The section as it is shown.
 pub fn view(results: &Results, section: &Section) -> View {
     let mut view = begun(
         section,
         "How much of a disk image need not be read, and not written, what does that save, and what does a copy wait for?",
     );
-    let groups = copies::groups(section);
+    let groups = section.groups();
     for (name, cases) in &groups {
         view.summary.extend(saved(name, cases));
         view.summary.extend(bottleneck(name, cases));
@@ -44,14 +43,14 @@ pub fn view(results: &Results, section: &Section) -> View {
     for detail in &section.details {
         match &detail.body {
             Body::Strip { spans } => {
-                let title = "What is where on the image, from its beginning to its end".to_owned();
-                view.charts.push(Chart::Strip { title, spans: spans.clone() });
+                let title = "What is where on the image, from its beginning to its end";
+                view.charts.push(Chart::new(title, Kind::Strip(spans.clone())));
             }
             Body::Facts { rows } => view.tables.push(kinds(rows)),
             _ => {}
         }
     }
-    view.charts.extend(copies::bars(section, "Time until the copier returned"));
+    view.charts.extend(copies::bars(section));
     view.charts.extend(groups.iter().filter_map(|(name, cases)| phases(name, cases)));
     view.tables.extend(groups.iter().filter_map(|(name, cases)| bytes(name, cases)));
     copies::fill(&mut view, section);
@@ -61,38 +60,28 @@ pub fn view(results: &Results, section: &Section) -> View {
 }
 
 /// How many bytes of the image are of which kind, exactly: the strip shows of each place only what most of it is.
-fn kinds(rows: &[(String, String, String)]) -> Table {
+fn kinds(rows: &[Fact]) -> Table {
     let all: f64 = rows.iter().filter_map(|(_, count, _)| count.parse::<f64>().ok()).sum::<f64>().max(1.0);
-    let row = |(kind, count, shown): &(String, String, String)| {
+    let row = |(kind, count, shown): &Fact| {
         let count = count.parse::<f64>().ok();
-        let share = count.map_or_else(|| Cell::text("-"), |count| Cell::figure(count / all, percent(count / all)));
+        let share = Cell::of(count.map(|count| count / all), percent);
         vec![Cell::text(kind), Cell { value: count, ..Cell::text(shown) }, share]
     };
-    Table {
-        title: "What the image consists of".to_owned(),
-        columns: vec![Column::words("kind"), Column::figures("bytes"), Column::figures("share")],
-        rows: rows.iter().map(row).collect(),
-        note: None,
-    }
+    Table::new("What the image consists of", "kind|>bytes|>share", rows.iter().map(row))
 }
 
 /// A copy with or without SmartRead, with sparse output or not.
 fn pick<'c>(cases: &[&'c Case], smart: bool, sparse: bool) -> Option<&'c Case> {
     let said = |yes: bool| if yes { "yes" } else { "no" };
-    let is = |case: &Case, name: &str, yes: bool| case.parameters.get(name).is_some_and(|known| known == said(yes));
     let name =
         format!("{} read, {} output", if smart { "smart" } else { "full" }, if sparse { "sparse" } else { "plain" });
-    let found = |case: &&&Case| case.is_ranked() && is(case, "smart", smart) && is(case, "sparse", sparse);
-    copies::find(cases, &name).or_else(|| cases.iter().find(found).copied())
-}
-
-fn reported(case: &Case, name: &str) -> Option<f64> {
-    copies::median_of_some(case, |run| run.reported.get(name).copied())
+    let alike = || copies::with(cases, &[("smart", said(smart)), ("sparse", said(sparse))]);
+    copies::find(cases, &name).or_else(alike)
 }
 
 fn saved(name: &str, cases: &[&Case]) -> Option<String> {
     let (smart, full) = (pick(cases, true, true)?, pick(cases, false, false)?);
-    let ratio = copies::ratio(Some(smart), Some(full), copies::returned)?;
+    let ratio = copies::ratio(Some(smart), Some(full), RETURNED)?;
     let whole = (smart.bytes as f64).max(1.0);
     let share = |figure: &str| {
         reported(smart, figure).map_or_else(|| "an unknown part".to_owned(), |bytes| percent(bytes / whole))
@@ -127,9 +116,9 @@ fn bottleneck(name: &str, cases: &[&Case]) -> Option<String> {
 
 fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
     let row = |case: &&Case| {
-        let amounts: Vec<Option<f64>> = PHASES.iter().map(|(figure, _)| reported(case, figure)).collect();
+        let amounts = PHASES.map(|(figure, _)| reported(case, figure));
         let known = case.is_ranked() && amounts.iter().any(Option::is_some);
-        known.then(|| (case.competitor.clone(), amounts.into_iter().map(Option::unwrap_or_default).collect()))
+        known.then(|| (case.competitor.clone(), amounts.map(Option::unwrap_or_default).to_vec()))
     };
     let rows: Vec<(String, Vec<f64>)> = cases.iter().filter_map(row).collect();
     let title = format!("What the threads of a copy do, {name}: the sum may be more than its time");
@@ -137,116 +126,61 @@ fn phases(name: &str, cases: &[&Case]) -> Option<Chart> {
 }
 
 fn bytes(name: &str, cases: &[&Case]) -> Option<Table> {
-    let figures = [
-        ("bytes.read-skipped", "not read"),
-        ("bytes.write-skipped", "not written"),
-        ("bytes.zeros", "zeros found"),
-        ("bytes.copied", "written"),
-    ];
+    let figures = ["bytes.read-skipped", "bytes.write-skipped", "bytes.zeros", "bytes.copied"];
     let row = |case: &&Case| {
-        let values: Vec<Option<f64>> = figures.iter().map(|(figure, _)| reported(case, figure)).collect();
+        let values = figures.map(|figure| reported(case, figure));
         if !case.is_ranked() || values.iter().all(Option::is_none) {
             return None;
         }
         let whole = (case.bytes as f64).max(1.0);
-        let mut row = vec![Cell::text(&case.competitor)];
-        row.extend(values.into_iter().map(|value| match value {
-            Some(value) => {
-                let text = format!("{} ({})", words::bytes(value.max(0.0) as u64), percent(value / whole));
-                Cell::figure(value, text)
-            }
-            None => Cell::text("-"),
-        }));
-        Some(row)
+        let say = |value: f64| format!("{} ({})", words::bytes(value.max(0.0) as u64), percent(value / whole));
+        Some(std::iter::once(Cell::text(&case.competitor)).chain(values.map(|value| Cell::of(value, say))).collect())
     };
-    let rows: Vec<Vec<Cell>> = cases.iter().filter_map(row).collect();
-    let mut columns = vec![Column::words("tool")];
-    columns.extend(figures.map(|(_, name)| Column::figures(name)));
-    let title = format!("Bytes, {name}");
-    (!rows.is_empty()).then(|| Table { title, columns, rows, note: Some("In brackets: of the image.".to_owned()) })
+    let heads = "tool|>not read|>not written|>zeros found|>written";
+    let table = Table::new(format!("Bytes, {name}"), heads, cases.iter().filter_map(row));
+    table.noted("In brackets: of the image.").if_any()
 }
-
-/// Theirs: tool; seconds; bytes not read, and not written; seconds on reading, and on writing.
-const FIGURES: [(&str, [f64; 5], bool, bool); 3] = [
-    ("smart read, sparse output", [236.807, 2_391_018_496.0, 4_396_757_358.0, 212.812, 4.962], true, true),
-    ("smart read, plain output", [246.531, 2_391_018_496.0, 0.0, 233.609, 24.114], true, false),
-    ("full read, plain output", [321.688, 0.0, 0.0, 320.017, 9.667], false, false),
-];
 
 fn published(cases: &[&Case]) -> Published {
-    let time = |of, base| copies::ratio(of, base, copies::returned);
     let (sparse, plain, full) = (pick(cases, true, true), pick(cases, true, false), pick(cases, false, false));
-    Published {
-        by: "smartcp, about 2014: a flat virtual disk of 8,589,934,592 bytes (Fedora) from a store of virtual machines to a \
-             deduplicating NAS, with buffers of 128 KiB."
-            .to_owned(),
-        table: table(cases),
-        claims: vec![
-            claim(
-                "Not reading what the guest does not use saves time (246.5 s against 321.7 s)",
-                "With plain output, the smart copy takes",
-                "the time of the full one",
-                time(plain, full).as_ref(),
-                Direction::Under(1.0),
-            ),
-            claim(
-                "Not writing zeros saves a little more (236.8 s against 246.5 s)",
-                "With sparse output, the smart copy takes",
-                "the time of one with plain output",
-                time(sparse, plain).as_ref(),
-                Direction::Under(1.0),
-            ),
-            waits(sparse),
-        ],
-    }
-}
-
-/// Whether the writer waits for the reader.
-fn waits(case: Option<&Case>) -> Claim {
-    let says =
-        "The writer waits for data: the source is the bottleneck (230.9 s, against 0.2 s of waiting for the writer)";
-    let figures = |name: &str| {
-        let runs = case.iter().flat_map(|case| &case.runs);
-        // What is next to nothing is not many times as much as another nothing.
-        runs.filter_map(|run| run.reported.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
-    };
-    let (writer, reader) = (figures(WRITER_WAITS), figures(READER_WAITS));
-    if !writer.is_empty() && writer.iter().chain(&reader).all(|time| *time <= NOTHING) {
-        let here = "The copy needed no queues here, so nobody waited at one.".to_owned();
-        return Claim { says: says.to_owned(), here, agrees: None };
-    }
-    let ratio = haul_measure::stats::ratio(&writer, &reader);
-    claim(says, "The writer waits for data", "as long as the reader for room", ratio.as_ref(), Direction::Over(1.0))
-}
-
-fn table(cases: &[&Case]) -> Table {
-    let mut rows = Vec::new();
-    for (tool, theirs, smart, sparse) in FIGURES {
-        let line = |whose: &str, figures: [Option<f64>; 5], whole: f64| {
-            let mut row = vec![Cell::text(tool), Cell::text(whose)];
-            for (place, figure) in figures.into_iter().enumerate() {
-                let say = |value: f64| match place {
-                    1 | 2 => percent(value / whole),
-                    _ => text::significant(value),
-                };
-                row.push(figure.map_or_else(|| Cell::text("-"), |value| Cell::figure(value, say(value))));
-            }
-            row
+    let published = Source::of("sparse-image");
+    let time = |of, base| copies::ratio(of, base, RETURNED);
+    let mut claims = published.judged([time(plain, full), time(sparse, plain)]);
+    claims.extend(published.claims.last().map(|said| -> Claim {
+        let figures = |name: &str| {
+            let runs = sparse.iter().flat_map(|case| &case.runs);
+            // What is next to nothing is not many times as much as another nothing.
+            runs.filter_map(|run| run.reported.get(name)).map(|time| time.max(NOTHING)).collect::<Vec<f64>>()
         };
-        rows.push(line("2014", theirs.map(Some), 8_589_934_592.0));
-        let case = pick(cases, smart, sparse);
-        let ours = [
-            case.and_then(|case| copies::median(case, copies::returned)),
-            case.and_then(|case| reported(case, "bytes.read-skipped")),
-            case.and_then(|case| reported(case, "bytes.write-skipped")),
-            case.and_then(|case| reported(case, "seconds.read")),
-            case.and_then(|case| reported(case, "seconds.write")),
-        ];
-        rows.push(line("here", ours, case.map_or(1.0, |case| (case.bytes as f64).max(1.0))));
-    }
-    let mut columns = vec![Column::words("copy"), Column::words("when")];
-    columns.extend(["time, s", "not read", "not written", "reading, s", "writing, s"].map(Column::figures));
-    Table { title: "2014, and here".to_owned(), columns, rows, note: None }
+        let (writer, reader) = (figures(WRITER_WAITS), figures(READER_WAITS));
+        if !writer.is_empty() && writer.iter().chain(&reader).all(|time| *time <= NOTHING) {
+            let here = "The copy needed no queues here, so nobody waited at one.".to_owned();
+            return said.decided(Some(here), None);
+        }
+        said.judged("", stats::ratio(&writer, &reader))
+    }));
+    let table = table(&published, [sparse, plain, full]);
+    published.with(table, claims)
+}
+
+/// Theirs and ours: seconds; bytes not read, and not written; seconds on reading, and on writing.
+fn table(published: &Source, here: [Option<&Case>; 3]) -> Table {
+    let line = |tool: &str, whose: &str, figures: &[Option<f64>], whole: f64| -> Vec<Cell> {
+        let say = |place: usize, value: f64| match place {
+            1 | 2 => percent(value / whole),
+            _ => text::significant(value),
+        };
+        let figures = figures.iter().enumerate().map(|(place, figure)| Cell::of(*figure, |value| say(place, value)));
+        [Cell::text(tool), Cell::text(whose)].into_iter().chain(figures).collect()
+    };
+    let pair = |((tool, theirs), case): (&(String, Vec<Option<f64>>), Option<&Case>)| {
+        let figures = ["bytes.read-skipped", "bytes.write-skipped", "seconds.read", "seconds.write"];
+        let mut ours = vec![case.and_then(|case| copies::median(case, RETURNED))];
+        ours.extend(figures.map(|figure| case.and_then(|case| reported(case, figure))));
+        let whole = case.map_or(1.0, |case| (case.bytes as f64).max(1.0));
+        [line(tool, "2014", theirs, 8_589_934_592.0), line(tool, "here", &ours, whole)]
+    };
+    published.table(published.rows.iter().zip(here).flat_map(pair))
 }
 
 #[cfg(test)]

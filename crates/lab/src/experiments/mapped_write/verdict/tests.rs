@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::grid::Cell;
-use super::super::latency::{Latency, Times};
+use super::super::latency::Times;
 use super::*;
+use crate::results::Latency;
 
 fn latency(times: &[f64]) -> Latency {
     let mut taken = Times::new(Duration::from_millis(1));
@@ -23,7 +24,9 @@ fn under(store: f64, rest: f64, seen: &[Wait]) -> under::Measured {
 }
 
 fn msync(mapped: f64, written: f64) -> msync::Measured {
-    msync::Measured { mapped: latency(&[mapped; 128]), written: latency(&[written; 128]), ..msync::Measured::default() }
+    let means = Some((mapped, written));
+    let (mapped, written) = (latency(&[mapped; 128]), latency(&[written; 128]));
+    msync::Measured { mapped, written, means, ..msync::Measured::default() }
 }
 
 fn facts(rule: Rule) -> Facts {

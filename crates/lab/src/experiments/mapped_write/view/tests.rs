@@ -60,10 +60,10 @@ fn everything_that_was_measured_is_shown() {
         assert!(titles.contains(&title), "{titles:?}");
     }
     assert!(view.tables.iter().all(|table| table.rows.iter().all(|row| row.len() == table.columns.len())));
-    let heats = view.charts.iter().filter(|chart| matches!(chart, Chart::Heat { .. })).count();
+    let heats = view.charts.iter().filter(|chart| matches!(chart.kind, Kind::Heat { .. })).count();
     assert_eq!((heats, view.charts.len()), (8, 11));
-    let ratio = view.charts.iter().find_map(|chart| match chart {
-        Chart::Heat { values, level: Some(level), rows, .. } => Some((values.clone(), *level, rows.1.clone())),
+    let ratio = view.charts.iter().find_map(|chart| match &chart.kind {
+        Kind::Heat { grid, level: Some(level) } => Some((grid.values.clone(), *level, grid.rows.1.clone())),
         _ => None,
     });
     assert_eq!(ratio, Some((vec![vec![Some(0.0005)]], 1.0, vec!["512 KiB".to_owned()])));

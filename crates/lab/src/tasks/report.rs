@@ -8,91 +8,45 @@ use std::path::{Path, PathBuf};
 
 use haul_measure::words::{self, quoted};
 
-use super::{Page, baseline, csv, html, join, markdown, page, terminal};
+use super::answer::{Answer, Complaint};
+use super::map::{Screen, width};
+use crate::map::terminal::Screen as _;
+use crate::report::{Page, baseline, csv, html, join, markdown, page, terminal};
 use crate::results::Results;
 
-/// The text of `haul-lab report --help`.
-pub const HELP: &str = "\
-Usage: haul-lab report [OPTION]... RESULTS...
-Show what was measured: results.json of one folder, or of several. Of several
-files, later ones add sections or replace them. Without an option that names a
-file, the report is printed.
-
-      --html=FILE       write one page that needs nothing else: for a browser,
-                        a phone, or paper
-      --markdown=FILE   write Markdown
-      --csv=FILE        write all figures as one long list
-      --baseline=FILE   say what is faster and what is slower than in these
-                        results
-      --width=N         columns of what is printed (default: the terminal's, or
-                        100)
-
-      --help            show this help and exit
-
-Files are replaced as a whole, and never the results. A page, a table and a
-sentence say the same: times are medians, ratios have intervals of 95 %.
-";
-
-/// What the user wants.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// Files of results.
-    pub inputs: Vec<PathBuf>,
-    /// Where a page goes.
-    pub html: Option<PathBuf>,
-    /// Where Markdown goes.
-    pub markdown: Option<PathBuf>,
-    /// Where CSV goes.
-    pub csv: Option<PathBuf>,
-    /// Results to compare with.
-    pub baseline: Option<PathBuf>,
-    /// Columns of what is printed.
-    pub width: Option<usize>,
-    /// Only [`HELP`].
-    pub help: bool,
+struct Request {
+    inputs: Vec<PathBuf>,
+    html: Option<PathBuf>,
+    markdown: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    baseline: Option<PathBuf>,
+    width: Option<usize>,
 }
 
-/// Does what the words behind `haul-lab report` ask for, and gives what is to be printed. `columns` are those of the terminal,
-/// if there is one.
-///
-/// # Errors
-/// The message, without the program's name.
-pub fn run(arguments: impl IntoIterator<Item = OsString>, columns: Option<usize>) -> Result<String, String> {
-    let request = parse(arguments)?;
-    if request.help {
-        return Ok(HELP.to_owned());
-    }
-    show(&request, columns)
+/// Shows what the words behind `haul-lab report` ask for.
+pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
+    let request = parse(words).map_err(|error| Complaint::Failed(error.to_string()))?;
+    Ok(Answer::done(show(&request, Screen.columns())?))
 }
 
-/// Reads the words behind `haul-lab report`.
-///
-/// # Errors
-/// The message, without the program's name.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, String> {
+fn parse(words: Vec<OsString>) -> Result<Request, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut parser = lexopt::Parser::from_args(words);
     let mut request = Request::default();
-    let path = |parser: &mut lexopt::Parser| parser.value().map(PathBuf::from).map_err(|error| error.to_string());
-    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+    while let Some(argument) = parser.next()? {
         match argument {
-            Long("help") => request.help = true,
-            Long("html") => request.html = Some(path(&mut parser)?),
-            Long("markdown") => request.markdown = Some(path(&mut parser)?),
-            Long("csv") => request.csv = Some(path(&mut parser)?),
-            Long("baseline") => request.baseline = Some(path(&mut parser)?),
-            Long("width") => {
-                let value = parser.value().map_err(|error| error.to_string())?;
-                let width = value.to_str().and_then(|text| text.parse().ok());
-                let width = width.filter(|width| (terminal::NARROWEST..=terminal::WIDEST).contains(width));
-                request.width = Some(width.ok_or_else(|| format!("invalid argument {value:?} for '--width'"))?);
-            }
-            Value(path) => request.inputs.push(PathBuf::from(path)),
-            other => return Err(other.unexpected().to_string()),
+            Long("html") => request.html = Some(parser.value()?.into()),
+            Long("markdown") => request.markdown = Some(parser.value()?.into()),
+            Long("csv") => request.csv = Some(parser.value()?.into()),
+            Long("baseline") => request.baseline = Some(parser.value()?.into()),
+            Long("width") => request.width = Some(width(&mut parser, terminal::NARROWEST..=terminal::WIDEST)?),
+            Value(path) => request.inputs.push(path.into()),
+            other => return Err(other.unexpected()),
         }
     }
-    if request.inputs.is_empty() && !request.help {
-        return Err("missing operand: a file of results".to_owned());
+    if request.inputs.is_empty() {
+        return Err("missing operand: a file of results".into());
     }
     Ok(request)
 }
@@ -182,7 +136,7 @@ mod tests {
     use super::*;
 
     fn parsed(arguments: &[&str]) -> Result<Request, String> {
-        parse(arguments.iter().map(OsString::from))
+        parse(arguments.iter().map(OsString::from).collect()).map_err(|error| error.to_string())
     }
 
     #[test]
