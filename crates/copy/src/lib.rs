@@ -47,7 +47,6 @@ pub mod images;
 pub mod journal;
 mod links;
 pub mod list;
-mod messages;
 mod peers;
 pub mod plan;
 mod progress;
@@ -59,7 +58,6 @@ mod shards;
 mod sources;
 pub mod stats;
 mod tree;
-mod wire;
 mod work;
 
 pub use decide::Wanted;

@@ -19,7 +19,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     // It may be in the way of nothing that it measures, so it shares nothing but the raw edge with it.
     ("measure", &["sys"]),
-    ("copy", &["fs", "guest", "image", "io", "sys"]),
+    ("copy", &["cluster", "fs", "guest", "image", "io", "sys"]),
+    ("cluster", &["fs", "sys"]),
     ("image", &["fs", "guest", "io", "sys"]),
     ("fs", &["sys"]),
     ("io", &["sys"]),
@@ -40,6 +41,7 @@ const NAMES: &[(&str, &str)] = &[
     ("haul-measure", "measure"),
     ("haul-frontend", "frontend"),
     ("haul-copy", "copy"),
+    ("haul-cluster", "cluster"),
     ("haul-image", "image"),
     ("haul-fs", "fs"),
     ("haul-io", "io"),

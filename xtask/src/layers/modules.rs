@@ -29,7 +29,7 @@ const PLANS: &[Plan] = &[
 
 /// Those of haul-copy. What `lib.rs` re-exports of other crates of ours is below all of them.
 const LEVELS: &[&[&str]] = &[
-    &["plan", "list", "images", "stats", "events", "wire"],
+    &["plan", "list", "images", "stats", "events"],
     &["journal"],
     &["decide"],
     &["compare"],
@@ -38,7 +38,7 @@ const LEVELS: &[&[&str]] = &[
     &["links"],
     // What a run says, and the threads that it has; neither knows a tree.
     &["report", "schedule"],
-    &["attributes", "messages", "progress"],
+    &["attributes", "progress"],
     // What is copied, as values.
     &["work"],
     &["peers", "sources"],

@@ -17,6 +17,7 @@ use super::violation::Violation;
 /// The crates that are checked. A crate joins when it has no needless `pub` left.
 const CHECKED: &[&str] = &[
     "crates/cli",
+    "crates/cluster",
     "crates/copy",
     "crates/frontend",
     "crates/fs",

@@ -12,8 +12,20 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
      -Cllvm-args=-sanitizer-coverage-trace-pc-guard";
 
 /// The crates whose tests run: the one with unsafe code, and those that call it from several threads.
-const CRATES: [&str; 8] =
-    ["--package", "haul-sys", "--package", "haul-fs", "--package", "haul-io", "--package", "haul-copy"];
+const CRATES: [&str; 12] = [
+    "--package",
+    "haul-sys",
+    "--package",
+    "haul-fs",
+    "--package",
+    "haul-io",
+    "--package",
+    "haul-image",
+    "--package",
+    "haul-cluster",
+    "--package",
+    "haul-copy",
+];
 
 const SUPPRESSIONS: &str = "xtask/src/sanitize/suppressions";
 

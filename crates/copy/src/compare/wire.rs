@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire;
+use haul_cluster::wire;
 
 /// Names to be compared by the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,16 +6,10 @@
 //! that each directory gets its attributes from the process that made it, after everything in it; and rank 0 knows when
 //! all is done. Files of several names are made by the process that claims them first (`link_owner`).
 //!
-//! Nothing here knows how messages travel: that is the [`Transport`] of a front end.
+//! What they say to each other, and how it travels, is in haul-cluster.
 
-pub(crate) mod group;
-mod link_owner;
+pub(crate) mod away;
 pub(crate) mod paths;
-pub(crate) mod patience;
 pub(crate) mod remote;
-#[cfg(test)]
-pub(crate) mod test_support;
-mod transport;
 
-pub(crate) use group::{Away, PeerGroup, ToDo};
-pub use transport::{Part, Transport};
+pub(crate) use away::{Away, PeerGroup, task_of};

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use haul_cluster::messages::{Location, Pair, Way};
 use haul_sys::Errno;
 use haul_sys::inode::{Inode, Time};
 use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::links::{DestDir, Made, duplicate};
-use crate::messages::{Location, Pair, Way};
-use crate::peers::group::PeerGroup;
-use crate::plan::{Dereference, Plan};
+use crate::peers::PeerGroup;
+use crate::plan::{Dereference, Destination, Plan};
 use crate::walk::Operand;
 use crate::work::directory::Directory;
 use crate::work::frame::Frame;
@@ -110,6 +110,18 @@ pub(crate) fn pair_of_place(place: &Directory, top: &Top, peers: &PeerGroup<'_>)
     }
 }
 
+/// A place for tables that do not fit into memory, if there is one.
+pub(crate) fn room_for_tables(plan: &Plan) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = match &plan.destination {
+        Destination::Directory(path) => openat(CWD, path, flags, Mode::empty()),
+        Destination::Exactly(path) | Destination::Guess(path) => {
+            Operand::open(path).spot().dir().and_then(|dir| openat(dir, ".", flags, Mode::empty()))
+        }
+    };
+    opened.ok()
+}
+
 /// The way to a directory of the destination, and that of an operand's file: what is needed to describe a file to others.
 pub(crate) fn pair_of(
     dir: &Arc<DestDir>,
@@ -144,9 +156,10 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
+    use haul_cluster::test_support::{Wires, group};
+
     use super::*;
     use crate::context::test_support::Bench;
-    use crate::peers::test_support::{Wires, group};
     use crate::tree::test_support::{entered, plan};
 
     /// The directories `one/two` of both sides, and how another process finds them.

@@ -3,11 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use haul_cluster::messages::{self, Message, Pair};
 use haul_io::transfer::{Chunk, Peers};
 use haul_sys::inode::Kind;
 
-use crate::messages::{self, Message, Pair};
-use crate::peers::group::PeerGroup;
+use crate::peers::PeerGroup;
 use crate::peers::paths::pair_of;
 use crate::walk::last_component;
 use crate::work::remote::Remote;

@@ -1,10 +1,10 @@
 use std::fs::File;
 
+use haul_cluster::test_support::{CHUNK, End, Wires, group};
 use haul_sys::inode::Inode;
 
 use super::*;
 use crate::context::test_support::Bench;
-use crate::peers::test_support::{CHUNK, End, Wires, group};
 use crate::tree::test_support::{entered, level_in, plan, top, top_level};
 
 /// A source, `a`, of so many bytes, all of them holes.

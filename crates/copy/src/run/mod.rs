@@ -10,14 +10,13 @@ use crate::sources::selection;
 use crate::stats::Stats;
 use std::borrow::Cow;
 
-pub use crate::peers::{Part, Transport};
 pub use crate::publish::Partials;
 pub use crate::report::Session;
-pub use crate::schedule::pool::SpareCapacity;
 pub use crate::shards::{ShardReport, shard_status};
 pub use crate::sources::destination::settle_destination;
 pub use crate::sources::survey::{Survey, list};
 pub use crate::sources::within::source_of;
+pub use haul_cluster::{Part, SpareCapacity, Transport};
 pub use haul_io::control::Cancel;
 pub use summary::Summary;
 

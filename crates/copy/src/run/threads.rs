@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 
+use haul_cluster::{Part, ToDo};
 use haul_io::facts;
 use haul_io::tuner::Tuner;
 use haul_sys::kernel::Linux;
@@ -20,7 +21,8 @@ use crate::error::{Error, What};
 use crate::events::Event;
 use crate::finish::{naming, resume, shard};
 use crate::meta::Caller;
-use crate::peers::{Part, PeerGroup, ToDo};
+use crate::peers::paths::room_for_tables;
+use crate::peers::{PeerGroup, task_of};
 use crate::plan::{Dereference, Destination, Plan};
 use crate::report::Session;
 use crate::schedule::limits::{affordable_threads, open_levels};
@@ -85,7 +87,7 @@ pub(crate) fn run(
     let mut others_failed = false;
     thread::scope(|scope| {
         if let Some(peers) = &team.peers {
-            peers.find_room(plan);
+            peers.set_room(room_for_tables(plan));
             let listen = || attend(scope, &team, peers);
             if let Err(error) = thread::Builder::new().name("haul".into()).spawn_scoped(scope, listen) {
                 // The others may ask this process for what only it knows: they cannot go on without it.
@@ -131,14 +133,17 @@ fn attend<'scope, 'env>(scope: &'scope Scope<'scope, 'env>, team: &'scope Team<'
     let _alarm = Alarm(team);
     while let Some((from, message)) = peers.transport.receive() {
         match peers.take(from, &message) {
-            ToDo::Nothing => {}
-            // Also what is handed back: whoever could do it may be waiting for it.
-            ToDo::Work(task) => start(scope, team, team.pool.accept(task)),
-            ToDo::AtOnce(task) => {
-                start(scope, team, team.pool.accept(task));
-                team.pool.one_fewer();
-            }
             ToDo::Where { from, token, key } => peers.say_where(&team.services.links, from, token, &key),
+            todo => {
+                // Also what is handed back: whoever could do it may be waiting for it.
+                let is_back = matches!(todo, ToDo::Back { .. });
+                if let Some(task) = task_of(todo) {
+                    start(scope, team, team.pool.accept(task));
+                }
+                if is_back {
+                    team.pool.one_fewer();
+                }
+            }
         }
     }
     peers.end();

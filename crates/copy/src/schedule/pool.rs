@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use haul_cluster::SpareCapacity;
 use haul_io::facts;
 use haul_io::tuner::{Load, Tuner};
 use haul_sys::rustix::time::{ClockId, clock_gettime};
@@ -59,18 +60,6 @@ pub(crate) struct Parking(Arc<AtomicUsize>);
 impl Drop for Parking {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// How many tasks a process would take, at any moment.
-#[derive(Debug, Clone, Default)]
-pub struct SpareCapacity(Arc<AtomicUsize>);
-
-impl SpareCapacity {
-    /// So many.
-    #[must_use]
-    pub fn tasks(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -187,7 +176,7 @@ impl<T> Pool<T> {
 
     /// How many tasks could be given to it now, for other processes to see.
     pub fn spare_capacity(&self) -> SpareCapacity {
-        SpareCapacity(Arc::clone(&self.wanted))
+        SpareCapacity::of(Arc::clone(&self.wanted))
     }
 
     /// For the first thread of a process that begins with nothing: it is as one that was spawned and has done its task.

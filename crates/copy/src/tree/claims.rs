@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use haul_cluster::messages::LinkOwner;
+use haul_cluster::patience::{PATIENCE, patiently};
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
 
@@ -10,9 +12,7 @@ use crate::context::Worker;
 use crate::error::{Error, What};
 use crate::finish::naming;
 use crate::links::{Claim, DestDir, Made, Source};
-use crate::messages::LinkOwner;
 use crate::peers::paths::find;
-use crate::peers::patience::{PATIENCE, patiently};
 use crate::plan::{Dereference, LinkMode};
 use crate::report::Reporter;
 use crate::walk::{Spot, last_component};

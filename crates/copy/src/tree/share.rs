@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use haul_cluster::messages::{Message, WorkUnit};
+
 use crate::context::RunContext;
 use crate::context::Worker;
 use crate::finish::naming;
-use crate::messages::{Message, WorkUnit};
 use crate::peers::Away;
-use crate::peers::group::lock;
 use crate::peers::paths::pair_of_place;
 use crate::plan::Dereference;
 use crate::schedule::pool::Offer;
@@ -154,7 +154,7 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     });
     let away = Away { frame: part, top: top.clone(), names, tally, _parking: parking };
     // Before it is sent: the answer may come at once.
-    lock(&peers.away).insert(token, away);
+    peers.keep(token, away);
     pool.one_more();
     if peers.transport.give(message.encode()).is_none() {
         walker.worker.report.stats.given_away += 1;
@@ -162,7 +162,7 @@ fn send_away(walker: &mut Walker<'_>, stack: &mut [Frame], top: &Top) {
     }
     // Somebody else has served who waited.
     pool.one_fewer();
-    let Some(away) = lock(&peers.away).remove(&token) else { return };
+    let Some(away) = peers.take_back(token) else { return };
     away.tally.remove();
     let mut part = away.frame;
     part.set_names(away.names);

@@ -3,12 +3,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
+use haul_cluster::messages::{Pair, Way};
+use haul_cluster::test_support::{CHUNK, End, Wires, group};
+
 use super::*;
 use crate::context::test_support::{Bench, Ran};
 use crate::links::DestDir;
-use crate::messages::{Pair, Way};
-use crate::peers::ToDo;
-use crate::peers::test_support::{CHUNK, Wires, group, work_for};
+use crate::peers::{PeerGroup, task_of};
 use crate::tree::share::share_and_rest;
 use crate::tree::test_support::{among, entered, plan, troubles, whole_tree};
 
@@ -21,6 +22,12 @@ fn bench() -> Bench {
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
     File::open(bench.source_path("")).unwrap().set_modified(long_ago).unwrap();
     bench
+}
+
+/// The work that this process was given, if it was.
+fn work_for(peers: &PeerGroup<'_>, end: &End<'_>) -> Option<Task> {
+    let (from, message) = end.arrived()?;
+    task_of(peers.take(from, &message.encode()))
 }
 
 fn is_finished(bench: &Bench) -> bool {
@@ -113,7 +120,7 @@ fn names_that_came_back_are_not_given_again() {
         share_and_rest(walker, &mut stack, &top);
         let Some((0, Message::Names(unit))) = ends[1].arrived() else { panic!("names are given") };
         let back = Message::NamesDone { token: unit.token, given_back: true };
-        assert!(matches!(first.take(1, &back.encode()), ToDo::AtOnce(Task::Names { .. })));
+        assert!(matches!(task_of(first.take(1, &back.encode())), Some(Task::Names { .. })));
         wires.is_idle(1);
         share_and_rest(walker, &mut stack, &top);
         ends[1].arrived()

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::messages::{Chunk, WorkUnit};
+use haul_cluster::messages::{Chunk, WorkUnit};
+
 use crate::schedule::ordered::Segment;
 use crate::work::frame::{Frame, Tally};
 use crate::work::subject::Top;

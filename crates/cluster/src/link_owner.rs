@@ -6,16 +6,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 
+use haul_fs::links::pages::{Key, Pages, Record};
 use haul_sys::Errno;
 
-use crate::links::pages::{Key, Pages, Record};
 use crate::messages::{LinkOwner, Message};
 
 /// Pages of 4 KiB in memory: 16 MiB, enough for some 250,000 files; the others are in a nameless file.
 const PAGES_IN_MEMORY: usize = 4096;
 
 /// The links that one process owns.
-pub(crate) struct OwnedLinks {
+pub struct OwnedLinks {
     /// Which process has made it, by source file.
     pub made: Pages,
     /// What is being made, by whom, and who waits for it. Each thread of the job makes or waits for one file at most.
@@ -86,10 +86,10 @@ impl OwnedLinks {
 
 #[cfg(test)]
 mod tests {
+    use haul_fs::links::pages::KEY;
     use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
     use super::*;
-    use crate::links::pages::KEY;
 
     const FILE: Key = [7; KEY];
 

@@ -3,16 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::thread;
 
-use crate::links::LinkTable;
 use crate::messages::Message;
-use crate::peers::{Part, PeerGroup, ToDo, Transport};
-use crate::schedule::pool::SpareCapacity;
-use crate::work::task::Task;
+use crate::{Part, PeerGroup, SpareCapacity, Transport};
 
 /// Bytes of a chunk.
-pub(crate) const CHUNK: u64 = 64 << 10;
+pub const CHUNK: u64 = 64 << 10;
 
 /// What was sent to one process and from whom, and whether more can come.
 #[derive(Default)]
@@ -28,7 +24,7 @@ struct Waiting {
 }
 
 /// The ways between so many processes.
-pub(crate) struct Wires {
+pub struct Wires {
     inboxes: Vec<Inbox>,
     /// Which process waits for work; what is given goes there.
     idle: AtomicUsize,
@@ -38,28 +34,30 @@ pub(crate) struct Wires {
 const NOBODY: usize = usize::MAX;
 
 impl Wires {
-    pub(crate) fn new(ranks: usize) -> Wires {
+    /// Between so many.
+    pub fn new(ranks: usize) -> Wires {
         let inboxes = (0..ranks).map(|_| Inbox::default()).collect();
         Wires { inboxes, idle: AtomicUsize::new(NOBODY), gave_up: AtomicBool::new(false) }
     }
 
     /// The end of this process.
-    pub(crate) fn end_of(&self, rank: usize) -> End<'_> {
+    pub fn end_of(&self, rank: usize) -> End<'_> {
         End { wires: self, rank }
     }
 
     /// This process waits for work.
-    pub(crate) fn is_idle(&self, rank: usize) {
+    pub fn is_idle(&self, rank: usize) {
         self.idle.store(rank, Ordering::SeqCst);
     }
 
     /// Whether a process has given up.
+    #[cfg(test)]
     pub(crate) fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::SeqCst)
     }
 
     /// Nothing more will come.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         for inbox in &self.inboxes {
             inbox.waiting.lock().unwrap().ended = true;
             inbox.changed.notify_all();
@@ -68,14 +66,14 @@ impl Wires {
 }
 
 /// One process's end of the wires.
-pub(crate) struct End<'a> {
+pub struct End<'a> {
     wires: &'a Wires,
     rank: usize,
 }
 
 impl End<'_> {
     /// The message that came first, if one has come.
-    pub(crate) fn arrived(&self) -> Option<(usize, Message)> {
+    pub fn arrived(&self) -> Option<(usize, Message)> {
         let (from, bytes) = self.wires.inboxes[self.rank].waiting.lock().unwrap().messages.pop_front()?;
         Some((from, Message::decode(&bytes).expect("a message")))
     }
@@ -138,43 +136,6 @@ impl Transport for End<'_> {
 }
 
 /// This process among the others.
-pub(crate) fn group<'a>(end: &'a End<'a>) -> PeerGroup<'a> {
+pub fn group<'a, A>(end: &'a End<'a>) -> PeerGroup<'a, A> {
     PeerGroup::new(Part { transport: end, chunk: CHUNK })
-}
-
-/// Does something while each of these processes answers what the others ask, each of its own table of links. No work may
-/// come meanwhile.
-pub(crate) fn while_listening<T>(wires: &Wires, groups: &[(&PeerGroup<'_>, &LinkTable)], act: impl FnOnce() -> T) -> T {
-    struct End<'a>(&'a Wires);
-    impl Drop for End<'_> {
-        fn drop(&mut self) {
-            self.0.end();
-        }
-    }
-    thread::scope(|scope| {
-        for (peers, links) in groups {
-            scope.spawn(move || {
-                while let Some((from, message)) = peers.transport.receive() {
-                    match peers.take(from, &message) {
-                        ToDo::Nothing => {}
-                        ToDo::Where { from, token, key } => peers.say_where(links, from, token, &key),
-                        ToDo::Work(_) | ToDo::AtOnce(_) => panic!("no work was asked for"),
-                    }
-                }
-                peers.end();
-            });
-        }
-        // Also if it panics: the listeners must not wait for ever.
-        let _end = End(wires);
-        act()
-    })
-}
-
-/// The work that this process was given, if it was.
-pub(crate) fn work_for(peers: &PeerGroup<'_>, end: &End<'_>) -> Option<Task> {
-    let (from, message) = end.arrived()?;
-    match peers.take(from, &message.encode()) {
-        ToDo::Work(task) | ToDo::AtOnce(task) => Some(task),
-        ToDo::Nothing | ToDo::Where { .. } => None,
-    }
 }

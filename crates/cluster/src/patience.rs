@@ -7,14 +7,14 @@ use haul_sys::Errno;
 
 /// How long another machine may take to show us what was made on a third one, before that counts as lost: network
 /// filesystems keep what they know of names for up to a minute (acdirmax of NFS is 60 s).
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// How long it is worth while to wait before a chunk is given back.
-pub(crate) const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
+pub const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Does something that another machine may have to see first what was made elsewhere: while it says that there is nothing,
 /// it is tried again; something else than there should be only for a while: its number will hardly change.
-pub(crate) fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {

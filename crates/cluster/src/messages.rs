@@ -5,41 +5,75 @@
 
 use std::ffi::OsString;
 
+use haul_fs::links::pages::Key;
+use haul_fs::walk::Listed;
 use haul_sys::rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
-use crate::links::pages::Key;
-use crate::list::Index;
-use crate::walk::Listed;
 use crate::wire;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Message {
+pub enum Message {
     /// Names to be copied by the receiver.
     Names(WorkUnit),
     /// A part of a file to be copied by the receiver.
     Chunk(Chunk),
     /// The names with this token are done. What stands here the receiver of them could not begin with: the sender has to
     /// do it after all.
-    NamesDone { token: u64, given_back: bool },
+    NamesDone {
+        /// What the sender of the question or of the work knows it by.
+        token: u64,
+        /// The receiver could not begin.
+        given_back: bool,
+    },
     /// So many bytes of the chunk, from its beginning, are in the copy.
-    ChunkDone { token: u64, moved: u64 },
+    ChunkDone {
+        /// What the sender of the question or of the work knows it by.
+        token: u64,
+        /// Bytes.
+        moved: u64,
+    },
     /// Asks the owner of this source file's links who makes it.
-    Claim { token: u64, key: Key },
+    Claim {
+        /// What the sender of the question or of the work knows it by.
+        token: u64,
+        /// The source file.
+        key: Key,
+    },
     /// Tells the owner that what was claimed was made, or could not be.
-    Settle { key: Key, made: bool },
+    Settle {
+        /// The source file.
+        key: Key,
+        /// It was made.
+        made: bool,
+    },
     /// The owner's answer.
-    Claimed { token: u64, answer: LinkOwner },
+    Claimed {
+        /// What the sender of the question or of the work knows it by.
+        token: u64,
+        /// Who makes it.
+        answer: LinkOwner,
+    },
     /// Asks the process that made the copy of this source file where it is.
-    Where { token: u64, key: Key },
+    Where {
+        /// What the sender of the question or of the work knows it by.
+        token: u64,
+        /// The source file.
+        key: Key,
+    },
     /// Its answer.
-    Here { token: u64, place: Option<Location> },
+    Here {
+        /// What the sender of the question or of the work knows it by.
+        token: u64,
+        /// Where it is, if this process has made it.
+        place: Option<Location>,
+    },
 }
 
 /// What the owner of the links of a source file answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum LinkOwner {
+pub enum LinkOwner {
     /// Nobody has made it: you do.
     You,
     /// This process has.
@@ -50,16 +84,19 @@ pub(crate) enum LinkOwner {
 
 /// A directory of the destination, from one that the user named: how it is opened, and the names on the way down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Way {
+pub struct Way {
     /// What users see before the names of entries of the first one; opened as a path it is that directory.
     pub prefix: OsString,
+    /// On the way down.
     pub names: Vec<OsString>,
 }
 
 /// Where a copy is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Location {
+pub struct Location {
+    /// The directory.
     pub way: Way,
+    /// The name in it.
     pub name: OsString,
     /// Its inode number.
     pub inode: u64,
@@ -67,11 +104,12 @@ pub(crate) struct Location {
 
 /// A directory of the source and its copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Pair {
+pub struct Pair {
     /// The operand, as its path is opened.
     pub operand: OsString,
     /// Its destination, as users know it.
     pub operand_dest: OsString,
+    /// Of the copy.
     pub dest: Way,
     /// Both inode numbers.
     pub inodes: [u64; 2],
@@ -80,43 +118,51 @@ pub(crate) struct Pair {
     /// What all processes call the filesystem of the source.
     pub device: u64,
     /// Its number in the list of what is to be copied, if there is one: all processes have the same.
-    pub listed: Option<Index>,
+    pub listed: Option<u32>,
     /// Both paths as users know them.
     pub shown: [OsString; 2],
 }
 
 /// A name in a directory, as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Name {
+pub struct Name {
     name: OsString,
     /// The four bits of a mode that say the type; 0 if the filesystem does not say it.
     kind: u8,
-    entry: Option<Index>,
+    entry: Option<u32>,
 }
 
 /// Names of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WorkUnit {
+pub struct WorkUnit {
+    /// What the sender knows it by.
     pub token: u64,
+    /// The directory.
     pub pair: Pair,
+    /// What is to be copied of it.
     pub names: Vec<Name>,
 }
 
 /// A range of a regular file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Chunk {
+pub struct Chunk {
+    /// What the sender knows it by.
     pub token: u64,
     /// The directories that hold it. The one of an operand has no pair: then these are the operand and its destination.
     pub pair: Pair,
     /// Its name in the source; `None` if it is the operand itself.
     pub source_name: Option<OsString>,
+    /// The name that the copy has for the moment.
     pub dest_name: OsString,
     /// Both inode numbers.
     pub inodes: [u64; 2],
     /// The source as its owner saw it: size in bytes, and when it was changed.
     pub size: u64,
+    /// Seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
+    /// Where it begins, in bytes.
     pub offset: u64,
+    /// How many bytes it has.
     pub len: u64,
 }
 
@@ -150,10 +196,10 @@ impl From<Name> for Listed {
 mod tests {
     use std::os::unix::ffi::OsStringExt;
 
+    use haul_fs::links::pages::KEY;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::links::pages::KEY;
 
     fn text() -> impl Strategy<Value = OsString> {
         prop::collection::vec(any::<u8>(), 0..20).prop_map(OsString::from_vec)

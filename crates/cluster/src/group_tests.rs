@@ -1,12 +1,15 @@
 use std::fs;
+use std::sync::Arc;
+use std::thread;
 
+use haul_fs::links::{DestDir, Made};
 use haul_sys::inode::Inode;
+use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::*;
-use crate::links::{DestDir, Made};
 use crate::messages::Chunk;
 use crate::messages::{Pair, WorkUnit};
-use crate::peers::test_support::{CHUNK, Wires, group, while_listening};
+use crate::test_support::{CHUNK, Wires, group};
 
 const PLACE: DeviceNumber = DeviceNumber { major: 8, minor: 1 };
 
@@ -29,12 +32,44 @@ fn pair() -> Pair {
     }
 }
 
+/// Does something while each of these processes answers what the others ask, each of its own table of links. No work may
+/// come meanwhile.
+fn while_listening<A: Send, T>(
+    wires: &Wires,
+    groups: &[(&PeerGroup<'_, A>, &LinkTable)],
+    act: impl FnOnce() -> T,
+) -> T {
+    struct End<'a>(&'a Wires);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+    thread::scope(|scope| {
+        for (peers, links) in groups {
+            scope.spawn(move || {
+                while let Some((from, message)) = peers.transport.receive() {
+                    match peers.take(from, &message) {
+                        ToDo::Nothing => {}
+                        ToDo::Where { from, token, key } => peers.say_where(links, from, token, &key),
+                        ToDo::Names(..) | ToDo::Chunk(..) | ToDo::Back { .. } => panic!("no work was asked for"),
+                    }
+                }
+                peers.end();
+            });
+        }
+        // Also if it panics: the listeners must not wait for ever.
+        let _end = End(wires);
+        act()
+    })
+}
+
 /// Two processes, each with a place for its tables.
 macro_rules! two {
     ($wires:ident, $ends:ident, $first:ident, $second:ident) => {
         let $wires = Wires::new(2);
         let $ends = [0, 1].map(|rank| $wires.end_of(rank));
-        let [$first, $second] = [&$ends[0], &$ends[1]].map(group);
+        let [$first, $second] = [&$ends[0], &$ends[1]].map(group::<()>);
         for group in [&$first, &$second] {
             group.owned_links().room = openat(CWD, "/tmp", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).ok();
         }
@@ -46,7 +81,7 @@ fn chunks_are_whole_pages_of_any_machine() {
     let wires = Wires::new(1);
     let end = wires.end_of(0);
     for (asked, chunk) in [(0, 64 << 10), (1, 64 << 10), ((64 << 10) + 1, 128 << 10), (1 << 20, 1 << 20)] {
-        assert_eq!(PeerGroup::new(Part { transport: &end, chunk: asked }).chunk, chunk, "{asked}");
+        assert_eq!(PeerGroup::<()>::new(Part { transport: &end, chunk: asked }).chunk, chunk, "{asked}");
     }
 }
 
@@ -128,7 +163,7 @@ fn who_made_a_file_says_where_it_is() {
 fn nobody_waits_for_an_answer_after_the_end() {
     let wires = Wires::new(2);
     let end = wires.end_of(0);
-    let alone = group(&end);
+    let alone = group::<()>(&end);
     alone.end();
     alone.expect(7);
     assert!(alone.wait_for(7).is_none());
@@ -141,7 +176,7 @@ fn nobody_waits_for_an_answer_after_the_end() {
 fn an_answer_that_nobody_expects_is_forgotten() {
     let wires = Wires::new(1);
     let end = wires.end_of(0);
-    let alone = group(&end);
+    let alone = group::<()>(&end);
     alone.answer(7, Message::ChunkDone { token: 7, moved: 0 });
     assert!(!alone.has_moved_nothing(7));
     alone.expect(8);
@@ -155,7 +190,7 @@ fn an_answer_that_nobody_expects_is_forgotten() {
 fn a_message_of_another_version_ends_the_run() {
     let wires = Wires::new(2);
     let end = wires.end_of(0);
-    assert!(matches!(group(&end).take(1, b"\xff\xff\xff"), ToDo::Nothing));
+    assert!(matches!(group::<()>(&end).take(1, b"\xff\xff\xff"), ToDo::Nothing));
     assert!(wires.gave_up());
 }
 
@@ -163,9 +198,9 @@ fn a_message_of_another_version_ends_the_run() {
 fn names_and_chunks_are_work_for_a_thread() {
     let wires = Wires::new(2);
     let end = wires.end_of(0);
-    let peers = group(&end);
+    let peers = group::<()>(&end);
     let names = Message::Names(WorkUnit { token: 3, pair: pair(), names: Vec::new() });
-    assert!(matches!(peers.take(1, &names.encode()), ToDo::Work(Task::WorkUnit(1, unit)) if unit.token == 3));
+    assert!(matches!(peers.take(1, &names.encode()), ToDo::Names(1, unit) if unit.token == 3));
     let chunk = Chunk {
         token: 4,
         pair: pair(),
@@ -177,9 +212,7 @@ fn names_and_chunks_are_work_for_a_thread() {
         offset: 0,
         len: CHUNK,
     };
-    assert!(
-        matches!(peers.take(1, &Message::Chunk(chunk).encode()), ToDo::Work(Task::Chunk(1, chunk)) if chunk.token == 4)
-    );
+    assert!(matches!(peers.take(1, &Message::Chunk(chunk).encode()), ToDo::Chunk(1, chunk) if chunk.token == 4));
 }
 
 #[test]
@@ -187,5 +220,5 @@ fn what_was_not_given_away_does_not_come_back() {
     let wires = Wires::new(2);
     let end = wires.end_of(0);
     let done = Message::NamesDone { token: 3, given_back: true };
-    assert!(matches!(group(&end).take(1, &done.encode()), ToDo::Nothing));
+    assert!(matches!(group::<()>(&end).take(1, &done.encode()), ToDo::Nothing));
 }

@@ -1,6 +1,7 @@
 //! The way to the other processes.
 
-use crate::schedule::pool::SpareCapacity;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The processes that copy together, and the way to them.
 ///
@@ -47,4 +48,22 @@ pub struct Part<'a> {
     pub transport: &'a dyn Transport,
     /// Bytes of a chunk of a large file, a multiple of 64 KiB; a file of two of them and more is shared.
     pub chunk: u64,
+}
+
+/// How many tasks a process would take, at any moment.
+#[derive(Debug, Clone, Default)]
+pub struct SpareCapacity(Arc<AtomicUsize>);
+
+impl SpareCapacity {
+    /// As many as this number says.
+    #[must_use]
+    pub fn of(tasks: Arc<AtomicUsize>) -> SpareCapacity {
+        SpareCapacity(tasks)
+    }
+
+    /// So many.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }

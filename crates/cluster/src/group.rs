@@ -2,34 +2,29 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use haul_fs::links::pages::{KEY, Key};
+use haul_fs::links::{LinkTable, Source};
 use haul_sys::Errno;
 use haul_sys::inode::{DeviceNumber, FileId, Time};
-use haul_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::links::pages::{KEY, Key};
-use crate::links::{LinkTable, Source};
-use crate::messages::{LinkOwner, Location, Message, Way};
-use crate::peers::link_owner::OwnedLinks;
-use crate::peers::transport::{Part, Transport};
-use crate::plan::{Destination, Plan};
-use crate::schedule::pool::Parking;
-use crate::walk::{Listed, Operand};
-use crate::work::frame::{Frame, Tally};
-use crate::work::subject::Top;
-use crate::work::task::Task;
+use crate::link_owner::OwnedLinks;
+use crate::messages::{Chunk, LinkOwner, Location, Message, Way, WorkUnit};
+use crate::transport::{Part, Transport};
 
-/// This process and the others, for all threads.
-pub(crate) struct PeerGroup<'a> {
+/// This process and the others, for all threads. `A` is what this process keeps of what it has given away.
+pub struct PeerGroup<'a, A> {
+    /// The way to the others.
     pub transport: &'a dyn Transport,
     /// Bytes of a chunk.
     pub chunk: u64,
-    pub token: AtomicU64,
+    token: AtomicU64,
     /// What was given away and is not done.
-    pub away: Mutex<HashMap<u64, Away>>,
+    away: Mutex<HashMap<u64, A>>,
     /// Questions that were asked, and the answers that have come.
     answers: Mutex<HashMap<u64, Option<Message>>>,
     answered: Condvar,
@@ -43,45 +38,47 @@ pub(crate) struct PeerGroup<'a> {
 /// after the path at which a process first came to it.
 #[derive(Default)]
 struct Devices {
-    pub names: HashMap<DeviceNumber, u64>,
+    names: HashMap<DeviceNumber, u64>,
     here: HashMap<u64, DeviceNumber>,
 }
 
 /// What has to be done with a message besides passing it on.
-pub(crate) enum ToDo {
+pub enum ToDo<A> {
+    /// Nothing.
     Nothing,
-    /// Work for a thread that waits.
-    Work(Task),
-    /// The rest of what a thread has given away: nobody must have to wait for a thread to come by.
-    AtOnce(Task),
-    /// Asks the table of links.
+    /// Names that this process (its number) has given to this one, for a thread that waits.
+    Names(usize, Box<WorkUnit>),
+    /// A part of a file, likewise.
+    Chunk(usize, Box<Chunk>),
+    /// What was given away is done, or has come back since the other process could not begin with it. Nobody must have to
+    /// wait for a thread to come by.
+    Back {
+        /// What this process has kept of it.
+        away: A,
+        /// It has to be done here.
+        given_back: bool,
+    },
+    /// Asks the table of links where the copy of a source file is.
     Where {
+        /// The process that asks.
         from: usize,
+        /// What it knows its question by.
         token: u64,
-        key: crate::links::pages::Key,
+        /// The source file.
+        key: Key,
     },
 }
 
-/// Names that another process has.
-pub(crate) struct Away {
-    /// The part as it was given, without its names.
-    pub frame: Frame,
-    pub top: Top,
-    /// The names, in case that they come back.
-    pub names: Vec<Listed>,
-    pub tally: Arc<Tally>,
-    pub _parking: Parking,
-}
-
-impl<'a> PeerGroup<'a> {
-    pub fn new(part: Part<'a>) -> PeerGroup<'a> {
+impl<'a, A> PeerGroup<'a, A> {
+    /// Nothing has been said yet.
+    pub fn new(part: Part<'a>) -> PeerGroup<'a, A> {
         PeerGroup {
             transport: part.transport,
             // Two machines must not write to one page, which has 64 KiB at most.
             chunk: part.chunk.clamp(64 << 10, 1 << 62).next_multiple_of(64 << 10),
             // Tokens are for the eyes of the one who made them.
             token: AtomicU64::new(1),
-            away: Mutex::default(),
+            away: Mutex::new(HashMap::new()),
             answers: Mutex::default(),
             answered: Condvar::new(),
             ended: AtomicBool::new(false),
@@ -101,20 +98,21 @@ impl<'a> PeerGroup<'a> {
         self.transport.rank() == 0
     }
 
-    pub(crate) fn new_token(&self) -> u64 {
+    /// A number for something that another process will refer to.
+    pub fn new_token(&self) -> u64 {
         self.token.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Takes note of a message; says what is left to do.
-    pub fn take(&self, from: usize, bytes: &[u8]) -> ToDo {
+    pub fn take(&self, from: usize, bytes: &[u8]) -> ToDo<A> {
         let Some(message) = Message::decode(bytes) else {
             // Another version: somebody would wait for ever for what it wanted.
             self.transport.give_up();
             return ToDo::Nothing;
         };
         match message {
-            Message::Names(unit) => return ToDo::Work(Task::WorkUnit(from, Box::new(unit))),
-            Message::Chunk(chunk) => return ToDo::Work(Task::Chunk(from, Box::new(chunk))),
+            Message::Names(unit) => return ToDo::Names(from, Box::new(unit)),
+            Message::Chunk(chunk) => return ToDo::Chunk(from, Box::new(chunk)),
             Message::NamesDone { token, given_back } => return self.is_back(token, given_back),
             Message::Claim { token, key } => self.tell(self.owned_links().claim(key, from, token)),
             Message::Settle { key, made } => self.settle_here(key, from, made),
@@ -145,11 +143,12 @@ impl<'a> PeerGroup<'a> {
     }
 
     /// Expects an answer to a question that is about to be asked.
-    pub(crate) fn expect(&self, token: u64) {
+    pub fn expect(&self, token: u64) {
         lock(&self.answers).insert(token, None);
     }
 
-    pub(crate) fn answer(&self, token: u64, message: Message) {
+    /// Answers a question of this process itself, or passes on what another one has answered.
+    pub fn answer(&self, token: u64, message: Message) {
         let mut answers = lock(&self.answers);
         if let Some(answer) = answers.get_mut(&token) {
             *answer = Some(message);
@@ -158,12 +157,12 @@ impl<'a> PeerGroup<'a> {
     }
 
     /// Whether the answer about a chunk is there already, and is that nothing was moved.
-    pub(crate) fn has_moved_nothing(&self, token: u64) -> bool {
+    pub fn has_moved_nothing(&self, token: u64) -> bool {
         matches!(lock(&self.answers).get(&token), Some(Some(Message::ChunkDone { moved: 0, .. })))
     }
 
     /// Waits for the answer. `None`: there will be none.
-    pub(crate) fn wait_for(&self, token: u64) -> Option<Message> {
+    pub fn wait_for(&self, token: u64) -> Option<Message> {
         let mut answers = lock(&self.answers);
         loop {
             if answers.get(&token).is_none_or(Option::is_some) || self.ended.load(Ordering::SeqCst) {
@@ -191,7 +190,7 @@ impl<'a> PeerGroup<'a> {
     }
 
     /// Others call this filesystem so.
-    pub(crate) fn is_called(&self, device: DeviceNumber, name: u64) {
+    pub fn is_called(&self, device: DeviceNumber, name: u64) {
         let mut devices = lock(&self.devices);
         devices.names.entry(device).or_insert(name);
         devices.here.entry(name).or_insert(device);
@@ -202,22 +201,14 @@ impl<'a> PeerGroup<'a> {
     }
 }
 
-impl PeerGroup<'_> {
-    pub(crate) fn owned_links(&self) -> std::sync::MutexGuard<'_, OwnedLinks> {
+impl<A> PeerGroup<'_, A> {
+    fn owned_links(&self) -> MutexGuard<'_, OwnedLinks> {
         lock(&self.owned_links)
     }
 
-    /// Opens a place for tables that do not fit into memory.
-    pub(crate) fn find_room(&self, plan: &Plan) {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = match &plan.destination {
-            Destination::Directory(path) => openat(CWD, path, flags, Mode::empty()),
-            Destination::Exactly(path) | Destination::Guess(path) => {
-                Operand::open(path).spot().dir().and_then(|dir| openat(dir, ".", flags, Mode::empty()))
-            }
-        };
-        // Without one the table says so when it is needed.
-        self.owned_links().room = opened.ok();
+    /// Where tables go that do not fit into memory. Without a directory they say so when it is needed.
+    pub fn set_room(&self, dir: Option<OwnedFd>) {
+        self.owned_links().room = dir;
     }
 
     fn settle_here(&self, key: Key, from: usize, made: bool) {
@@ -235,7 +226,7 @@ impl PeerGroup<'_> {
     }
 
     /// What all processes know this source file by.
-    pub(crate) fn key_of(&self, source: Source) -> Key {
+    pub fn key_of(&self, source: Source) -> Key {
         let mut key = [0; KEY];
         key[0] = b'f';
         key[1..9].copy_from_slice(&self.name_of(source.id.device(), None).to_le_bytes());
@@ -247,7 +238,7 @@ impl PeerGroup<'_> {
         key
     }
 
-    pub(crate) fn source_of(&self, key: &Key) -> Option<Source> {
+    fn source_of(&self, key: &Key) -> Option<Source> {
         let number = |at: usize| Some(u64::from_le_bytes(key.get(at..at + 8)?.try_into().ok()?));
         let id = FileId::new(self.device_of(number(1)?)?, number(9)?);
         let seconds = number(17)?.cast_signed();
@@ -257,7 +248,7 @@ impl PeerGroup<'_> {
     }
 
     /// Asks the link owner who makes this file, and waits for the answer.
-    pub(crate) fn claim(&self, key: Key) -> LinkOwner {
+    pub fn claim(&self, key: Key) -> LinkOwner {
         let (token, owner) = (self.new_token(), self.owner_of(&key));
         self.expect(token);
         if owner == self.transport.rank() {
@@ -272,7 +263,8 @@ impl PeerGroup<'_> {
         }
     }
 
-    pub(crate) fn settle(&self, key: Key, made: bool) {
+    /// Tells the link owner that what was claimed was made, or could not be.
+    pub fn settle(&self, key: Key, made: bool) {
         let (owner, own) = (self.owner_of(&key), self.transport.rank());
         if owner == own {
             self.settle_here(key, own, made);
@@ -281,7 +273,8 @@ impl PeerGroup<'_> {
         }
     }
 
-    pub(crate) fn ask_where(&self, rank: usize, key: Key) -> Option<Location> {
+    /// Asks a process where its copy of a source file is, and waits for the answer.
+    pub fn ask_where(&self, rank: usize, key: Key) -> Option<Location> {
         let token = self.new_token();
         self.expect(token);
         self.transport.send(rank, Message::Where { token, key }.encode());
@@ -292,7 +285,7 @@ impl PeerGroup<'_> {
     }
 
     /// Tells another process where what was made here is.
-    pub(crate) fn say_where(&self, links: &LinkTable, from: usize, token: u64, key: &Key) {
+    pub fn say_where(&self, links: &LinkTable, from: usize, token: u64, key: &Key) {
         let made = self.source_of(key).and_then(|source| links.get(source).ok().flatten());
         let place = made.and_then(|made| {
             let way = Way { prefix: made.dir.prefix().to_owned(), names: made.dir.names() };
@@ -302,23 +295,24 @@ impl PeerGroup<'_> {
     }
 }
 
-impl PeerGroup<'_> {
+impl<A> PeerGroup<'_, A> {
+    /// Keeps what is about to be given away.
+    pub fn keep(&self, token: u64, away: A) {
+        lock(&self.away).insert(token, away);
+    }
+
+    /// What was kept, if it has not come back: nobody has taken it.
+    pub fn take_back(&self, token: u64) -> Option<A> {
+        lock(&self.away).remove(&token)
+    }
+
     /// What another process had is done, or comes back.
-    fn is_back(&self, token: u64, given_back: bool) -> ToDo {
-        let Some(away) = lock(&self.away).remove(&token) else { return ToDo::Nothing };
-        let Away { mut frame, top, names, tally, .. } = away;
-        if given_back {
-            // Nor will others be able to begin with the rest of it.
-            frame.place().stays.store(true, Ordering::Relaxed);
-            frame.set_names(names);
-            return ToDo::AtOnce(Task::Names { frame, top, segment: None });
-        }
-        drop((frame, names));
-        ToDo::AtOnce(Task::PartDone(tally))
+    fn is_back(&self, token: u64, given_back: bool) -> ToDo<A> {
+        self.take_back(token).map_or(ToDo::Nothing, |away| ToDo::Back { away, given_back })
     }
 }
 
-pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is changed in single steps.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
