@@ -62,4 +62,8 @@ mod work;
 
 pub use decide::Wanted;
 pub use front::{Conflict, Context, Copy, Failed, Prepared};
+pub use haul_fs::error::{Error, ErrorKind};
 pub use haul_fs::{error, meta, walk};
+pub use haul_io::control::Cancel;
+pub use haul_io::pace::{Limit, Pace};
+pub use run::Summary;

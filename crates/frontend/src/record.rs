@@ -88,7 +88,7 @@ pub(crate) fn error_line(error: &Error) -> Result<String, serde_json::Error> {
         path: error.path.to_string_lossy().into_owned(),
         other_path: (!other.as_os_str().is_empty()).then(|| other.to_string_lossy().into_owned()),
         operation: error.what.name(),
-        errno: error.errno.map(haul_sys::Errno::raw_os_error),
+        errno: error.raw_os_error(),
         class: error.kind().as_str(),
         message: String::from_utf8_lossy(&words::message(error, &Quoter::plain())).into_owned(),
     })

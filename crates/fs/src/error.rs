@@ -17,7 +17,8 @@ pub struct Error {
     pub other: PathBuf,
     /// Further text, where the template has a place for it.
     pub detail: String,
-    /// What the kernel said, if it was asked.
+    /// What the kernel said, if it was asked. Programs ask [`Error::raw_os_error`].
+    #[doc(hidden)]
     pub errno: Option<Errno>,
 }
 
@@ -28,6 +29,7 @@ impl Error {
     }
 
     /// The same with what the kernel said.
+    #[doc(hidden)]
     #[must_use]
     pub fn errno(mut self, errno: Errno) -> Error {
         self.errno = Some(errno);
@@ -39,6 +41,11 @@ impl Error {
     pub fn and(mut self, other: impl AsRef<Path>) -> Error {
         self.other = other.as_ref().to_owned();
         self
+    }
+
+    /// The number of what the kernel said, if it was asked: see errno(3).
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.errno.map(Errno::raw_os_error)
     }
 
     /// The kind of its cause.
@@ -429,8 +436,9 @@ mod tests {
     fn the_source_of_an_error_is_what_the_kernel_said() {
         use std::error::Error as _;
         let error = Error::new(What::Reading, "a");
-        assert!(error.source().is_none());
+        assert!(error.source().is_none() && error.raw_os_error().is_none());
         let error = error.errno(Errno::IO);
+        assert_eq!(error.raw_os_error(), Some(5));
         assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&Errno::IO));
     }
 
