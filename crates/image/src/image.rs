@@ -87,6 +87,7 @@ type Ended = Option<Error>;
 type Extension<'a> = Box<dyn Iterator<Item = Result<Extent, Errno>> + Send + 'a>;
 
 impl<'a> Copy<'a> {
+    // Longer than other functions: each step needs what those before it have found.
     fn run(&mut self) -> Result<Report, Ended> {
         let Task { source, options, .. } = *self.task;
         let first = match &self.task.given {

@@ -78,13 +78,10 @@ fn fill(
     } else {
         cx.session.partials.done(); // With checkpoints it stays for the next run.
     }
-    let mut looked = match image::look_for_free(cx, &job, created, &cx.services.images) {
-        Ok(looked) => looked,
-        Err(error) => {
-            undo::refuse(cx, &mut worker.report, subject.dest, (dest, dest_inode), (created, unfinished), error);
-            return None;
-        }
-    };
+    let looked = image::look_for_free(cx, &job, created, &cx.services.images).map_err(|error| {
+        undo::refuse(cx, &mut worker.report, subject.dest, (dest, dest_inode), (created, unfinished), error);
+    });
+    let mut looked = looked.ok()?;
     if regular && !created {
         if !empty(cx, &mut worker.report, subject, (source, source_inode), (dest, dest_inode)) {
             return None;

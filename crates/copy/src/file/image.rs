@@ -158,10 +158,8 @@ pub(crate) fn move_image(
     let progress = ImageProgress { session, counted: Mutex::default() };
     let probe = &cx.services.transfers.probe;
     probe.begin();
-    let sides = (
-        (job.transfer.source.as_fd(), job.transfer.source_inode),
-        (job.transfer.dest.as_fd(), job.transfer.dest_inode),
-    );
+    let data = &job.transfer;
+    let sides = ((data.source.as_fd(), data.source_inode), (data.dest.as_fd(), data.dest_inode));
     let around = (source.total() >= WORTH_ASKING).then(|| probe.look(sides.0, sides.1));
     let task = Task {
         source,
@@ -172,12 +170,7 @@ pub(crate) fn move_image(
         system: System::default(),
         stop: &|| session.cancel.is_cancelled(),
         unfinished: haul_image::Unfinished::default(),
-        given: Some(Given {
-            dest: Arc::clone(&job.transfer.dest),
-            dest_inode: job.transfer.dest_inode,
-            first: looked.first,
-            around,
-        }),
+        given: Some(Given { dest: Arc::clone(&data.dest), dest_inode: data.dest_inode, first: looked.first, around }),
         found: Some(found),
         pace: Some(&session.pace),
         observer: &progress,
@@ -187,20 +180,7 @@ pub(crate) fn move_image(
     probe.end(written, if done.as_ref().is_ok_and(|done| done.to_device) { 0 } else { written });
     let done = done.map_err(|failure| Broken { error: failure.error })?;
     progress.count(&done.stats);
-    let image = &mut looked.report;
-    image.source_written = done.source_written;
-    image.copied_after_all = done.doubt.as_ref().map(ToString::to_string);
-    image.skipped = done.stats.free;
-    if done.doubt.is_some() {
-        image.regions.iter_mut().for_each(|region| region.skipped = 0);
-    }
-    if let Some(doubt) = &image.copied_after_all {
-        report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
-    } else if done.source_written {
-        report.warning(&Error::new(What::SourceWritten, job.source_path));
-    }
-    let moved = moved(&done.stats);
-    report.stats.moved += moved;
+    conclude(report, job, &mut looked.report, &done);
     session.observer.event(&Event::DataDone(DataReport {
         source: job.source_path.into(),
         dest: job.dest_path.into(),
@@ -212,12 +192,28 @@ pub(crate) fn move_image(
         profile: None,
         tried: Cow::Borrowed(&[]),
         holes: if cx.plan.data.sparse == Sparse::Always { HoleSearch::SeekAndZeros } else { HoleSearch::Seek },
-        moved,
+        moved: moved(&done.stats),
         workers: 1,
         time: started.elapsed(),
         image: Some(Arc::new(looked.report.clone())),
     }));
     Ok(())
+}
+
+/// Writes down what became of an image, warns of what the user should know, and counts.
+fn conclude(report: &mut Reporter<'_>, job: &FileData<'_>, image: &mut ImageReport, done: &haul_image::Report) {
+    image.source_written = done.source_written;
+    image.copied_after_all = done.doubt.as_ref().map(ToString::to_string);
+    image.skipped = done.stats.free;
+    if done.doubt.is_some() {
+        image.regions.iter_mut().for_each(|region| region.skipped = 0);
+    }
+    if let Some(doubt) = &image.copied_after_all {
+        report.warning(&Error::new(What::Doubted, job.source_path).detail(doubt.clone()));
+    } else if done.source_written {
+        report.warning(&Error::new(What::SourceWritten, job.source_path));
+    }
+    report.stats.moved += moved(&done.stats);
 }
 
 /// Looks at a file as a disk, or at the disk that it holds as a container, or a part of one.

@@ -30,6 +30,7 @@ pub(crate) fn command(plan: &Plan, last: &OsStr, holder: &Inode) -> Fingerprint 
 
 /// Everything that a copy depends on but for where it is: see [`command`].
 fn serialised(plan: &Plan, last: &OsStr) -> String {
+    // Longer than other functions: a line for each field.
     // All are named, so that nobody adds one without a decision.
     let Plan {
         sources,
