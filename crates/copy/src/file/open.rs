@@ -1,6 +1,7 @@
 //! Opening the two sides of a regular file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_io::strategy::{Demands, SMALL};
@@ -146,7 +147,8 @@ fn open_regular_destination(
 ) -> Option<Opened> {
     let dest = subject.dest;
     if let Some(adopted) = unfinished.adopted.take() {
-        return go_on_with(cx, report, adopted, subject, state, source_inode, unfinished);
+        let mode = mode_as_new(cx, &adopted, state, source_inode);
+        return go_on_with(cx, report, adopted, mode, dest.path, unfinished);
     }
     let mut replaced = false;
     let opened = if state.new {
@@ -298,14 +300,23 @@ pub(crate) fn creation_mode(cx: RunContext<'_>, state: &DestState, source_inode:
     }
 }
 
-/// Goes on with a file that an earlier run has begun, as if it had just been made.
+/// The mode that a file which an earlier run has begun would have if it had just been made.
+fn mode_as_new(cx: RunContext<'_>, adopted: &Adopted, state: &DestState, source_inode: &Inode) -> u32 {
+    let preserve = &cx.plan.preserve;
+    let as_made = state.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
+    match as_made {
+        true => adopted.inode.permissions & !SPECIAL_RIGHTS,
+        false => creation_mode(cx, state, source_inode, &NewEntries::UNKNOWN) & !cx.services.caller.umask,
+    }
+}
+
+/// Goes on with such a file, with this mode.
 fn go_on_with(
     cx: RunContext<'_>,
     report: &mut Reporter<'_>,
     adopted: Adopted,
-    subject: &Subject<'_>,
-    state: &DestState,
-    source_inode: &Inode,
+    mode: u32,
+    path: &Path,
     unfinished: &mut Unfinished,
 ) -> Option<Opened> {
     let Adopted { fd, inode, prefix, source } = adopted;
@@ -315,12 +326,6 @@ fn go_on_with(
         return None;
     }
     let entries = NewEntries::UNKNOWN;
-    let preserve = &cx.plan.preserve;
-    let as_made = state.replaced.is_none() && preserve.mode == ModeRule::Default && !preserve.ownership;
-    let mode = match as_made {
-        true => inode.permissions & !SPECIAL_RIGHTS,
-        false => creation_mode(cx, state, source_inode, &entries) & !cx.services.caller.umask,
-    };
     let prepared = Object { fd: fd.as_fd(), path_only: false }
         .set_mode(mode)
         .and_then(|()| retry_on_intr(|| ftruncate(&fd, start)))
@@ -332,7 +337,7 @@ fn go_on_with(
             Some(Opened { fd, inode, known: true, created: true, replaced: false, entries })
         }
         Err(errno) => {
-            report.problem(Error::new(What::CannotCreateRegular, subject.dest.path).errno(errno));
+            report.problem(Error::new(What::CannotCreateRegular, path).errno(errno));
             None
         }
     }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::sync::Arc;
 
 use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Kind};
@@ -16,7 +15,7 @@ use crate::plan::{Dereference, Plan};
 use crate::report::Session;
 use crate::schedule::limits::open_levels;
 use crate::sources::within::operand_inode;
-use crate::walk::{Descent, Entered, Operand, PathCursor, PathNode, Spot};
+use crate::walk::{Descent, Entered, Operand, PathCursor, Spot};
 
 /// What a walk over the sources has found.
 #[derive(Debug, Default)]
@@ -116,7 +115,8 @@ impl<'a> Walk<'a> {
         let mut cursor = PathCursor::default();
         let mut on_the_way = HashSet::new();
         let mut descent = Descent::new(self.open);
-        self.enter(spot, follow, inode, root, None, &mut on_the_way).into_iter().for_each(|top| descent.enter(top));
+        let top = Level::open(spot, follow, None, root);
+        self.enter(spot, top, inode, &mut on_the_way).into_iter().for_each(|top| descent.enter(top));
         while let Some(level) = descent.innermost() {
             if self.session.cancel.is_cancelled() {
                 self.survey.failed = true;
@@ -167,19 +167,18 @@ impl<'a> Walk<'a> {
         if !self.wanted().contents(&inode, Some(parent.inode().id.device())) {
             return None;
         }
-        self.enter(spot, false, inode, at, Some(parent.path()), on_the_way)
+        self.enter(spot, Level::open(spot, false, Some(parent.path()), at), inode, on_the_way)
     }
 
+    /// A directory that was opened, if it is the one that was seen (`inode`).
     fn enter(
         &mut self,
         spot: Spot<'_>,
-        follow: bool,
+        opened: Result<Level, Errno>,
         inode: Inode,
-        entry: Index,
-        above: Option<&Arc<PathNode>>,
         on_the_way: &mut HashSet<FileId>,
     ) -> Option<Level> {
-        match Level::open(spot, follow, above, entry) {
+        match opened {
             // Mounted in itself: the copy says so.
             Ok(_) if !on_the_way.insert(inode.id) => None,
             Ok(level) if level.inode().is_same_file_as(&inode) => Some(level),
