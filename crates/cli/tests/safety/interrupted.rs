@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{env, thread};
 
+use haul_io::engine::{EngineName, Role, Shares};
 use haul_testbed::{Child, Command, assert_same_contents, create_painted, skip, sparse_file, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -60,19 +61,10 @@ fn a_large_file_goes_on_where_it_was_on_the_device_with_every_engine() {
     let dir = temp_dir();
     let at = |name: &str| dir.path().join(name);
     create_painted(at("large"), (230 << 20) + 77);
-    for engine in [
-        "auto",
-        "read-write",
-        "copy-range",
-        "splice",
-        "mapped",
-        "mapped-direct",
-        "direct",
-        "io-uring",
-        "linux-aio",
-        "posix-aio",
-        "dontcache",
-    ] {
+    // Where extents are shared there is nothing to go on with.
+    let movers = EngineName::ALL.into_iter().filter(|engine| engine.caps().role == Role::Mover);
+    let engines = movers.filter(|engine| engine.caps().shares != Shares::Always).map(EngineName::as_str);
+    for engine in engines.chain(["auto"]) {
         let engine = format!("--engine={engine}");
         let arguments = ["--resume", "--stats=json", "--limit=400M", &engine, "-aT", "large", "copy"];
         killed(dir.path(), &arguments, 2, dir.path());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
+use haul_io::engine::{EngineName, Role};
 use haul_testbed::{Bed, Command, Fs, assert_same_contents, create_painted, sparse_file, temp_dir};
 
 use super::{HAUL, assert_same_trees, assert_tidy, entries, haul, make_tree, said, succeeds};
@@ -33,7 +34,7 @@ fn every_engine_can_be_verified() {
         let Some(place) = bed.mount(kind) else { continue };
         create_painted(place.join("dense"), (17 << 20) + 123);
         sparse_file(place.join("sparse"), 20 << 20, &[(3 << 20, 5000), (15 << 20, 1 << 20)]);
-        for engine in ["read-write", "copy-range", "clone", "splice", "mapped", "mapped-direct", "direct", "io-uring"] {
+        for engine in EngineName::ALL.into_iter().filter(|engine| engine.caps().role == Role::Mover) {
             for name in ["dense", "sparse"] {
                 for how in ["--verify=read", "--verify=device"] {
                     let engine = format!("--engine={engine}");
