@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use haul_io::engine::EngineName;
 use haul_testbed::{Command, skip};
 
 fn folder() -> PathBuf {
@@ -45,6 +46,15 @@ impl Fresh {
 
     fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().expect("temporary names are ASCII").to_owned()
+    }
+}
+
+#[test]
+fn the_readme_has_a_row_for_every_engine() {
+    let readme = fs::read_to_string(folder().join("../README.md")).expect("it is there");
+    for engine in EngineName::ALL {
+        let rows = readme.lines().filter(|line| line.starts_with(&format!("| `{engine}` |"))).count();
+        assert_eq!(rows, 1, "{engine}");
     }
 }
 
