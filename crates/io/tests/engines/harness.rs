@@ -16,9 +16,15 @@ use haul_sys::rustix::fs::{AtFlags, StatxFlags, statx};
 
 use crate::places::Place;
 
-/// Those that move bytes: all but the one that only says so.
+/// Those that move bytes: all but the one that only says so. With `HAUL_ENGINES=NAME,...` those of them that are named.
 pub fn moving() -> impl Iterator<Item = EngineName> {
-    EngineName::ALL.into_iter().filter(|name| name.caps().role != Role::Dummy)
+    let named = std::env::var("HAUL_ENGINES").ok().map(|names| {
+        let named = |name| EngineName::named(name).unwrap_or_else(|| panic!("HAUL_ENGINES: {name} is no engine"));
+        names.split(',').map(named).collect::<Vec<_>>()
+    });
+    EngineName::ALL
+        .into_iter()
+        .filter(move |name| name.caps().role != Role::Dummy && named.as_ref().is_none_or(|named| named.contains(name)))
 }
 
 /// Those that can move the bytes of a file of some size within this place.

@@ -125,9 +125,9 @@ fn punched_zeros_replace_old_data_and_give_its_space_back() {
                     "{name} on {}: {ours} of {theirs}",
                     place.name
                 );
+                fs::remove_file(&b).unwrap();
             }
             fs::remove_file(&a).unwrap();
-            fs::remove_file(&b).unwrap();
         }
     }
 }
@@ -233,9 +233,13 @@ fn any_layout() -> impl Strategy<Value = (u64, Vec<(u64, u64)>)> {
 fn any_layout_with_any_settings_is_copied_as_the_reference_copies_it() {
     let places = Places::new();
     let dirs: Vec<_> = (&places).into_iter().map(|place| place.dir.clone()).collect();
+    let engines: Vec<_> = moving().filter(|name| name.caps().sees_bytes).collect();
+    if engines.is_empty() {
+        return; // Others were asked for.
+    }
     let settings = (
         prop::sample::select(dirs),
-        prop::sample::select(moving().filter(|name| name.caps().sees_bytes).collect::<Vec<_>>()),
+        prop::sample::select(engines),
         prop_oneof![1usize..5000, Just(65_536), 1usize..1_000_000],
         prop::sample::select(vec![1u32, 7, 512, 4096, 65_536, 1 << 20]),
         prop::sample::select(vec![0, 1, 2]),
