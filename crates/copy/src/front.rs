@@ -217,7 +217,7 @@ impl Prepared {
             pace: context.pace.clone(),
             partials: Partials::default(),
             xattr_rules: XattrRules::default(),
-            leave_out: Vec::new(),
+            skip_files: Vec::new(),
         };
         let summary = run(&self.plan, &session);
         match summary.failed || summary.cancelled {

@@ -32,7 +32,7 @@ pub struct ImageReport {
 pub struct RegionReport {
     /// Where it is, in words.
     pub place: String,
-    /// Its kind, if a signature told it.
+    /// Its kind, if a signature says it.
     pub filesystem: Option<&'static str>,
     /// One word: mapped, refused, opaque, unknown, framework.
     pub verdict: &'static str,

@@ -78,11 +78,11 @@ fn together(plan: &Plan, helpers: usize, enough: u64) -> (Summary, Vec<String>, 
         let _alarm = Alarm(&done);
         let mut helper = Helper::new(plan, &rules, &|| false);
         while !over.load(Ordering::Acquire) {
-            let Some(parcel) = board.take() else {
+            let Some(unit) = board.take() else {
                 thread::yield_now();
                 continue;
             };
-            let understood = helper.compare(&parcel, &mut |message| match board.hear(&message) {
+            let understood = helper.compare(&unit, &mut |message| match board.hear(&message) {
                 Some(Heard::More) => _ = more.fetch_add(1, Ordering::AcqRel),
                 Some(Heard::Done(entries)) => _ = done.fetch_add(entries, Ordering::AcqRel),
                 None => panic!("a helper makes no sense"),
@@ -182,15 +182,15 @@ fn what_helpers_cannot_open_is_compared_without_them() {
     let help = || {
         let mut helper = Helper::new(&plan, &rules, &|| false);
         while !over.load(Ordering::Acquire) {
-            let Some(mut parcel) = board.take() else {
+            let Some(mut unit) = board.take() else {
                 thread::yield_now();
                 continue;
             };
             // The first letter of the path of the source, which no byte before it can be mistaken for.
             let path = dir.path().as_os_str().as_bytes();
-            let at = parcel.windows(path.len()).position(|bytes| bytes == path).expect("it names the source");
-            parcel[at] = b'?';
-            helper.compare(&parcel, &mut |message| {
+            let at = unit.windows(path.len()).position(|bytes| bytes == path).expect("it names the source");
+            unit[at] = b'?';
+            helper.compare(&unit, &mut |message| {
                 assert_eq!(board.hear(&message), Some(Heard::Done(0)));
                 refused.fetch_add(1, Ordering::AcqRel);
             });

@@ -41,7 +41,7 @@ fn copy(place: &Path) {
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let plan = Plan {
         sources: vec![place.join("source").into()],

@@ -70,7 +70,7 @@ fn copy(plan: &Plan, pace: &Pace, cancel_at_progress: Option<Cancel>) -> Summary
         pace: pace.clone(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     run(plan, &session)
 }

@@ -64,7 +64,7 @@ impl Director {
             partials: Partials::default(),
             pace: haul_io::pace::Pace::default(),
             xattr_rules: XattrRules::default(),
-            leave_out: Vec::new(),
+            skip_files: Vec::new(),
         };
         run(plan, &session)
     }
@@ -252,7 +252,7 @@ fn a_panic_in_any_thread_ends_the_run() {
                 partials: Partials::default(),
                 pace: haul_io::pace::Pace::default(),
                 xattr_rules: XattrRules::default(),
-                leave_out: Vec::new(),
+                skip_files: Vec::new(),
             };
             let plan = Plan { jobs: Some(4), ..plan(&source, &dest) };
             let ended = catch_unwind(AssertUnwindSafe(|| run(&plan, &session)));
@@ -447,7 +447,7 @@ fn a_file_that_found_the_disk_full_of_one_that_does_not_fit_is_copied_when_that_
         partials: Partials::default(),
         pace: haul_io::pace::Pace::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let dest = disk.join("t");
     let summary = run(&plan(&s.source, &dest), &session);

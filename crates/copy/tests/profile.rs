@@ -48,7 +48,7 @@ fn copy(plan: &Plan) -> (Summary, usize) {
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let summary = run(plan, &session);
     assert!(!summary.failed);

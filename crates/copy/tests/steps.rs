@@ -66,7 +66,7 @@ fn session(heard: &Heard) -> Session<'_> {
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     }
 }
 

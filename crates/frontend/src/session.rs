@@ -8,8 +8,8 @@ use crate::report::Report;
 use crate::words;
 use crate::xattrs;
 
-/// What a run needs besides its plan. `leave_out`: files that stand in a source and are no part of it.
-pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, leave_out: Vec<FileId>) -> Session<'a> {
+/// What a run needs besides its plan. `skip_files`: files that stand in a source and are no part of it.
+pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, skip_files: Vec<FileId>) -> Session<'a> {
     Session {
         observer: report,
         confirm: report,
@@ -17,7 +17,7 @@ pub fn session<'a>(report: &'a Report, plan: &Plan, partials: Partials, leave_ou
         pace: report.pace().clone(),
         partials,
         xattr_rules: xattrs::rules(report, plan),
-        leave_out,
+        skip_files,
     }
 }
 

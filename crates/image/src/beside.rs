@@ -2,7 +2,7 @@
 //!
 //! The descriptor is not trusted: it names plain names in its own directory, regular files, none twice. A copy gets
 //! such a name only if it ends in `.vmdk`. Symbolic links are followed if a user named the descriptor, and the user is
-//! told; in a run they are not followed.
+//! warned; in a run they are not followed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -10,7 +10,7 @@ use haul_sys::inode::{Inode, Kind, Time};
 use super::in_use::InUse;
 use super::system::System;
 
-/// What tells of a write. A file that somebody has mapped into memory may be written without a trace here.
+/// What shows a write. A file that somebody has mapped into memory may be written without a trace here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// Bytes of a file.

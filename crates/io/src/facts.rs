@@ -27,7 +27,7 @@ pub struct Surroundings {
     pub memory: Option<u64>,
     /// Bytes that this run has left in the page cache so far.
     pub left_in_cache: u64,
-    /// Source and destination are on one device; `None` where that cannot be told (btrfs, network, overlay).
+    /// Source and destination are on one device; `None` where that cannot be determined (btrfs, network, overlay).
     pub same_device: Option<bool>,
     /// One of the devices has moving heads; `None` where a device does not tell, or what it tells means nothing (virtio,
     /// loop).

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// The kinds of messages, in the order of [`Report::messages`].
-pub(crate) const MESSAGES: [&str; 8] = ["want", "no", "parcel of names", "chunk", "done", "hard link", "error", "end"];
+pub(crate) const MESSAGES: [&str; 8] = ["want", "no", "work unit", "chunk", "done", "hard link", "error", "end"];
 
 /// Messages on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -166,11 +166,11 @@ proptest! {
     }
 
     #[test]
-    fn every_request_is_answered_and_every_parcel_is_reported(config in configurations()) {
-        let [want, no, parcel, chunk, done, ..] = simulate(&config).unwrap().messages;
-        prop_assert!(want >= no + parcel + chunk);
-        prop_assert!(want <= no + parcel + chunk + config.ranks, "one open request for each rank at the end");
-        prop_assert_eq!(parcel + chunk, done);
+    fn every_request_is_answered_and_every_work_unit_is_reported(config in configurations()) {
+        let [want, no, unit, chunk, done, ..] = simulate(&config).unwrap().messages;
+        prop_assert!(want >= no + unit + chunk);
+        prop_assert!(want <= no + unit + chunk + config.ranks, "one open request for each rank at the end");
+        prop_assert_eq!(unit + chunk, done);
     }
 
     #[test]

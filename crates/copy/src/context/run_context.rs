@@ -49,7 +49,7 @@ impl<'a> RunContext<'a> {
 
     /// Which entries of the sources are copied.
     pub fn wanted(self) -> Wanted<'a> {
-        Wanted::new(self.plan, &self.session.leave_out)
+        Wanted::new(self.plan, &self.session.skip_files)
     }
 
     /// Whether hard links between source files become hard links between copies.

@@ -242,7 +242,7 @@ impl Bench {
             pace: Pace::default(),
             partials: self.partials.clone(),
             xattr_rules: XattrRules::default(),
-            leave_out: Vec::new(),
+            skip_files: Vec::new(),
         };
         let (plan, services, kernel) = (&self.plan, &self.services, &self.kernel);
         let cx = RunContext { plan, session: &session, services, kernel, peers: None };

@@ -21,7 +21,7 @@ pub(super) enum Verdict {
 pub(crate) struct CloseLook {
     /// They are the same name in the same directory.
     pub one_entry: bool,
-    /// The source and the destination themselves, no link followed; none if that cannot be told.
+    /// The source and the destination themselves, no link followed; none if that is not known.
     pub entries: Option<[Inode; 2]>,
     /// Both are, or lead to, one file; none if a link leads nowhere, or nobody needs to know ([`Source::needs_targets`]).
     pub same_target: Option<bool>,

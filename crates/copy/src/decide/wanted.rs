@@ -9,20 +9,20 @@ use crate::plan::Plan;
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     plan: &'a Plan,
-    leave_out: &'a [FileId],
+    skip_files: &'a [FileId],
 }
 
 impl<'a> Wanted<'a> {
-    /// `leave_out`: files that are not copied wherever they are met.
+    /// `skip_files`: files that are not copied wherever they are met.
     #[must_use]
-    pub fn new(plan: &'a Plan, leave_out: &'a [FileId]) -> Wanted<'a> {
-        Wanted { plan, leave_out }
+    pub fn new(plan: &'a Plan, skip_files: &'a [FileId]) -> Wanted<'a> {
+        Wanted { plan, skip_files }
     }
 
     /// Whether a file or directory is copied if it is met.
     #[must_use]
     pub fn entry(self, inode: &Inode) -> bool {
-        !self.leave_out.contains(&inode.id)
+        !self.skip_files.contains(&inode.id)
     }
 
     /// Whether an operand is copied; without `recursive` a directory is not.

@@ -73,7 +73,7 @@ pub(crate) fn settle_changes(
     }
 }
 
-/// Whether nothing tells of a change in between. A change that leaves the size alone moves the times, but for one within
+/// Whether nothing shows a change in between. A change that leaves the size alone moves the times, but for one within
 /// the kernel's tick (at most 10 ms; none since Linux 6.13 on the usual filesystems) after the first look, and for one
 /// through a mapping that has not been written back.
 fn is_unchanged(before: &Inode, after: &Inode) -> bool {

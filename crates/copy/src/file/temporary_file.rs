@@ -44,7 +44,7 @@ const MOST_LINKS: usize = 40;
 pub(crate) struct TemporaryFile {
     /// The directory of both, where that is not the one of the destination: behind a symbolic link.
     pub dir: Option<OwnedFd>,
-    /// The name in the meantime.
+    /// The temporary name.
     pub name: OsString,
     /// The name that it gets.
     last: OsString,

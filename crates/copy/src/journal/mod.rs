@@ -1,7 +1,7 @@
 //! What is certainly done of a copy, written down so that the same command can go on where it was interrupted.
 //!
 //! A journal promises only what is on the device. Whoever believes a promise compares first: each names files by
-//! fingerprints of what stat tells of them, and holds only for files that still look the same.
+//! fingerprints of what stat says of them, and holds only for files that still look the same.
 
 pub(crate) mod command;
 mod record;
@@ -78,7 +78,7 @@ impl Journal {
         let (file, made) = open_locked(dir, name)?;
         let opened = Journal::begin(file, made, dir, command, each);
         if made && opened.is_err() {
-            // What failed is told; an empty journal would only be in the way.
+            // What failed is reported; an empty journal would only be in the way.
             unlinkat(dir, name, AtFlags::empty()).ok();
         }
         opened

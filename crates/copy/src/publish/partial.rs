@@ -39,7 +39,7 @@ pub struct Partials {
 #[derive(Default)]
 struct Slot {
     partial: Mutex<Partial>,
-    /// What was intended was made, or will not be. Only told when somebody may wait for it.
+    /// What was intended was made, or will not be. Only notified when somebody may wait for it.
     settled: Condvar,
 }
 

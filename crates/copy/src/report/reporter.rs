@@ -138,7 +138,7 @@ pub(crate) fn report_of(fail_fast: bool, work: impl FnOnce(&mut Reporter<'_>)) -
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let mut reporter = Reporter::new(&session, fail_fast);
     work(&mut reporter);

@@ -24,7 +24,7 @@ pub struct Session<'a> {
     /// Which extended attributes are not copied: `/etc/xattr.conf`, or the built-in rules.
     pub xattr_rules: meta::XattrRules,
     /// Files in the sources that are not copied: those that the caller writes there itself.
-    pub leave_out: Vec<FileId>,
+    pub skip_files: Vec<FileId>,
 }
 
 impl Session<'_> {
@@ -97,7 +97,7 @@ mod tests {
             pace: Pace::default(),
             partials: Partials::default(),
             xattr_rules: meta::XattrRules::default(),
-            leave_out: Vec::new(),
+            skip_files: Vec::new(),
         };
         let progress = session.control().progress;
         progress.moved(Moved { written: 7, ..Moved::default() });

@@ -223,7 +223,7 @@ impl Team<'_> {
             pace: self.session.pace.clone(),
             partials: self.session.partials.clone(),
             xattr_rules: self.session.xattr_rules.clone(),
-            leave_out: self.session.leave_out.clone(),
+            skip_files: self.session.skip_files.clone(),
         }
     }
 

@@ -29,7 +29,7 @@ const HIGH: f64 = 0.8;
 const FULL: f64 = 0.95;
 
 /// How often a thread that has to wait looks again whether it still has to. What it waits for has no one place at which
-/// it could be told.
+/// it could be signalled.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The threads of a run and the work between them.

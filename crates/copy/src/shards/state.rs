@@ -88,7 +88,7 @@ pub(crate) enum Ended {
     Badly,
 }
 
-/// Does what is left to do of a shard. Is told which shards are over, and says how this one ended.
+/// Does what is left to do of a shard. Gets which shards are over, and returns how this one ended.
 pub(crate) type Finish<'a> = dyn FnMut(&dyn Fn(u32) -> bool) -> Ended + 'a;
 
 /// The state of a job.

@@ -43,7 +43,7 @@ fn prepared(bench: &Bench, first: bool) -> (Result<Option<Selection>, u64>, Vec<
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let selection = prepare(&bench.plan, &session, first).map_err(|stats| stats.errors);
     let whole = format!("{}/", bench.path().display());

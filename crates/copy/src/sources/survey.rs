@@ -73,7 +73,7 @@ type Level = Entered<Index>;
 
 impl<'a> Walk<'a> {
     fn wanted(&self) -> Wanted<'a> {
-        Wanted::new(self.plan, &self.session.leave_out)
+        Wanted::new(self.plan, &self.session.skip_files)
     }
 
     fn problem(&mut self, error: &Error) {

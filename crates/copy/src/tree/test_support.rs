@@ -88,7 +88,7 @@ fn run<T>(
             pace: cx.session.pace.clone(),
             partials: cx.session.partials.clone(),
             xattr_rules: cx.session.xattr_rules.clone(),
-            leave_out: cx.session.leave_out.clone(),
+            skip_files: cx.session.skip_files.clone(),
         };
         let other = Other::default();
         let spawn = |task| {

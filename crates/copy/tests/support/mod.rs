@@ -40,7 +40,7 @@ pub fn copy(plan: &Plan, cancel: &Cancel, attack: impl FnMut(&Event<'_>) + Send)
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let summary = run(plan, &session);
     (summary, attacker.problems.into_inner().unwrap())

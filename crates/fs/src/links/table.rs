@@ -160,7 +160,7 @@ impl LinkTable {
         state.guarded(|state| state.insert(source, &made))
     }
 
-    /// What was claimed was made before, by another process: this. Whoever waits for it here is told.
+    /// What was claimed was made before, by another process: this. Whoever waits for it here is notified.
     ///
     /// # Errors
     /// What the file of the table said.

@@ -29,7 +29,7 @@ pub fn one_entry(a: Spot<'_>, b: Spot<'_>) -> bool {
     name(a) == name(b) && directory_id(a).is_some_and(|dir| Some(dir) == directory_id(b))
 }
 
-/// Which directory an entry stands in, if that can be told.
+/// Which directory an entry stands in, if that is known.
 pub fn directory_id(spot: Spot<'_>) -> Option<FileId> {
     Inode::of(spot.dir().ok()?).ok().map(|inode| inode.id)
 }

@@ -28,7 +28,7 @@ impl NotAbove {
         }
     }
 
-    /// What users are told of the directory that could not be opened.
+    /// The path in messages about the directory that could not be opened.
     pub fn error(self, path: &PathNode) -> Error {
         match self {
             NotAbove::Errno(errno) => Error::new(What::CannotAccess, path.path()).errno(errno),

@@ -387,7 +387,7 @@ impl<'f, 'j> Flight<'f, 'j> {
             // For now only: out of resources, or cancelled.
             Errno::AGAIN | Errno::CANCELED => {}
             Errno::INVAL => {
-                // A device with stricter rules than it told: that side is buffered from now on.
+                // A device with stricter rules than it reports: that side is buffered from now on.
                 let route = &mut self.route;
                 *(if reading { &mut route.source_direct } else { &mut route.dest_direct }) = false;
                 if route.needs_direct && !route.source_direct && !route.dest_direct {

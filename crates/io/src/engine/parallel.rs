@@ -30,7 +30,7 @@ pub enum Range {
     Hole(u64, u64),
 }
 
-/// Is asked and told while a file is being moved, by any of the workers.
+/// Is asked and notified while a file is being moved, by any of the workers.
 pub trait Watch: Sync {
     /// Whether so many bytes at this offset may be moved now. May wait for its turn. `false` ends the work here.
     fn may_move(&self, offset: u64, len: u64) -> bool;
@@ -53,7 +53,7 @@ pub struct FileWorkers<'a> {
     pub piece: u64,
     /// How many workers.
     pub tuner: Tuner,
-    /// Is asked and told.
+    /// Is asked and notified.
     pub watch: &'a dyn Watch,
 }
 

@@ -193,7 +193,7 @@ impl Queued {
     }
 }
 
-/// A failure of the destination that is told when all is done, unless there was another before.
+/// A failure of the destination that is reported when all is done, unless there was another before.
 fn first_failure(before: Result<(), End>, then: Result<(), Errno>) -> Result<(), End> {
     match (before, then) {
         (Err(End::Failed(_)), _) | (_, Ok(())) => before,

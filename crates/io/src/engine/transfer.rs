@@ -43,7 +43,7 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn outcome(&self, end: End) -> Outcome {
-        // A stream tells of an error once: the next job would take the source for ended.
+        // A stream reports an error once: the next job would take the source for ended.
         let end = match self.pending.take() {
             Some(errno) if matches!(end, End::Complete | End::SourceEnd) => failed(FailedOn::Read, errno),
             _ => end,

@@ -16,7 +16,7 @@ const NO_LIMIT: u64 = 4;
 /// It never becomes slower than this, in a second, so that the copy comes to an end.
 pub(crate) const FLOOR: Work = Work { bytes: 1 << 20, operations: 10 };
 
-/// Finds out how much of the machine others leave to us. Pure: it is told everything, and only answers.
+/// Finds out how much of the machine others leave to us. Pure: it gets all measurements, and only answers.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff {
     limit: Option<Work>,

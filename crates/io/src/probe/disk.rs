@@ -8,7 +8,7 @@ use haul_sys::inode::DeviceNumber;
 /// A whole disk, whatever partition a filesystem is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
-    /// Its directory below `/sys`, with what the kernel tells of it.
+    /// Its directory below `/sys`, with what the kernel says of it.
     pub path: PathBuf,
     /// It has moving heads. `None`: it does not say, or says nothing that can be believed.
     pub rotational: Option<bool>,

@@ -1,4 +1,4 @@
-//! Which storage an open file is on, told apart from all others.
+//! Which storage an open file is on, distinguished from all others.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -67,7 +67,7 @@ fn unescaped(field: &str) -> String {
     text + rest
 }
 
-/// What identifies the storage of an open file, for a [`crate::profile::Profile`]. `None` where it cannot be told from
+/// What identifies the storage of an open file, for a [`crate::profile::Profile`]. `None` where it cannot be determined from
 /// others.
 ///
 /// A filesystem is known by its UUID, and the disk below it by its model and size, since a copied disk has the UUID of the

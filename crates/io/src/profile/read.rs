@@ -1,4 +1,4 @@
-//! A profile from its text. Whoever edits it is told the line and the key of the first mistake.
+//! A profile from its text. Errors name the line and the key of the first mistake.
 
 use std::ops::Range;
 

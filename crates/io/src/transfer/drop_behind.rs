@@ -15,7 +15,7 @@ use crate::probe;
 
 /// Looked at, and let go of, at once.
 const PIECE: u64 = 8 << 20;
-/// At most so many pieces are told apart, to bound the memory and the questions: those of larger files are larger.
+/// At most so many pieces are distinguished, to bound the memory and the questions: those of larger files are larger.
 const PIECES: u64 = 1 << 20;
 /// So much of the destination may be on its way to the device before somebody waits for it.
 const ON_THE_WAY: u64 = 64 << 20;

@@ -149,7 +149,7 @@ fn files(settings: &Settings, source: &Path, dest: &Path) -> Result<BTreeMap<Str
         pace: Pace::default(),
         partials: Partials::default(),
         xattr_rules: XattrRules::default(),
-        leave_out: Vec::new(),
+        skip_files: Vec::new(),
     };
     let Summary { failed, stats, .. } = run::run(&plan, &session);
     if failed {
