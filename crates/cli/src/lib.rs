@@ -7,7 +7,7 @@
 //!
 //! Layers, from the bottom to the top. A file imports only from layers below it:
 //!
-//! 1. beside and around a run: [`governor`], [`launcher`], [`shards`], [`punch`]
+//! 1. beside and around a run: `governor`, `launcher`, [`shards`], `punch`
 //! 2. the commands: [`smartcp`]; [`app`], which is `haul` and `cp`
 //! 3. [`generate`], which makes the man pages and completions
 #![forbid(unsafe_code)]

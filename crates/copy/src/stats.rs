@@ -48,7 +48,7 @@ pub struct Stats {
     pub moved: Moved,
     /// The same for each engine that moved anything.
     pub engines: BTreeMap<EngineName, EngineStats>,
-    /// Files that were looked at as disk images, the first [`MOST_IMAGES`] of them.
+    /// Files that were looked at as disk images, the first `MOST_IMAGES` of them.
     pub images: Vec<ImageReport>,
     /// How many of those there were besides.
     pub images_left_out: u64,

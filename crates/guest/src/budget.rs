@@ -13,7 +13,7 @@ pub(crate) const LARGEST_PIECE: usize = 4 << 20;
 /// must get by. So what may be read grows with the image, and what may be held does not.
 ///
 /// Some filesystems are nothing but metadata: an NTFS whose files all fit into its table. What a header only claims to
-/// be metadata costs, but records that prove to be some are given back ([`Budget::give_back`]), since nobody gets these for
+/// be metadata costs, but records that prove to be some are given back (`Budget::give_back`), since nobody gets these for
 /// the price of a header; and a whole copy would read them too.
 #[derive(Debug)]
 pub struct Budget {

@@ -9,14 +9,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`tasks`] | one file for each kind of command: reads its words, runs it, shows what it found. `help/` has the texts. Parts of the program that are processes of their own (`one-copy`, `touch-memory`, `tidy-up`) are tasks that no help names |
+//! | `tasks` | one file for each kind of command: reads its words, runs it, shows what it found. `help/` has the texts. Parts of the program that are processes of their own (`one-copy`, `touch-memory`, `tidy-up`) are tasks that no help names |
 //! | [`experiments`] | what is varied and what is asked, one module each; their conventions about names and parameters stand there |
-//! | [`session`] | one run of a command (`state`): in a `contest` the competitors of a `group` take turns; each copy is judged, and the results are saved after each run; `progress` draws. A folder with results of the same command is resumed: what is there is not run again |
-//! | [`measure`] | what a run needs besides `haul-measure`: `sources`, `verify`, `one_copy` (a copy by haul's library) |
+//! | `session` | one run of a command (`state`): in a `contest` the competitors of a `group` take turns; each copy is judged, and the results are saved after each run; `progress` draws. A folder with results of the same command is resumed: what is there is not run again |
+//! | `measure` | what a run needs besides `haul-measure`: `sources`, `verify`, `one_copy` (a copy by haul's library) |
 //! | [`results`] | what was seen, as saved: plain data with a version. No medians, no words |
-//! | [`doubts`] | what a reader should know of a case, from its runs |
-//! | [`view`], [`report`] | what people see of a section. `sections` makes views, `chart` draws them (plotters) in two widths, `html` and `markdown` (by `template`), `csv` and `terminal` show a page; `baseline` compares two results, `join` makes one of several |
-//! | [`map`] | a disk image by region, and its drawing |
+//! | `doubts` | what a reader should know of a case, from its runs |
+//! | `view`, `report` | what people see of a section. `sections` makes views, `chart` draws them (plotters) in two widths, `html` and `markdown` (by `template`), `csv` and `terminal` show a page; `baseline` compares two results, `join` makes one of several |
+//! | `map` | a disk image by region, and its drawing |
 //!
 //! Of the experiments, `mapped_write` measures in processes of its own, since a store without a free page raises
 //! SIGBUS. Its `watch` reads off the kernel's stack what a long store waits for; its `verdict` is a pure function of

@@ -1,6 +1,6 @@
 //! What was measured, as it is saved: `results.json`, versioned, written anew after each case.
 //!
-//! Only what was seen is in it. Medians, intervals, drawings and words are made of it by [`crate::report`], so that an old file
+//! Only what was seen is in it. Medians, intervals, drawings and words are made of it by `crate::report`, so that an old file
 //! can be shown anew.
 
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ pub(crate) const VERSION: u32 = 1;
 /// Everything of one run of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`FORMAT`].
+    /// `FORMAT`.
     pub format: String,
-    /// [`VERSION`].
+    /// `VERSION`.
     pub version: u32,
     /// The version of haul-lab.
     pub program: String,

@@ -1,4 +1,4 @@
-//! The options of smartcp: what they are called, and what they do to its [`Draft`].
+//! The options of smartcp: what they are called, and what they do to its `Draft`.
 
 use std::os::unix::ffi::OsStrExt;
 

@@ -161,7 +161,7 @@ impl Digest {
 pub enum Record {
     /// A run began, or went on.
     Begun,
-    /// This copy of this source ([`Fingerprint::of_copy`]) is whole, on the device, and has its attributes and its name.
+    /// This copy of this source (`Fingerprint::of_copy`) is whole, on the device, and has its attributes and its name.
     Finished {
         /// Both files.
         pair: Fingerprint,
@@ -171,16 +171,16 @@ pub enum Record {
     /// The beginning of this source is in a file under a temporary name, and on the device. The last such record of a
     /// source counts.
     Partial {
-        /// [`Fingerprint::of_beginning`].
+        /// `Fingerprint::of_beginning`.
         source: Fingerprint,
-        /// [`Fingerprint::of_file`] of the copy.
+        /// `Fingerprint::of_file` of the copy.
         file: Fingerprint,
         /// The number in the temporary name.
         number: u64,
         /// So many bytes of it.
         prefix: u64,
     },
-    /// This directory ([`Fingerprint::of_file`]) was made by a run of the command.
+    /// This directory (`Fingerprint::of_file`) was made by a run of the command.
     Directory(Fingerprint),
 }
 

@@ -1,8 +1,8 @@
 //! `mapped-write`: does writing through a mapping stall here?
 //!
-//! Four parts, each in a process of its own ([`part`], [`child`]), one after the other: [`msync`] page by page, the [`grid`] of
-//! file and record sizes, stores [`under`] write-back, and files that grow until something [`stall`]s. Then [`verdict`] says
-//! what the figures mean, with the [`facts`] of the place.
+//! Four parts, each in a process of its own (`part`, `child`), one after the other: `msync` page by page, the `grid` of
+//! file and record sizes, stores `under` write-back, and files that grow until something `stall`s. Then `verdict` says
+//! what the figures mean, with the `facts` of the place.
 //!
 //! # Details
 //!
@@ -11,12 +11,12 @@
 //! | `facts` | facts | what is known of the place |
 //! | `msync` | samples, s | each whole round: `mapped` (stores and msync, page by page) and `written` (synchronous pwrite of pages) |
 //! | `msync-latency`, `written-latency` | latency | each of their pages |
-//! | `grid-mapped-TEST`, `grid-written-TEST` | grid, KiB/s | by bytes of the file and of a record; nine tests ([`grid::Test`]) |
+//! | `grid-mapped-TEST`, `grid-written-TEST` | grid, KiB/s | by bytes of the file and of a record; nine tests (`grid::Test`) |
 //! | `under-write-back` | samples, s | `store` and `rest`: stores to pages under write-back, and what was left of that after them |
 //! | `stall` | latency | each fill of a step |
 //! | `stall-extensions` | latency | each write of the last byte of a segment |
 //! | `stall-worst` | samples, s | `fill`: the five longest |
-//! | `stall-waits` | samples, s | fills over the threshold, by what they waited for ([`waits::Wait::name`]) |
+//! | `stall-waits` | samples, s | fills over the threshold, by what they waited for (`waits::Wait::name`) |
 //! | `stall-places` | facts | what the filling thread waited for, how often it was seen so, and in which functions of the kernel; missing if it never was |
 //! | `stall-facts` | facts | what the kernel had to write, and counted, meanwhile |
 //! | `left-out` | facts | parts that were not run, and why; missing if there are none |
