@@ -13,55 +13,84 @@ use crate::plan::EngineName;
 /// The most disk images whose reports are kept.
 pub(crate) const MOST_IMAGES: usize = 256;
 
-/// What a run did, in numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Regular files whose data was moved (or created empty).
-    pub regular: u64,
-    /// Directories made or entered.
-    pub directories: u64,
-    /// Symbolic links made.
-    pub symbolic_links: u64,
-    /// Hard links made instead of copies.
-    pub hard_links: u64,
-    /// FIFOs, sockets and device nodes made.
-    pub special: u64,
-    /// Sources passed over because of an option (`-n`, `-u`, `-i`).
-    pub skipped: u64,
-    /// Regular files that an earlier run had finished (`--resume`).
-    pub resumed_files: u64,
-    /// Bytes that were not copied since an earlier run had: of those files, and of the beginnings of others.
-    pub resumed_bytes: u64,
-    /// Parts of directories that this process has given to others.
-    pub given_away: u64,
-    /// Parts of directories that this process has done for others.
-    pub work_units: u64,
-    /// Parts of files that this process has copied for others.
-    pub chunks: u64,
-    /// Files that a profile has decided something about.
-    pub by_profile: u64,
-    /// Errors reported.
-    pub errors: u64,
-    /// Warnings reported.
-    pub warnings: u64,
-    /// Bytes of all files by the way they went.
-    pub moved: Moved,
-    /// The same for each engine that moved anything.
-    pub engines: BTreeMap<EngineName, EngineStats>,
-    /// Files that were looked at as disk images, the first `MOST_IMAGES` of them.
-    pub images: Vec<ImageReport>,
-    /// How many of those there were besides.
-    pub images_left_out: u64,
-    /// Bytes of all of them that were not read, since they are proven free.
-    pub free_skipped: u64,
-    /// Time spent reading directories and attributes.
-    pub walk_time: Duration,
-    /// Time spent opening files and moving their data.
-    pub data_time: Duration,
-    /// Time spent on owners, modes, times and extended attributes.
-    pub metadata_time: Duration,
-    /// Time spent waiting for the device, where the copy has to be durable.
-    pub sync_time: Duration,
+/// Makes [`Stats`] of counters, and of what is more than a number.
+macro_rules! stats {
+    (
+        counters { $($(#[$doc:meta])* $name:ident,)* }
+        others { $($(#[$other_doc:meta])* $other:ident: $type:ty,)* }
+    ) => {
+        /// What a run did, in numbers.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$other_doc])* pub $other: $type,)*
+        }
+
+        impl Stats {
+            /// All counters, always in the same order.
+            pub fn counters(&self) -> [u64; [$(stringify!($name)),*].len()] {
+                [$(self.$name),*]
+            }
+
+            /// The same, to be changed.
+            pub fn counters_mut(&mut self) -> [&mut u64; [$(stringify!($name)),*].len()] {
+                [$(&mut self.$name),*]
+            }
+        }
+    };
+}
+
+stats! {
+    counters {
+        /// Regular files whose data was moved (or created empty).
+        regular,
+        /// Directories made or entered.
+        directories,
+        /// Symbolic links made.
+        symbolic_links,
+        /// Hard links made instead of copies.
+        hard_links,
+        /// FIFOs, sockets and device nodes made.
+        special,
+        /// Sources passed over because of an option (`-n`, `-u`, `-i`).
+        skipped,
+        /// Regular files that an earlier run had finished (`--resume`).
+        resumed_files,
+        /// Bytes that were not copied since an earlier run had: of those files, and of the beginnings of others.
+        resumed_bytes,
+        /// Parts of directories that this process has given to others.
+        given_away,
+        /// Parts of directories that this process has done for others.
+        work_units,
+        /// Parts of files that this process has copied for others.
+        chunks,
+        /// Files that a profile has decided something about.
+        by_profile,
+        /// Errors reported.
+        errors,
+        /// Warnings reported.
+        warnings,
+        /// Files that were looked at as disk images, besides those of which a report is kept.
+        images_left_out,
+        /// Bytes of all disk images that were not read, since they are proven free.
+        free_skipped,
+    }
+    others {
+        /// Bytes of all files by the way they went.
+        moved: Moved,
+        /// The same for each engine that moved anything.
+        engines: BTreeMap<EngineName, EngineStats>,
+        /// Files that were looked at as disk images, the first `MOST_IMAGES` of them.
+        images: Vec<ImageReport>,
+        /// Time spent reading directories and attributes.
+        walk_time: Duration,
+        /// Time spent opening files and moving their data.
+        data_time: Duration,
+        /// Time spent on owners, modes, times and extended attributes.
+        metadata_time: Duration,
+        /// Time spent waiting for the device, where the copy has to be durable.
+        sync_time: Duration,
+    }
 }
 
 /// What one engine did.
@@ -115,20 +144,9 @@ impl Stats {
 
 impl AddAssign<&Stats> for Stats {
     fn add_assign(&mut self, other: &Stats) {
-        self.regular += other.regular;
-        self.directories += other.directories;
-        self.symbolic_links += other.symbolic_links;
-        self.hard_links += other.hard_links;
-        self.special += other.special;
-        self.skipped += other.skipped;
-        self.resumed_files += other.resumed_files;
-        self.resumed_bytes += other.resumed_bytes;
-        self.given_away += other.given_away;
-        self.work_units += other.work_units;
-        self.chunks += other.chunks;
-        self.by_profile += other.by_profile;
-        self.errors += other.errors;
-        self.warnings += other.warnings;
+        for (mine, theirs) in self.counters_mut().into_iter().zip(other.counters()) {
+            *mine += theirs;
+        }
         self.moved += other.moved;
         for (name, stats) in &other.engines {
             let mine = self.engines.entry(*name).or_default();
@@ -139,8 +157,6 @@ impl AddAssign<&Stats> for Stats {
         for image in &other.images {
             self.keep_image(image);
         }
-        self.images_left_out += other.images_left_out;
-        self.free_skipped += other.free_skipped;
         self.walk_time += other.walk_time;
         self.data_time += other.data_time;
         self.metadata_time += other.metadata_time;

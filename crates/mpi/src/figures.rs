@@ -57,7 +57,7 @@ impl Account {
             cancelled: summary.cancelled,
             damaged: summary.damaged.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
             journal: summary.journal.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
-            counts: counts(&mut stats.clone()).iter().map(|count| **count).collect(),
+            counts: counts(stats),
             moved: ways(&stats.moved),
             spent: [stats.walk_time, stats.data_time, stats.metadata_time, stats.sync_time]
                 .map(|time| time.as_secs_f64()),
@@ -75,7 +75,7 @@ impl Account {
     pub fn summary(&self) -> Summary {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsString::from_vec(bytes.clone()));
         let mut stats = Stats { moved: moved(self.moved), ..Stats::default() };
-        for (count, sent) in counts(&mut stats).into_iter().zip(&self.counts) {
+        for (count, sent) in stats.counters_mut().into_iter().zip(&self.counts) {
             *count = *sent;
         }
         let spent = self.spent.map(|time| Duration::try_from_secs_f64(time).unwrap_or_default());
@@ -106,29 +106,10 @@ impl Account {
     }
 }
 
-/// The counters of a run, those of engines and of bytes skipped.
-fn counts(stats: &mut Stats) -> [&mut u64; 16] {
-    // What is known of single images stays behind, but for their number.
-    stats.images_left_out += stats.images.len() as u64;
-    stats.images.clear();
-    [
-        &mut stats.regular,
-        &mut stats.directories,
-        &mut stats.symbolic_links,
-        &mut stats.hard_links,
-        &mut stats.special,
-        &mut stats.skipped,
-        &mut stats.resumed_files,
-        &mut stats.resumed_bytes,
-        &mut stats.given_away,
-        &mut stats.work_units,
-        &mut stats.chunks,
-        &mut stats.by_profile,
-        &mut stats.errors,
-        &mut stats.warnings,
-        &mut stats.images_left_out,
-        &mut stats.free_skipped,
-    ]
+/// The counters of a run. What is known of single images stays behind, but for their number.
+fn counts(stats: &Stats) -> Vec<u64> {
+    let left_out = stats.images_left_out + stats.images.len() as u64;
+    Stats { images_left_out: left_out, ..stats.clone() }.counters().to_vec()
 }
 
 fn ways(moved: &Moved) -> [u64; 4] {

@@ -78,7 +78,9 @@ fn under_attack(place: &Path, options: &str, side: Side) -> (u64, u64, u64) {
                 calm = Some(attack.calm());
                 drop(reader);
                 let said = || std::fs::read_to_string(place.join("said")).unwrap_or_default();
-                assert!(ended(status), "{context}: {status}: {}", said());
+                // A comparison ends with 2 where something could not be looked at.
+                let in_trouble = options.starts_with("--compare") && status.code() == Some(2);
+                assert!(ended(status) || in_trouble, "{context}: {status}: {}", said());
                 runs += 1;
                 good += u64::from(status.success());
                 let leaks = leaked(&place.join("d"), matches!(side, Side::Existing(_)));
