@@ -264,7 +264,7 @@ fn image(home: &Path, kind: &str, options: &[&str]) -> io::Result<()> {
 }
 
 /// Empties a directory, mounts below it included.
-pub fn clear(root: &Path) -> io::Result<()> {
+pub(crate) fn clear(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let path = entry?.path();
         if fs::symlink_metadata(&path)?.is_dir() {
