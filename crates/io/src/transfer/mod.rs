@@ -37,6 +37,8 @@ mod report;
 mod shared_range;
 mod sides;
 mod small;
+#[cfg(test)]
+mod test_support;
 mod throttled;
 
 pub use checkpoints::{Checkpoints, Log, Over, STEP};

@@ -370,3 +370,7 @@ fn facts_of_sides(
         preferred: Preference::default(),
     }
 }
+
+#[cfg(test)]
+#[path = "mover_tests.rs"]
+mod tests;

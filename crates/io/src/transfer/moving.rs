@@ -579,3 +579,7 @@ fn failed(failure: Failure) -> Stop {
 fn hole_block(block: u32) -> u32 {
     block.clamp(512, 64 << 10).next_power_of_two()
 }
+
+#[cfg(test)]
+#[path = "moving_tests.rs"]
+mod tests;
