@@ -487,3 +487,7 @@ fn unlock(file: &File) {
     // What cannot be unlocked is unlocked by the end of the process.
     range_lock::unlock(file.as_fd(), 0, 1).ok();
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;
