@@ -74,11 +74,11 @@ parameters! {
     threads: Count = 1, "threads of a rank; 0: processors of the node by its ranks";
 
     /// Processor time for a regular file, without its bytes.
-    cpu_per_file: Seconds = 40e-6, "processor time for a file without its bytes";
+    cpu_per_file: Seconds = 40e-6, "CPU time for a file without its bytes";
     /// Processor time for a directory.
-    cpu_per_directory: Seconds = 60e-6, "processor time for a directory";
+    cpu_per_directory: Seconds = 60e-6, "CPU time for a directory";
     /// Processor time for a byte that is copied.
-    cpu_per_byte: Seconds = 0.3e-9, "processor time for a byte";
+    cpu_per_byte: Seconds = 0.3e-9, "CPU time for a byte";
     /// Part of a processor that the communication thread of each rank takes all the time.
     communication_share: Rate = 0.0, "part of a processor that each communication thread takes";
     /// Time until the job has started, and once more for each rank.

@@ -54,7 +54,7 @@ impl Cores {
         Cores { free_at: vec![0; count as usize], speed, busy: 0 }
     }
 
-    /// When so much processor time, asked for now, will have been had: by the processor that is free first.
+    /// When so much CPU time, asked for now, will have been had: by the processor that is free first.
     pub fn book(&mut self, now: Nanos, time: Nanos) -> Nanos {
         if time == 0 {
             return now;

@@ -1,7 +1,7 @@
 //! O_DIRECT writes straight from a mapping of the source: the device reads the page cache of the source, and no byte is
 //! copied by a processor or takes a second page of memory.
 //!
-//! Made for a source that is in the page cache already (warm 4 GiB, ext4: 0.07 of the processor time of cp). As in
+//! Made for a source that is in the page cache already (warm 4 GiB, ext4: 0.07 of the CPU time of cp). As in
 //! `mapped`, only the kernel touches the mapped pages, so a source that is truncated meanwhile is a short count or EFAULT,
 //! never SIGBUS. What is not aligned goes through the page cache: a head after another engine stopped at an odd byte, and
 //! the tail. The tail is not padded and cut off, since the source may be growing and a block device cannot be cut.

@@ -15,7 +15,7 @@ use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 ///
 /// Not more: ext4 and XFS (Linux 6.18) take the page cache in folios as large as the write, and in a virtual machine that
 /// hands free memory back to its host large ones come from blocks that the host must fill in again. A warm copy of 4 GiB to
-/// XFS returned after 0.9 to 1.1 s with 128 KiB and after 1.7 to 3.9 s, with three times the processor time, with 256 KiB.
+/// XFS returned after 0.9 to 1.1 s with 128 KiB and after 1.7 to 3.9 s, with three times the CPU time, with 256 KiB.
 const BUFFER: usize = 128 << 10;
 
 /// What it can do.

@@ -20,7 +20,7 @@ use crate::options::{CacheUse, DataOptions, Preallocate};
 use crate::profile::SizeClass;
 
 /// A dense file from here on goes to the device, whatever memory there is: what memory takes at once (2 GiB: 0.9 to 2.4 s, to
-/// the device 1.4 s, and 0.06 s of processor time instead of 1.5) has to be written in any case.
+/// the device 1.4 s, and 0.06 s of CPU time instead of 1.5) has to be written in any case.
 const ALWAYS_LARGE: u64 = SizeClass::Huge.least();
 /// Below this a file stays in the page cache, unless the user says otherwise.
 const NEVER_LARGE: u64 = SizeClass::Large.least();
@@ -75,7 +75,7 @@ impl<'a> Large<'a> {
     /// device after 2.3 s; durable after 2.5 to 2.7 and 2.3 s). Space of ext4 that is allocated first is written half as
     /// long as other space (4 GiB from another filesystem: 0.50 to 0.60 s, cp 0.90 to 0.99, directly to the device 0.97 to 1.06; durable after 1.27 to
     /// 1.41, 1.53 to 1.55 and 0.97 to 1.06 s). Within one ext4, where cp needs 1.3 to 1.6 s, memory
-    /// returns after 0.58 s and the device after 0.96, but that is durable then, memory after 1.36 s, and takes 0.06 s of processor time and not 0.89.
+    /// returns after 0.58 s and the device after 0.96, but that is durable then, memory after 1.36 s, and takes 0.06 s of CPU time and not 0.89.
     pub(super) fn stays_on_its_way(&self) -> bool {
         let is_warm = self.around.cached.is_some() && !self.is_cold;
         is_warm

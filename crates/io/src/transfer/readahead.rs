@@ -34,7 +34,7 @@ const LAST_RETRY: u32 = 1024;
 /// Finds out whether cold files are copied quicker if they are read ahead on request than if that is left to the kernel.
 ///
 /// On request the kernel reads single pages, as far ahead as wanted; by itself it reads large folios, but a few requests ahead
-/// at most. Devices that answer late are kept busy by the first; where they are quick it costs twice the processor time (Linux
+/// at most. Devices that answer late are kept busy by the first; where they are quick it costs twice the CPU time (Linux
 /// 6.18, 1 GB in 32 cold files: 0.75 s, by itself 0.32 s, cp 0.46 s).
 #[derive(Debug, Default)]
 pub struct Trial(Mutex<Trying>);
