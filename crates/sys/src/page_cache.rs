@@ -113,6 +113,18 @@ pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64, wait: bool) -> Re
     }
 }
 
+/// Waits until what is being written to the device at the moment is there, and begins nothing: dirty pages stay dirty.
+///
+/// # Errors
+/// What sync_file_range(2) says, ESPIPE and EINVAL where it does not apply. EIO and ENOSPC are errors of the data.
+pub fn wait_for_write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: no memory is involved, and the descriptor is borrowed, so it stays open.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
 fn off64(number: u64) -> Result<libc::off64_t, Errno> {
     libc::off64_t::try_from(number).map_err(|_| Errno::OVERFLOW)
 }

@@ -1,8 +1,10 @@
 //! The power is cut soon after the end of a copy that was asked to be no more durable than others are.
 
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::path::Path;
 
+use haul_sys::page_cache::wait_for_write_back;
 use haul_testbed::power::{self, Template};
 use haul_testbed::{Bed, Command, Fs, create_painted, first_difference};
 
@@ -10,6 +12,9 @@ use haul_testbed::{Bed, Command, Fs, create_painted, first_difference};
 const SIZE: u64 = 8 << 20;
 
 /// Copies to `name` on a new filesystem, has the journal committed and not the data, and cuts. What is found there then.
+///
+/// Both filesystems begin to write a truncated file back when it is closed. What they have begun is waited for: ext4 commits
+/// the size as it hands an extent to the device, and that would be its doing and not the copy's.
 fn left_of(source: &Path, name: &str, kind: Fs, bed: &Bed) -> Option<(u64, Option<u64>)> {
     let template = Template::new(bed, kind, 96 << 20, |root| fs::write(root.join("old"), "older").unwrap())?;
     let image = template.image("soon");
@@ -17,6 +22,7 @@ fn left_of(source: &Path, name: &str, kind: Fs, bed: &Bed) -> Option<(u64, Optio
     let dest = mounted.path().join(name);
     let status = Command::new(env!("CARGO_BIN_EXE_haul")).arg("-p").args([source, &dest]).status().unwrap();
     assert!(status.success());
+    wait_for_write_back(File::open(&dest).unwrap().as_fd()).unwrap();
     File::create(mounted.path().join("neighbour")).unwrap().sync_all().unwrap();
     power::cut(mounted.path());
     mounted.unmount();
