@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use haul_io::engine::{EngineName, Role};
 use haul_testbed::guest::has;
 use haul_testbed::{Command, TempDir, assert_same_contents, create_painted, skip, temp_dir};
 
@@ -138,9 +139,7 @@ fn mapped_maps_8_mib_unless_told_otherwise() {
 #[test]
 fn preallocate_never_allocates_nothing_whatever_the_engine() {
     let Some(dir) = scene() else { return };
-    for engine in
-        ["io-uring", "linux-aio", "posix-aio", "direct", "mapped-direct", "splice", "read-write", "copy-range"]
-    {
+    for engine in EngineName::ALL.into_iter().filter(|engine| engine.caps().role != Role::Dummy) {
         let engine = format!("--engine={engine}");
         for more in [&[][..], &["--cache=drop"]] {
             let calls = traced(dir.path(), &[&[&*engine, "--preallocate=never"], more].concat());

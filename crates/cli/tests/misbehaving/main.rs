@@ -23,6 +23,9 @@ mod trial;
 mod writing;
 
 use std::process::ExitStatus;
+use std::sync::LazyLock;
+
+use haul_io::engine::{Caps, EngineName, Role, Shares};
 
 /// A run of haul that takes longer than this, in seconds, is stuck.
 const STUCK: u64 = 60;
@@ -33,21 +36,12 @@ struct Ran {
     said: String,
 }
 
-/// Engines that move bytes, as the command line names them. `clone` is tested on filesystems that can share extents.
-const ENGINES: [&str; 12] = [
-    "auto",
-    "reference",
-    "read-write",
-    "copy-range",
-    "splice",
-    "mapped",
-    "mapped-direct",
-    "direct",
-    "io-uring",
-    "linux-aio",
-    "posix-aio",
-    "dontcache",
-];
+/// Engines that move bytes, as the command line names them. What shares extents is tested on filesystems that can.
+static ENGINES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let moves = |caps: &Caps| caps.role != Role::Dummy && caps.shares != Shares::Always;
+    let engines = EngineName::ALL.into_iter().filter(|engine| moves(engine.caps()));
+    std::iter::once("auto").chain(engines.map(EngineName::as_str)).collect()
+});
 
 /// Ways to be more or less certain of a copy.
 const SETS: [&str; 4] = ["-r", "-r --atomic", "-r --durable=file", "-r --verify=read"];

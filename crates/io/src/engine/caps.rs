@@ -23,6 +23,15 @@ pub struct Caps {
     pub page_cache: PageCache,
     /// How what it moves is counted.
     pub way: Way,
+    /// One of its kind moves a file as fast as several, or there can be no more than one.
+    pub alone: bool,
+    /// Bytes that it moves in one go, if the user says nothing, where that is what the engine is: pieces of a file are no
+    /// smaller.
+    pub unit: Option<u64>,
+    /// Whole pages are what it moves in one go, also where the user says something else.
+    pub whole_pages: bool,
+    /// Bytes that one of several workers moves before it comes back for more.
+    pub piece: u64,
     /// Largest useful job in bytes; the caller cuts longer ranges so that progress and cancellation have a chance.
     pub max_job: u64,
 }
@@ -102,6 +111,10 @@ impl Caps {
         queued: false,
         page_cache: PageCache::Filled,
         way: Way::Written,
+        alone: false,
+        unit: None,
+        whole_pages: false,
+        piece: 2 << 20,
         max_job: u64::MAX,
     };
 
@@ -113,6 +126,27 @@ impl Caps {
     /// Whether its copy may share extents with the source or have holes where nobody asked for any.
     pub(crate) fn may_share_or_keep_holes(&self) -> bool {
         self.shares != Shares::Never || self.keeps_holes
+    }
+
+    /// Whether it reads the source through the page cache, one request after the other, so that reading ahead is worth while.
+    pub(crate) fn gains_from_readahead(&self) -> bool {
+        let reads = self.role != Role::Dummy && self.way != Way::Cloned;
+        reads && !self.queued && self.needs != Needs::Direct
+    }
+
+    /// Of which sides it wants open files of its own for O_DIRECT: source, destination. Queued ones open them themselves.
+    pub(crate) fn direct_files(&self) -> (bool, bool) {
+        match self.needs {
+            Needs::Direct => (!self.queued, !self.queued),
+            Needs::DirectDest => (false, true),
+            _ => (false, false),
+        }
+    }
+
+    /// Whether what it moves goes through the page cache and leaves it again, or past it. Of queued engines only the sides
+    /// tell.
+    pub(crate) fn leaves_no_pages(&self) -> bool {
+        !self.fills_page_cache() && !self.queued
     }
 
     /// Whether its copy is in the page cache afterwards.

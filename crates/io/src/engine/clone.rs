@@ -22,6 +22,7 @@ pub(super) const CAPS: Caps = Caps {
     shares: Shares::Always,
     needs_alignment: true,
     way: Way::Cloned,
+    alone: true,
     ..Caps::BUFFERED
 };
 

@@ -26,6 +26,7 @@ pub(super) const CAPS: Caps = Caps {
     // It may share (XFS, btrfs) or not (ext4).
     shares: Shares::Perhaps,
     way: Way::Offloaded,
+    piece: 16 << 20,
     ..Caps::BUFFERED
 };
 

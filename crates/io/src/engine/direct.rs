@@ -24,7 +24,13 @@ use crate::moved::Refusal;
 pub const BUFFER: usize = 16 << 20;
 
 /// What it can do.
-pub(super) const CAPS: Caps = Caps { needs: Needs::Direct, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
+pub(super) const CAPS: Caps = Caps {
+    needs: Needs::Direct,
+    page_cache: PageCache::Bypassed,
+    whole_pages: true,
+    piece: BUFFER as u64,
+    ..Caps::BUFFERED
+};
 
 /// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {

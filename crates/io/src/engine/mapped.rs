@@ -32,7 +32,8 @@ const SMALL: u64 = 32 << 10;
 const BUFFER: usize = 64 << 10;
 
 /// What it can do.
-pub(super) const CAPS: Caps = Caps { sees_bytes: false, ..Caps::BUFFERED };
+pub(super) const CAPS: Caps =
+    Caps { sees_bytes: false, unit: Some(SEGMENT as u64), whole_pages: true, ..Caps::BUFFERED };
 
 /// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {

@@ -27,8 +27,14 @@ const SEGMENT: usize = 8 << 20;
 const BUFFER: usize = 64 << 10;
 
 /// What it can do.
-pub(super) const CAPS: Caps =
-    Caps { needs: Needs::DirectDest, sees_bytes: false, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
+pub(super) const CAPS: Caps = Caps {
+    needs: Needs::DirectDest,
+    sees_bytes: false,
+    page_cache: PageCache::Bypassed,
+    whole_pages: true,
+    piece: 8 << 20,
+    ..Caps::BUFFERED
+};
 
 /// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {

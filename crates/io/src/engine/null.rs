@@ -11,7 +11,7 @@ use super::transfer::{Transfer, failed};
 use super::tuning::Tuning;
 
 /// What it can do.
-pub(super) const CAPS: Caps = Caps { role: Role::Dummy, streams: true, ..Caps::BUFFERED };
+pub(super) const CAPS: Caps = Caps { role: Role::Dummy, streams: true, alone: true, ..Caps::BUFFERED };
 
 /// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, _: &Tuning) -> Box<dyn Engine> {

@@ -24,7 +24,8 @@ const PIPE: usize = 64 << 10;
 const USUAL: usize = 1 << 16;
 
 /// What it can do.
-pub(super) const CAPS: Caps = Caps { sees_bytes: false, streams: true, way: Way::Offloaded, ..Caps::BUFFERED };
+pub(super) const CAPS: Caps =
+    Caps { sees_bytes: false, streams: true, way: Way::Offloaded, alone: true, ..Caps::BUFFERED };
 
 /// Makes one.
 pub(super) fn make(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {

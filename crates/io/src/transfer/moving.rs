@@ -326,7 +326,7 @@ impl<'a> Moving<'a> {
         let Control { pace, cancel, .. } = self.control;
         let make = || -> Box<dyn Engine> { Box::new(Throttled::new(name, &tuning, pace, cancel)) };
         let piece = piece_of(name, &tuning, size - size.min(at), workers.most);
-        let read_ahead = self.read_ahead.take_if(|_| ReadAhead::helps(name)).map(Mutex::new);
+        let read_ahead = self.read_ahead.take_if(|_| name.caps().gains_from_readahead()).map(Mutex::new);
         let lookout = Monitor {
             control: self.control,
             trail: self.trail(),
@@ -358,13 +358,9 @@ impl<'a> Moving<'a> {
     /// Whether several engines of this kind may work at these two files at the same time.
     fn may_be_several(&self, name: EngineName) -> bool {
         // Without an open file of their own, engines would turn O_DIRECT on and off under each other.
-        let own = |side: &Side| side.direct.is_none() || side.direct_fd.is_some();
-        match name {
-            EngineName::Direct => own(&self.source) && own(&self.dest),
-            EngineName::MappedDirect => own(&self.dest),
-            EngineName::Clone | EngineName::Null | EngineName::Splice => false,
-            _ => true,
-        }
+        let has = |wanted: bool, side: &Side| !wanted || side.direct.is_none() || side.direct_fd.is_some();
+        let (source, dest) = name.caps().direct_files();
+        !name.caps().alone && has(source, &self.source) && has(dest, &self.dest)
     }
 
     /// Why the lookout said no.
@@ -385,8 +381,7 @@ impl<'a> Moving<'a> {
 
     /// Bytes of the copy that went through the page cache.
     pub fn left_in_cache(&self) -> u64 {
-        let past = [EngineName::Direct, EngineName::MappedDirect, EngineName::Dontcache];
-        let buffered = self.tried.iter().filter(|tried| !past.contains(&tried.engine));
+        let buffered = self.tried.iter().filter(|tried| !tried.engine.caps().leaves_no_pages());
         if self.steps.send_dest { 0 } else { buffered.map(|tried| tried.moved.written + tried.moved.offloaded).sum() }
     }
 
@@ -490,7 +485,7 @@ impl<'a> Moving<'a> {
     /// Asks for the bytes that come next; returns the largest job after which that should be done again.
     fn read_ahead(&mut self, name: EngineName, at: u64, left: u64) -> u64 {
         let Some(read_ahead) = &mut self.read_ahead else { return u64::MAX };
-        if !ReadAhead::helps(name) {
+        if !name.caps().gains_from_readahead() {
             return u64::MAX;
         }
         // A device has no size there, and nothing happens beyond its end.

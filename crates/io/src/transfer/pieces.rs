@@ -6,8 +6,8 @@ use haul_sys::Errno;
 use haul_sys::kernel::Linux;
 use haul_sys::rustix::param::page_size;
 
+use crate::engine::Tuning;
 use crate::engine::parallel::{Range, Watch};
-use crate::engine::{DIRECT_BUFFER, Tuning};
 use crate::moved::Moved;
 use crate::ranges::{Extent, Extents};
 use crate::verify::Follower;
@@ -167,27 +167,18 @@ fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
 /// Bytes that an engine wants to move in one go, since the user says so or because that is what it is: pieces of a file
 /// are no smaller.
 pub fn unit_of(name: EngineName, tuning: &Tuning) -> Option<u64> {
-    let page = page_size() as u64;
-    match (name, tuning.buffer_size.map(|size| size.max(1) as u64)) {
-        (EngineName::Mapped, None) => Some(8 << 20),
-        (EngineName::Mapped | EngineName::MappedDirect | EngineName::Direct, Some(size)) => {
-            Some(size.next_multiple_of(page))
-        }
-        (_, size) => size,
+    let caps = name.caps();
+    match tuning.buffer_size.map(|size| size.max(1) as u64) {
+        Some(size) if caps.whole_pages => Some(size.next_multiple_of(page_size() as u64)),
+        size => size.or(caps.unit),
     }
 }
 
 /// Bytes that a worker moves before it comes back for more.
 pub fn piece_of(name: EngineName, tuning: &Tuning, left: u64, workers: usize) -> u64 {
-    let usual: u64 = match name {
-        EngineName::MappedDirect => 8 << 20,
-        EngineName::CopyRange => 16 << 20,
-        EngineName::Direct => DIRECT_BUFFER as u64,
-        _ => 2 << 20,
-    };
     // Small files are shared as well, in pieces that are not worth less than the sharing.
     let fair = (left / (2 * workers.max(1) as u64)).next_multiple_of(1 << 20);
-    let piece = usual.min(fair.max(1 << 20));
+    let piece = name.caps().piece.min(fair.max(1 << 20));
     match unit_of(name, tuning) {
         Some(unit) => (piece / unit).max(1) * unit,
         None => piece,

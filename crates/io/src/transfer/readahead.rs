@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 use haul_sys::kernel::{Fd, Kernel};
 use parking_lot::Mutex;
 
-use crate::engine::EngineName;
-
 /// One request: what the kernel takes at once with the usual settings of a device. Of a larger one it would drop the rest.
 const REQUEST: u64 = 128 << 10;
 
@@ -159,12 +157,6 @@ impl ReadAhead {
         let on_request = self.way.0;
         self.last = Some(Last { at, since: Instant::now(), on_request });
         on_request
-    }
-
-    /// Whether an engine reads through the page cache, one request after the other.
-    pub fn helps(name: EngineName) -> bool {
-        let many_at_a_time = matches!(name, EngineName::IoUring | EngineName::LinuxAio | EngineName::PosixAio);
-        !many_at_a_time && !matches!(name, EngineName::Clone | EngineName::Direct | EngineName::Null)
     }
 
     /// A job of so many bytes comes next, all of which are to be asked for.

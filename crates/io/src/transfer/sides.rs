@@ -8,7 +8,6 @@ use haul_sys::kernel::{Kernel, Linux};
 
 use crate::engine::{DirectAlign, Side};
 
-use crate::engine::EngineName;
 use crate::strategy::{DataFacts, Steps};
 
 /// One side, with the alignment that O_DIRECT needs there.
@@ -25,15 +24,19 @@ pub fn direct_align(inode: &Inode) -> Option<DirectAlign> {
 /// Gives each side an open file of its own for direct I/O, where an engine will want it and several may be at work. Where
 /// that is not possible (a new file whose mode forbids to write it, no /proc) they turn a flag, and there is one.
 pub fn open_for_direct(source: &mut Side, dest: &mut Side, steps: &Steps, facts: &DataFacts) {
-    let wanted = |name| steps.engines.contains(&name);
-    if facts.around.is_none() || !(wanted(EngineName::Direct) || wanted(EngineName::MappedDirect)) {
+    if facts.around.is_none() {
         return;
     }
-    let open = |side: &Side| Linux.reopen_direct(side.as_fd()).ok().map(Arc::new);
-    if wanted(EngineName::Direct) && source.direct.is_some() && source.seekable {
-        source.direct_fd = open(source);
+    let wanted = |of: fn((bool, bool)) -> bool| steps.engines.iter().any(|name| of(name.caps().direct_files()));
+    let give = |side: &mut Side| {
+        if side.direct.is_some() && side.seekable {
+            side.direct_fd = Linux.reopen_direct(side.as_fd()).ok().map(Arc::new);
+        }
+    };
+    if wanted(|(source, _)| source) {
+        give(source);
     }
-    if dest.direct.is_some() && dest.seekable {
-        dest.direct_fd = open(dest);
+    if wanted(|(_, dest)| dest) {
+        give(dest);
     }
 }
