@@ -8,6 +8,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use haul_lab::results::{Case, Outcome, Results};
+use haul_testbed::guest::run;
 use haul_testbed::{Bed, Child, Command, Fs, create_painted, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -292,7 +293,7 @@ fn a_source_that_was_moved_is_kept_also_when_the_measuring_is_interrupted_or_kil
         let scene = Scene::new();
         let moves = format!("mv {{source}} {{dest}}; echo > {}; sleep {word}", scene.at("begun").display());
         let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &moves];
-        let mut child = in_the_middle(&scene, &words);
+        let mut child = in_the_middle(scene.command(&words).stderr(Stdio::null()), &scene);
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap();
@@ -344,8 +345,8 @@ fn results_of_another_command_or_version_are_not_written_over() {
 }
 
 /// Starts a comparison whose second competitor never ends, and waits until the first is measured.
-fn in_the_middle(scene: &Scene, words: &[&str]) -> Child {
-    let mut child = scene.command(words).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+fn in_the_middle(command: &mut Command, scene: &Scene) -> Child {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     loop {
         let runs = Results::load(&scene.at("out/results.json")).map_or(0, |results| {
             results.sections.iter().flat_map(|section| &section.cases).map(|case| case.runs.len()).sum()
@@ -366,7 +367,7 @@ fn ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on() {
     let waits = format!("cd {}/a/b; {WAITS}", scene.dir.path().display());
     fs::create_dir_all(scene.at("a/b")).unwrap();
     let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &waits];
-    let mut child = in_the_middle(&scene, &words);
+    let mut child = in_the_middle(scene.command(&words).stderr(Stdio::null()), &scene);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     scene.assert_nothing_left();
@@ -385,16 +386,18 @@ fn ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on() {
 #[test]
 fn a_kill_leaves_nothing_behind_either() {
     let scene = Scene::new();
-    let waits = format!("cd {}/a/b; {}", scene.dir.path().display(), WAITS.replace("98763", "98764"));
+    run(Command::new("mkfifo").arg(scene.at("alive")));
+    // Who reads there sees the end when the competitor and all that it has started are gone.
+    let mut competitor = Command::new("cat").arg(scene.at("alive")).stdout(Stdio::null()).spawn().unwrap();
+    let waits = format!("exec 9> {}; cd {}; {WAITS}", scene.at("alive").display(), scene.at("a/b").display());
     fs::create_dir_all(scene.at("a/b")).unwrap();
     let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &waits];
-    let mut child = in_the_middle(&scene, &words);
+    let mut child = in_the_middle(scene.command(&words).stderr(Stdio::piped()), &scene);
     child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(9));
-    // The guard tidies up on its own; nobody can wait for it.
-    while fs::read_dir(scene.at("place")).unwrap().count() > 0 || is_running("98764") {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // The guard has the other end of the pipe, too, and ends when it has tidied up.
+    assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(9));
+    assert!(competitor.wait().unwrap().success());
+    scene.assert_nothing_left();
 }
 
 #[test]
@@ -403,7 +406,7 @@ fn a_signal_for_all_processes_leaves_nothing_behind() {
     let waits = format!("cd {}/a/b; {}", scene.dir.path().display(), WAITS.replace("98763", "98765"));
     fs::create_dir_all(scene.at("a/b")).unwrap();
     let words = ["compare", "--source=source", "--dest=place", "--output=out", "--runs=1", "--", &waits];
-    let mut child = in_the_middle(&scene, &words);
+    let mut child = in_the_middle(scene.command(&words).stderr(Stdio::null()), &scene);
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     for id in children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().unwrap())) {
         kill_process(id, Signal::TERM).unwrap();

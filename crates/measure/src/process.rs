@@ -170,7 +170,7 @@ pub fn run(job: Job<'_>, workspace: &Workspace, stop: &Stop) -> Result<Ended, St
     let mut cost = Cost::default();
     let mut last = None;
     for mut command in commands {
-        let one = match start_one(&mut command, output, is_watched) {
+        let one = match start_one(&mut command, output, is_watched.then_some(workspace)) {
             Err(why) => return Ok(Ended::NotStarted(why)),
             Ok(process) if is_watched => attend(process, timeout, workspace, stop)?,
             Ok(process) => wait_for(process).map_err(|error| format!("cannot wait: {}", words::of(&error)))?,
@@ -220,14 +220,12 @@ struct One {
     complaint: String,
 }
 
-fn start_one(command: &mut Command, output: bool, is_watched: bool) -> Result<Child, String> {
+fn start_one(command: &mut Command, output: bool, watched_by: Option<&Workspace>) -> Result<Child, String> {
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command.stdout(if output { Stdio::piped() } else { Stdio::null() });
-    if is_watched {
-        command.process_group(0);
-    }
     let name = command.get_program().to_string_lossy().into_owned();
-    command.spawn().map_err(|error| format!("cannot run {name}: {}", words::of(&error)))
+    let announced = watched_by.map_or(Ok(()), |workspace| workspace.watch_from_start(command.process_group(0)));
+    announced.and_then(|()| command.spawn()).map_err(|error| format!("cannot run {name}: {}", words::of(&error)))
 }
 
 /// Waits for a short program.

@@ -7,14 +7,16 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_sys::child;
 use haul_sys::rustix::fs::{Access, access, syncfs};
 use haul_sys::rustix::process::{Pid, Signal, kill_process_group};
 
@@ -131,6 +133,17 @@ impl Workspace {
     /// When the guard is gone.
     pub fn watch(&self, group: Option<u32>) -> Result<(), String> {
         self.tell(&group.map_or_else(|| "ended\n".to_owned(), |id| format!("{id}\n")))
+    }
+
+    /// Lets the guard know of the process group of a command before that does anything: killed between the start and
+    /// [`Workspace::watch`], this process would leave a program that nobody ends.
+    ///
+    /// # Errors
+    /// When there are no descriptors.
+    pub(crate) fn watch_from_start(&self, command: &mut Command) -> std::io::Result<()> {
+        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).as_fd().try_clone_to_owned()?;
+        child::announce(command, pipe);
+        Ok(())
     }
 
     /// The folder is to stay, since there is something in it that somebody may miss.

@@ -1,7 +1,10 @@
-//! Waiting for a child process together with what it used.
+//! Starting a child process that somebody knows of, and waiting for it together with what it used.
 
+use std::io::Write;
 use std::mem::MaybeUninit;
-use std::process::Child;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -59,6 +62,23 @@ pub fn wait(child: Child) -> Result<Ended, Errno> {
     })
 }
 
+/// Lets the child write a line with its number into `pipe` before it becomes the program: whoever reads there knows of it
+/// before the program does anything. Nobody reads there: the child ends by SIGPIPE.
+pub fn announce(command: &mut Command, pipe: OwnedFd) -> &mut Command {
+    let announce = move || {
+        let mut line = [0; 16];
+        let mut rest = &mut line[..];
+        writeln!(rest, "{}", std::process::id())?;
+        let len = 16 - rest.len();
+        // SAFETY: the bytes live on this stack, and so many are there. Less than PIPE_BUF are written in one go.
+        let written = unsafe { libc::write(pipe.as_raw_fd(), line.as_ptr().cast(), len) };
+        if usize::try_from(written) == Ok(len) { Ok(()) } else { Err(last_errno().into()) }
+    };
+    // SAFETY: between fork and exec the closure formats a number on its stack, without allocating or taking a lock, and
+    // makes system calls that are async-signal-safe.
+    unsafe { command.pre_exec(announce) }
+}
+
 fn duration(time: libc::timeval) -> Duration {
     // The kernel never gives negative CPU times.
     Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
@@ -79,6 +99,17 @@ mod tests {
         assert_eq!(ExitStatus::from_raw(ended.status).code(), Some(7));
         assert!(ended.max_rss_kib > 0);
         assert!(ended.minor_faults > 0);
+    }
+
+    #[test]
+    fn a_child_is_known_before_it_is_the_program() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        let child = announce(command.args(["-c", "exit 0"]), writer.into()).spawn().unwrap();
+        let id = child.id();
+        wait(child).unwrap();
+        drop(command);
+        assert_eq!(std::io::read_to_string(reader).unwrap(), format!("{id}\n"));
     }
 
     #[test]
