@@ -56,7 +56,7 @@ fn a_name_made_elsewhere_is_there_when_the_time_is_over() {
     let missing = fs::metadata(soon.path().join("made"));
     assert!(missing.is_err());
     fs::write(shared.a.path().join("made"), "x").expect("it can be made");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while fs::metadata(soon.path().join("made")).is_err() {
         assert!(Instant::now() < deadline, "it never shows");
         std::thread::yield_now();
@@ -84,23 +84,6 @@ fn who_makes_what_somebody_else_has_made_is_told_and_sees_it_then() {
     fs::create_dir(a).expect("it can be made");
     assert_eq!(fs::create_dir(&b).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
     assert!(names(shared.b.path()).contains(&"made".to_owned()));
-}
-
-#[test]
-fn bytes_are_elsewhere_after_a_sync_or_a_close_and_not_before() {
-    let Some(bed) = Bed::new() else { return };
-    let Some(shared) = shared(&bed) else { return };
-    let mut file = File::create(shared.a.path().join("file")).expect("it can be made");
-    let seen = || fs::read(shared.b.path().join("file")).expect("it can be read");
-    file.write_all(b"one").expect("it can be written");
-    assert_eq!((seen(), fs::read(shared.backing.join("file")).unwrap()), (vec![], vec![]));
-    assert_eq!(fs::read(shared.a.path().join("file")).unwrap(), b"one");
-    file.sync_data().expect("it can be synced");
-    assert_eq!(seen(), b"one");
-    file.write_all(b"two").expect("it can be written");
-    assert_eq!(seen(), b"one");
-    drop(file);
-    assert_eq!(seen(), b"onetwo");
 }
 
 #[test]
