@@ -21,7 +21,7 @@ use haul_testbed::{Bed, Fs, TempDir, temp_dir};
 const LONG_ENOUGH: Duration = Duration::from_millis(400);
 
 /// Nothing takes so long: it hangs.
-const FOR_EVER: Duration = Duration::from_secs(60);
+const FOR_EVER: Duration = Duration::from_secs(300);
 
 /// Holds whoever copies `hold` until something happens to `until`.
 struct Director {

@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 use haul_io::engine::{Caps, EngineName, Role, Shares};
 
 /// A run of haul that takes longer than this, in seconds, is stuck.
-const STUCK: u64 = 60;
+const STUCK: u64 = 300;
 
 /// What a run of haul said, and how it ended.
 struct Ran {

@@ -289,7 +289,7 @@ impl Running {
             thread::sleep(Duration::from_millis(2));
         };
         // mpirun may end a moment before the daemons of other hosts and before the last rank is gone.
-        let left = self.left(Duration::from_secs(10));
+        let left = self.left(Duration::from_secs(60));
         let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).expect("it was made")).into_owned();
         let (stdout, stderr) = (read(&self.stdout), read(&self.stderr));
         let line = self.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -318,7 +318,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !marked(&self.mark).is_empty() && Instant::now() < deadline {
             self.kill_all();
             thread::sleep(Duration::from_millis(2));
