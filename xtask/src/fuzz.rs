@@ -64,7 +64,7 @@ pub fn run(args: &[String]) -> Result {
 /// The targets, and how many seeds there are of each. Those that are there stay, since inputs mean something only together
 /// with them.
 fn seeds(dir: &Path) -> Result<Vec<(String, u8)>> {
-    let failed = |error| format!("{}: {error}", dir.display());
+    let failed = shell::at(dir);
     if !dir.exists() {
         let new = dir.with_extension("new");
         if new.exists() {
@@ -113,7 +113,7 @@ struct Job<'a> {
 /// Runs one target and prints its line; `false` if it crashed.
 fn one(job: &Job<'_>) -> Result<bool> {
     let (corpus, artifacts) = (job.place.join("corpus").join(job.name), job.place.join("artifacts").join(job.name));
-    let failed = |error| format!("{}: {error}", job.place.display());
+    let failed = shell::at(job.place);
     for dir in [&corpus, &artifacts] {
         fs::create_dir_all(dir).map_err(failed)?;
     }

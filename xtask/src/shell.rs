@@ -1,6 +1,7 @@
 //! Running programs and finding things.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +25,11 @@ impl From<String> for Checked {
     fn from(done: String) -> Checked {
         Checked { done, missing: None }
     }
+}
+
+/// Makes a message of what went wrong with a file.
+pub fn at<E: Display>(path: &Path) -> impl Fn(E) -> String + Copy {
+    move |error| format!("{}: {error}", path.display())
 }
 
 /// The root of the workspace.
@@ -73,18 +79,18 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// Makes a directory and those above it, as far as they are missing.
 pub fn make_dir(path: &Path) -> Result {
-    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::create_dir_all(path).map_err(at(path))
 }
 
 /// Writes a file.
 pub fn write(path: &Path, text: &str) -> Result {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::write(path, text).map_err(at(path))
 }
 
 /// Lets a file be run.
 pub fn make_executable(path: &Path) -> Result {
     let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(path, mode).map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::set_permissions(path, mode).map_err(at(path))
 }
 
 /// Whether this process runs as root.

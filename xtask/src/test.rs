@@ -114,7 +114,7 @@ fn tests(phases: &mut Phases, mpi: &Mpi) -> Result {
         command.env("HAUL_SKIP_LOG", &skip_log).env("TMPDIR", scratch.path());
         let counts = Counts::of(&mut command);
         // Unreadable after a test removed it: then the skips are unknown, which must not look like none.
-        let skips = fs::read_to_string(&skip_log).map_err(|error| format!("{}: {error}", skip_log.display()));
+        let skips = fs::read_to_string(&skip_log).map_err(shell::at(&skip_log));
         counts.and_then(|counts| counts.judge(&skips?))
     });
     // The counts have been taken from it; a left log is only litter.

@@ -54,7 +54,7 @@ fn fresh_data(dir: &Path, size: u64) -> Result<Option<Duration>> {
         fs::remove_file(&path).unwrap_or_default();
         return Ok(None);
     };
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let failed = shell::at(&path);
     let pieces = (size / REQUEST as u64).max(1);
     let noise = Buffer::random()?;
     let start = Instant::now();

@@ -39,8 +39,8 @@ pub enum Run {
 /// When the machinery fails, or the copy differs from the source although the program was content.
 pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace) -> Result<Run> {
     let place = dest.parent().unwrap_or(dest);
-    let place = File::open(place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let size = fs::metadata(source).map_err(|error| format!("{}: {error}", source.display()))?.len();
+    let place = File::open(place).map_err(shell::at(place))?;
+    let size = fs::metadata(source).map_err(shell::at(source))?.len();
     // The destination's pages and as much again, then the source, which must be in memory as well.
     warm_memory(size.saturating_mul(2))?;
     cache::prepare(source, Wanted::Warm)?;

@@ -100,8 +100,7 @@ impl Place {
         let file = self.dir.join("image");
         // Filesystems need room for themselves: btrfs keeps metadata twice, XFS refuses less than 300 MiB.
         let size = (space + space / 8).max(512 << 20);
-        let made = File::create(&file).and_then(|file| file.set_len(size));
-        made.map_err(|error| format!("{}: {error}", file.display()))?;
+        File::create(&file).and_then(|file| file.set_len(size)).map_err(shell::at(&file))?;
         let (program, args) = image.mkfs.split_first().ok_or("no mkfs")?;
         // mkfs.btrfs talks of its defaults even with -q, and standard output is for the tables.
         shell::run(shell::command(program).args(args).arg(&file).stdout(Stdio::null()))?;
@@ -109,7 +108,7 @@ impl Place {
         let device = shell::output(attach.args(["--find", "--show", "--direct-io=on"]).arg(&file))?;
         let device = device.trim();
         // The device holds the file from now on; without a name it goes when the device goes.
-        fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        fs::remove_file(&file).map_err(shell::at(&file))?;
         let mounted = shell::run(shell::command("mount").arg(device).arg(&self.dir));
         // Detaches at once if the mount failed, and with the unmount otherwise.
         shell::run(shell::command("losetup").args(["--detach", device]))?;

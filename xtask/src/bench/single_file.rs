@@ -147,7 +147,7 @@ fn fallback(program: &Program, dir: &Path) -> Result<bool> {
         return Ok(false);
     };
     let (source, dest) = (dir.join("small"), dir.join(format!("small-{engine}")));
-    fs::write(&source, vec![b'x'; 1 << 20]).map_err(|error| format!("{}: {error}", source.display()))?;
+    fs::write(&source, vec![b'x'; 1 << 20]).map_err(shell::at(&source))?;
     let mut words = program.words.iter();
     let mut command = shell::command(words.next().ok_or("a program without a name")?);
     command.args(words).arg("--explain").arg(&source).arg(&dest);
@@ -171,7 +171,7 @@ fn one_place(
         io::copy(&mut File::open("/dev/urandom")?.take(options.size), &mut file)?;
         file.sync_all()
     };
-    write().map_err(|error| format!("{}: {error}", source.display()))?;
+    write().map_err(shell::at(&source))?;
     let limit = if reflink { None } else { limit::measure(&place.dir, options.size)? };
 
     let mut rows = Vec::new();
@@ -194,7 +194,7 @@ fn one_place(
         return Err(format!("{} failed: {}", row.name, row.refused.as_deref().unwrap_or_default()));
     }
     // Removed only now: ext4 is slow for a while after a large file was deleted.
-    fs::remove_file(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    fs::remove_file(&source).map_err(shell::at(&source))?;
     let medians: Vec<f64> = rows.iter().filter_map(|row| Some(row.returned()?.median)).collect();
     Ok(medians.len() >= 2 && medians[1] <= medians[0])
 }

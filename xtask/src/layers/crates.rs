@@ -98,7 +98,7 @@ pub fn check_manifests(root: &Path) -> Result<Vec<Violation>> {
             Some(folder) => folder.to_string_lossy(),
             None => continue, // xtask stands beside the house
         };
-        let text = fs::read_to_string(manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+        let text = fs::read_to_string(manifest).map_err(shell::at(manifest))?;
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let name = dependency["name"].as_str().unwrap_or_default();
             if let Some(why) = objection(&folder, name, dependency["kind"] == "dev") {

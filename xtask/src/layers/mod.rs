@@ -49,7 +49,7 @@ pub fn check() -> Result<String> {
     let mut found = crates::check_manifests(root)?;
     let mut sources = Vec::new();
     for file in rust_files(root)? {
-        let text = fs::read_to_string(root.join(&file)).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = fs::read_to_string(root.join(&file)).map_err(shell::at(&file))?;
         sources.push(Source::parse(&file.to_string_lossy(), &text)?);
     }
     let count = sources.len();
@@ -85,7 +85,7 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
         ["crates", "testing", "xtask", "tests", "fuzz"].iter().map(|dir| root.join(dir)).collect();
     dirs.retain(|dir| dir.is_dir());
     while let Some(dir) = dirs.pop() {
-        let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+        let failed = shell::at(&dir);
         for entry in fs::read_dir(&dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = entry.path();

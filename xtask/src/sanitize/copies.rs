@@ -35,7 +35,7 @@ const WAYS: [&[&str]; 18] = [
 /// When the tree cannot be made or a program cannot be run.
 pub fn run(place: &Place) -> Result<(u64, u64)> {
     let source = place.scratch.join("source");
-    tree(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    tree(&source).map_err(shell::at(&source))?;
     image(&source.join("disk.img"))?;
     let (mut right, mut wrong) = (0, 0);
     for (number, way) in WAYS.iter().enumerate() {
@@ -47,9 +47,9 @@ pub fn run(place: &Place) -> Result<(u64, u64)> {
                 println!("failed: haul -aT {}: {why}", way.join(" "));
             }
         }
-        fs::remove_dir_all(&dest).map_err(|error| format!("{}: {error}", dest.display()))?;
+        fs::remove_dir_all(&dest).map_err(shell::at(&dest))?;
     }
-    fs::remove_dir_all(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    fs::remove_dir_all(&source).map_err(shell::at(&source))?;
     println!("{right} copies are as their source, {wrong} are not");
     Ok((right, wrong))
 }
@@ -96,8 +96,8 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
 
 /// A disk image with a filesystem on it. What is free is zeros, so that a copy by `--smart` has the same bytes.
 fn image(path: &Path) -> Result {
-    let file = fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    file.set_len(32 << 20).map_err(|error| format!("{}: {error}", path.display()))?;
+    let file = fs::File::create(path).map_err(shell::at(path))?;
+    file.set_len(32 << 20).map_err(shell::at(path))?;
     // The system's own programs are files to put in it.
     shell::output(shell::command("mkfs.ext4").args(["-q", "-F", "-d", "/etc/default"]).arg(path)).map(drop)
 }

@@ -21,12 +21,12 @@ const MAGIC: u64 = 0xC0BF_FFFF_FFFF_FF64;
 /// When a file or a program cannot be read.
 pub fn read(dir: &Path, programs: &[PathBuf]) -> Result<BTreeSet<String>> {
     let mut addresses: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    for entry in fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
-        let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
+    for entry in fs::read_dir(dir).map_err(shell::at(dir))? {
+        let path = entry.map_err(shell::at(dir))?.path();
         // PROGRAM.PID.sancov; libraries do not matter.
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let Some((program, _)) = name.strip_suffix(".sancov").and_then(|name| name.rsplit_once('.')) else { continue };
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let bytes = fs::read(&path).map_err(shell::at(&path))?;
         addresses.entry(program.to_owned()).or_default().extend(addresses_in(&bytes));
     }
     let mut executed = BTreeSet::new();
@@ -100,14 +100,14 @@ pub fn print(covered: &[(Tool, BTreeSet<String>)]) -> Result {
 /// The functions below a directory that have an `unsafe` block, tests not among them.
 fn with_unsafe_code(dir: &Path, module: &str) -> Result<Vec<Function>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
-        let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
+    for entry in fs::read_dir(dir).map_err(shell::at(dir))? {
+        let path = entry.map_err(shell::at(dir))?.path();
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let inner = if module.is_empty() { stem } else { format!("{module}::{stem}") };
         if path.is_dir() {
             found.extend(with_unsafe_code(&path, &inner)?);
         } else {
-            let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = fs::read_to_string(&path).map_err(shell::at(&path))?;
             found.extend(in_file(&text)?.into_iter().map(|name| (inner.clone(), name)));
         }
     }

@@ -86,14 +86,14 @@ fn all_parts(place: &Place) -> Result<Vec<Row>> {
 /// Runs tests by cargo.
 fn tests(place: &Place, part: &'static str, arguments: &[&str]) -> Result<Row> {
     let skip_log = place.dir.join("skips.log");
-    fs::write(&skip_log, "").map_err(|error| format!("{}: {error}", skip_log.display()))?;
+    fs::write(&skip_log, "").map_err(shell::at(&skip_log))?;
     let mut cargo = place.tests(arguments);
     cargo.env("HAUL_SKIP_LOG", &skip_log);
     let before = findings(place)?;
     let start = Instant::now();
     let counts = Counts::of(&mut cargo)?;
     let time = start.elapsed();
-    let skips = fs::read_to_string(&skip_log).map_err(|error| format!("{}: {error}", skip_log.display()))?;
+    let skips = fs::read_to_string(&skip_log).map_err(shell::at(&skip_log))?;
     for name in &counts.failures {
         println!("failed: {name}");
     }
@@ -123,7 +123,7 @@ fn copies(place: &Place) -> Result<Row> {
 /// How many findings the tool has reported so far; it prints those that are new.
 fn findings(place: &Place) -> Result<u64> {
     let dir = place.reports();
-    let failed = |error| format!("{}: {error}", dir.display());
+    let failed = shell::at(&dir);
     let mut count = 0;
     for entry in fs::read_dir(&dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

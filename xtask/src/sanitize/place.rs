@@ -48,9 +48,9 @@ impl Place {
         for dir in [place.reports(), place.coverage()] {
             // What an earlier run found is not what this one finds.
             if dir.exists() {
-                fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+                fs::remove_dir_all(&dir).map_err(shell::at(&dir))?;
             }
-            fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+            fs::create_dir_all(&dir).map_err(shell::at(&dir))?;
         }
         Ok(place)
     }

@@ -61,7 +61,7 @@ impl Release {
         shell::run(self.apt("apt-get").args(["--yes", "--download-only", "install"]).args(names))?;
         let archives = self.dir.join("cache/archives");
         let unpacked = unpack_all(&archives, into)?;
-        fs::remove_dir_all(&archives).map_err(|error| format!("{}: {error}", archives.display()))?;
+        fs::remove_dir_all(&archives).map_err(shell::at(&archives))?;
         Ok(unpacked)
     }
 
@@ -77,13 +77,13 @@ impl Release {
         shell::make_dir(&archives)?;
         shell::run(self.apt("apt-get").args(["download", meant]).current_dir(&archives))?;
         unpack_all(&archives, into)?;
-        fs::remove_dir_all(&archives).map_err(|error| format!("{}: {error}", archives.display()))
+        fs::remove_dir_all(&archives).map_err(shell::at(&archives))
     }
 }
 
 fn unpack_all(archives: &Path, into: &Path) -> Result<usize> {
     shell::make_dir(into)?;
-    let failed = |error| format!("{}: {error}", archives.display());
+    let failed = shell::at(archives);
     let mut count = 0;
     for entry in fs::read_dir(archives).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

@@ -90,7 +90,7 @@ impl Machine {
     fn remove(&self, name: &str) -> Result {
         let path = self.dir.join(name);
         if path.exists() {
-            fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::remove_dir_all(&path).map_err(shell::at(&path))?;
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Machine {
 /// The first modules and what they need, each after what it needs.
 fn in_order(modules: &Path) -> Result<Vec<String>> {
     let file = modules.join("modules.dep");
-    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = fs::read_to_string(&file).map_err(shell::at(&file))?;
     let mut order: Vec<String> = Vec::new();
     for wanted in FIRST_MODULES {
         let suffix = format!("/{wanted}.ko");
@@ -203,7 +203,7 @@ fn lay_system(system: &Path) -> Result {
 /// # Errors
 /// When it cannot be made.
 pub fn make_disk(image: &Path, dir: &Path, size: u64) -> Result {
-    let failed = |error| format!("{}: {error}", image.display());
+    let failed = shell::at(image);
     let file = File::create(image).map_err(failed)?;
     file.set_len(size).map_err(failed)?;
     let options = ["-q", "-F", "-E", "root_owner=0:0,lazy_itable_init=1,nodiscard", "-d"];
@@ -211,7 +211,7 @@ pub fn make_disk(image: &Path, dir: &Path, size: u64) -> Result {
 }
 
 fn only_entry(dir: &Path) -> Result<String> {
-    let mut names = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let mut names = fs::read_dir(dir).map_err(shell::at(dir))?;
     let name = names.next().and_then(std::result::Result::ok).ok_or_else(|| format!("{} is empty", dir.display()))?;
     Ok(name.file_name().to_string_lossy().into_owned())
 }

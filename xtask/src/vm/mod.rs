@@ -181,7 +181,7 @@ impl Disks {
                 .map_err(|error| format!("{} -> {}: {error}", from.display(), to.display()))?;
         }
         machine::make_disk(&disks.programs, &content, 512 << 20)?;
-        let failed = |error| format!("{}: {error}", disks.scratch.display());
+        let failed = shell::at(&disks.scratch);
         File::create(&disks.scratch).and_then(|file| file.set_len(SCRATCH)).map_err(failed)?;
         Ok(disks)
     }

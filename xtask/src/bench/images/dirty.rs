@@ -49,9 +49,9 @@ pub fn run(smartcp: &Path, scratch: &Path) -> Result {
             if name == "smartcp" && bad != Some(0) {
                 lost.push(*kind);
             }
-            fs::remove_file(&plain).map_err(|error| format!("{}: {error}", plain.display()))?;
+            fs::remove_file(&plain).map_err(shell::at(&plain))?;
         }
-        fs::remove_file(&image).map_err(|error| format!("{}: {error}", image.display()))?;
+        fs::remove_file(&image).map_err(shell::at(&image))?;
     }
     if lost.is_empty() { Ok(()) } else { Err(format!("smartcp lost files on {}", lost.join(", "))) }
 }
@@ -59,8 +59,7 @@ pub fn run(smartcp: &Path, scratch: &Path) -> Result {
 /// A copy of the image of a filesystem that is mounted and has files that were synced one by one.
 fn snapshot(mkfs: &[&str], scratch: &Path) -> Result<std::path::PathBuf> {
     let (live, snapshot) = (scratch.join("live"), scratch.join("snapshot"));
-    let made = File::create(&live).and_then(|file| file.set_len(512 << 20));
-    made.map_err(|error| format!("{}: {error}", live.display()))?;
+    File::create(&live).and_then(|file| file.set_len(512 << 20)).map_err(shell::at(&live))?;
     let (program, args) = mkfs.split_first().ok_or("no mkfs")?;
     shell::run(shell::command(program).args(args).arg(&live).stdout(Stdio::null()))?;
     let mounted = Mount::new(&live, &["loop"], &scratch.join("mounted"))?;
@@ -69,13 +68,13 @@ fn snapshot(mkfs: &[&str], scratch: &Path) -> Result<std::path::PathBuf> {
     mounted.unmount()?;
     written?;
     copied?;
-    fs::remove_file(&live).map_err(|error| format!("{}: {error}", live.display()))?;
+    fs::remove_file(&live).map_err(shell::at(&live))?;
     Ok(snapshot)
 }
 
 /// The files, each on the disk when the next one begins. No sync of the whole: that would write the maps, too.
 fn write(dir: &Path) -> Result {
-    let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let failed = shell::at(dir);
     for number in 0..FILES {
         let mut file = File::create(dir.join(number.to_string())).map_err(failed)?;
         file.write_all(&contents(number)).map_err(failed)?;
@@ -95,10 +94,9 @@ struct Copied {
 }
 
 fn copy(words: &[String], image: &Path, dest: &Path) -> Result<Copied> {
-    let size = fs::metadata(image).map_err(|error| format!("{}: {error}", image.display()))?.len();
+    let size = fs::metadata(image).map_err(shell::at(image))?.len();
     // For what clones only to what is large enough.
-    let made = File::create(dest).and_then(|file| file.set_len(size));
-    made.map_err(|error| format!("{}: {error}", dest.display()))?;
+    File::create(dest).and_then(|file| file.set_len(size)).map_err(shell::at(dest))?;
     let mut command = shell::command(&words[0]);
     for word in &words[1..] {
         match word.as_str() {

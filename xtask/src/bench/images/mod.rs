@@ -45,8 +45,8 @@ pub fn run(args: &[String]) -> Result {
 fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
     let scratch = workspace.path();
     let smartcp = scratch.join("smartcp");
-    let haul = haul.canonicalize().map_err(|error| format!("{}: {error}", haul.display()))?;
-    symlink(&haul, &smartcp).map_err(|error| format!("{}: {error}", smartcp.display()))?;
+    let haul = haul.canonicalize().map_err(shell::at(haul))?;
+    symlink(&haul, &smartcp).map_err(shell::at(&smartcp))?;
     println!("{}.\n", machine::describe(&haul)?);
     if options.dirty {
         return dirty::run(&smartcp, scratch);
@@ -107,7 +107,7 @@ fn scan(smartcp: &Path, scratch: &Path) -> Result<f64> {
         best = best.max(SIZE as f64 / time);
     }
     for path in [&zeros, &copy] {
-        fs::remove_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::remove_file(path).map_err(shell::at(path))?;
     }
     Ok(best)
 }

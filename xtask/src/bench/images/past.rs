@@ -39,7 +39,7 @@ pub fn make(path: &Path, size: u64, scratch: &Path) -> Result {
 /// Writes zeros where the filesystem below keeps none: mkfs.ext4 and the loop device ask it for zeros instead of writing
 /// them, and once they are out of the page cache they are holes to whoever asks.
 fn fill_holes(path: &Path, size: u64) -> Result {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let failed = shell::at(path);
     let refused = |errno: Errno| format!("{}: {errno}", path.display());
     let file = File::options().read(true).write(true).open(path).map_err(failed)?;
     file.sync_all().map_err(failed)?;
@@ -64,7 +64,7 @@ fn zeros_to(file: &File, range: Range<u64>) -> std::io::Result<()> {
 
 /// Writes files in turn, so that what is deleted lies between what is kept, until there is no room.
 fn fill(dir: &Path, size: u64) -> Result {
-    let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let failed = shell::at(dir);
     for (name, _) in PARTS {
         fs::create_dir(dir.join(name)).map_err(failed)?;
     }
@@ -94,7 +94,7 @@ fn fill(dir: &Path, size: u64) -> Result {
 
 /// What is in an image, as the kernel and the filesystem say it.
 pub fn look_at(path: &Path, scratch: &Path) -> Result<Image> {
-    let meta = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let meta = fs::metadata(path).map_err(shell::at(path))?;
     let mounted = Mount::new(path, &["loop", "ro", "noload"], &scratch.join("look"))?;
     let looked = statvfs(&mounted.0).map_err(|error| error.to_string()).and_then(|fs| {
         let files = |name: &str| -> Result<u64> {
@@ -115,7 +115,7 @@ pub fn write_zeros(path: &Path, size: u64) -> Result {
         zeros_to(&file, 0..size)?;
         file.sync_all()
     };
-    write().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
+    write().map_err(shell::at(path))
 }
 
 /// A mounted image. Whoever forgets to unmount leaves that to the end of the namespace.
@@ -124,13 +124,13 @@ pub struct Mount(pub std::path::PathBuf);
 impl Mount {
     /// Mounts it at a new directory.
     pub fn new(image: &Path, options: &[&str], at: &Path) -> Result<Mount> {
-        fs::create_dir(at).map_err(|error| format!("{}: {error}", at.display()))?;
+        fs::create_dir(at).map_err(shell::at(at))?;
         let mut mount = shell::command("mount");
         let done = shell::run(mount.args(["-o", &options.join(",")]).arg(image).arg(at));
         match done {
             Ok(()) => Ok(Mount(at.to_owned())),
             Err(why) => {
-                fs::remove_dir(at).map_err(|error| format!("{}: {error}", at.display()))?;
+                fs::remove_dir(at).map_err(shell::at(at))?;
                 Err(why)
             }
         }
@@ -139,6 +139,6 @@ impl Mount {
     /// Unmounts it.
     pub fn unmount(self) -> Result {
         shell::run(shell::command("umount").arg(&self.0))?;
-        fs::remove_dir(&self.0).map_err(|error| format!("{}: {error}", self.0.display()))
+        fs::remove_dir(&self.0).map_err(shell::at(&self.0))
     }
 }

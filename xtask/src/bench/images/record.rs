@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::shell::Result;
+use crate::shell::{self, Result};
 
 /// What is in the image, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl Results {
     pub fn load(file: Option<&Path>, image: &Image) -> Result<Results> {
         let mut results = Results { image: image.clone(), rows: Vec::new(), rounds: 0, scan: 0.0 };
         let Some(file) = file.filter(|file| file.exists()) else { return Ok(results) };
-        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let saved: Saved = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = fs::read_to_string(file).map_err(shell::at(file))?;
+        let saved: Saved = serde_json::from_str(&text).map_err(shell::at(file))?;
         if (saved.size, saved.free) != (image.size, image.free) {
             return Err(format!("{} is of another image", file.display()));
         }
@@ -125,7 +125,7 @@ impl Results {
         let Image { size, free, live, zeros, .. } = self.image;
         let saved = Saved { size, free, live, zeros, rounds: self.rounds, scan: self.scan, runs: runs.collect() };
         let text = serde_json::to_string_pretty(&saved).map_err(|error| error.to_string())?;
-        fs::write(file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))
+        fs::write(file, text + "\n").map_err(shell::at(file))
     }
 
     /// Adds a run.

@@ -32,14 +32,14 @@ pub fn run(program: &Program, image: &Image, cold: bool, workspace: &Workspace) 
         Ok(sample)
     });
     if dest.exists() {
-        fs::remove_file(&dest).map_err(|error| format!("{}: {error}", dest.display()))?;
+        fs::remove_file(&dest).map_err(shell::at(&dest))?;
     }
     sample
 }
 
 fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace: &Workspace) -> Result<Sample> {
     let place = dest.parent().unwrap_or(dest);
-    let place = File::open(place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let place = File::open(place).map_err(shell::at(place))?;
     let sync = || syncfs(&place).map_err(|error| format!("syncfs: {error}"));
     sync()?;
     if cold {
@@ -50,8 +50,7 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
         cache::prepare(&image.path, Wanted::Warm)?;
     }
     if program.sized {
-        let made = File::create(dest).and_then(|file| file.set_len(image.size));
-        made.map_err(|error| format!("{}: {error}", dest.display()))?;
+        File::create(dest).and_then(|file| file.set_len(image.size)).map_err(shell::at(dest))?;
     }
     let word = |word: &String| match word.as_str() {
         "IMAGE" => image.path.clone().into_os_string(),
@@ -90,7 +89,7 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
 
 /// What is wrong with a copy: its size, the filesystem in it, or a file.
 fn wrong(image: &Image, dest: &Path, scratch: &Path) -> Result<Option<String>> {
-    let size = fs::metadata(dest).map_err(|error| format!("{}: {error}", dest.display()))?.len();
+    let size = fs::metadata(dest).map_err(shell::at(dest))?.len();
     if size != image.size {
         return Ok(Some(format!("the copy has {size} bytes")));
     }

@@ -147,7 +147,7 @@ fn asynchronous(haul: &Path, scratch: &Path) -> Result<Vec<String>> {
 /// Whether this haul copies a small file with an engine.
 fn knows(haul: &Path, engine: &str, scratch: &Path) -> Result<bool> {
     let (source, dest) = (scratch.join("small"), scratch.join("small-copy"));
-    fs::write(&source, vec![b'x'; 1 << 20]).map_err(|error| format!("{}: {error}", source.display()))?;
+    fs::write(&source, vec![b'x'; 1 << 20]).map_err(shell::at(&source))?;
     let mut command = shell::command(haul);
     command.arg(format!("--engine={engine}")).arg(&source).arg(&dest);
     let output = command.output().map_err(|error| format!("cannot run haul: {error}"))?;
@@ -180,11 +180,11 @@ fn save(file: &Path, about: &[String], tables: &[Table]) -> Result {
         Err(error) => return Err(format!("{}: {error}", file.display())),
     };
     let text = record::write(about, &record::merge(older, tables));
-    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+    fs::write(file, text).map_err(shell::at(file))
 }
 
 fn show(file: &Path) -> Result {
-    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = fs::read_to_string(file).map_err(shell::at(file))?;
     let (about, tables) = record::read(&text)?;
     println!("{}\n", about.join("\n"));
     for one in &tables {

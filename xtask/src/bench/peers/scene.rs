@@ -55,7 +55,7 @@ impl<'a> Scene<'a> {
     /// When there is no room, or something cannot be made.
     pub fn new(workload: &'a Workload, options: &'a Options, scratch: &Path) -> Result<Scene<'a>> {
         let base = scratch.join(&workload.name);
-        fs::create_dir(&base).map_err(|error| format!("{}: {error}", base.display()))?;
+        fs::create_dir(&base).map_err(shell::at(&base))?;
         let extent = match workload.source.extent() {
             Some(extent) => extent,
             None => sources::measure(Path::new(sources::usr(options)))?,
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
                 source
             }
         };
-        let open = |path: &Path| File::open(path).map_err(|error| format!("{}: {error}", path.display()));
+        let open = |path: &Path| File::open(path).map_err(shell::at(path));
         let sync = open(&to)?;
         let read = open(&source)?;
         syncfs(&read).map_err(|error| format!("syncfs: {error}"))?;
@@ -106,7 +106,7 @@ impl<'a> Scene<'a> {
             self.remove_copies()?;
         }
         let dir = self.dest.join(format!("copy-{run}"));
-        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        fs::create_dir(&dir).map_err(shell::at(&dir))?;
         self.copies.push(dir.clone());
         Ok(dir.join(self.source.file_name().unwrap_or_default()))
     }
@@ -116,7 +116,7 @@ impl<'a> Scene<'a> {
         let each = self.each();
         let used = each.bytes.saturating_mul(self.copies.len() as u64);
         let source = if self.workload.source == Source::Usr { 0 } else { self.extent.bytes };
-        let fs = statvfs(&self.dest).map_err(|error| format!("{}: {error}", self.dest.display()))?;
+        let fs = statvfs(&self.dest).map_err(shell::at(&self.dest))?;
         let free = fs.f_bavail.saturating_mul(fs.f_frsize);
         // btrfs has no fixed number of inodes and says 0.
         let inodes = fs.f_files == 0 || fs.f_favail > each.inodes.saturating_mul(2);
@@ -156,7 +156,7 @@ impl<'a> Scene<'a> {
     pub fn prepare(&self, program: &Program) -> Result {
         self.settle()?;
         if self.workload.cold {
-            syncfs(File::open(&self.source).map_err(|error| format!("{}: {error}", self.source.display()))?)
+            syncfs(File::open(&self.source).map_err(shell::at(&self.source))?)
                 .map_err(|error| format!("syncfs: {error}"))?;
             drop_caches()?;
         }

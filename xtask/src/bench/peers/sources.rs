@@ -214,7 +214,7 @@ fn sparse(path: &Path, bytes: u64, data: u64) -> io::Result<()> {
 /// # Errors
 /// When it cannot be read.
 pub fn measure(path: &Path) -> Result<Extent> {
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let failed = shell::at(path);
     let meta = path.symlink_metadata().map_err(failed)?;
     let mut extent = Extent { inodes: 1, bytes: meta.blocks() * 512 };
     if meta.is_dir() {
