@@ -10,6 +10,7 @@ mod images;
 pub mod limit;
 pub mod machine;
 pub mod measure;
+mod options;
 pub mod peers;
 pub mod place;
 pub mod report;

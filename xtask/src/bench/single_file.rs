@@ -4,48 +4,20 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use haul_measure::turns;
 use haul_measure::workspace::Workspace;
-use haul_measure::{turns, values};
 
 use super::measure::{self, Program, Run};
+use super::options::Options;
 use super::place::{self, Image, Place};
 use super::report::{self, Row};
 use super::{limit, machine, surroundings};
 use crate::shell::{self, Result};
 
-/// What it takes.
-#[derive(Debug, PartialEq, Eq)]
-struct Options {
-    /// Bytes of a file.
-    size: u64,
-    /// Timed runs of each program at each place.
-    runs: usize,
-    /// Engines of haul to time beside its own choice.
-    engines: Vec<String>,
-    /// Places by name; empty for all.
-    places: Vec<String>,
-}
-
-impl Options {
-    fn parse(args: &[String]) -> Result<Options> {
-        let mut options = Options { size: 1 << 30, runs: 5, engines: Vec::new(), places: Vec::new() };
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let (name, value) = surroundings::option(arg, &mut args)?;
-            let list = || value.split(',').map(str::to_owned).collect();
-            match name {
-                "--size" => options.size = values::size(&value)?,
-                "--runs" => options.runs = value.parse().map_err(|_| format!("{value:?} is no number of runs"))?,
-                "--engine" => options.engines = list(),
-                "--place" => options.places = list(),
-                other => return Err(format!("unknown option {other:?}; there are --size, --runs, --engine, --place")),
-            }
-        }
-        if options.runs == 0 {
-            return Err("there is nothing to measure in 0 runs".into());
-        }
-        Ok(options)
-    }
+/// Takes the arguments after `bench single-file`.
+pub fn options(args: &[String]) -> Result<Options> {
+    let usual = Options { size: 1 << 30, runs: 5, ..Options::default() };
+    usual.parse(args, &["size", "runs", "engine", "place"])?.with_runs()
 }
 
 /// Times all programs at all places and prints a table for each.
@@ -53,7 +25,7 @@ impl Options {
 /// # Errors
 /// When cp or haul's own choice fails anywhere, or any copy is wrong. An engine may refuse.
 pub fn run(args: &[String]) -> Result {
-    let options = &Options::parse(args)?;
+    let options = &options(args)?;
     let haul = surroundings::haul(None)?;
     place::enter_namespace()?;
     let programs = programs(&haul, &options.engines);
@@ -197,34 +169,4 @@ fn one_place(
     fs::remove_file(&source).map_err(shell::at(&source))?;
     let medians: Vec<f64> = rows.iter().filter_map(|row| Some(row.returned()?.median)).collect();
     Ok(medians.len() >= 2 && medians[1] <= medians[0])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(args: &[&str]) -> Result<Options> {
-        Options::parse(&args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn options_are_taken_with_and_without_equals_sign() {
-        let options = parse(&["--size", "64M", "--runs=3", "--engine=mapped,direct"]).unwrap();
-        assert_eq!((options.size, options.runs), (64 << 20, 3));
-        assert_eq!(options.engines, ["mapped", "direct"]);
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        for args in [
-            &["--size", "x"][..],
-            &["--size"],
-            &["--size=0"],
-            &["--runs", "0"],
-            &["--size", "99999999999G"],
-            &["--what=1"],
-        ] {
-            assert!(parse(args).is_err(), "{args:?}");
-        }
-    }
 }

@@ -70,14 +70,3 @@ pub fn haul(given: Option<&Path>) -> Result<PathBuf> {
     shell::run(shell::cargo().args(["build", "--quiet", "--release", "--package", "haul", "--bin", "haul"]))?;
     Ok(shell::target().join("release/haul"))
 }
-
-/// An option's name and its value, which stands behind `=` or is the next argument.
-///
-/// # Errors
-/// When there is no value.
-pub fn option<'a>(arg: &'a str, rest: &mut std::slice::Iter<'_, String>) -> Result<(&'a str, String)> {
-    match arg.split_once('=') {
-        Some((name, value)) => Ok((name, value.to_owned())),
-        None => Ok((arg, rest.next().cloned().ok_or(format!("{arg} needs a value"))?)),
-    }
-}

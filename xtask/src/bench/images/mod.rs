@@ -5,7 +5,6 @@
 //! the image, file by file, and checked by e2fsck.
 
 mod dirty;
-mod options;
 mod past;
 mod programs;
 mod record;
@@ -19,17 +18,39 @@ use std::path::Path;
 use haul_measure::turns;
 use haul_measure::workspace::Workspace;
 
-use self::options::Options;
 use self::record::{Image, Results};
+use super::options::Options;
 use super::{machine, place, surroundings};
 use crate::shell::{self, Result};
+
+/// Takes the arguments after `bench images`.
+pub fn options(args: &[String]) -> Result<Options> {
+    let known = ["size", "runs", "dir", "image", "json", "haul", "only", "programs", "dirty"];
+    let options = Options { size: 8 << 30, runs: 3, ..Options::default() }.parse(args, &known)?;
+    if options.size < 256 << 20 {
+        return Err("an image of less than 256M proves nothing".into());
+    }
+    if let Some(unknown) = options.programs.iter().find(|key| !programs::KEYS.contains(&key.as_str())) {
+        return Err(format!("no program {unknown:?}; there are: {}", programs::KEYS.join(", ")));
+    }
+    match options.only.iter().find(|word| !["cold", "warm"].contains(&word.as_str())) {
+        Some(other) => Err(format!("--only is cold or warm, not {other:?}")),
+        None => Ok(options),
+    }
+}
+
+/// Whether cold or warm runs are to be measured.
+fn wants(options: &Options, cold: bool) -> bool {
+    let word = if cold { "cold" } else { "warm" };
+    options.only.is_empty() || options.only.iter().any(|only| only == word)
+}
 
 /// Measures and prints tables.
 ///
 /// # Errors
 /// When the machinery fails, or a copy by smartcp is wrong.
 pub fn run(args: &[String]) -> Result {
-    let options = Options::parse(args)?;
+    let options = options(args)?;
     if !shell::is_root() {
         return Err("images must be mounted and caches dropped, which only root can".into());
     }
@@ -62,7 +83,7 @@ fn measure(options: &Options, haul: &Path, workspace: &Workspace) -> Result {
     let image = image(options, scratch)?;
     let mut results = Results::load(options.json.as_deref(), &image)?;
     for round in 0..options.runs {
-        for cold in options.temperatures() {
+        for cold in [true, false].into_iter().filter(|cold| wants(options, *cold)) {
             for which in turns::order(results.rounds + round, programs.len()) {
                 let program = &programs[which];
                 if !options.programs.is_empty() && !options.programs.contains(&program.key.to_owned()) {

@@ -5,7 +5,6 @@
 
 mod install;
 mod judge;
-mod options;
 mod profile;
 mod programs;
 mod record;
@@ -18,26 +17,38 @@ mod workload;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use haul_measure::workspace::Workspace;
 
 use self::install::Peer;
-use self::options::Options;
 use self::programs::{Program, Shape};
 use self::record::Table;
 use self::workload::Workload;
+use super::options::Options;
 use super::{machine, place, surroundings};
 use crate::shell::{self, Result};
 
 /// Engines that the matrix times beside haul's own choice, if this haul has them.
 const ASYNCHRONOUS: &[&str] = &["io-uring", "linux-aio", "posix-aio"];
 
+/// Takes the arguments after `bench peers`.
+pub fn options(args: &[String]) -> Result<Options> {
+    let (settle, timeout) = (Duration::from_secs(65), Duration::from_secs(600));
+    let usual = Options { runs: 5, scale: 1.0, space: 20 << 30, settle, timeout, ..Options::default() };
+    let known = [
+        "only", "programs", "engine", "with", "runs", "scale", "dir", "json", "from", "space", "settle", "timeout",
+        "haul", "before", "profile", "list",
+    ];
+    usual.parse(args, &known)?.with_runs()
+}
+
 /// Measures what the options name and prints tables.
 ///
 /// # Errors
 /// When the machinery fails, or cp or haul copied wrongly or not at all.
 pub fn run(args: &[String]) -> Result {
-    let options = Options::parse(args)?;
+    let options = options(args)?;
     let workloads = workload::chosen(&options)?;
     if options.list {
         for workload in &workloads {

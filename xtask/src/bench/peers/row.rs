@@ -10,8 +10,8 @@ use haul_measure::{cache, turns};
 use serde_json::Value;
 
 use super::super::compare::{self, Lost};
+use super::super::options::Options;
 use super::super::surroundings::failure;
-use super::options::Options;
 use super::programs::{Program, Shape, Task};
 use super::record::{Row, Sample, Table};
 use super::scene::Scene;

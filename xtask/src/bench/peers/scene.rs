@@ -11,9 +11,9 @@ use haul_measure::own::Own;
 use haul_measure::storage::Storage;
 use haul_sys::rustix::fs::{statvfs, syncfs};
 
+use super::super::options::Options;
 use super::super::place::{self, Image, Place};
 use super::super::surroundings::{drop_caches, warm_memory};
-use super::options::Options;
 use super::programs::Program;
 use super::sources::{self, Extent, Source};
 use super::workload::{Fs, Workload};

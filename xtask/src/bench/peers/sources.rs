@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use haul_sys::rustix::fs::{XattrFlags, setxattr};
 use serde::{Deserialize, Serialize};
 
-use super::options::Options;
+use super::super::options::Options;
 use crate::shell::{self, Result};
 
 /// Files in one directory of a nested tree.

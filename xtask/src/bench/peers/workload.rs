@@ -1,6 +1,6 @@
 //! What is copied: the rows of the table, as data.
 
-use super::options::Options;
+use super::super::options::Options;
 use super::programs::Shape;
 use super::sources::{self, Source};
 use super::target::Target;
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn usual() -> Options {
-        Options::parse(&[]).unwrap()
+        super::super::options(&[]).unwrap()
     }
 
     #[test]
