@@ -8,13 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::shell::{self, Result};
 
 /// What is in the image, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Image {
     /// Where it is.
+    #[serde(skip)]
     pub path: PathBuf,
     /// All of it.
     pub size: u64,
     /// What the file occupies.
+    #[serde(skip)]
     pub allocated: u64,
     /// What its filesystem calls free.
     pub free: u64,
@@ -50,46 +53,27 @@ pub struct Sample {
     pub failed: Option<String>,
 }
 
-/// All runs of one program, cold or warm.
-#[derive(Debug)]
-pub struct Row {
-    pub key: String,
+/// One run of one program.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    pub program: String,
     pub cold: bool,
-    pub samples: Vec<Sample>,
-}
-
-/// One run in the file.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct SavedRun {
-    program: String,
-    cold: bool,
     #[serde(flatten)]
-    sample: Sample,
+    pub sample: Sample,
 }
 
-/// The file.
-#[derive(Default, Serialize, Deserialize)]
+/// Everything that was measured with one image, as it is in the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Saved {
-    size: u64,
-    free: u64,
-    live: u64,
-    zeros: u64,
-    rounds: usize,
-    scan: f64,
-    runs: Vec<SavedRun>,
-}
-
-/// Everything that was measured with one image.
-#[derive(Debug)]
 pub struct Results {
+    #[serde(flatten)]
     pub image: Image,
-    pub rows: Vec<Row>,
     /// Finished rounds.
     pub rounds: usize,
     /// Bytes a second of the zero scan.
     pub scan: f64,
+    pub runs: Vec<Run>,
 }
 
 impl Results {
@@ -98,18 +82,15 @@ impl Results {
     /// # Errors
     /// When it cannot be read, or is of another image.
     pub fn load(file: Option<&Path>, image: &Image) -> Result<Results> {
-        let mut results = Results { image: image.clone(), rows: Vec::new(), rounds: 0, scan: 0.0 };
-        let Some(file) = file.filter(|file| file.exists()) else { return Ok(results) };
+        let Some(file) = file.filter(|file| file.exists()) else {
+            return Ok(Results { image: image.clone(), ..Results::default() });
+        };
         let text = fs::read_to_string(file).map_err(shell::at(file))?;
-        let saved: Saved = serde_json::from_str(&text).map_err(shell::at(file))?;
-        if (saved.size, saved.free) != (image.size, image.free) {
+        let saved: Results = serde_json::from_str(&text).map_err(shell::at(file))?;
+        if (saved.image.size, saved.image.free) != (image.size, image.free) {
             return Err(format!("{} is of another image", file.display()));
         }
-        (results.rounds, results.scan) = (saved.rounds, saved.scan);
-        for run in saved.runs {
-            results.add(&run.program, run.cold, run.sample);
-        }
-        Ok(results)
+        Ok(Results { image: image.clone(), ..saved })
     }
 
     /// Writes them to a file.
@@ -118,27 +99,19 @@ impl Results {
     /// When that fails.
     pub fn save(&self, file: Option<&Path>) -> Result {
         let Some(file) = file else { return Ok(()) };
-        let runs = self.rows.iter().flat_map(|row| {
-            let (program, cold) = (&row.key, row.cold);
-            row.samples.iter().map(move |sample| SavedRun { program: program.clone(), cold, sample: sample.clone() })
-        });
-        let Image { size, free, live, zeros, .. } = self.image;
-        let saved = Saved { size, free, live, zeros, rounds: self.rounds, scan: self.scan, runs: runs.collect() };
-        let text = serde_json::to_string_pretty(&saved).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         fs::write(file, text + "\n").map_err(shell::at(file))
     }
 
     /// Adds a run.
-    pub fn add(&mut self, key: &str, cold: bool, sample: Sample) {
-        match self.rows.iter_mut().find(|row| row.key == key && row.cold == cold) {
-            Some(row) => row.samples.push(sample),
-            None => self.rows.push(Row { key: key.to_owned(), cold, samples: vec![sample] }),
-        }
+    pub fn add(&mut self, program: &str, cold: bool, sample: Sample) {
+        self.runs.push(Run { program: program.to_owned(), cold, sample });
     }
 
-    /// The runs of a program.
-    pub fn row(&self, key: &str, cold: bool) -> Option<&Row> {
-        self.rows.iter().find(|row| row.key == key && row.cold == cold)
+    /// The runs of a program, cold or warm.
+    pub fn samples(&self, program: &str, cold: bool) -> Vec<&Sample> {
+        let of = self.runs.iter().filter(|run| run.program == program && run.cold == cold);
+        of.map(|run| &run.sample).collect()
     }
 }
 
@@ -157,7 +130,8 @@ mod tests {
         (results.rounds, results.scan) = (3, 1.5);
         results.save(Some(&file)).unwrap();
         let loaded = Results::load(Some(&file), &image).unwrap();
-        assert_eq!((loaded.rounds, &loaded.row("cp", true).unwrap().samples), (3, &vec![sample]));
+        assert_eq!((loaded.rounds, loaded.samples("cp", true)), (3, vec![&sample]));
+        assert_eq!(loaded.image, image);
         assert!(Results::load(Some(&file), &Image { free: 3, ..image }).is_err());
     }
 }

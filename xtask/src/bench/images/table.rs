@@ -6,7 +6,7 @@ use haul_measure::stats::Spread;
 
 use super::super::report::{self, range};
 use super::programs::{self, Program};
-use super::record::{Image, Results, Row, Sample};
+use super::record::{Image, Results, Sample};
 use crate::shell::Result;
 
 const MIB: f64 = 1_048_576.0;
@@ -32,7 +32,7 @@ pub fn markdown(results: &Results, programs: &[Program]) -> String {
         percent(rest),
     );
     for cold in [true, false] {
-        if results.rows.iter().any(|row| row.cold == cold) {
+        if results.runs.iter().any(|run| run.cold == cold) {
             text.push_str(&table(results, programs, cold));
         }
     }
@@ -51,22 +51,25 @@ fn table(results: &Results, programs: &[Program], cold: bool) -> String {
         if cold { "cold" } else { "warm" }
     );
     for program in programs {
-        let Some(row) = results.row(program.key, cold) else { continue };
-        let of = |figure: fn(&Sample) -> f64| spread(row, figure);
+        let runs = results.samples(program.key, cold);
+        if runs.is_empty() {
+            continue;
+        }
+        let of = |figure: fn(&Sample) -> f64| spread(&runs, figure);
         let whole =
             |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, |all| format!("{:.0}", all.median));
         let time = |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, range);
         let two_digits =
             |figure: fn(&Sample) -> f64| of(figure).map_or_else(String::new, |all| format!("{:.2}", all.median));
-        let busy = row.samples.iter().filter(|sample| sample.disturbed).count();
-        let verified = match row.samples.iter().find_map(|sample| sample.failed.as_deref()) {
+        let busy = runs.iter().filter(|sample| sample.disturbed).count();
+        let verified = match runs.iter().find_map(|sample| sample.failed.as_deref()) {
             Some(why) => format!("**no**: {why}"),
             None => "yes".to_owned(),
         };
         let busy = if busy > 0 { format!(", {busy} disturbed") } else { String::new() };
         let cells = [
             program.name.to_owned(),
-            format!("{}{busy}", row.samples.len()),
+            format!("{}{busy}", runs.len()),
             whole(|sample| sample.read as f64 / MIB),
             whole(|sample| sample.fetched as f64 / MIB),
             whole(|sample| sample.written as f64 / MIB),
@@ -84,9 +87,9 @@ fn table(results: &Results, programs: &[Program], cold: bool) -> String {
 }
 
 /// Of the runs that copied rightly; all of them if none did.
-fn spread(row: &Row, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
-    let good = row.samples.iter().filter(|sample| sample.failed.is_none());
-    report::spread(good.map(&figure)).or_else(|| report::spread(row.samples.iter().map(&figure)))
+fn spread(runs: &[&Sample], figure: fn(&Sample) -> f64) -> Option<Spread> {
+    let good = runs.iter().filter(|sample| sample.failed.is_none());
+    report::spread(good.map(|run| figure(run))).or_else(|| report::spread(runs.iter().map(|run| figure(run))))
 }
 
 /// What was promised, what was measured, and whether that is kept.
@@ -96,11 +99,9 @@ fn promises(results: &Results, programs: &[Program]) -> Vec<(String, String, boo
     for cold in [true, false] {
         let word = if cold { "cold" } else { "warm" };
         let median = |key: &str, figure: fn(&Sample) -> f64| {
-            let row = results.row(key, cold)?;
-            if row.samples.iter().any(|sample| sample.failed.is_some()) {
-                return None;
-            }
-            spread(row, figure).map(|all| all.median)
+            let runs = results.samples(key, cold);
+            let all_right = runs.iter().all(|sample| sample.failed.is_none());
+            spread(&runs, figure).filter(|_| all_right).map(|all| all.median)
         };
         if let (Some(smart), Some(full)) =
             (median("smart", |run| run.read as f64), median("full", |run| run.read as f64))
@@ -128,8 +129,8 @@ fn promises(results: &Results, programs: &[Program]) -> Vec<(String, String, boo
                 all.push((format!("{word}: not slower than any peer ({})", figure.0), said, smart <= best));
             }
         }
-        if let Some(row) = results.row("smart", cold) {
-            let most = row.samples.iter().map(|run| run.memory).max().unwrap_or_default() as f64 / MIB;
+        if let Some(most) = results.samples("smart", cold).iter().map(|run| run.memory).max() {
+            let most = most as f64 / MIB;
             all.push((format!("{word}: peak memory below 64 MiB and the map"), format!("{most:.1} MiB"), most < 64.0));
         }
     }
@@ -140,8 +141,8 @@ fn promises(results: &Results, programs: &[Program]) -> Vec<(String, String, boo
 
 /// An error if a copy by smartcp was wrong.
 pub fn failed(results: &Results) -> Result {
-    let ours = results.rows.iter().filter(|row| programs::ours(&row.key));
-    match ours.flat_map(|row| &row.samples).find_map(|sample| sample.failed.as_deref()) {
+    let mut ours = results.runs.iter().filter(|run| programs::ours(&run.program));
+    match ours.find_map(|run| run.sample.failed.as_deref()) {
         Some(why) => Err(format!("smartcp copied wrongly: {why}")),
         None => Ok(()),
     }
@@ -152,24 +153,13 @@ mod tests {
     use super::*;
 
     fn sample(read: u64, returned: f64, failed: Option<&str>) -> Sample {
-        Sample {
-            read,
-            written: 0,
-            fetched: 0,
-            returned,
-            durable: returned,
-            user: 0.0,
-            system: 0.0,
-            memory: 1 << 20,
-            allocated: 50,
-            disturbed: false,
-            failed: failed.map(str::to_owned),
-        }
+        let failed = failed.map(str::to_owned);
+        Sample { read, returned, durable: returned, memory: 1 << 20, allocated: 50, failed, ..Sample::default() }
     }
 
     fn results() -> Results {
         let image = Image { path: "/image".into(), size: 100, allocated: 100, free: 30, live: 48, zeros: 20 };
-        let mut results = Results { image, rows: Vec::new(), rounds: 1, scan: 2e10 };
+        let mut results = Results { image, runs: Vec::new(), rounds: 1, scan: 2e10 };
         results.add("smart", true, sample(70, 1.0, None));
         results.add("full", true, sample(100, 2.0, None));
         results.add("cp", true, sample(100, 1.5, None));
@@ -193,8 +183,8 @@ mod tests {
     #[test]
     fn a_broken_promise_is_reported() {
         let mut results = results();
-        results.rows[0].samples[0].read = 80;
-        results.rows[0].samples[0].returned = 1.6;
+        results.runs[0].sample.read = 80;
+        results.runs[0].sample.returned = 1.6;
         let broken: Vec<String> =
             promises(&results, &programs()).into_iter().filter(|all| !all.2).map(|all| all.0).collect();
         assert_eq!(broken.len(), 2, "{broken:?}");
