@@ -41,9 +41,7 @@ pub fn run(arguments: &[String]) -> Result {
     };
     shell::run(shell::cargo().args(["build", "--release", "--locked", "--package", "haul", "--bin", "haul"]))?;
     let dist = shell::root().join("dist");
-    if dist.exists() {
-        fs::remove_dir_all(&dist).map_err(|error| format!("cannot empty {}: {error}", dist.display()))?;
-    }
+    shell::remove(&dist)?;
     place(&shell::target().join("release/haul"), &dist.join("bin/haul"))?;
     println!("{} holds:", dist.display());
     println!("  bin/haul");
@@ -59,9 +57,7 @@ pub fn run(arguments: &[String]) -> Result {
 /// In a target directory of its own: the workspace may be built with another MPI, which the build would not notice.
 fn build_for_mpi() -> Result<PathBuf> {
     let target = shell::target().join("dist-mpi");
-    if target.exists() {
-        fs::remove_dir_all(&target).map_err(|error| format!("cannot empty {}: {error}", target.display()))?;
-    }
+    shell::remove(&target)?;
     let mut build = shell::cargo();
     build.args(["build", "--release", "--locked", "--package", "haul-mpi", "--bin", "haul-mpi", "--target-dir"]);
     shell::run(build.arg(&target))?;

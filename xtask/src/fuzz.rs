@@ -67,9 +67,7 @@ fn seeds(dir: &Path) -> Result<Vec<(String, u8)>> {
     let failed = shell::at(dir);
     if !dir.exists() {
         let new = dir.with_extension("new");
-        if new.exists() {
-            fs::remove_dir_all(&new).map_err(failed)?;
-        }
+        shell::remove(&new)?;
         let mut make = shell::cargo();
         make.args(["run", "--locked", "--quiet", "--package", "haul-forge", "--bin", "make-seeds", "--"]).arg(&new);
         shell::output(&mut make)?;

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use haul_measure::programs;
+use haul_measure::own::Own;
+use haul_measure::{programs, workspace};
 
 pub use haul_measure::programs::{find, has, line, output, run};
 
@@ -51,6 +52,16 @@ pub fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// A part of this program that is a process of its own.
+///
+/// # Errors
+/// When the system does not say where this program is.
+pub fn own(part: &str) -> Result<Command> {
+    let mut command = command(Own::running()?.path());
+    command.arg(part);
+    Ok(command)
+}
+
 /// A program of the nightly toolchain.
 pub fn nightly(program: &str) -> Command {
     let mut command = command("rustup");
@@ -80,6 +91,11 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 /// Makes a directory and those above it, as far as they are missing.
 pub fn make_dir(path: &Path) -> Result {
     std::fs::create_dir_all(path).map_err(at(path))
+}
+
+/// Removes a file or a tree, if it is there.
+pub fn remove(path: &Path) -> Result {
+    workspace::remove(path).map_err(at(path))
 }
 
 /// Writes a file.

@@ -86,9 +86,8 @@ impl Found {
 /// # Errors
 /// When one side cannot be read.
 pub fn apart(source: &Path, dest: &Path, metadata: bool) -> Result<Found> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = shell::command(program);
-    command.arg("compare-copies").arg(source).arg(dest).arg(if metadata { "all" } else { "contents" });
+    let mut command = shell::own("compare-copies")?;
+    command.arg(source).arg(dest).arg(if metadata { "all" } else { "contents" });
     serde_json::from_str(&shell::output(&mut command)?).map_err(|error| error.to_string())
 }
 

@@ -22,8 +22,7 @@ const ALIGN: usize = 4096;
 /// # Errors
 /// When the process fails.
 pub fn measure(dir: &Path, size: u64) -> Result<Option<Duration>> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let said = shell::output(shell::command(program).arg("fresh-data").arg(dir).arg(size.to_string()))?;
+    let said = shell::output(shell::own("fresh-data")?.arg(dir).arg(size.to_string()))?;
     Ok(said.trim().parse().ok().map(Duration::from_micros))
 }
 

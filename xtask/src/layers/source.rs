@@ -338,16 +338,14 @@ struct Items {
 }
 
 impl<'ast> Visit<'ast> for Items {
-    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
-        self.types.push(item.ident.to_string());
-    }
-
-    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
-        self.types.push(item.ident.to_string());
-    }
-
-    fn visit_item_union(&mut self, item: &'ast syn::ItemUnion) {
-        self.types.push(item.ident.to_string());
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let name = match item {
+            syn::Item::Struct(item) => &item.ident,
+            syn::Item::Enum(item) => &item.ident,
+            syn::Item::Union(item) => &item.ident,
+            _ => return visit::visit_item(self, item),
+        };
+        self.types.push(name.to_string());
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {

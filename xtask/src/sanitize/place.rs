@@ -1,6 +1,5 @@
 //! Where the run of one tool keeps its things, and what it builds and runs there.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,20 +11,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
      -Cllvm-args=-sanitizer-coverage-trace-pc-guard";
 
 /// The crates whose tests run: the one with unsafe code, and those that call it from several threads.
-const CRATES: [&str; 12] = [
-    "--package",
-    "haul-sys",
-    "--package",
-    "haul-fs",
-    "--package",
-    "haul-io",
-    "--package",
-    "haul-image",
-    "--package",
-    "haul-cluster",
-    "--package",
-    "haul-copy",
-];
+const CRATES: [&str; 6] = ["haul-sys", "haul-fs", "haul-io", "haul-image", "haul-cluster", "haul-copy"];
 
 const SUPPRESSIONS: &str = "xtask/src/sanitize/suppressions";
 
@@ -47,10 +33,8 @@ impl Place {
         };
         for dir in [place.reports(), place.coverage()] {
             // What an earlier run found is not what this one finds.
-            if dir.exists() {
-                fs::remove_dir_all(&dir).map_err(shell::at(&dir))?;
-            }
-            fs::create_dir_all(&dir).map_err(shell::at(&dir))?;
+            shell::remove(&dir)?;
+            shell::make_dir(&dir)?;
         }
         Ok(place)
     }
@@ -76,7 +60,11 @@ impl Place {
     /// Builds tests and runs them.
     pub fn tests(&self, arguments: &[&str]) -> Command {
         let mut cargo = self.cargo("test");
-        cargo.arg("--no-fail-fast").args(CRATES).args(arguments).env("TMPDIR", &self.scratch);
+        cargo
+            .arg("--no-fail-fast")
+            .args(CRATES.iter().flat_map(|name| ["--package", name]))
+            .args(arguments)
+            .env("TMPDIR", &self.scratch);
         self.options(&mut cargo);
         cargo
     }

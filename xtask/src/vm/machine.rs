@@ -88,11 +88,7 @@ impl Machine {
     }
 
     fn remove(&self, name: &str) -> Result {
-        let path = self.dir.join(name);
-        if path.exists() {
-            fs::remove_dir_all(&path).map_err(shell::at(&path))?;
-        }
-        Ok(())
+        shell::remove(&self.dir.join(name))
     }
 
     fn fetch(&self) -> Result {

@@ -31,9 +31,7 @@ pub fn run(program: &Program, image: &Image, cold: bool, workspace: &Workspace) 
         }
         Ok(sample)
     });
-    if dest.exists() {
-        fs::remove_file(&dest).map_err(shell::at(&dest))?;
-    }
+    shell::remove(&dest)?;
     sample
 }
 

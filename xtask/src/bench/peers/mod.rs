@@ -163,12 +163,7 @@ fn knows(haul: &Path, engine: &str, scratch: &Path) -> Result<bool> {
     command.arg(format!("--engine={engine}")).arg(&source).arg(&dest);
     let output = command.output().map_err(|error| format!("cannot run haul: {error}"))?;
     for file in [source, dest] {
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{}: {error}", file.display()));
-            }
-            _ => {}
-        }
+        shell::remove(&file)?;
     }
     Ok(output.status.success())
 }

@@ -80,9 +80,8 @@ pub fn usr(options: &Options) -> &'static str {
 /// # Errors
 /// When that fails.
 pub fn make(source: Source, path: &Path) -> Result {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let word = serde_json::to_string(&source).map_err(|error| error.to_string())?;
-    shell::run(shell::command(program).arg("peers-make").arg(word).arg(path))
+    shell::run(shell::own("peers-make")?.arg(word).arg(path))
 }
 
 /// The process.
