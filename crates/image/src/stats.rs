@@ -101,85 +101,41 @@ impl Count {
     }
 }
 
-/// What the threads of a copy share.
-#[derive(Debug)]
-pub(super) struct Counters {
-    pub(super) started: Instant,
-    pub(super) total: u64,
-    pub(super) copied: Count,
-    pub(super) write_skipped: Count,
-    pub(super) read_skipped: Count,
-    pub(super) free: Count,
-    pub(super) read: Count,
-    pub(super) zeros: Count,
-    /// The memory of a hibernated system was in what was read.
-    pub(super) asleep: AtomicBool,
-    pub(super) open: Clock,
-    pub(super) map: Clock,
-    pub(super) copy: Clock,
-    pub(super) close: Clock,
-    pub(super) scan: Clock,
-    pub(super) md5: Clock,
-    pub(super) reading: Clock,
-    pub(super) writing: Clock,
-    pub(super) read_enqueue: Clock,
-    pub(super) read_dequeue: Clock,
-    pub(super) write_enqueue: Clock,
-    pub(super) write_dequeue: Clock,
+/// What the threads of a copy share: for each number of [`Stats`] the one that they count with.
+macro_rules! counters {
+    ($($count:ident)*; $($time:ident $clock:ident)*) => {
+        #[derive(Debug)]
+        pub(super) struct Counters {
+            pub(super) started: Instant,
+            pub(super) total: u64,
+            /// The memory of a hibernated system was in what was read.
+            pub(super) asleep: AtomicBool,
+            $(pub(super) $count: Count,)*
+            $(pub(super) $clock: Clock,)*
+        }
+
+        impl Counters {
+            pub(super) fn new(total: u64) -> Counters {
+                Counters {
+                    started: Instant::now(),
+                    total,
+                    asleep: AtomicBool::default(),
+                    $($count: Count::default(),)*
+                    $($clock: Clock::default(),)*
+                }
+            }
+
+            /// What they say now.
+            pub(super) fn stats(&self) -> Stats {
+                let times = Times { $($time: self.$clock.get(),)* };
+                Stats { total: self.total, elapsed: self.started.elapsed(), times, $($count: self.$count.get(),)* }
+            }
+        }
+    };
 }
 
-impl Counters {
-    pub(super) fn new(total: u64) -> Counters {
-        Counters {
-            started: Instant::now(),
-            total,
-            copied: Count::default(),
-            write_skipped: Count::default(),
-            read_skipped: Count::default(),
-            free: Count::default(),
-            read: Count::default(),
-            zeros: Count::default(),
-            asleep: AtomicBool::default(),
-            open: Clock::default(),
-            map: Clock::default(),
-            copy: Clock::default(),
-            close: Clock::default(),
-            scan: Clock::default(),
-            md5: Clock::default(),
-            reading: Clock::default(),
-            writing: Clock::default(),
-            read_enqueue: Clock::default(),
-            read_dequeue: Clock::default(),
-            write_enqueue: Clock::default(),
-            write_dequeue: Clock::default(),
-        }
-    }
-
-    /// What they say now.
-    pub(super) fn stats(&self) -> Stats {
-        Stats {
-            total: self.total,
-            copied: self.copied.get(),
-            write_skipped: self.write_skipped.get(),
-            read_skipped: self.read_skipped.get(),
-            free: self.free.get(),
-            read: self.read.get(),
-            zeros: self.zeros.get(),
-            elapsed: self.started.elapsed(),
-            times: Times {
-                open: self.open.get(),
-                map: self.map.get(),
-                copy: self.copy.get(),
-                close: self.close.get(),
-                scan: self.scan.get(),
-                md5: self.md5.get(),
-                read: self.reading.get(),
-                write: self.writing.get(),
-                read_enqueue: self.read_enqueue.get(),
-                read_dequeue: self.read_dequeue.get(),
-                write_enqueue: self.write_enqueue.get(),
-                write_dequeue: self.write_dequeue.get(),
-            },
-        }
-    }
+counters! {
+    copied write_skipped read_skipped free read zeros;
+    open open map map copy copy close close scan scan md5 md5 read reading write writing
+    read_enqueue read_enqueue read_dequeue read_dequeue write_enqueue write_enqueue write_dequeue write_dequeue
 }
