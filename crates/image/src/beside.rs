@@ -18,7 +18,7 @@ use haul_sys::kernel::Kernel;
 
 use haul_fs::walk::Spot;
 
-use super::source::{OwnedImage, Source};
+use super::source::{RawImage, Source};
 
 /// Opens files in the directory in which a source was found. Only regular files, and none twice: whoever wrote the names
 /// may be no friend. Symbolic links are followed, like those that users name, and remembered.
@@ -60,7 +60,7 @@ impl Siblings for Beside<'_> {
         if self.is_known(file.inode.id) {
             return Err(refused("it is the same file as another one"));
         }
-        let image = OwnedImage::new(Arc::clone(self.kernel), Arc::clone(&file.file), file.size);
+        let image = RawImage::of(self.kernel, &file);
         self.files.borrow_mut().insert(name.to_owned(), Source { is_link, dir: None, ..file });
         Ok(Arc::new(image))
     }

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_guest::ExtentSet;
 use haul_guest::container::{self, Opened, VirtualDisk};
-use haul_guest::{ExtentSet, ReadAt};
 use haul_io::ranges::{Extent, Extents};
 use haul_sys::inode::Kind;
 use haul_sys::kernel::Kernel;
@@ -24,7 +24,7 @@ use haul_fs::walk::Spot;
 
 use super::beside::Beside;
 use super::keep::Kept;
-use super::source::{Disk, OwnedImage, Source};
+use super::source::{Disk, RawImage, Source};
 
 /// The most holes of a container's file that are looked for.
 const HOLES: usize = 200_000;
@@ -62,8 +62,7 @@ pub fn contents(kernel: &Arc<dyn Kernel>, source: &Source, format: Format) -> Co
     if format == Format::Raw || source.inode.kind != Kind::Regular {
         return Contents::Raw;
     }
-    let image = OwnedImage::new(Arc::clone(kernel), Arc::clone(&source.file), source.size);
-    let image: Arc<dyn ReadAt> = Arc::new(image);
+    let image = Arc::new(RawImage::of(kernel, source));
     let name = source.path.file_name().unwrap_or_default();
     let beside = Beside::new(kernel, source);
     let Opened { disk, parts } = match container::open(image, name, &beside) {

@@ -99,7 +99,7 @@ impl<'a> Copy<'a> {
             Smart::Auto if self.task.found.is_none() => source.in_use(&self.task.system),
             _ => None,
         };
-        let raw = RawImage::new(Arc::clone(&self.task.kernel), source.file(), source.size);
+        let raw = RawImage::of(&self.task.kernel, source);
         let image: &dyn ReadAt = source.disk.as_ref().map_or(&raw, |disk| &*disk.image);
         let own = match self.task.found {
             Some(_) => None,
@@ -370,7 +370,7 @@ impl<'a> Copy<'a> {
         let total = self.counters.total;
         // One byte is missing until the end.
         let held = if dest.is_device() { total } else { self.size_of(dest)?.min(total) };
-        let image = RawImage::new(Arc::clone(&self.task.kernel), dest.file.as_fd(), held);
+        let image = RawImage::new(&self.task.kernel, &dest.file, held);
         let mut buffer = AlignedBuffer::new(self.io_mode.buffer_size, self.io_mode.align);
         let mut md5 = Md5::new();
         let mut at = 0;

@@ -74,7 +74,7 @@ pub use keep::{KeepTask, Kept};
 pub use observer::{Event, Observer};
 pub use options::{BUFFER, LARGEST_BUFFER, Mode, Options, Smart};
 pub use punch::{Punched, punch};
-pub use source::{Disk, OwnedImage, RawImage, Source};
+pub use source::{Disk, RawImage, Source};
 pub use stats::{Stats, Times};
 pub use system::System;
 pub use task::Task;

@@ -24,7 +24,7 @@ use super::container::{Contents, Format, contents};
 use super::found::Found;
 use super::in_use::in_use;
 use super::options::GRANULE;
-use super::source::{OwnedImage, Source};
+use super::source::{RawImage, Source};
 use super::system::System;
 
 /// One request frees at most so many bytes, so that whoever waits for the image is soon noticed.
@@ -58,9 +58,9 @@ pub fn punch(
     let (alone, before) = open_alone(path, system)?;
     let file = &alone.0;
     let size = kernel.size(file.as_fd()).map_err(said(What::CannotFstat))?;
-    let image = OwnedImage::new(Arc::clone(kernel), Arc::clone(file), size);
     // Without the directory: a disk in several files would be changed in files that others may have open.
     let source = Source::given(Arc::clone(file), before, path, size);
+    let image = RawImage::of(kernel, &source);
     let kept = match contents(kernel, &source, Format::Auto) {
         Contents::Raw => None,
         Contents::Container(container) => Some(container.keep(&source)),

@@ -177,27 +177,32 @@ impl Direct {
 /// A file or block device as an image: reads through the kernel that tests replace, completes short counts and repeats
 /// what a signal interrupted.
 #[derive(Debug)]
-pub struct RawImage<'a> {
+pub struct RawImage {
     kernel: Arc<dyn Kernel>,
-    file: BorrowedFd<'a>,
+    file: Arc<OwnedFd>,
     direct: Option<Direct>,
     size: u64,
 }
 
-impl<'a> RawImage<'a> {
-    /// The first `size` bytes of a file.
-    pub fn new(kernel: Arc<dyn Kernel>, file: BorrowedFd<'a>, size: u64) -> RawImage<'a> {
-        RawImage { kernel, file, direct: None, size }
+impl RawImage {
+    /// The file of a source, whatever it holds.
+    pub fn of(kernel: &Arc<dyn Kernel>, source: &Source) -> RawImage {
+        RawImage::new(kernel, &source.file, source.size)
     }
 
-    pub(super) fn with_direct(self, direct: Option<Direct>) -> RawImage<'a> {
+    /// The first `size` bytes of a file.
+    pub(super) fn new(kernel: &Arc<dyn Kernel>, file: &Arc<OwnedFd>, size: u64) -> RawImage {
+        RawImage { kernel: Arc::clone(kernel), file: Arc::clone(file), direct: None, size }
+    }
+
+    pub(super) fn with_direct(self, direct: Option<Direct>) -> RawImage {
         RawImage { direct, ..self }
     }
 
     /// Whether most of a range is in the page cache.
     fn is_warm(&self, offset: u64, len: usize) -> bool {
         let half = (len / page_size() / 2) as u64;
-        page_cache::cached_pages(self.file, offset, len as u64).is_ok_and(|cached| cached > half)
+        page_cache::cached_pages(self.file.as_fd(), offset, len as u64).is_ok_and(|cached| cached > half)
     }
 
     /// Reads some of the buffer: past the page cache what is aligned, the rest through it.
@@ -212,41 +217,11 @@ impl<'a> RawImage<'a> {
                 }
             }
         }
-        again(|| self.kernel.pread(self.file, buffer, offset))
+        again(|| self.kernel.pread(self.file.as_fd(), buffer, offset))
     }
 }
 
-/// The same with a descriptor of its own, for parsers of containers.
-#[derive(Debug)]
-pub struct OwnedImage {
-    kernel: Arc<dyn Kernel>,
-    file: Arc<OwnedFd>,
-    size: u64,
-}
-
-impl OwnedImage {
-    /// The file of a source, whatever it holds.
-    pub fn of(kernel: &Arc<dyn Kernel>, source: &Source) -> OwnedImage {
-        OwnedImage::new(Arc::clone(kernel), Arc::clone(&source.file), source.size)
-    }
-
-    /// The first `size` bytes of a file.
-    pub fn new(kernel: Arc<dyn Kernel>, file: Arc<OwnedFd>, size: u64) -> OwnedImage {
-        OwnedImage { kernel, file, size }
-    }
-}
-
-impl ReadAt for OwnedImage {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        RawImage::new(Arc::clone(&self.kernel), self.file.as_fd(), self.size).read_exact_at(offset, buffer)
-    }
-}
-
-impl ReadAt for RawImage<'_> {
+impl ReadAt for RawImage {
     fn size(&self) -> u64 {
         self.size
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use haul_guest::report::{Map, Verdict};
 use haul_image::{
-    Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, OwnedImage, Smart, Source, System, Task,
+    Contents, Format, Found, Given, InUse, Kept, Look, Observer, Options, RawImage, Smart, Source, System, Task,
 };
 use haul_io::moved::Moved;
 use haul_io::strategy::{HoleSearch, WORTH_ASKING};
@@ -238,7 +238,7 @@ fn look(source: &Source, dir: Option<BorrowedFd<'_>>, plan: &Plan) -> Seen {
                 return Seen { container: None, free: Err((map, why)) };
             }
             Contents::Raw => {
-                let map = haul_guest::map::map(&OwnedImage::of(&kernel, source), &options);
+                let map = haul_guest::map::map(&RawImage::of(&kernel, source), &options);
                 return Seen { container: None, free: judged(map, &|| source.in_use(&system)).map(Found::of_disk) };
             }
         },
