@@ -126,8 +126,7 @@ pub(super) trait Layout: Send + Sync {
     ///
     /// # Errors
     /// If it is damaged.
-    fn unpack(&self, packed: &[u8], unit: usize, at: u64) -> Result<Vec<u8>, Refusal> {
-        let _unused = (packed, unit, at);
+    fn unpack(&self, _packed: &[u8], _unit: usize, _at: u64) -> Result<Vec<u8>, Refusal> {
         Err(Refusal::corrupt("compressed data where there can be none"))
     }
 
@@ -135,14 +134,15 @@ pub(super) trait Layout: Send + Sync {
     ///
     /// # Errors
     /// As reading.
-    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal>;
+    fn besides(&self, _reader: &Reader) -> Result<Option<Ranges>, Refusal> {
+        Ok(Some(Vec::new()))
+    }
 
     /// Whether each of these bytes of the first file is used exactly once, as far as the format counts.
     ///
     /// # Errors
     /// As reading.
-    fn used_once(&self, reader: &Reader, bytes: &ExtentSet) -> Result<bool, Refusal> {
-        let _unused = (reader, bytes);
+    fn used_once(&self, _reader: &Reader, _bytes: &ExtentSet) -> Result<bool, Refusal> {
         Ok(true)
     }
 }

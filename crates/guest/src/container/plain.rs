@@ -1,6 +1,6 @@
 //! Disks that lie in a file byte by byte: a raw image, and a VHD of fixed size, which has a footer behind the disk.
 
-use super::disk::{Disk, Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place};
 use super::tables::{Reader, Tables};
 use crate::refusal::Refusal;
 
@@ -14,9 +14,5 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
 impl Layout for Plain {
     fn piece(&self, _: &dyn Tables, at: u64, _: u64) -> Result<Piece, Refusal> {
         Ok(Piece { len: self.0.saturating_sub(at), place: Place::Stored { file: 0, offset: at } })
-    }
-
-    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
-        Ok(Some(Vec::new()))
     }
 }

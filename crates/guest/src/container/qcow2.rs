@@ -45,23 +45,13 @@ struct Qcow2 {
     version: u32,
     /// The size of a cluster, as a power of two.
     bits: u32,
-    /// Whether clusters have subclusters, and entries of the second level are twice as long.
-    extended: bool,
-    compression: Compression,
+    features: Features,
     /// The first level.
     l1: Vec<u8>,
-    counts: Counts,
+    /// Where the table of counts is, and how many bytes it has.
+    counts: (u64, u64),
     /// Whether clusters can be freed at all: no snapshots, no bitmaps.
     plain: bool,
-}
-
-/// Where the counts of references are.
-struct Counts {
-    table: u64,
-    /// Bytes of the table.
-    len: u64,
-    /// The width of a count in bits, as a power of two.
-    order: u32,
 }
 
 pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
@@ -81,14 +71,9 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
     let mut qcow = Qcow2 {
         version,
         bits,
-        extended: features.extended,
-        compression: features.compression,
+        features,
         l1: Vec::new(),
-        counts: Counts {
-            table: be64(&header, 48)?,
-            len: product(u64::from(be32(&header, 56)?), cluster)?,
-            order: features.order,
-        },
+        counts: (be64(&header, 48)?, product(u64::from(be32(&header, 56)?), cluster)?),
         plain: be32(&header, 60)? == 0 && !bitmaps,
     };
     let needed = size.div_ceil(qcow.covered());
@@ -107,9 +92,10 @@ pub(super) fn open(reader: &Reader) -> Result<Disk, Refusal> {
 }
 
 struct Features {
+    /// Whether clusters have subclusters, and entries of the second level are twice as long.
     extended: bool,
     compression: Compression,
-    /// The width of a count, as a power of two.
+    /// The width of a count in bits, as a power of two.
     order: u32,
     /// The length of the header.
     header: usize,
@@ -160,7 +146,7 @@ impl Qcow2 {
 
     /// Bytes of one entry of the second level.
     fn entry(&self) -> u64 {
-        if self.extended { 16 } else { 8 }
+        if self.features.extended { 16 } else { 8 }
     }
 
     /// Bytes of the disk that one table of the second level covers.
@@ -181,12 +167,12 @@ impl Qcow2 {
         let (skip, number) = (at % cluster, (at >> self.bits) % (cluster / self.entry()));
         let index = (number * self.entry()) as usize;
         let entry = be64(table, index)?;
-        let bitmap = if self.extended { be64(table, index + 8)? } else { 0 };
+        let bitmap = if self.features.extended { be64(table, index + 8)? } else { 0 };
         if entry & PACKED != 0 {
             corrupt_if(entry & COPIED != 0 || bitmap != 0, "a compressed cluster has flags that it cannot have")?;
             return Ok(Piece { len: cluster - skip, place: self.packed(tables, entry, skip)? });
         }
-        let zero = !self.extended && entry & ZERO != 0;
+        let zero = !self.features.extended && entry & ZERO != 0;
         let unknown = entry & !(OFFSET | COPIED | u64::from(zero)) != 0 || zero && self.version < 3;
         corrupt_if(unknown, "an entry of a qcow2 table has unknown bits")?;
         let offset = entry & OFFSET;
@@ -195,12 +181,11 @@ impl Qcow2 {
         } else if entry & COPIED != 0 {
             return Err(Refusal::corrupt("an entry of a qcow2 table counts no cluster"));
         }
-        if !self.extended {
+        if !self.features.extended {
             let len = cluster - skip;
-            return Ok(match offset {
-                _ if zero => Piece { len, place: Place::Zero },
-                0 => Piece { len, place: Place::Zero },
-                _ => Piece::stored(tables, 0, offset + skip, len),
+            return Ok(match zero || offset == 0 {
+                true => Piece { len, place: Place::Zero },
+                false => Piece::stored(tables, 0, offset + skip, len),
             });
         }
         let (there, zeros) = (bitmap & 0xffff_ffff, bitmap >> 32);
@@ -247,7 +232,7 @@ impl Layout for Qcow2 {
     }
 
     fn unpack(&self, packed: &[u8], unit: usize, _: u64) -> Result<Vec<u8>, Refusal> {
-        let cluster = match self.compression {
+        let cluster = match self.features.compression {
             Compression::Deflate => inflate(packed, unit, false)?,
             Compression::Zstd => unzstd(packed, unit)?,
         };
@@ -274,7 +259,7 @@ impl Layout for Qcow2 {
     /// By the counts.
     fn used_once(&self, reader: &Reader, bytes: &ExtentSet) -> Result<bool, Refusal> {
         let table = self.counts(reader)?;
-        let width = 1_u64 << self.counts.order;
+        let width = 1_u64 << self.features.order;
         let per_block = self.cluster() * 8 / width;
         let mut next = 0;
         for extent in bytes.iter() {
@@ -286,7 +271,7 @@ impl Layout for Qcow2 {
                     return Ok(false);
                 }
                 let block = reader.table(0, block, self.cluster() as usize)?;
-                if count(&block, cluster % per_block, self.counts.order)? != 1 {
+                if count(&block, cluster % per_block, self.features.order)? != 1 {
                     return Ok(false);
                 }
                 next = cluster + 1;
@@ -299,9 +284,10 @@ impl Layout for Qcow2 {
 impl Qcow2 {
     /// The table of counts.
     fn counts(&self, reader: &Reader) -> Result<Vec<u8>, Refusal> {
-        self.check(reader, self.counts.table)?;
-        over_budget_if(self.counts.len > LARGEST_PIECE as u64, "bytes of one table")?;
-        reader.read(0, self.counts.table, self.counts.len as usize)
+        let (table, len) = self.counts;
+        self.check(reader, table)?;
+        over_budget_if(len > LARGEST_PIECE as u64, "bytes of one table")?;
+        reader.read(0, table, len as usize)
     }
 }
 

@@ -35,8 +35,21 @@ pub(super) trait Tables {
     /// If it does not lie in the file, is too long, or cannot be read.
     fn table(&self, file: usize, offset: u64, len: usize) -> Result<Arc<Vec<u8>>, Refusal>;
 
-    /// The size of a file in bytes.
-    fn size(&self, file: usize) -> u64;
+    /// The files.
+    fn files(&self) -> &[Arc<dyn ReadAt>];
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// If it is not there.
+    fn file(&self, file: usize) -> Result<&dyn ReadAt, Refusal> {
+        self.files().get(file).map(|file| &**file).or_corrupt("a file that is not there")
+    }
+
+    /// The size of a file in bytes; zero if it is not there.
+    fn size(&self, file: usize) -> u64 {
+        self.files().get(file).map_or(0, |file| file.size())
+    }
 }
 
 /// The table that was read last, by file, offset and length.
@@ -60,10 +73,10 @@ impl Reader {
 
     /// Reads at most [`LARGEST_PIECE`] bytes.
     pub fn read(&self, file: usize, offset: u64, len: usize) -> Result<Vec<u8>, Refusal> {
-        let source = self.files.get(file).or_corrupt("a file that is not there")?;
+        let source = self.file(file)?;
         let bytes = self.bytes.get().checked_sub(len as u64).ok_or(Refusal::Budget("bytes of tables"))?;
         let pieces = self.pieces.get().checked_sub(1).ok_or(Refusal::Budget("tables"))?;
-        let session = Session::new(&**source, Budget::new(len as u64, 1, 1));
+        let session = Session::new(source, Budget::new(len as u64, 1, 1));
         let read = session.view().read(offset, len)?;
         self.bytes.set(bytes);
         self.pieces.set(pieces);
@@ -113,8 +126,8 @@ impl Tables for Reader {
         Ok(table)
     }
 
-    fn size(&self, file: usize) -> u64 {
-        self.files.get(file).map_or(0, |file| file.size())
+    fn files(&self) -> &[Arc<dyn ReadAt>] {
+        &self.files
     }
 }
 
@@ -163,15 +176,6 @@ impl Cached {
     pub fn new(files: Vec<Arc<dyn ReadAt>>) -> Cached {
         Cached { files, tables: Recent::new(CACHE) }
     }
-
-    pub fn files(&self) -> &[Arc<dyn ReadAt>] {
-        &self.files
-    }
-
-    /// One of the files.
-    pub fn file(&self, file: usize) -> Result<&dyn ReadAt, Refusal> {
-        self.files.get(file).map(|file| &**file).or_corrupt("a file that is not there")
-    }
 }
 
 impl Tables for Cached {
@@ -187,8 +191,8 @@ impl Tables for Cached {
         })
     }
 
-    fn size(&self, file: usize) -> u64 {
-        self.files.get(file).map_or(0, |file| file.size())
+    fn files(&self) -> &[Arc<dyn ReadAt>] {
+        &self.files
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn open_sparse(reader: &Reader) -> Result<Disk, Refusal> {
     let (sparse, text) = Sparse::open(reader, 0)?;
     let text = text.ok_or_else(|| Refusal::unsupported("a part of a VMDK: its descriptor is another file"))?;
     let descriptor = Descriptor::parse(&text)?;
-    let size = sparse.size();
+    let size = sparse.size;
     match descriptor.extents.as_slice() {
         [only] if only.kind == Kind::Sparse && product(only.sectors, SECTOR)? == size => {}
         _ => return Err(Refusal::corrupt("the descriptor inside a VMDK does not fit it")),
@@ -91,7 +91,7 @@ pub(super) fn open_descriptor(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dy
             (Kind::Flat, Some(file)) => flat(&reader, file, product(extent.offset, SECTOR)?, len)?,
             (Kind::Sparse, Some(file)) => {
                 let (sparse, _) = Sparse::open(&reader, file)?;
-                corrupt_if(sparse.size() != len, "a sparse extent is not as long as its descriptor says")?;
+                corrupt_if(sparse.size != len, "a sparse extent is not as long as its descriptor says")?;
                 Data::Sparse(sparse)
             }
             _ => return Err(Refusal::corrupt("an extent of a VMDK without a file")),
@@ -111,7 +111,7 @@ fn shares_bytes(spans: &[Span]) -> bool {
         .filter_map(|span| match &span.data {
             Data::Zero => None,
             Data::Flat { file, offset } => Some((*file, *offset, offset.saturating_add(span.len))),
-            Data::Sparse(sparse) => Some((sparse.file(), 0, u64::MAX)),
+            Data::Sparse(sparse) => Some((sparse.file, 0, u64::MAX)),
         })
         .filter(|(_, start, end)| start < end)
         .collect();
@@ -127,10 +127,17 @@ fn flat(reader: &Reader, file: usize, offset: u64, len: u64) -> Result<Data, Ref
     Ok(Data::Flat { file, offset })
 }
 
+impl Vmdk {
+    /// The last extent that starts at or before `at`.
+    fn span(&self, at: u64) -> Option<&Span> {
+        let behind = self.spans.partition_point(|span| span.start <= at);
+        behind.checked_sub(1).and_then(|index| self.spans.get(index))
+    }
+}
+
 impl Layout for Vmdk {
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
-        let behind = self.spans.partition_point(|span| span.start <= at);
-        let span = behind.checked_sub(1).and_then(|index| self.spans.get(index)).or_corrupt("outside all extents")?;
+        let span = self.span(at).or_corrupt("outside all extents")?;
         let inside = at - span.start;
         let left = difference(span.len, inside)?;
         let piece = match &span.data {
@@ -144,8 +151,7 @@ impl Layout for Vmdk {
     }
 
     fn unpack(&self, packed: &[u8], unit: usize, at: u64) -> Result<Vec<u8>, Refusal> {
-        let behind = self.spans.partition_point(|span| span.start <= at);
-        match behind.checked_sub(1).and_then(|index| self.spans.get(index)) {
+        match self.span(at) {
             Some(Span { start, data: Data::Sparse(sparse), .. }) => sparse.unpack(packed, unit, at - start),
             _ => Err(Refusal::corrupt("compressed data where there can be none")),
         }

@@ -80,8 +80,10 @@ impl Header {
 
 /// A sparse extent.
 pub(super) struct Sparse {
-    file: usize,
-    size: u64,
+    /// The index of the file that it is in.
+    pub file: usize,
+    /// The size of the extent in the disk, in bytes.
+    pub size: u64,
     grain: u64,
     per_table: u64,
     zero_grains: bool,
@@ -136,16 +138,6 @@ impl Sparse {
             Some(Ok(spare)) => sparse.compare(reader, &spare, tables)?,
         };
         Ok((sparse, text))
-    }
-
-    /// The index of the file that it is in.
-    pub fn file(&self) -> usize {
-        self.file
-    }
-
-    /// The size of the extent in the disk, in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
     }
 
     /// Whether single grains can be freed, and reading what is left needs no repair.
