@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::key::{Key, kind};
-use super::superblock::{Device, Superblock};
+use super::superblock::Superblock;
 use crate::bytes::{self, le16, le64};
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
@@ -155,53 +155,17 @@ impl Chunks {
         chunk.filter(|chunk| end <= chunk.end()).or_corrupt("an address that lies in no chunk")
     }
 
+    /// Where all copies of some logical addresses are on the device.
+    ///
+    /// # Errors
+    /// If no chunk holds all of them.
+    pub fn on_device(&self, part: Range<u64>) -> Result<impl Iterator<Item = Range<u64>>, Refusal> {
+        Ok(self.holding(part.start, part.end - part.start)?.on_device(part))
+    }
+
     /// Whether those of `superblock` are these, as far as they are of the system.
     pub fn agree_with(&self, superblock: &Chunks) -> bool {
         let system = self.chunks.iter().filter(|chunk| chunk.flags & KINDS == SYSTEM);
         system.eq(superblock.chunks.iter())
-    }
-}
-
-/// The device's own list of what belongs to chunks, compared with the chunks.
-#[derive(Debug)]
-pub struct DeviceExtents<'a> {
-    chunks: &'a Chunks,
-    device: Device,
-    /// They are disjoint and in order, so this is all that must be remembered to see whether a copy comes twice.
-    taken: Vec<Range<u64>>,
-}
-
-impl<'a> DeviceExtents<'a> {
-    /// None yet.
-    pub fn new(chunks: &'a Chunks, device: Device) -> DeviceExtents<'a> {
-        DeviceExtents { chunks, device, taken: Vec::new() }
-    }
-
-    /// Takes the next DEV_EXTENT.
-    ///
-    /// # Errors
-    /// If it is not exactly one copy of a chunk, or overlaps the one before.
-    pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
-        let (start, len) = (le64(item, 16)?, le64(item, 24)?);
-        corrupt_if(key.objectid != self.device.id, "an extent of another device")?;
-        let chunk = self.chunks.holding(start, len)?;
-        let disagree = chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset);
-        corrupt_if(disagree, "device extents and chunks disagree")?;
-        corrupt_if(self.taken.last().is_some_and(|last| last.end > key.offset), "device extents overlap")?;
-        self.taken.push(key.offset..bytes::sum(key.offset, len)?);
-        Ok(())
-    }
-
-    /// What of the device belongs to chunks, in order.
-    ///
-    /// # Errors
-    /// If a copy of a chunk is missing, or the device counts otherwise.
-    pub fn finish(self) -> Result<Vec<Range<u64>>, Refusal> {
-        // Each is a copy of a chunk, and no two are the same one: if there are as many, they are all.
-        let copies: usize = self.chunks.iter().map(|chunk| chunk.copies().count()).sum();
-        let bytes = self.taken.iter().map(|range| range.end - range.start).sum::<u64>();
-        let incomplete = copies != self.taken.len() || bytes != self.device.bytes_used;
-        corrupt_if(incomplete, "device extents do not cover the chunks")?;
-        Ok(self.taken)
     }
 }

@@ -63,6 +63,7 @@ impl Runs {
 }
 
 /// What of each chunk is allocated.
+#[derive(Default)]
 pub struct Allocation {
     /// How much of each chunk, in bytes, in their order.
     pub used: Vec<u64>,
@@ -70,6 +71,8 @@ pub struct Allocation {
     pub free: Vec<Range<u64>>,
     /// The same in logical addresses.
     pub runs: Runs,
+    /// How much of each chunk its block group says, unless block groups have a tree of their own.
+    pub groups: Vec<u64>,
 }
 
 /// Takes the extents of the tree one by one.
@@ -82,15 +85,12 @@ pub struct ExtentTree<'a> {
     at: Option<u64>,
     /// The last extent, to which references may follow.
     last: Option<u64>,
-    /// Block groups, where they have no tree of their own.
-    pub groups: BlockGroups<'a>,
 }
 
 impl<'a> ExtentTree<'a> {
     /// Nothing taken yet; at most `most` free ranges will be held.
     pub fn new(chunks: &'a Chunks, sb: &'a Superblock, most: usize) -> ExtentTree<'a> {
-        let done = Allocation { used: Vec::new(), free: Vec::new(), runs: Runs::default() };
-        ExtentTree { chunks, sb, most, done, at: None, last: None, groups: BlockGroups::new(chunks) }
+        ExtentTree { chunks, sb, most, done: Allocation::default(), at: None, last: None }
     }
 
     /// Takes the next item.
@@ -103,7 +103,9 @@ impl<'a> ExtentTree<'a> {
             kind::TREE_BLOCK_REF | kind::EXTENT_DATA_REF | kind::SHARED_BLOCK_REF | kind::SHARED_DATA_REF => {
                 corrupt_if(self.last != Some(key.objectid), "a reference to no extent")
             }
-            kind::BLOCK_GROUP if !self.sb.has_block_group_tree => self.groups.push(key, item),
+            kind::BLOCK_GROUP if !self.sb.has_block_group_tree => {
+                take_group(self.chunks, &mut self.done.groups, key, item)
+            }
             other => Err(Refusal::corrupt(format!("an item of kind {other} in the extent tree"))),
         }
     }
@@ -173,7 +175,7 @@ impl<'a> ExtentTree<'a> {
     ///
     /// # Errors
     /// If all extents together are not what the superblock says is used.
-    pub fn finish(mut self) -> Result<(Allocation, BlockGroups<'a>), Refusal> {
+    pub fn finish(mut self) -> Result<Allocation, Refusal> {
         if let Some(last) = self.chunks.iter().last() {
             let before = last.end() - 1;
             let chunk = self.advance_to(before)?;
@@ -182,39 +184,20 @@ impl<'a> ExtentTree<'a> {
         }
         let differs = self.done.used.iter().sum::<u64>() != self.sb.bytes_used;
         corrupt_if(differs, "the extents are not as long as the superblock says")?;
-        Ok((self.done, self.groups))
+        Ok(self.done)
     }
 }
 
-/// The block groups: for each chunk, how much of it is used.
-pub struct BlockGroups<'a> {
-    chunks: &'a Chunks,
-    used: Vec<u64>,
-}
-
-impl<'a> BlockGroups<'a> {
-    /// None yet.
-    pub fn new(chunks: &'a Chunks) -> BlockGroups<'a> {
-        BlockGroups { chunks, used: Vec::new() }
-    }
-
-    /// Takes the next block group.
-    ///
-    /// # Errors
-    /// If it is not that of the next chunk.
-    pub fn push(&mut self, key: Key, item: &[u8]) -> Result<(), Refusal> {
-        let chunk = self.chunks.get(self.used.len());
-        let fits = chunk.is_some_and(|chunk| {
-            key.kind == kind::BLOCK_GROUP && chunk.start == key.objectid && chunk.len == key.offset
-        });
-        let disagree = !fits || item.len() != FIXED || chunk.map(|chunk| chunk.flags) != Some(le64(item, 16)?);
-        corrupt_if(disagree, "block groups and chunks disagree")?;
-        self.used.push(le64(item, 0)?);
-        Ok(())
-    }
-
-    /// Whether each counts as used what the extents in it are.
-    pub fn agree_with(&self, allocation: &Allocation) -> bool {
-        self.used == allocation.used
-    }
+/// Takes the next block group: how much of its chunk is `used`.
+///
+/// # Errors
+/// If it is not that of the next chunk.
+pub fn take_group(chunks: &Chunks, used: &mut Vec<u64>, key: Key, item: &[u8]) -> Result<(), Refusal> {
+    let chunk = chunks.get(used.len());
+    let fits = chunk
+        .is_some_and(|chunk| key.kind == kind::BLOCK_GROUP && chunk.start == key.objectid && chunk.len == key.offset);
+    let disagree = !fits || item.len() != FIXED || chunk.map(|chunk| chunk.flags) != Some(le64(item, 16)?);
+    corrupt_if(disagree, "block groups and chunks disagree")?;
+    used.push(le64(item, 0)?);
+    Ok(())
 }

@@ -33,7 +33,7 @@ pub fn check(
     roots: &Roots,
     free: &ExtentSet,
 ) -> Result<(), Refusal> {
-    let live = Live { chunks, free };
+    let check = |used, what| corrupt_if(chunks.on_device(used)?.any(|copy| free.touches(copy)), what);
     // Their nodes were read already.
     let mut done = vec![owner::EXTENT, owner::DEVICE, owner::BLOCK_GROUP];
     if sb.has_free_space_tree {
@@ -50,11 +50,11 @@ pub fn check(
             if extents % EXTENTS_OF_NODE == 0 {
                 forest.budget().take_node()?;
             }
-            live.check(used, "a file has an extent that is free")
+            check(used, "a file has an extent that is free")
         })?;
     }
     for address in forest.take_visited() {
-        live.check(address..address.saturating_add(sb.node), "a node that is in use is in no extent")?;
+        check(address..address.saturating_add(sb.node), "a node that is in use is in no extent")?;
     }
     Ok(())
 }
@@ -76,17 +76,4 @@ pub fn file_extent(key: Key, item: &[u8], sb: &Superblock, whose: &str) -> Resul
     let impossible = len == 0 || !sb.whole_sectors(start) || !sb.whole_sectors(len);
     corrupt_if(impossible, format_args!("an impossible extent {whose}"))?;
     Ok(Some(start..start.saturating_add(len)))
-}
-
-struct Live<'a> {
-    chunks: &'a Chunks,
-    free: &'a ExtentSet,
-}
-
-impl Live<'_> {
-    /// Refuses logical addresses of which some are free.
-    fn check(&self, used: Range<u64>, what: &str) -> Result<(), Refusal> {
-        let chunk = self.chunks.holding(used.start, used.end - used.start)?;
-        corrupt_if(chunk.on_device(used).any(|copy| self.free.touches(copy)), what)
-    }
 }

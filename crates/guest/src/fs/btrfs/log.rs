@@ -21,7 +21,12 @@ use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 /// If a log tree is damaged, or `most` ranges are not enough.
 pub fn used(forest: &Forest<'_>, chunks: &Chunks, sb: &Superblock, most: usize) -> Result<Vec<Range<u64>>, Refusal> {
     let next = bytes::sum(sb.generation, 1)?;
-    let mut used = Used { chunks, most, ranges: Vec::new() };
+    let mut used = Vec::new();
+    // A chunk made since the commit forbids a log, so what a log uses is in chunks that are known.
+    let mut add = |extent| {
+        used.extend(chunks.on_device(extent)?);
+        over_budget_if(used.len() > most, "extents in logs")
+    };
     let top = Root { address: sb.log_root, level: sb.log_root_level, generation: next, owner: owner::LOG };
     let mut trees = Vec::new();
     forest.walk(chunks, top, &mut |key, item| {
@@ -33,27 +38,12 @@ pub fn used(forest: &Forest<'_>, chunks: &Chunks, sb: &Superblock, most: usize) 
     for tree in trees {
         corrupt_if(tree.generation != next, "a log of another transaction")?;
         forest.walk(chunks, tree, &mut |key, item| match file_extent(key, item, sb, "in a log")? {
-            Some(extent) => used.add(extent),
+            Some(extent) => add(extent),
             None => Ok(()),
         })?;
     }
     for address in forest.take_visited() {
-        used.add(address..bytes::sum(address, sb.node)?)?;
+        add(address..bytes::sum(address, sb.node)?)?;
     }
-    Ok(used.ranges)
-}
-
-struct Used<'a> {
-    chunks: &'a Chunks,
-    most: usize,
-    ranges: Vec<Range<u64>>,
-}
-
-impl Used<'_> {
-    fn add(&mut self, extent: Range<u64>) -> Result<(), Refusal> {
-        // A chunk made since the commit forbids a log, so what a log uses is in chunks that are known.
-        let chunk = self.chunks.holding(extent.start, extent.end - extent.start)?;
-        self.ranges.extend(chunk.on_device(extent));
-        over_budget_if(self.ranges.len() > self.most, "extents in logs")
-    }
+    Ok(used)
 }

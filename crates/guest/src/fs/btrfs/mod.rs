@@ -20,7 +20,7 @@ mod roots;
 mod superblock;
 mod tree;
 
-use extents::{BlockGroups, ExtentTree};
+use extents::{ExtentTree, take_group};
 use free_space::FreeSpaceTree;
 use roots::Roots;
 use superblock::{MIRRORS, RESERVED, Superblock};
@@ -57,12 +57,12 @@ impl FreeMap for Btrfs {
         let most = region.budget().extents();
         let mut extent_tree = ExtentTree::new(&chunks, &sb, most);
         forest.walk(&chunks, there(roots.extent)?, &mut |key, item| extent_tree.push(key, item))?;
-        let (allocation, mut groups) = extent_tree.finish()?;
+        let mut allocation = extent_tree.finish()?;
         if sb.has_block_group_tree {
-            groups = BlockGroups::new(&chunks);
-            forest.walk(&chunks, there(roots.block_group)?, &mut |key, item| groups.push(key, item))?;
+            let groups = &mut allocation.groups;
+            forest.walk(&chunks, there(roots.block_group)?, &mut |key, item| take_group(&chunks, groups, key, item))?;
         }
-        corrupt_if(!groups.agree_with(&allocation), "block groups count other extents than there are")?;
+        corrupt_if(allocation.groups != allocation.used, "block groups count other extents than there are")?;
         evidence.push("extents, block groups, chunks and device agree".to_owned());
         if sb.has_free_space_tree {
             let mut free_space = FreeSpaceTree::new(&chunks, &sb);

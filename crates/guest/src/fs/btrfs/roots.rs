@@ -1,10 +1,12 @@
 //! The tree of roots: where the other trees start.
 
-use super::chunks::{Chunks, DeviceExtents};
+use std::ops::Range;
+
+use super::chunks::{Chunk, Chunks};
 use super::key::{Key, kind};
 use super::superblock::{Device, Superblock};
 use super::tree::{Forest, Root, owner};
-use crate::bytes::{le32, le64, u8_at};
+use crate::bytes::{le32, le64, sum, u8_at};
 use crate::refusal::{Refusal, corrupt_if, over_budget_if, unsupported_if};
 
 /// The most subvolumes that are remembered; 8 MiB.
@@ -84,7 +86,7 @@ pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refus
     let (mut chunks, mut device) = (Chunks::default(), None);
     forest.walk(&first, top, &mut |key, item| {
         if key.kind != kind::DEVICE {
-            return chunks.push(super::chunks::Chunk::parse(key, item, sb)?);
+            return chunks.push(Chunk::parse(key, item, sb)?);
         }
         let found = Device::parse(item)?;
         corrupt_if(device.is_some() || key.offset != found.id, "more devices than one")?;
@@ -95,7 +97,7 @@ pub fn read_chunks(forest: &Forest<'_>, sb: &Superblock) -> Result<Chunks, Refus
     Ok(chunks)
 }
 
-/// Walks the device tree: what of the device belongs to chunks.
+/// Walks the device tree, the device's own list of what belongs to chunks: what of the device that is, in order.
 ///
 /// # Errors
 /// If it is damaged, does not agree with the chunks, or the device is being replaced.
@@ -104,15 +106,29 @@ pub fn read_device(
     chunks: &Chunks,
     sb: &Superblock,
     root: Root,
-) -> Result<Vec<std::ops::Range<u64>>, Refusal> {
-    let mut extents = DeviceExtents::new(chunks, sb.device);
+) -> Result<Vec<Range<u64>>, Refusal> {
+    // They are disjoint and in order, so this is all that must be remembered to see whether a copy comes twice.
+    let mut taken: Vec<Range<u64>> = Vec::new();
     forest.walk(chunks, root, &mut |key, item| match key.kind {
-        kind::DEVICE_EXTENT => extents.push(key, item),
+        kind::DEVICE_EXTENT => {
+            let (start, len) = (le64(item, 16)?, le64(item, 24)?);
+            corrupt_if(key.objectid != sb.device.id, "an extent of another device")?;
+            let chunk = chunks.holding(start, len)?;
+            let disagree = chunk.start != start || chunk.len != len || chunk.copies().all(|copy| copy != key.offset);
+            corrupt_if(disagree, "device extents and chunks disagree")?;
+            corrupt_if(taken.last().is_some_and(|last| last.end > key.offset), "device extents overlap")?;
+            taken.push(key.offset..sum(key.offset, len)?);
+            Ok(())
+        }
         kind::PERSISTENT => Ok(()),
         // Never started, finished, cancelled.
         kind::DEVICE_REPLACE if matches!(le64(item, 32)?, 0 | 2 | 3) => Ok(()),
         kind::DEVICE_REPLACE => Err(Refusal::unsupported("the device is being replaced")),
         other => Err(Refusal::corrupt(format!("an item of kind {other} in the device tree"))),
     })?;
-    extents.finish()
+    // Each is a copy of a chunk, and no two are the same one: if there are as many, they are all.
+    let copies: usize = chunks.iter().map(|chunk| chunk.copies().count()).sum();
+    let bytes = taken.iter().map(|range| range.end - range.start).sum::<u64>();
+    corrupt_if(copies != taken.len() || bytes != sb.device.bytes_used, "device extents do not cover the chunks")?;
+    Ok(taken)
 }
