@@ -1,6 +1,6 @@
 //! Numbers out of bytes that somebody else wrote: a field that is not there is a refusal, never a panic.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use crate::refusal::{OrRefuse, Refusal};
 
@@ -58,6 +58,16 @@ pub(crate) fn is_power_in(size: u64, bounds: RangeInclusive<u64>) -> bool {
     size.is_power_of_two() && bounds.contains(&size)
 }
 
+/// The runs of bits that are set in a word of a bitmap, the lowest bit being number 0.
+pub(crate) fn runs_of_ones(word: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut behind = 0;
+    std::iter::from_fn(move || {
+        let start = behind + word.checked_shr(behind)?.trailing_zeros();
+        behind = start + word.checked_shr(start)?.trailing_ones();
+        Some(start.into()..behind.into())
+    })
+}
+
 /// `a * b`, where a forged header may ask for more than there are numbers.
 ///
 /// # Errors
@@ -92,6 +102,20 @@ mod tests {
         assert_eq!(le16(&bytes, 1), Ok(0x0302));
         assert_eq!(be32(&bytes, 0), Ok(0x0102_0304));
         assert_eq!(le64(&bytes, 0), Ok(0x0807_0605_0403_0201));
+    }
+
+    #[test]
+    fn runs_of_bits_are_found_from_the_lowest_up() {
+        for (word, runs) in [
+            (0, &[][..]),
+            (u64::MAX, &[0..64]),
+            (0x1f8, &[3..9]),
+            (1, &[0..1]),
+            (1 << 63 | 0b1011, &[0..2, 3..4, 63..64]),
+            (u64::MAX << 20, &[20..64]),
+        ] {
+            assert_eq!(runs_of_ones(word).collect::<Vec<_>>(), runs, "{word:#x}");
+        }
     }
 
     #[test]

@@ -50,22 +50,6 @@ impl Bits {
         was_clear
     }
 
-    /// The first cluster from this one on whose bit is as asked for; some number behind the last one if there is none.
-    fn next(&self, from: u32, set: bool) -> u32 {
-        let flip = if set { 0 } else { u64::MAX };
-        let first = from as usize / 64;
-        let mut mask = u64::MAX << (from % 64);
-        for (number, word) in self.words.iter().enumerate().skip(first) {
-            let found = (word ^ flip) & mask;
-            if found != 0 {
-                // No more than MOST_CLUSTERS.
-                return number as u32 * 64 + found.trailing_zeros();
-            }
-            mask = u64::MAX;
-        }
-        u32::MAX
-    }
-
     /// Whether every bit that is set here is set there too.
     pub(super) fn is_subset_of(&self, other: &Bits) -> bool {
         self.words.iter().zip(&other.words).all(|(mine, theirs)| mine & !theirs == 0)
@@ -245,14 +229,16 @@ impl Heap {
     /// If they are too many extents.
     pub(super) fn free(&self, used: &Bits, most: usize) -> Result<ExtentSet, Refusal> {
         let mut free = ExtentSet::new();
-        let mut from = used.next(FIRST, false);
-        while self.has(from) {
-            let end = used.next(from, true).min(self.behind());
-            let len = bytes::product(u64::from(end - from), self.cluster)?;
-            let start = self.offset(from)?;
-            free.push(start..bytes::sum(start, len)?);
-            over_budget_if(free.count() > most, "free extents")?;
-            from = used.next(end, false);
+        for (word, at) in used.words.iter().zip((0..).step_by(64)) {
+            for run in bytes::runs_of_ones(!word) {
+                // The numbers of clusters have 32 bits.
+                let (from, end) = ((at + run.start as u32).max(FIRST), (at + run.end as u32).min(self.behind()));
+                if from < end {
+                    let start = self.offset(from)?;
+                    free.push(start..bytes::sum(start, bytes::product(u64::from(end - from), self.cluster)?)?);
+                    over_budget_if(free.count() > most, "free extents")?;
+                }
+            }
         }
         Ok(free)
     }

@@ -7,7 +7,7 @@ use super::groups::{Group, Metadata};
 use super::sums::crc32c;
 use super::superblock::{Layout, Sums};
 use super::tally::Tally;
-use crate::bytes::slice;
+use crate::bytes::{runs_of_ones, slice};
 use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if, refuse_if};
 
@@ -49,7 +49,8 @@ pub(super) fn free(
             used.iter_mut().zip(bitmap).for_each(|(used, older)| *used |= older);
         }
         free.blocks += u64::from(group.free) << layout.cluster_bits;
-        add(&mut free.bytes, &used, number, layout);
+        let block = u64::from(layout.block);
+        free_runs(&used, number, layout).for_each(|run| free.bytes.push(run.start * block..run.end * block));
         over_budget_if(free.bytes.count() > state.blocks.region.budget().extents(), "free extents")?;
     }
     Ok(free)
@@ -95,35 +96,15 @@ fn bits(
     Ok(bitmap)
 }
 
-/// Adds the clear bits of a group's bitmap to `free`, in bytes of the region.
-fn add(free: &mut ExtentSet, used: &[u8], number: u64, layout: &Layout) {
-    let block = u64::from(layout.block);
-    free_runs(used, number, layout).for_each(|run| free.push(run.start * block..run.end * block));
-}
-
-/// The clear bits of a group's bitmap, as blocks of the filesystem.
+/// The clear bits of a group's bitmap, as blocks of the filesystem. Some runs may be empty, or touch the next one.
 fn free_runs(used: &[u8], number: u64, layout: &Layout) -> impl Iterator<Item = Range<u64>> {
     let (count, first, end) = (clusters(number, layout), layout.first_block(number), layout.end_block(number));
     let block = move |cluster: u64| (first + (cluster << layout.cluster_bits)).min(end);
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let from = next(used, at, count, false);
-        at = next(used, from, count, true);
-        (from < count).then(|| block(from)..block(at))
+    let words = used.as_chunks().0.iter().map(|word| !u64::from_le_bytes(*word));
+    (0..).step_by(64).zip(words).flat_map(move |(at, free)| {
+        let runs = runs_of_ones(free).map(move |run| (at + run.start).min(count)..(at + run.end).min(count));
+        runs.map(move |run| block(run.start)..block(run.end))
     })
-}
-
-/// The next bit of this value from `from` on, or `count`.
-fn next(bits: &[u8], mut from: u64, count: u64, value: bool) -> u64 {
-    while from < count {
-        let Some(byte) = bits.get((from / 8) as usize) else { return count };
-        let wanted = if value { *byte } else { !byte } >> (from % 8);
-        if wanted != 0 {
-            return (from + u64::from(wanted.trailing_zeros())).min(count);
-        }
-        from = (from / 8 + 1) * 8;
-    }
-    count
 }
 
 /// How many of the first `count` bits are clear.
@@ -147,13 +128,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_counted_and_found_from_the_lowest_up() {
+    fn bits_are_counted_from_the_lowest_up() {
         let mut bits = [0; 3];
         set(&mut bits, 3, 9);
         assert_eq!(bits, [0xf8, 0x01, 0]);
         assert_eq!((zeros(&bits, 24), zeros(&bits, 10), zeros(&bits, 4)), (18, 4, 3));
-        assert_eq!((next(&bits, 0, 24, true), next(&bits, 3, 24, false), next(&bits, 9, 24, true)), (3, 9, 24));
-        assert_eq!(next(&bits, 0, 2, true), 2);
         set(&mut bits, 20, 99);
         assert_eq!(bits, [0xf8, 0x01, 0xf0]);
     }

@@ -1,9 +1,8 @@
 //! The bitmap of the volume, held against the files.
 
-use super::boot::Geometry;
 use super::clusters::ClusterSet;
 use super::volume::Volume;
-use crate::bytes::{le64, product};
+use crate::bytes::{le64, product, runs_of_ones};
 use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
@@ -35,8 +34,7 @@ pub(super) fn free(volume: &Volume<'_, '_>, files: &ClusterSet) -> Result<Free, 
     corrupt_if(bitmap.sizes.data < len, "$Bitmap is too short")?;
     // Extents have 16 bytes, and twice that while their vector grows.
     let most = volume.region.budget().extents().min(MEMORY.saturating_sub(files.memory()) / 32);
-    let mut found = Runs { geometry, most, free: ExtentSet::new() };
-    let mut lost = 0;
+    let (mut free, mut lost) = (ExtentSet::new(), 0);
     let mut at = 0;
     while at < len {
         let piece = volume.read(&bitmap, at, PIECE.min(len - at) as usize)?;
@@ -51,34 +49,13 @@ pub(super) fn free(volume: &Volume<'_, '_>, files: &ClusterSet) -> Result<Free, 
                 return Err(Refusal::corrupt(format!("$Bitmap calls cluster {cluster} free, which a file has")));
             }
             lost += u64::from((used & !of_files).count_ones()) - (64 - here);
-            found.add(index * 64, !used)?;
+            for run in runs_of_ones(!used) {
+                let start = product(index * 64 + run.start, geometry.cluster)?;
+                free.push(start..start + (run.end - run.start) * geometry.cluster);
+                over_budget_if(free.count() > most, "free extents")?;
+            }
         }
         at += piece.len() as u64;
     }
-    Ok(Free { free: found.free, lost })
-}
-
-struct Runs {
-    geometry: Geometry,
-    most: usize,
-    free: ExtentSet,
-}
-
-impl Runs {
-    /// Adds the clusters of a word, the lowest bit being cluster `first`.
-    fn add(&mut self, first: u64, mut bits: u64) -> Result<(), Refusal> {
-        let mut at = first;
-        while bits != 0 {
-            let skip = bits.trailing_zeros();
-            bits >>= skip;
-            at += u64::from(skip);
-            let len = bits.trailing_ones();
-            let start = product(at, self.geometry.cluster)?;
-            self.free.push(start..start + u64::from(len) * self.geometry.cluster);
-            over_budget_if(self.free.count() > self.most, "free extents")?;
-            bits = bits.checked_shr(len).unwrap_or(0);
-            at += u64::from(len);
-        }
-        Ok(())
-    }
+    Ok(Free { free, lost })
 }
