@@ -58,20 +58,21 @@ pub(super) fn entries(list: &[u8]) -> Result<Vec<Entry<'_>>, Refusal> {
 impl<'a, 'b> Volume<'a, 'b> {
     /// Finds the whole master file table, which may be in many pieces that it says itself.
     pub fn open(region: &'a View<'b>, geometry: Geometry) -> Result<Volume<'a, 'b>, Refusal> {
+        let volume = Volume { region, geometry, mft: Stream::nothing() };
         let mut first = region.read(geometry.mft * geometry.cluster, geometry.record as usize)?;
         apply_fixups(&mut first)?;
-        let mft = gather(&first, 0, DATA, &[], region, &geometry, |so_far, number| {
+        let mft = volume.gather(&first, 0, DATA, &[], |so_far, number| {
             let mapped = so_far.mapped(&geometry);
             let outside = (number + 1).checked_mul(geometry.record).is_none_or(|end| end > mapped);
             corrupt_if(outside, "the master file table cannot be found through itself")?;
-            read_record(region, &geometry, so_far, number)
+            volume.record_of(so_far, number)
         })?;
         let mft = mft.or_corrupt("the master file table has no contents")?;
         mft.require_plain(&geometry, "the master file table")?;
         let starts_there =
             mft.plain_runs().and_then(|runs| runs.first()).is_some_and(|run| run.at == Some(geometry.mft));
         corrupt_if(!starts_there, "the master file table is not where the boot sector says")?;
-        Ok(Volume { region, geometry, mft })
+        Ok(Volume { mft, ..volume })
     }
 
     /// How many records there are.
@@ -82,13 +83,20 @@ impl<'a, 'b> Volume<'a, 'b> {
     /// One record, with its fixups applied.
     pub fn record(&self, number: u64) -> Result<Vec<u8>, Refusal> {
         corrupt_if(number >= self.records(), format_args!("there is no record {number}"))?;
-        read_record(self.region, &self.geometry, &self.mft, number)
+        self.record_of(&self.mft, number)
+    }
+
+    /// The same, by a table of which perhaps not all pieces have been found.
+    fn record_of(&self, mft: &Stream, number: u64) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = self.read(mft, number * self.geometry.record, self.geometry.record as usize)?;
+        apply_fixups(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// The value of an attribute of a file; `None` if it has no such attribute.
     pub fn stream(&self, number: u64, kind: u32, name: &[u8]) -> Result<Option<Stream>, Refusal> {
         let base = self.record(number)?;
-        gather(&base, number, kind, name, self.region, &self.geometry, |_, number| self.record(number))
+        self.gather(&base, number, kind, name, |_, number| self.record(number))
     }
 
     /// The contents of a file, which must be there.
@@ -99,7 +107,11 @@ impl<'a, 'b> Volume<'a, 'b> {
 
     /// The value of a list of attributes.
     pub fn list(&self, attribute: &Attribute<'_>) -> Result<Vec<u8>, Refusal> {
-        list(attribute, self.region, &self.geometry)
+        let stream = Stream::begin(attribute, &self.geometry)?;
+        let resident = matches!(attribute.body, Body::Resident(_));
+        let odd = stream.sizes.data > LONGEST_LIST || !(resident || stream.plain_runs().is_some());
+        corrupt_if(odd, "a list of attributes is not stored as it must be")?;
+        self.read(&stream, 0, stream.sizes.data as usize)
     }
 
     /// Reads a piece of a value.
@@ -115,74 +127,53 @@ impl<'a, 'b> Volume<'a, 'b> {
             return Err(Refusal::corrupt("$MFTMirr is not where the boot sector says"));
         }
         for number in 0..4 {
-            let (one, mut other) =
-                (self.record(number)?, self.read(&mirror, number * self.geometry.record, self.len())?);
-            apply_fixups(&mut other)?;
+            let (one, other) = (self.record(number)?, self.record_of(&mirror, number)?);
             let (one, other) = (Record::parse(&one, number)?, Record::parse(&other, number)?);
             corrupt_if(one.comparable()? != other.comparable()?, format_args!("record {number} and its copy differ"))?;
         }
         Ok(())
     }
 
-    fn len(&self) -> usize {
-        self.geometry.record as usize
-    }
-}
-
-fn read_record(region: &View<'_>, geometry: &Geometry, mft: &Stream, number: u64) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = mft.read(region, geometry, number * geometry.record, geometry.record as usize)?;
-    apply_fixups(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn list(attribute: &Attribute<'_>, region: &View<'_>, geometry: &Geometry) -> Result<Vec<u8>, Refusal> {
-    let stream = Stream::begin(attribute, geometry)?;
-    let resident = matches!(attribute.body, Body::Resident(_));
-    let odd = stream.sizes.data > LONGEST_LIST || !(resident || stream.plain_runs().is_some());
-    corrupt_if(odd, "a list of attributes is not stored as it must be")?;
-    stream.read(region, geometry, 0, stream.sizes.data as usize)
-}
-
-/// Puts together the value of an attribute from the record `number` and those that its list of attributes names.
-/// `fetch` reads these; it gets what has been found so far, since the master file table is found through itself.
-fn gather(
-    base: &[u8],
-    number: u64,
-    kind: u32,
-    name: &[u8],
-    region: &View<'_>,
-    geometry: &Geometry,
-    fetch: impl Fn(&Stream, u64) -> Result<Vec<u8>, Refusal>,
-) -> Result<Option<Stream>, Refusal> {
-    let base = Record::parse(base, number)?;
-    corrupt_if(base.base.is_some(), format_args!("record {number} is only a part of a file"))?;
-    let attributes = base.attributes()?;
-    let same = |attribute: &&Attribute<'_>| attribute.kind == kind && attribute.name == name;
-    let Some(list_attribute) = attributes.iter().find(|attribute| attribute.kind == ATTRIBUTE_LIST) else {
-        let mut found = attributes.iter().filter(same);
-        let stream = found.next().map(|attribute| Stream::begin(attribute, geometry)).transpose()?;
-        return match found.next() {
-            None => Ok(stream),
-            Some(_) => Err(Refusal::corrupt(format!("record {number} has an attribute twice"))),
+    /// Puts together the value of an attribute from the record `number` and those that its list of attributes names.
+    /// `fetch` reads these; it gets what has been found so far, since the master file table is found through itself.
+    fn gather(
+        &self,
+        base: &[u8],
+        number: u64,
+        kind: u32,
+        name: &[u8],
+        fetch: impl Fn(&Stream, u64) -> Result<Vec<u8>, Refusal>,
+    ) -> Result<Option<Stream>, Refusal> {
+        let base = Record::parse(base, number)?;
+        corrupt_if(base.base.is_some(), format_args!("record {number} is only a part of a file"))?;
+        let attributes = base.attributes()?;
+        let same = |attribute: &&Attribute<'_>| attribute.kind == kind && attribute.name == name;
+        let Some(list_attribute) = attributes.iter().find(|attribute| attribute.kind == ATTRIBUTE_LIST) else {
+            let mut found = attributes.iter().filter(same);
+            let stream = found.next().map(|attribute| Stream::begin(attribute, &self.geometry)).transpose()?;
+            return match found.next() {
+                None => Ok(stream),
+                Some(_) => Err(Refusal::corrupt(format!("record {number} has an attribute twice"))),
+            };
         };
-    };
-    let list = list(list_attribute, region, geometry)?;
-    let mut stream: Option<Stream> = None;
-    for entry in entries(&list)?.iter().filter(|entry| entry.kind == kind && entry.name == name) {
-        region.budget().take_node()?;
-        if entry.holder == base.this {
-            take_piece(&mut stream, &attributes, entry, geometry)?;
-            continue;
+        let list = self.list(list_attribute)?;
+        let mut stream: Option<Stream> = None;
+        for entry in entries(&list)?.iter().filter(|entry| entry.kind == kind && entry.name == name) {
+            self.region.budget().take_node()?;
+            if entry.holder == base.this {
+                take_piece(&mut stream, &attributes, entry, &self.geometry)?;
+                continue;
+            }
+            // The first piece of the master file table must be in its own first record.
+            let empty = Stream::nothing();
+            let bytes = fetch(stream.as_ref().unwrap_or(&empty), entry.holder.number)?;
+            let holder = Record::parse(&bytes, entry.holder.number)?;
+            let foreign = holder.this != entry.holder || holder.base != Some(base.this);
+            corrupt_if(foreign, format_args!("record {} is not a part of file {number}", entry.holder.number))?;
+            take_piece(&mut stream, &holder.attributes()?, entry, &self.geometry)?;
         }
-        // The first piece of the master file table must be in its own first record.
-        let empty = Stream::nothing();
-        let bytes = fetch(stream.as_ref().unwrap_or(&empty), entry.holder.number)?;
-        let holder = Record::parse(&bytes, entry.holder.number)?;
-        let foreign = holder.this != entry.holder || holder.base != Some(base.this);
-        corrupt_if(foreign, format_args!("record {} is not a part of file {number}", entry.holder.number))?;
-        take_piece(&mut stream, &holder.attributes()?, entry, geometry)?;
+        Ok(stream)
     }
-    Ok(stream)
 }
 
 fn take_piece(
