@@ -40,14 +40,6 @@ pub struct Label {
     pub outside: ExtentSet,
 }
 
-/// The metadata that are in force.
-pub struct Current {
-    /// The text.
-    pub text: Vec<u8>,
-    /// Its checksum.
-    pub checksum: u32,
-}
-
 /// Whether the region has the label of a physical volume.
 ///
 /// # Errors
@@ -116,15 +108,15 @@ fn extension(sector: &[u8], at: usize) -> Result<Vec<Extent>, Refusal> {
 }
 
 impl Label {
-    /// The metadata in force. All copies must say the same.
+    /// The metadata in force, and their checksum. All copies must say the same.
     ///
     /// # Errors
     /// If there are none, a change is under way, a copy is not kept, or copies differ.
-    pub fn text(&self, region: &View<'_>) -> Result<Current, Refusal> {
-        let mut current: Option<Current> = None;
+    pub fn text(&self, region: &View<'_>) -> Result<(Vec<u8>, u32), Refusal> {
+        let mut current: Option<(Vec<u8>, u32)> = None;
         for area in &self.areas {
             let copy = read_area(region, *area)?;
-            let differ = current.as_ref().is_some_and(|first| first.text != copy.text);
+            let differ = current.as_ref().is_some_and(|first| first.0 != copy.0);
             corrupt_if(differ, "the copies of the LVM metadata differ")?;
             current.get_or_insert(copy);
         }
@@ -133,7 +125,7 @@ impl Label {
 }
 
 /// The text in a metadata area, which is a ring: what does not fit at the end goes on behind the header.
-fn read_area(region: &View<'_>, area: Extent) -> Result<Current, Refusal> {
+fn read_area(region: &View<'_>, area: Extent) -> Result<(Vec<u8>, u32), Refusal> {
     let header = region.read(area.start, AREA_HEADER as usize)?;
     let wrong = le32(&header, 0)? != checksum(slice(&header, 4, 508)?) || slice(&header, 4, 16)? != AREA_MAGIC;
     corrupt_if(wrong, "the checksum of an LVM metadata area")?;
@@ -153,7 +145,7 @@ fn read_area(region: &View<'_>, area: Extent) -> Result<Current, Refusal> {
     text.extend(region.read(sum(area.start, AREA_HEADER)?, (len - first) as usize)?);
     let checksum = checksum(&text);
     corrupt_if(checksum != le32(&header, 56)?, "the checksum of the LVM metadata")?;
-    Ok(Current { text, checksum })
+    Ok((text, checksum))
 }
 
 #[cfg(test)]

@@ -22,10 +22,10 @@ use crate::refusal::{Refusal, corrupt_if};
 /// Every doubt is a refusal; then the physical volume is used as a whole.
 pub fn read(region: &View<'_>) -> Result<Physical, Refusal> {
     let label = label::read(region)?;
-    let current = label.text(region)?;
-    let root = text::parse(&current.text, region.budget())?;
+    let (text, checksum) = label.text(region)?;
+    let root = text::parse(&text, region.budget())?;
     let mut physical = metadata::interpret(&root, &label, region)?;
-    physical.version.0 = current.checksum;
+    physical.version.0 = checksum;
     let overlaps = label.outside.intersection(&ExtentSet::of(physical.extents.range()));
     corrupt_if(!overlaps.is_empty(), "LVM metadata lie among the extents")?;
     Ok(physical)

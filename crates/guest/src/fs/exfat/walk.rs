@@ -1,5 +1,7 @@
 //! The directories of an exFAT volume: every cluster of every file is in the bitmap, and in no other file.
 
+use std::ops::Range;
+
 use super::boot::Boot;
 use super::sets::{Data, ENTRY, Found, Sets};
 use crate::fs::clusters::{Bits, FIRST, Heap, Pending, Table, Width};
@@ -47,19 +49,8 @@ struct Chain {
     /// How many are to come; `None` where the table alone tells.
     left: Option<u64>,
     contiguous: bool,
-}
-
-/// A file that is read from its first cluster to its last, by pieces.
-struct Reading {
-    chain: Chain,
-    at: u64,
-    left: u64,
-}
-
-impl Reading {
-    fn new(chain: Chain) -> Reading {
-        Reading { chain, at: 0, left: 0 }
-    }
+    /// What of its last cluster is still to be read, in bytes of the region.
+    unread: Range<u64>,
 }
 
 impl Walk<'_, '_> {
@@ -69,7 +60,7 @@ impl Walk<'_, '_> {
         corrupt_if(needed > u64::from(self.heap.count), "a file longer than the volume")?;
         corrupt_if((needed == 0) != (data.first == 0), "an empty file with clusters, or the reverse")?;
         let next = (needed > 0).then_some(data.first);
-        Ok(Chain { next, left: Some(needed), contiguous: data.contiguous })
+        Ok(Chain { next, left: Some(needed), contiguous: data.contiguous, unread: 0..0 })
     }
 
     /// The next cluster of a chain, which nobody may have met before.
@@ -98,20 +89,21 @@ impl Walk<'_, '_> {
     }
 
     /// The next piece of a file that is read.
-    fn piece(&mut self, file: &mut Reading) -> Result<Option<Vec<u8>>, Refusal> {
-        if file.left == 0 {
-            let Some(cluster) = self.step(&mut file.chain)? else { return Ok(None) };
+    fn piece(&mut self, file: &mut Chain) -> Result<Option<Vec<u8>>, Refusal> {
+        if file.unread.is_empty() {
+            let Some(cluster) = self.step(file)? else { return Ok(None) };
             self.region.budget().take_node()?;
-            (file.at, file.left) = (self.heap.offset(cluster)?, self.heap.cluster);
+            let start = self.heap.offset(cluster)?;
+            file.unread = start..start + self.heap.cluster;
         }
-        let len = file.left.min(PIECE);
-        let bytes = self.region.read(file.at, len as usize)?;
-        (file.at, file.left) = (file.at + len, file.left - len);
+        let len = (file.unread.end - file.unread.start).min(PIECE);
+        let bytes = self.region.read(file.unread.start, len as usize)?;
+        file.unread.start += len;
         Ok(Some(bytes))
     }
 
-    fn root(boot: &Boot) -> Reading {
-        Reading::new(Chain { next: Some(boot.root), left: None, contiguous: false })
+    fn root(boot: &Boot) -> Chain {
+        Chain { next: Some(boot.root), left: None, contiguous: false, unread: 0..0 }
     }
 
     /// Finds the allocation bitmaps and reads them: a cluster is used if one of them says so. Only the root directory
@@ -172,7 +164,7 @@ impl Walk<'_, '_> {
             self.region.budget().take_node()?;
             let mut reading = match directory {
                 None => Walk::root(boot),
-                Some(data) if data.len.is_multiple_of(self.heap.cluster) => Reading::new(self.chain(data)?),
+                Some(data) if data.len.is_multiple_of(self.heap.cluster) => self.chain(data)?,
                 Some(_) => return Err(Refusal::corrupt("a directory that ends inside a cluster")),
             };
             let mut sets = Sets::default();
@@ -202,7 +194,7 @@ impl Walk<'_, '_> {
 
     fn upcase(&mut self, expected: u32, data: Data) -> Result<(), Refusal> {
         corrupt_if(data.len > LONGEST_UPCASE, "the length of the up-case table")?;
-        let mut reading = Reading::new(self.chain(data)?);
+        let mut reading = self.chain(data)?;
         let (mut left, mut checksum) = (data.len as usize, 0_u32);
         while let Some(bytes) = self.piece(&mut reading)? {
             for byte in bytes.iter().take(left) {

@@ -17,6 +17,7 @@ const VOLUME: u8 = 0x08;
 const DIRECTORY: u8 = 0x10;
 
 /// A directory in clusters: where it starts and where the one above it does (zero for the root).
+#[derive(Clone, Copy)]
 struct Directory {
     first: u32,
     parent: u32,
@@ -27,7 +28,7 @@ pub(super) fn check(region: &View<'_>, boot: &Boot, links: Links<'_>) -> Result<
     let mut walk = Walk { region, boot, links, pending: Pending::root(Directory { first: 0, parent: 0 }) };
     while let Some((directory, depth)) = walk.pending.take() {
         region.budget().take_node()?;
-        walk.directory(&directory, depth)?;
+        walk.directory(directory, depth)?;
     }
     Ok(walk.links.used)
 }
@@ -41,18 +42,16 @@ struct Walk<'a, 'v> {
 
 /// How far a directory has been read.
 struct Progress {
-    first: u32,
-    parent: u32,
+    directory: Directory,
     depth: u32,
     entries: u64,
     ended: bool,
 }
 
 impl Walk<'_, '_> {
-    fn directory(&mut self, directory: &Directory, depth: u32) -> Result<(), Refusal> {
-        let (first, parent) = (directory.first, directory.parent);
-        let mut progress = Progress { first, parent, depth, entries: 0, ended: false };
-        let mut chain = match (first, self.boot.root) {
+    fn directory(&mut self, directory: Directory, depth: u32) -> Result<(), Refusal> {
+        let mut progress = Progress { directory, depth, entries: 0, ended: false };
+        let mut chain = match (directory.first, self.boot.root) {
             (0, Root::Fixed { start, len }) => return self.fixed(start, len, &mut progress),
             (0, Root::Chain(root)) => self.links.begin(root)?,
             // Its chain was begun when its entry was found.
@@ -64,7 +63,7 @@ impl Walk<'_, '_> {
             let bytes = self.region.read(heap.offset(cluster)?, heap.cluster as usize)?;
             self.entries(&bytes, &mut progress)?;
         }
-        corrupt_if(first != 0 && progress.entries < 2, "a directory without itself in it")
+        corrupt_if(directory.first != 0 && progress.entries < 2, "a directory without itself in it")
     }
 
     fn fixed(&mut self, start: u64, len: u64, progress: &mut Progress) -> Result<(), Refusal> {
@@ -87,8 +86,8 @@ impl Walk<'_, '_> {
                 }
                 _ => {}
             }
-            if progress.first != 0 && number < 2 {
-                self.dots(entry, number, progress)?;
+            if progress.directory.first != 0 && number < 2 {
+                self.dots(entry, number, progress.directory)?;
             } else {
                 self.entry(entry, progress)?;
             }
@@ -97,9 +96,9 @@ impl Walk<'_, '_> {
     }
 
     /// The first two entries of a directory name itself and the one above: they prove that it is a directory.
-    fn dots(&self, entry: &[u8], number: u64, progress: &Progress) -> Result<(), Refusal> {
+    fn dots(&self, entry: &[u8], number: u64, directory: Directory) -> Result<(), Refusal> {
         let (name, target): (&[u8], u32) =
-            if number == 0 { (b".          ", progress.first) } else { (b"..         ", progress.parent) };
+            if number == 0 { (b".          ", directory.first) } else { (b"..         ", directory.parent) };
         let first = self.first_cluster(entry)?;
         // Zero means the root, but some write the number of its cluster.
         let root = target == 0 && self.boot.root == Root::Chain(first);
@@ -116,7 +115,7 @@ impl Walk<'_, '_> {
         let (first, size) = (self.first_cluster(entry)?, u64::from(le32(entry, 28)?));
         if attributes & DIRECTORY != 0 {
             let _begun = self.links.begin(first)?;
-            return self.pending.add(Directory { first, parent: progress.first }, progress.depth);
+            return self.pending.add(Directory { first, parent: progress.directory.first }, progress.depth);
         }
         let needed = self.boot.heap.needed(size);
         if first == 0 && needed == 0 {
