@@ -14,7 +14,6 @@ use crate::messages::{LinkOwner, Message};
 /// Pages of 4 KiB in memory: 16 MiB, enough for some 250,000 files; the others are in a nameless file.
 const PAGES_IN_MEMORY: usize = 4096;
 
-/// The links that one process owns.
 pub struct OwnedLinks {
     /// Which process has made it, by source file.
     pub made: Pages,

@@ -98,7 +98,6 @@ fn refused<'p>(refusal: Refusal) -> Fate<'p> {
 }
 
 impl<'p> Leaf<'p> {
-    /// A whole partition.
     fn whole(place: String, partition: Extent, kind: Option<&'static str>, fate: Fate<'p>) -> Leaf<'p> {
         Leaf { place, extents: vec![partition], partition, kind, fate, free: ExtentSet::new(), dropped: 0 }
     }

@@ -121,7 +121,6 @@ impl IoMode {
         self
     }
 
-    /// Closes what it opened.
     pub(super) fn close(&mut self) {
         (self.source, self.dest) = (None, None);
     }
@@ -144,7 +143,6 @@ fn amount(source: &Source, free: &ExtentSet, sparse: bool) -> u64 {
     }
 }
 
-/// How many threads.
 fn workers(around: &Surroundings, direct: bool) -> usize {
     if around.rotational == Some(true) {
         return 1; // The heads of the disk move.

@@ -49,7 +49,6 @@ impl Backing {
     }
 }
 
-/// The loop device with this backing file.
 pub(super) fn loop_device_of(inode: &Inode, system: &System, search: Search) -> Option<String> {
     let is_loop = |dir: &PathBuf| dir.file_name().is_some_and(|name| name.as_bytes().starts_with(b"loop"));
     entries(&system.sys.join("block")).filter(is_loop).find_map(|dir| {

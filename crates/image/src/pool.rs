@@ -49,7 +49,6 @@ pub(super) fn pool(buffer_size: usize, align: usize) -> (SyncSender<Box<Buffer>>
     (give, lease)
 }
 
-/// How many buffers of this size there are.
 pub(super) fn count(buffer_size: usize) -> usize {
     (MEMORY / buffer_size.max(1)).clamp(3, MOST)
 }

@@ -36,7 +36,6 @@ impl Sink {
         Sink { kernel: Arc::clone(&self.kernel), side, direct: self.direct.clone(), holds_old: self.holds_old }
     }
 
-    /// Writes all the bytes.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {

@@ -24,7 +24,6 @@ pub(super) const SECTOR: usize = 512;
 /// Bytes that are written where nothing is read.
 const TEST_DATA: u8 = 0xa5;
 
-/// How it is to be done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     /// Zeros are not written.
@@ -40,7 +39,6 @@ pub(super) struct Rules {
     pub(super) again: bool,
 }
 
-/// The reading side.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a> {
     /// Read from here; test data if there is nothing.
@@ -133,7 +131,6 @@ fn holds_a_sleeper(bytes: &[u8]) -> bool {
     bytes.chunks_exact(SECTOR).any(|sector| swap::tells_of_sleep(&sector[SECTOR - swap::LEN..]))
 }
 
-/// The writing side.
 pub(super) struct Writing<'a> {
     /// Written here; nowhere if there is nothing.
     pub(super) sink: Option<&'a mut Sink>,

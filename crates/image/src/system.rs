@@ -46,7 +46,6 @@ pub(super) fn names_of(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::iter::once(path.to_owned()).chain(real)
 }
 
-/// The directory that a path is in.
 pub(super) fn dir_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

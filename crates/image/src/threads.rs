@@ -34,7 +34,6 @@ pub(super) fn start<'scope>(
     })
 }
 
-/// Waits for one.
 pub(super) fn join(handle: Handle<'_>) -> Result<Option<Md5>, Stop> {
     let handle = handle.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -14,7 +14,6 @@ use super::sink::Sink;
 use super::stats::Counters;
 use super::steps::Rules;
 
-/// What is to be done.
 pub(super) struct Work<'a> {
     /// Read from here; test data if there is nothing.
     pub(super) source: Option<&'a dyn ReadAt>,

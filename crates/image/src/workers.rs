@@ -42,7 +42,6 @@ const MOST_PIECES: usize = 256;
 /// One request to read ahead: what the kernel takes at once with the usual settings of a device.
 const REQUEST: u64 = 128 << 10;
 
-/// Does the work.
 pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
     let Work { source, file, pieces, sink, rules, io_mode, counters, stop, pace, observer, .. } = work;
     let Some(sink) = sink else { return Ok(()) };

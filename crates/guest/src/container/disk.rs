@@ -40,7 +40,6 @@ pub(super) enum Place {
 pub(super) struct Piece {
     /// How many; never zero.
     pub len: u64,
-    /// Where.
     pub place: Place,
 }
 

@@ -282,7 +282,6 @@ impl Layout for Qcow2 {
 }
 
 impl Qcow2 {
-    /// The table of counts.
     fn counts(&self, reader: &Reader) -> Result<Vec<u8>, Refusal> {
         let (table, len) = self.counts;
         self.check(reader, table)?;

@@ -250,7 +250,6 @@ pub(super) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Only the root.
     pub(super) fn root(root: T) -> Pending<T> {
         Pending { found: vec![(root, 0)] }
     }

@@ -26,7 +26,6 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32::update(START, bytes)
 }
 
-/// What the label says.
 pub struct Label {
     /// The identifier of the physical volume, without dashes.
     pub id: [u8; 32],
@@ -34,7 +33,6 @@ pub struct Label {
     pub size: u64,
     /// Where its extents begin, in bytes.
     pub data: u64,
-    /// Its metadata areas.
     areas: Vec<Extent>,
     /// The bytes of the label, the metadata areas and the boot loader areas: no extent may lie there.
     pub outside: ExtentSet,

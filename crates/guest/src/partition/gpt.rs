@@ -34,7 +34,6 @@ struct Table {
     entries: Vec<u8>,
 }
 
-/// The copies of a GPT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
     /// There is no valid one.

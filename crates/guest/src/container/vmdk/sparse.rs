@@ -78,7 +78,6 @@ impl Header {
     }
 }
 
-/// A sparse extent.
 pub(super) struct Sparse {
     /// The index of the file that it is in.
     pub file: usize,

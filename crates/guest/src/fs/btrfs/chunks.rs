@@ -7,7 +7,6 @@ use super::superblock::Superblock;
 use crate::bytes::{self, le16, le64};
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, over_budget_if};
 
-/// Chunk of data.
 pub const DATA: u64 = 1;
 /// Chunk of the chunk tree.
 pub const SYSTEM: u64 = 2;

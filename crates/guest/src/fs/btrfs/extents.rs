@@ -49,7 +49,6 @@ impl Runs {
         }
     }
 
-    /// How many there are.
     pub fn count(&self) -> u64 {
         self.count + u64::from(self.open.is_some())
     }

@@ -24,7 +24,6 @@ pub mod kind {
     pub const DEVICE_REPLACE: u8 = 250;
 }
 
-/// The key of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub objectid: u64,

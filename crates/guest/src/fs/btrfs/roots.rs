@@ -16,13 +16,9 @@ const FIRST_TREES: std::ops::RangeInclusive<u64> = 1..=11;
 /// What the tree of roots says.
 #[derive(Debug, Default)]
 pub struct Roots {
-    /// The extent tree.
     pub extent: Option<Root>,
-    /// The device tree.
     pub device: Option<Root>,
-    /// The free space tree.
     pub free_space: Option<Root>,
-    /// The tree of block groups.
     pub block_group: Option<Root>,
     /// All trees that are in use, also those above.
     pub all: Vec<Root>,

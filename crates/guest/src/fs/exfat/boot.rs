@@ -29,13 +29,11 @@ pub(super) struct Boot {
     pub(super) percent: Option<u8>,
 }
 
-/// Whether a sector has the signature.
 pub(super) fn is_one(sector: &[u8]) -> Result<bool, Refusal> {
     Ok(array(sector, 3)? == *b"EXFAT   " && le16(sector, 510)? == 0xaa55)
 }
 
 impl Boot {
-    /// Reads and checks it.
     pub(super) fn read(region: &View<'_>) -> Result<Boot, Refusal> {
         let sector = region.read(0, 512)?;
         corrupt_if(!is_one(&sector)? || array(&sector, 0)? != [0xeb, 0x76, 0x90], "no exFAT boot sector")?;

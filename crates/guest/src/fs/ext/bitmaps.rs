@@ -56,7 +56,6 @@ pub(super) fn free(
     Ok(free)
 }
 
-/// How many clusters a group has.
 fn clusters(number: u64, layout: &Layout) -> u64 {
     (layout.end_block(number) - layout.first_block(number)).div_ceil(1 << layout.cluster_bits)
 }

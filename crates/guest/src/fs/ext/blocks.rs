@@ -20,7 +20,6 @@ pub(super) struct Version {
 /// What a replay would write: by block number.
 pub(super) type Replayed = HashMap<u64, Version>;
 
-/// The blocks of a filesystem.
 pub(super) struct Blocks<'a> {
     pub(super) region: &'a View<'a>,
     size: u32,
@@ -28,12 +27,10 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks on the disk.
     pub(super) fn on_disk(region: &'a View<'a>, layout: &Layout) -> Blocks<'a> {
         Blocks { region, size: layout.block, replayed: None }
     }
 
-    /// The blocks after a replay.
     pub(super) fn after(&self, replayed: &'a Replayed) -> Blocks<'a> {
         Blocks { region: self.region, size: self.size, replayed: Some(replayed) }
     }
@@ -56,7 +53,6 @@ impl<'a> Blocks<'a> {
         self.replayed.and_then(|replayed| replayed.get(&block))
     }
 
-    /// A whole block.
     pub(super) fn read(&self, block: u64) -> Result<Vec<u8>, Refusal> {
         let version = self.version(block);
         let at = version.map_or(block, |version| version.at);
@@ -68,7 +64,6 @@ impl<'a> Blocks<'a> {
         Ok(bytes)
     }
 
-    /// The first superblock.
     pub(super) fn superblock(&self, layout: &Layout) -> Result<Vec<u8>, Refusal> {
         if self.replayed.is_none() {
             return self.region.read(AT, LEN);

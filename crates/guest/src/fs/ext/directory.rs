@@ -20,7 +20,6 @@ pub(super) struct Form {
     pub(super) inodes: u32,
     /// Whether it has an index of hashes, whose root is its first block.
     pub(super) indexed: bool,
-    /// How many blocks it has.
     pub(super) blocks: u64,
 }
 

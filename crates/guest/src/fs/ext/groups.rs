@@ -28,7 +28,6 @@ pub(super) struct Group {
     pub(super) uninitialised: bool,
     /// How many of its inodes have ever been in use; what its table has of the others may never have been written.
     pub(super) inodes: u64,
-    /// How many of its inodes are free.
     pub(super) free_inodes: u64,
     /// The checksum of the bitmap of the inodes, as that of the blocks.
     pub(super) inode_bitmap_sum: u32,
@@ -127,7 +126,6 @@ pub(super) fn read(blocks: &Blocks<'_>, layout: &Layout) -> Result<Vec<Group>, R
     Ok(groups)
 }
 
-/// The descriptor of the first group.
 pub(super) fn first(blocks: &Blocks<'_>, layout: &Layout) -> Result<Group, Refusal> {
     let block = blocks.read(place_of_descriptors(0, layout))?;
     Group::parse(slice(&block, 0, layout.descriptor)?, 0, layout)

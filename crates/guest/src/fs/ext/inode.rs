@@ -23,7 +23,6 @@ pub(super) struct Mapped {
     /// For each run: the first block of the file, and the filesystem's blocks where it and those behind are. Sorted; a run
     /// starts where the one before ends.
     runs: Vec<(u64, Range<u64>)>,
-    /// The blocks of the file.
     blocks: u64,
     /// Blocks that hold the map itself.
     tree: Vec<u64>,
@@ -35,12 +34,10 @@ impl Mapped {
         Mapped { blocks: blocks.end - blocks.start, runs: vec![(0, blocks)], tree: Vec::new() }
     }
 
-    /// How many blocks the file has.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Where a block of the file is.
     pub(super) fn place(&self, block: u64) -> Result<u64, Refusal> {
         let next = self.runs.partition_point(|(first, _)| *first <= block);
         let run = next.checked_sub(1).and_then(|last| self.runs.get(last));

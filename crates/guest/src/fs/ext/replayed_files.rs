@@ -48,7 +48,6 @@ pub(super) fn used(commits: &FastCommits, state: &State<'_>, superblock: &Superb
     Ok(ExtentSet::from_ranges(used.runs))
 }
 
-/// Where a map is from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Map {
     /// The inode table: everything is on the disk.

@@ -98,7 +98,6 @@ pub(super) enum Sums {
     All,
 }
 
-/// Where the journal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JournalAt {
     /// There is none.
@@ -145,7 +144,6 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The first block of a group.
     pub(super) fn first_block(&self, group: u64) -> u64 {
         self.first_data_block + group * self.blocks_per_group
     }
@@ -160,12 +158,10 @@ impl Layout {
         self.blocks_per_group >> self.cluster_bits
     }
 
-    /// Descriptors in a block.
     pub(super) fn descriptors_per_block(&self) -> u64 {
         u64::from(self.block) / self.descriptor as u64
     }
 
-    /// Blocks of descriptors.
     pub(super) fn descriptor_blocks(&self) -> u64 {
         self.groups.div_ceil(self.descriptors_per_block())
     }
@@ -176,7 +172,6 @@ impl Layout {
         (block, (AT - block * u64::from(self.block)) as usize)
     }
 
-    /// Whether a group starts with a superblock.
     pub(super) fn has_superblock(&self, group: u64) -> bool {
         let power_of = |base: u64| {
             let mut power = base;
@@ -204,13 +199,10 @@ pub(super) struct Superblock {
     pub(super) free_blocks: u64,
     /// "ext2", "ext3" or "ext4", as far as its features tell.
     pub(super) kind: &'static str,
-    /// Whether files may have trees of extents.
     pub(super) has_extents: bool,
-    /// Whether files may have their data in their inodes.
     pub(super) has_inline_data: bool,
     /// Whether extended attributes may be in inodes of their own.
     pub(super) has_attribute_inodes: bool,
-    /// Whether directories may be hashed.
     pub(super) has_hashed_directories: bool,
     /// Whether the count of an inode's sectors may have 48 bits, or be one of blocks.
     pub(super) has_huge_files: bool,
@@ -221,7 +213,6 @@ pub(super) struct Superblock {
     /// The first inode that is not reserved.
     pub(super) first_inode: u32,
     state: u16,
-    /// Whether it remembers an error.
     errors: bool,
 }
 
@@ -275,7 +266,6 @@ impl Superblock {
     }
 }
 
-/// The three words of features.
 struct Features {
     compat: u32,
     incompat: u32,

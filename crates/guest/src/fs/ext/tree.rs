@@ -19,7 +19,6 @@ const DEEPEST: u16 = 5;
 /// Longer extents are as much shorter, and were never written.
 const WRITTEN: u16 = 0x8000;
 
-/// A node of a tree.
 pub(super) struct Node<'a> {
     /// Its height above the leaves, at most 5.
     pub(super) depth: u16,
@@ -32,7 +31,6 @@ pub(super) fn is_node(from: &[u8]) -> Result<bool, Refusal> {
     Ok(le16(from, 0)? == MAGIC)
 }
 
-/// Reads a node.
 pub(super) fn node(from: &[u8]) -> Result<Node<'_>, Refusal> {
     let (magic, count, most, depth) = (le16(from, 0)?, le16(from, 2)?, le16(from, 4)?, le16(from, 6)?);
     // A block may leave room for two more, by the rule of e2fsck.
@@ -74,7 +72,6 @@ pub(super) fn first(entry: &[u8]) -> Result<u64, Refusal> {
     Ok(u64::from(le32(entry, 0)?))
 }
 
-/// The block of a child.
 pub(super) fn child(entry: &[u8]) -> Result<u64, Refusal> {
     Ok(u64::from(le16(entry, 8)?) << 32 | u64::from(le32(entry, 4)?))
 }

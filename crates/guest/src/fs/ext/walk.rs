@@ -84,7 +84,6 @@ struct Walk<'a> {
     steps: u64,
 }
 
-/// An inode in use.
 struct Inode<'a> {
     number: u32,
     bytes: &'a [u8],
@@ -94,7 +93,6 @@ struct Inode<'a> {
     content: bool,
 }
 
-/// The blocks of an inode.
 #[derive(Default)]
 struct Used {
     /// How many, with those of its map and attributes.
@@ -144,7 +142,6 @@ impl Walk<'_> {
         self.compare()
     }
 
-    /// The bitmap of the inodes of a group.
     fn bitmap(&self, group: &Group) -> Result<Vec<u8>, Refusal> {
         let layout = self.layout();
         let bitmap = self.state.blocks.read(group.inode_bitmap)?;
@@ -372,7 +369,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes blocks of an inode.
     fn take(&mut self, inode: &Inode<'_>, blocks: Range<u64>, used: &mut Used) -> Result<(), Refusal> {
         self.take_blocks(blocks.clone())?;
         used.count += blocks.end - blocks.start;
@@ -383,7 +379,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes blocks of the contents of an inode.
     fn take_content(&mut self, inode: &Inode<'_>, blocks: Range<u64>, used: &mut Used) -> Result<(), Refusal> {
         self.take(inode, blocks.clone(), used)?;
         if !inode.content {
@@ -401,7 +396,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes blocks that are in use.
     fn take_blocks(&mut self, blocks: Range<u64>) -> Result<(), Refusal> {
         let layout = self.layout();
         let misplaced = blocks.is_empty() || blocks.start < layout.first_data_block || blocks.end > layout.blocks;

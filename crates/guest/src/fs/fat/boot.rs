@@ -30,7 +30,6 @@ pub(super) struct Boot {
     pub(super) root: Root,
 }
 
-/// Where the root directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
     /// In front of the clusters: offset and length in bytes.
@@ -59,7 +58,6 @@ fn is_media(byte: u8) -> bool {
 }
 
 impl Boot {
-    /// Reads and checks it.
     pub(super) fn read(region: &View<'_>) -> Result<Boot, Refusal> {
         let sector = region.read(0, 512)?;
         corrupt_if(!looks_like_one(&sector)?, "no FAT boot sector")?;

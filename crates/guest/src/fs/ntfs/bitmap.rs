@@ -12,7 +12,6 @@ const PIECE: u64 = 1 << 20;
 /// What the clusters of the files and the free extents may take together, in bytes.
 const MEMORY: usize = 56 << 20;
 
-/// The record of the bitmap.
 const BITMAP_FILE: u64 = 6;
 
 /// The free space of a volume.

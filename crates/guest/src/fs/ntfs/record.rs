@@ -100,12 +100,10 @@ impl<'a> Record<'a> {
         Ok(Record { bytes: slice(bytes, 0, used)?, this, links: le16(bytes, 18)?, flags, base })
     }
 
-    /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.flags & 2 != 0
     }
 
-    /// All its attributes.
     pub fn attributes(&self) -> Result<Vec<Attribute<'a>>, Refusal> {
         let mut found: Vec<Attribute<'a>> = Vec::new();
         let mut at = usize::from(le16(self.bytes, 20)?);
@@ -138,7 +136,6 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The flag of a record in use.
 pub(super) const IN_USE: u16 = 1;
 
 /// One attribute, or, where it does not fit into one record, one piece of it.

@@ -31,7 +31,6 @@ pub(super) struct Entry<'a> {
     pub instance: u16,
 }
 
-/// The entries of a list of attributes.
 pub(super) fn entries(list: &[u8]) -> Result<Vec<Entry<'_>>, Refusal> {
     let mut found = Vec::new();
     let mut rest = list;
@@ -75,7 +74,6 @@ impl<'a, 'b> Volume<'a, 'b> {
         Ok(Volume { mft, ..volume })
     }
 
-    /// How many records there are.
     pub fn records(&self) -> u64 {
         self.mft.sizes.data / self.geometry.record
     }
@@ -105,7 +103,6 @@ impl<'a, 'b> Volume<'a, 'b> {
         stream.or_corrupt(format_args!("{what} has no contents"))
     }
 
-    /// The value of a list of attributes.
     pub fn list(&self, attribute: &Attribute<'_>) -> Result<Vec<u8>, Refusal> {
         let stream = Stream::begin(attribute, &self.geometry)?;
         let resident = matches!(attribute.body, Body::Resident(_));

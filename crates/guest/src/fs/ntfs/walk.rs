@@ -21,9 +21,7 @@ pub(super) const ROOT: u64 = 5;
 /// Files with special names that one root directory may have, counting those that differ in case.
 const MOST_SPECIAL: usize = 16;
 
-/// What the walk found.
 pub(super) struct Walk {
-    /// The clusters of all files.
     pub clusters: ClusterSet,
     /// Files whose names say that they belong to the root directory and are special.
     pub special: Vec<(Special, u64)>,
@@ -58,7 +56,6 @@ impl Special {
     }
 }
 
-/// A name of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileName<'a> {
     /// The directory.

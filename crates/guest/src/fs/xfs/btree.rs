@@ -12,7 +12,6 @@ use super::short::Tree;
 pub struct Run {
     /// The first block, within its allocation group.
     pub start: u32,
-    /// How many blocks.
     pub len: u32,
 }
 
@@ -23,7 +22,6 @@ pub const BY_SIZE: Key = |run| (run.len, run.start);
 
 /// What a walk over one tree found.
 pub struct Walk {
-    /// All blocks of the tree.
     pub blocks: HashSet<u32>,
     /// Whether the log changed one of them.
     pub patched: bool,

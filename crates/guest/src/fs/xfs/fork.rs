@@ -29,23 +29,15 @@ pub enum Content {
     Directory,
     /// The target of a long symbolic link.
     Symlink,
-    /// Extended attributes.
     Attributes,
 }
 
-/// One fork of an inode.
 pub struct Fork<'a> {
-    /// Where to read.
     pub source: &'a Source<'a>,
-    /// Of this filesystem.
     pub geometry: &'a Geometry,
-    /// What is free of it.
     pub free: &'a ExtentSet,
-    /// The inode.
     pub number: u64,
-    /// What its blocks hold.
     pub content: Content,
-    /// How it is written.
     pub format: u8,
     /// How many extents it says that it has.
     pub extents: u64,

@@ -25,17 +25,12 @@ const MAGIC: u16 = 0x494e;
 /// Counts of extents in other fields.
 const LARGE_COUNTS: u64 = 1 << 4;
 
-/// Checks one filesystem.
 pub struct Check<'a> {
-    /// Where to read.
     pub source: &'a Source<'a>,
-    /// Of this filesystem.
     pub geometry: &'a Geometry,
-    /// What is free of it.
     pub free: &'a ExtentSet,
 }
 
-/// What a chunk of inodes is said to be.
 struct Chunk {
     /// The first inode, within the group.
     start: u32,

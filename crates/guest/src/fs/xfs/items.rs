@@ -34,7 +34,6 @@ mod flag {
 pub struct Piece {
     /// Where in the buffer, in bytes.
     pub offset: usize,
-    /// What belongs there.
     pub bytes: Vec<u8>,
 }
 
@@ -44,7 +43,6 @@ pub enum Item {
     Buffer {
         /// The whole buffer, in bytes of the filesystem.
         extent: Extent,
-        /// The pieces.
         pieces: Option<Vec<Piece>>,
         /// Replayed after others of its transaction.
         of_inodes: bool,

@@ -47,7 +47,6 @@ pub struct Records<'a> {
 pub struct Record {
     /// Its log sequence number.
     pub lsn: u64,
-    /// How many operations it holds.
     pub operations: u32,
     /// Its data, with the first words of the blocks back in place.
     pub data: Vec<u8>,

@@ -73,7 +73,6 @@ impl Cancelled {
 }
 
 impl Overlay {
-    /// Replays the items.
     pub fn replay(region: &View<'_>, geometry: &Geometry, items: &[Item]) -> Result<Overlay, Refusal> {
         let only_superblock = items.iter().all(|item| matches!(item, Item::Buffer { extent, .. } if extent.start == 0));
         if !geometry.v5 && !only_superblock {
@@ -192,7 +191,6 @@ fn sequence_number(geometry: &Geometry, bytes: &[u8]) -> Result<Option<u64>, Ref
 
 /// Where metadata is read: the disk, or the disk with the log replayed.
 pub struct Source<'a> {
-    /// The region.
     pub region: &'a View<'a>,
     /// How many free extents may be held for one group.
     pub room: usize,

@@ -41,17 +41,11 @@ pub const REFERENCES: Kind = Kind { name: "the tree of reference counts", magic:
 
 /// One tree of one allocation group.
 pub struct Tree<'a> {
-    /// Where to read.
     pub source: &'a Source<'a>,
-    /// Of this filesystem.
     pub geometry: &'a Geometry,
-    /// The allocation group.
     pub ag: u32,
-    /// Which tree.
     pub kind: Kind,
-    /// Its root.
     pub root: u32,
-    /// How many levels it has.
     pub levels: u32,
 }
 

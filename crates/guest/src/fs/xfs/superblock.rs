@@ -93,7 +93,6 @@ pub struct Geometry {
 
 /// A superblock that was understood.
 pub struct Superblock {
-    /// Its geometry.
     pub geometry: Geometry,
     /// Free blocks of the whole filesystem; right only after a clean unmount.
     pub free_blocks: u64,
@@ -268,7 +267,6 @@ impl Geometry {
         sum(self.offset(ag, 0)?, at)
     }
 
-    /// The number of an inode.
     pub(crate) fn inode_number(&self, ag: u32, inode: u64) -> u64 {
         let bits = self.ag_log + (self.block / self.inode).trailing_zeros();
         u64::from(ag) << bits | inode

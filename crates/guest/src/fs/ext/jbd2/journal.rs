@@ -16,11 +16,9 @@ const HEADS_OF_NODE: u64 = 16;
 /// Fast commits take this many blocks where the journal does not say it.
 const FAST_COMMIT_BLOCKS: u64 = 256;
 
-/// An internal journal.
 pub struct Journal {
     pub(super) file: Mapped,
     pub(super) form: Form,
-    /// The blocks of the ring.
     pub(super) ring: Range<u64>,
     /// The blocks of the fast commits, which may be none.
     pub(super) fast: Range<u64>,

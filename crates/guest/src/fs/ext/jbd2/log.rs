@@ -50,7 +50,6 @@ impl Log {
     }
 }
 
-/// Walks along the log.
 struct Walk<'a> {
     journal: &'a Journal,
     blocks: &'a Blocks<'a>,

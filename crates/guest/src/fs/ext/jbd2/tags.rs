@@ -19,7 +19,6 @@ pub(super) struct Tag {
     pub(super) sum: u32,
 }
 
-/// The tags of a descriptor block.
 pub(super) fn tags(form: &Form, descriptor: &[u8]) -> Result<Vec<Tag>, Refusal> {
     let body = slice(descriptor, 0, form.body())?;
     let len = match form.sums {
