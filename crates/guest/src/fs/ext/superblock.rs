@@ -20,8 +20,7 @@ mod compat {
     pub(super) const ORPHAN_FILE: u32 = 0x1000;
     /// Preallocation, imagic inodes, attributes, resize inode, hashed directories, fast commits, stable inode numbers and
     /// the orphan file too. The others (lazy_bg, snapshots) change what a bitmap says.
-    pub(super) const KNOWN: u32 =
-        0x1 | 0x2 | HAS_JOURNAL | 0x8 | RESIZE_INODE | DIR_INDEX | SPARSE_SUPER2 | 0x400 | 0x800 | ORPHAN_FILE;
+    pub(super) const KNOWN: u32 = 0x1e3f;
 }
 
 mod incompat {
@@ -34,21 +33,8 @@ mod incompat {
     pub(super) const EA_INODE: u32 = 0x400;
     pub(super) const CSUM_SEED: u32 = 0x2000;
     pub(super) const INLINE_DATA: u32 = 0x8000;
-    /// File types, attributes in inodes, large directories, inline data, encryption and casefolding too: none of them
-    /// touches the allocation.
-    pub(super) const KNOWN: u32 = 0x2
-        | RECOVER
-        | META_BG
-        | EXTENTS
-        | SIXTY_FOUR
-        | MMP
-        | FLEX_BG
-        | EA_INODE
-        | CSUM_SEED
-        | 0x4000
-        | INLINE_DATA
-        | 0x1_0000
-        | 0x2_0000;
+    /// The above; file types, large directories, encryption and casefolding too: none of them touches the allocation.
+    pub(super) const KNOWN: u32 = 0x3_e7d6;
 }
 
 mod ro_compat {
@@ -58,22 +44,9 @@ mod ro_compat {
     pub(super) const BIGALLOC: u32 = 0x200;
     pub(super) const METADATA_CSUM: u32 = 0x400;
     pub(super) const ORPHANS_PRESENT: u32 = 0x1_0000;
-    /// Large files, link counts, extra inode fields, quota, read-only, projects, verity and orphans present too. An
-    /// unknown one may change what a bitmap says, as bigalloc does.
-    pub(super) const KNOWN: u32 = SPARSE_SUPER
-        | 0x2
-        | 0x4
-        | HUGE_FILE
-        | GDT_CSUM
-        | 0x20
-        | 0x40
-        | 0x100
-        | BIGALLOC
-        | METADATA_CSUM
-        | 0x1000
-        | 0x2000
-        | 0x8000
-        | ORPHANS_PRESENT;
+    /// The above; large files, link counts, extra inode fields, quota, read-only, projects and verity too. An unknown one
+    /// may change what a bitmap says, as bigalloc does.
+    pub(super) const KNOWN: u32 = 0x1_b77f;
 }
 
 /// Which groups have a copy of the superblock and of the descriptors.
