@@ -60,12 +60,13 @@ impl Tally {
 
 impl Group {
     /// Reads and checks an allocation group.
-    pub fn read(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Group, Refusal> {
-        let header = header(source, geometry, ag)?;
-        let (listed, list_patched) = list(source, geometry, ag, &header)?;
+    pub fn read(source: &Source<'_>, ag: u32) -> Result<Group, Refusal> {
+        let geometry = source.geometry;
+        let header = header(source, ag)?;
+        let (listed, list_patched) = list(source, ag, &header)?;
         let tree = |index: usize| {
             let (root, levels) = (header.roots[index], header.levels[index]);
-            Tree { source, geometry, ag, kind: FREE_SPACE[index], root, levels }
+            Tree { source, ag, kind: FREE_SPACE[index], root, levels }
         };
         let (mut free, mut by_block, mut last) = (ExtentSet::new(), Tally::default(), geometry.header_blocks());
         let first = btree::walk(&tree(0), BY_BLOCK, |run| {
@@ -134,7 +135,8 @@ impl Group {
     }
 }
 
-fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, Refusal> {
+fn header(source: &Source<'_>, ag: u32) -> Result<Header, Refusal> {
+    let geometry = source.geometry;
     let offset = sum(geometry.offset(ag, 0)?, geometry.sector)?;
     let (bytes, patched) = source.read(offset, geometry.sector)?;
     corrupt_if(be32(&bytes, 0)? != 0x5841_4746 || be32(&bytes, 4)? != 1, format_args!("group {ag} has no header"))?;
@@ -160,7 +162,8 @@ fn header(source: &Source<'_>, geometry: &Geometry, ag: u32) -> Result<Header, R
 }
 
 /// The blocks that the list of a group reserves for its trees, which count as used here.
-fn list(source: &Source<'_>, geometry: &Geometry, ag: u32, header: &Header) -> Result<(HashSet<u32>, bool), Refusal> {
+fn list(source: &Source<'_>, ag: u32, header: &Header) -> Result<(HashSet<u32>, bool), Refusal> {
+    let geometry = source.geometry;
     let offset = sum(geometry.offset(ag, 0)?, product(3, geometry.sector)?)?;
     let (bytes, patched) = source.read(offset, geometry.sector)?;
     let first = if geometry.v5 { 36 } else { 0 };

@@ -7,7 +7,7 @@ use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if};
 
 use super::overlay::Source;
-use super::superblock::{BASIC_BLOCK, Geometry};
+use super::superblock::BASIC_BLOCK;
 
 const DEVICE: u8 = 0;
 const LOCAL: u8 = 1;
@@ -34,7 +34,6 @@ pub enum Content {
 
 pub struct Fork<'a> {
     pub source: &'a Source<'a>,
-    pub geometry: &'a Geometry,
     pub free: &'a ExtentSet,
     pub number: u64,
     pub content: Content,
@@ -102,7 +101,7 @@ impl Fork<'_> {
         for index in (0..count).rev() {
             steps.push((be64(self.bytes, 4 + 8 * most + 8 * index)?, level - 1));
         }
-        let header = if self.geometry.v5 { 72 } else { 24 };
+        let header = if self.source.geometry.v5 { 72 } else { 24 };
         while let Some((block, level)) = steps.pop() {
             self.source.region.budget().take_node()?;
             let bytes = self.node(self.place(block, 1)?, level)?;
@@ -120,7 +119,7 @@ impl Fork<'_> {
     }
 
     fn node(&self, place: Range<u64>, level: u16) -> Result<Vec<u8>, Refusal> {
-        let v5 = self.geometry.v5;
+        let v5 = self.source.geometry.v5;
         let (bytes, patched) = self.source.read(place.start, place.end - place.start)?;
         let magic = if v5 { 0x424d_4133 } else { 0x424d_4150 };
         let other = be32(&bytes, 0)? != magic || be16(&bytes, 4)? != level;
@@ -133,7 +132,7 @@ impl Fork<'_> {
 
     /// Where blocks of the filesystem are, in bytes. None of them may be free.
     fn place(&self, block: u64, count: u64) -> Result<Range<u64>, Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let (ag, at) = geometry.of_block(block)?;
         let misplaced = count == 0 || sum(at, count)? > geometry.blocks_of(ag) || at < geometry.header_blocks();
         corrupt_if(misplaced, "it uses blocks outside their group")?;
@@ -161,8 +160,8 @@ impl Fork<'_> {
                 Content::Directory => self.directory(first, place, walked)?,
                 Content::Symlink => self.block(place)?,
                 Content::Attributes => {
-                    for at in place.step_by(self.geometry.block as usize) {
-                        self.block(at..at + self.geometry.block)?;
+                    for at in place.step_by(self.source.geometry.block as usize) {
+                        self.block(at..at + self.source.geometry.block)?;
                     }
                 }
             }
@@ -172,7 +171,7 @@ impl Fork<'_> {
 
     /// Takes an extent of a directory, and checks the blocks that it completes.
     fn directory(&self, first: u64, place: Range<u64>, walked: &mut Walked) -> Result<(), Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let (block, size) = (geometry.block, geometry.directory_block);
         let mut at = place.start;
         let mut file = first;
@@ -214,7 +213,7 @@ impl Fork<'_> {
             return Ok(());
         }
         let (magic, inner) = (be32(bytes, 0)?.to_be_bytes(), be16(bytes, 8)?);
-        if !self.geometry.v5 {
+        if !self.source.geometry.v5 {
             let known = match self.content {
                 Content::Directory => {
                     matches!(&magic, b"XD2B" | b"XD2D" | b"XD2F") || matches!(inner, 0xd2f1 | 0xd2ff | 0xfebe)
@@ -239,7 +238,7 @@ impl Fork<'_> {
     fn sealed(&self, bytes: &[u8], at: u64, seal: &Seal, patched: bool, what: &str) -> Result<(), Refusal> {
         self.source.check_seal(bytes, patched, (seal.crc, seal.lsn), what)?;
         let own = be64(bytes, seal.address)? == at / BASIC_BLOCK
-            && slice(bytes, seal.uuid, 16)? == self.geometry.meta_uuid
+            && slice(bytes, seal.uuid, 16)? == self.source.geometry.meta_uuid
             && be64(bytes, seal.owner)? == self.number;
         corrupt_if(!own, format_args!("{what} belongs elsewhere"))?;
         self.source.region.budget().give_back(bytes.len() as u64);

@@ -27,7 +27,6 @@ const LARGE_COUNTS: u64 = 1 << 4;
 
 pub struct Check<'a> {
     pub source: &'a Source<'a>,
-    pub geometry: &'a Geometry,
     pub free: &'a ExtentSet,
 }
 
@@ -60,7 +59,7 @@ impl Chunk {
 impl Check<'_> {
     /// Refuses if anything in use is damaged, or free.
     pub fn all(&self) -> Result<(), Refusal> {
-        for ag in 0..self.geometry.ags {
+        for ag in 0..self.source.geometry.ags {
             self.superblock(ag)?;
             self.group(ag)?;
         }
@@ -69,29 +68,29 @@ impl Check<'_> {
 
     /// The copy of the superblock in a group. It may be older than the first one.
     fn superblock(&self, ag: u32) -> Result<(), Refusal> {
-        let (at, len) = (self.geometry.offset(ag, 0)?, self.geometry.sector);
+        let (at, len) = (self.source.geometry.offset(ag, 0)?, self.source.geometry.sector);
         if ag == 0 || self.source.touches(at, len) {
             return Ok(());
         }
         let bytes = self.source.region.read(at, len as usize)?;
         let same = be32(&bytes, 0)? == superblock::MAGIC
-            && u64::from(be32(&bytes, 4)?) == self.geometry.block
-            && u64::from(be32(&bytes, 84)?) == self.geometry.ag_blocks
-            && slice(&bytes, 32, 16)? == self.geometry.uuid;
+            && u64::from(be32(&bytes, 4)?) == self.source.geometry.block
+            && u64::from(be32(&bytes, 84)?) == self.source.geometry.ag_blocks
+            && slice(&bytes, 32, 16)? == self.source.geometry.uuid;
         match same {
-            true if self.geometry.v5 => checksum::verify(&bytes, superblock::CRC_AT, "a copy of the superblock"),
+            true if self.source.geometry.v5 => checksum::verify(&bytes, superblock::CRC_AT, "a copy of the superblock"),
             true => Ok(()),
             false => Err(Refusal::corrupt(format!("the superblock of group {ag} is that of another"))),
         }
     }
 
     fn group(&self, ag: u32) -> Result<(), Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let start = geometry.offset(ag, 0)?;
         let is_free = |block: u32| Ok(self.free.contains(geometry.offset(ag, u64::from(block))?));
         let tree = |kind: Kind, bytes: &[u8], root: usize, level: usize| {
             let (root, levels) = (be32(bytes, root)?, be32(bytes, level)?);
-            Ok::<_, Refusal>(Tree { source: self.source, geometry, ag, kind, root, levels })
+            Ok::<_, Refusal>(Tree { source: self.source, ag, kind, root, levels })
         };
         let (header, _) = self.source.read(sum(start, geometry.sector)?, geometry.sector)?;
         if geometry.reverse_map {
@@ -120,7 +119,7 @@ impl Check<'_> {
 
     /// The header of a group about its inodes (AGI).
     fn inode_header(&self, ag: u32, offset: u64) -> Result<Vec<u8>, Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let (bytes, patched) = self.source.read(offset, geometry.sector)?;
         let own = be32(&bytes, 0)? == 0x5841_4749
             && be32(&bytes, 4)? == 1
@@ -136,7 +135,7 @@ impl Check<'_> {
     }
 
     fn chunk(&self, ag: u32, chunk: &Chunk) -> Result<(), Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let size = geometry.inode;
         self.source.region.budget().take_node()?;
         // What is missing of a chunk may belong to somebody else.
@@ -165,7 +164,7 @@ impl Check<'_> {
     }
 
     fn inode(&self, number: u64, inode: &[u8], in_use: bool) -> Result<(), Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let version = u8_at(inode, 4)?;
         corrupt_if(be16(inode, 0)? != MAGIC || (version == 3) != geometry.v5 || version > 3, "it is none")?;
         if geometry.v5 {
@@ -185,20 +184,20 @@ impl Check<'_> {
             kind::SYMLINK => Content::Symlink,
             _ => return Err(Refusal::corrupt("it is of no known kind")),
         };
-        let literal = if self.geometry.v5 { 176 } else { 100 };
+        let literal = if self.source.geometry.v5 { 176 } else { 100 };
         let room = inode.len().saturating_sub(literal);
         let behind = usize::from(u8_at(inode, 82)?) * 8;
         corrupt_if(behind > room, "its attributes are behind its end")?;
-        let large = self.geometry.v5 && be64(inode, 120)? & LARGE_COUNTS != 0;
+        let large = self.source.geometry.v5 && be64(inode, 120)? & LARGE_COUNTS != 0;
         let (extents, of_attributes) = match large {
             true => (be64(inode, 24)?, u64::from(be32(inode, 76)?)),
             false => (u64::from(be32(inode, 76)?), u64::from(be16(inode, 80)?)),
         };
         let len = if behind == 0 { room } else { behind };
         let fork = |content, format, extents, at, len| {
-            let Check { source, geometry, free } = *self;
+            let Check { source, free } = *self;
             let bytes = slice(inode, at, len)?;
-            Fork { source, geometry, free, number, content, format, extents, bytes }.walk()
+            Fork { source, free, number, content, format, extents, bytes }.walk()
         };
         fork(content, u8_at(inode, 5)?, extents, literal, len)?;
         match behind {

@@ -60,56 +60,57 @@ impl FreeMap for Xfs {
 /// The filesystem was unmounted: the disk is the last word, and everything must agree.
 fn clean(region: &View<'_>, superblock: &Superblock, head: u64) -> Result<Findings, Refusal> {
     let geometry = &superblock.geometry;
-    let mut found = Found::new(geometry);
+    let mut free = ExtentSet::new();
     let mut counted = 0_u64;
     for number in 0..geometry.ags {
-        let group = Group::read(&Source::disk(region, head, found.room(region)), geometry, number)?;
+        let group = Group::read(&Source::disk(region, geometry, head, room(region, &free)), number)?;
         counted += group.counted_free();
-        found.add(group.free);
+        add(&mut free, group.free);
     }
     if counted != superblock.free_blocks {
         let says = superblock.free_blocks;
         return Err(Refusal::corrupt(format!("{counted} free blocks, and the superblock says {says}")));
     }
-    Check { source: &Source::disk(region, head, 0), geometry, free: &found.free }.all()?;
+    Check { source: &Source::disk(region, geometry, head, 0), free: &free }.all()?;
     let mut evidence = vec!["cleanly unmounted".to_owned(), sums(geometry).to_owned()];
     evidence.push("both free space trees and all counts agree".to_owned());
-    found.finish(evidence)
+    finish(geometry, free, evidence)
 }
 
 /// The log holds changes. What is free both on the disk and after the log is replayed is free.
-fn dirty(region: &View<'_>, geometry: &Geometry, overlay: &Overlay, head: u64) -> Result<Findings, Refusal> {
-    let mut found = Found::new(geometry);
+fn dirty(region: &View<'_>, geometry: &Geometry, overlay: &Overlay<'_>, head: u64) -> Result<Findings, Refusal> {
+    let mut free = ExtentSet::new();
     let mut replayed = false;
     for number in 0..geometry.ags {
         // Three sets are held at once: both views of a group, and what they have in common.
-        let room = found.room(region) / 3;
-        let group = Group::read(&Source::replayed(region, overlay, head, room), geometry, number)?;
+        let room = room(region, &free) / 3;
+        let group = Group::read(&Source::replayed(region, overlay, head, room), number)?;
         if !group.patched {
-            found.add(group.free);
+            add(&mut free, group.free);
             continue;
         }
         replayed = true;
         // Blocks of its trees may not have reached the disk yet. Then the disk is no second witness for what is free,
         // and nothing is.
-        match Group::read(&Source::disk(region, head, room), geometry, number) {
-            Ok(on_disk) => found.add(group.free.intersection(&on_disk.free)),
+        match Group::read(&Source::disk(region, geometry, head, room), number) {
+            Ok(on_disk) => add(&mut free, group.free.intersection(&on_disk.free)),
             Err(Refusal::Corrupt(_)) => {}
             Err(other) => return Err(other),
         }
     }
-    dirty_if(!found.free.intersection(overlay.touched()).is_empty(), "the log writes to a block that is free")?;
-    Check { source: &Source::replayed(region, overlay, head, 0), geometry, free: &found.free }.all()?;
+    dirty_if(!free.intersection(overlay.touched()).is_empty(), "the log writes to a block that is free")?;
+    Check { source: &Source::replayed(region, overlay, head, 0), free: &free }.all()?;
     let log = match (overlay.only_superblock(), replayed) {
         (true, _) => "the log touches only the superblock",
         (false, false) => "the log touches no free space map",
         (false, true) => "free on the disk and after the log is replayed",
     };
-    found.finish(vec![
+    let evidence = vec![
         log.to_owned(),
         sums(geometry).to_owned(),
         "both free space trees and all counts of the groups agree".to_owned(),
-    ])
+    ];
+    finish(geometry, free, evidence)
 }
 
 /// Which checksums were right.
@@ -120,34 +121,22 @@ fn sums(geometry: &Geometry) -> &'static str {
     }
 }
 
-/// Free space, collected group by group.
-struct Found<'a> {
-    geometry: &'a Geometry,
-    free: ExtentSet,
+/// Adds what is free of a group behind all others.
+fn add(free: &mut ExtentSet, group: ExtentSet) {
+    if free.is_empty() {
+        *free = group;
+    } else {
+        group.iter().for_each(|extent| free.push(extent.range()));
+    }
 }
 
-impl Found<'_> {
-    fn new(geometry: &Geometry) -> Found<'_> {
-        Found { geometry, free: ExtentSet::new() }
-    }
+/// How many more extents there may be beside those that are `free`.
+fn room(region: &View<'_>, free: &ExtentSet) -> usize {
+    region.budget().extents().saturating_sub(free.count())
+}
 
-    /// How many more extents there may be.
-    fn room(&self, region: &View<'_>) -> usize {
-        region.budget().extents().saturating_sub(self.free.count())
-    }
-
-    fn add(&mut self, free: ExtentSet) {
-        if self.free.is_empty() {
-            self.free = free;
-        } else {
-            free.iter().for_each(|extent| self.free.push(extent.range()));
-        }
-    }
-
-    fn finish(self, evidence: Vec<String>) -> Result<Findings, Refusal> {
-        let geometry = self.geometry;
-        let log = geometry.log_start..geometry.log_start + geometry.log_len;
-        corrupt_if(!self.free.clipped(log).is_empty(), "the log is free")?;
-        Ok(Findings { free: self.free, dropped: 0, evidence })
-    }
+fn finish(geometry: &Geometry, free: ExtentSet, evidence: Vec<String>) -> Result<Findings, Refusal> {
+    let log = geometry.log_start..geometry.log_start + geometry.log_len;
+    corrupt_if(!free.clipped(log).is_empty(), "the log is free")?;
+    Ok(Findings { free, dropped: 0, evidence })
 }

@@ -31,7 +31,8 @@ struct Buffer {
 }
 
 /// The places that the log writes to, and what will be there.
-pub struct Overlay {
+pub struct Overlay<'a> {
+    geometry: &'a Geometry,
     replayed: BTreeMap<u64, Vec<u8>>,
     /// Written to, but not as something that free space is read from: start and end.
     opaque: BTreeMap<u64, u64>,
@@ -72,8 +73,8 @@ impl Cancelled {
     }
 }
 
-impl Overlay {
-    pub fn replay(region: &View<'_>, geometry: &Geometry, items: &[Item]) -> Result<Overlay, Refusal> {
+impl<'a> Overlay<'a> {
+    pub fn replay(region: &View<'_>, geometry: &'a Geometry, items: &[Item]) -> Result<Overlay<'a>, Refusal> {
         let only_superblock = items.iter().all(|item| matches!(item, Item::Buffer { extent, .. } if extent.start == 0));
         if !geometry.v5 && !only_superblock {
             // No sequence numbers, no checksums, and no kernel of today to compare with.
@@ -98,17 +99,19 @@ impl Overlay {
         }
         let opaque = ExtentSet::from_ranges(opaque);
         let overlay = Overlay {
+            geometry,
             replayed: buffers.into_iter().filter(|(_, one)| one.applied).map(|(at, one)| (at, one.bytes)).collect(),
             touched: ExtentSet::from_ranges(touched).union(&opaque),
             opaque: opaque.iter().map(|extent| (extent.start, extent.end())).collect(),
             only_superblock,
         };
-        overlay.check_superblock(region, geometry)?;
+        overlay.check_superblock(region)?;
         Ok(overlay)
     }
 
     /// The filesystem must stay the one that was read, in size and kind.
-    fn check_superblock(&self, region: &View<'_>, geometry: &Geometry) -> Result<(), Refusal> {
+    fn check_superblock(&self, region: &View<'_>) -> Result<(), Refusal> {
+        let geometry = self.geometry;
         let len = geometry.sector as usize;
         let disk = region.read(0, len)?;
         let (replayed, patched) = Source::replayed(region, self, u64::MAX, 0).read(0, geometry.sector)?;
@@ -192,21 +195,22 @@ fn sequence_number(geometry: &Geometry, bytes: &[u8]) -> Result<Option<u64>, Ref
 /// Where metadata is read: the disk, or the disk with the log replayed.
 pub struct Source<'a> {
     pub region: &'a View<'a>,
+    pub geometry: &'a Geometry,
     /// How many free extents may be held for one group.
     pub room: usize,
-    overlay: Option<&'a Overlay>,
+    overlay: Option<&'a Overlay<'a>>,
     head: u64,
 }
 
 impl<'a> Source<'a> {
     /// What is on the disk. `head` is the log sequence number of the head of the log.
-    pub fn disk(region: &'a View<'a>, head: u64, room: usize) -> Source<'a> {
-        Source { region, room, overlay: None, head }
+    pub fn disk(region: &'a View<'a>, geometry: &'a Geometry, head: u64, room: usize) -> Source<'a> {
+        Source { region, geometry, room, overlay: None, head }
     }
 
     /// What will be there when the log has been replayed.
-    pub fn replayed(region: &'a View<'a>, overlay: &'a Overlay, head: u64, room: usize) -> Source<'a> {
-        Source { region, room, overlay: Some(overlay), head }
+    pub fn replayed(region: &'a View<'a>, overlay: &'a Overlay<'a>, head: u64, room: usize) -> Source<'a> {
+        Source { region, geometry: overlay.geometry, room, overlay: Some(overlay), head }
     }
 
     /// Reads one buffer; the second value says whether the log changes it. Then its checksum is still the old one.

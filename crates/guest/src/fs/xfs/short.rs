@@ -4,7 +4,7 @@ use crate::bytes::{be16, be32, be64, slice};
 use crate::refusal::{Refusal, refuse_if};
 
 use super::overlay::Source;
-use super::superblock::{BASIC_BLOCK, Geometry};
+use super::superblock::BASIC_BLOCK;
 
 /// No kernel makes them higher.
 const HIGHEST: u32 = 9;
@@ -42,7 +42,6 @@ pub const REFERENCES: Kind = Kind { name: "the tree of reference counts", magic:
 /// One tree of one allocation group.
 pub struct Tree<'a> {
     pub source: &'a Source<'a>,
-    pub geometry: &'a Geometry,
     pub ag: u32,
     pub kind: Kind,
     pub root: u32,
@@ -75,8 +74,8 @@ impl Tree<'_> {
         visit: &mut dyn FnMut(&[u8]) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         self.nodes(is_free, &mut |node| {
-            if self.geometry.v5 {
-                self.source.region.budget().give_back(self.geometry.block);
+            if self.source.geometry.v5 {
+                self.source.region.budget().give_back(self.source.geometry.block);
             }
             let records = if node.level == 0 { node.records } else { &[] };
             records.chunks_exact(self.kind.record).try_for_each(&mut *visit)
@@ -91,13 +90,13 @@ impl Tree<'_> {
         visit: &mut dyn FnMut(&Node<'_>) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         refuse_if(self.levels == 0 || self.levels > HIGHEST, || self.wrong("an impossible height"))?;
-        let header = if self.geometry.v5 { 56 } else { 16 };
+        let header = if self.source.geometry.v5 { 56 } else { 16 };
         // The last block on each level, and the one that it says comes next.
         let mut rows = vec![(NONE, NONE); self.levels as usize];
         let mut steps = vec![(self.root, self.levels - 1)];
         while let Some((block, level)) = steps.pop() {
             self.source.region.budget().take_node()?;
-            let outside = u64::from(block) >= self.geometry.blocks_of(self.ag) || is_free(block)?;
+            let outside = u64::from(block) >= self.source.geometry.blocks_of(self.ag) || is_free(block)?;
             refuse_if(outside, || self.wrong("a block that is free or outside"))?;
             let (bytes, patched) = self.read(block, level)?;
             let row = rows.get_mut(level as usize).ok_or_else(|| self.wrong("too high"))?;
@@ -123,7 +122,7 @@ impl Tree<'_> {
     }
 
     fn read(&self, block: u32, level: u32) -> Result<(Vec<u8>, bool), Refusal> {
-        let geometry = self.geometry;
+        let geometry = self.source.geometry;
         let offset = geometry.offset(self.ag, u64::from(block))?;
         let (bytes, patched) = self.source.read(offset, geometry.block)?;
         let magic = self.kind.magic[usize::from(geometry.v5)];
