@@ -124,15 +124,15 @@ pub fn parse<'t>(text: &'t [u8], budget: &Budget) -> Result<Section<'t>, Refusal
     loop {
         match parser.next()? {
             Token::End if open.is_empty() => return unique(current),
-            Token::Close => {
+            Token::Mark(b'}') => {
                 let (name, outer) = open.pop().ok_or_else(|| wrong("a section is closed that was not opened"))?;
                 let inner = Value::Section(unique(std::mem::replace(&mut current, outer))?);
                 current.entries.push((name, inner));
             }
             Token::Name(name) => match parser.next()? {
-                Token::Open if open.len() == DEEPEST => return Err(wrong("sections nested too deeply")),
-                Token::Open => open.push((name, std::mem::take(&mut current))),
-                Token::Equals => {
+                Token::Mark(b'{') if open.len() == DEEPEST => return Err(wrong("sections nested too deeply")),
+                Token::Mark(b'{') => open.push((name, std::mem::take(&mut current))),
+                Token::Mark(b'=') => {
                     let value = parser.value()?;
                     current.entries.push((name, value));
                 }
@@ -155,12 +155,8 @@ fn unique(section: Section<'_>) -> Result<Section<'_>, Refusal> {
 enum Token<'t> {
     Name(&'t [u8]),
     Text(&'t [u8]),
-    Open,
-    Close,
-    Begin,
-    Finish,
-    Equals,
-    Comma,
+    /// One of `{}[]=,`.
+    Mark(u8),
     End,
 }
 
@@ -173,18 +169,18 @@ struct Parser<'t, 'b> {
 impl<'t> Parser<'t, '_> {
     fn value(&mut self) -> Result<Value<'t>, Refusal> {
         let first = self.next()?;
-        if first != Token::Begin {
+        if first != Token::Mark(b'[') {
             return Ok(Value::Item(item(&first)?));
         }
         let mut items = Vec::new();
         loop {
             match self.next()? {
-                Token::Finish => return Ok(Value::List(items)),
+                Token::Mark(b']') => return Ok(Value::List(items)),
                 token => items.push(item(&token)?),
             }
             match self.next()? {
-                Token::Comma => {}
-                Token::Finish => return Ok(Value::List(items)),
+                Token::Mark(b',') => {}
+                Token::Mark(b']') => return Ok(Value::List(items)),
                 _ => return Err(wrong("a list without commas")),
             }
         }
@@ -193,18 +189,14 @@ impl<'t> Parser<'t, '_> {
     fn next(&mut self) -> Result<Token<'t>, Refusal> {
         self.skip_blanks();
         let Some((&byte, rest)) = self.text.split_first() else { return Ok(Token::End) };
-        let token = match byte {
-            b'{' => Token::Open,
-            b'}' => Token::Close,
-            b'[' => Token::Begin,
-            b']' => Token::Finish,
-            b'=' => Token::Equals,
-            b',' => Token::Comma,
-            b'"' => return self.quoted(rest),
-            _ => return self.name(),
-        };
-        self.text = rest;
-        Ok(token)
+        match byte {
+            b'"' => self.quoted(rest),
+            b'{' | b'}' | b'[' | b']' | b'=' | b',' => {
+                self.text = rest;
+                Ok(Token::Mark(byte))
+            }
+            _ => self.name(),
+        }
     }
 
     fn quoted(&mut self, rest: &'t [u8]) -> Result<Token<'t>, Refusal> {
