@@ -146,6 +146,20 @@ pub(super) trait Layout: Send + Sync {
     }
 }
 
+/// A disk that lies in a file byte by byte: a raw image, and a VHD of fixed size, which has a footer behind the disk. The
+/// first bytes of the file, so many, are the disk.
+pub(super) struct Plain(pub u64);
+
+pub(super) fn open_raw(reader: &Reader) -> Result<Disk, Refusal> {
+    Ok(Disk::new("raw", reader.size(0), Plain(reader.size(0))))
+}
+
+impl Layout for Plain {
+    fn piece(&self, _: &dyn Tables, at: u64, _: u64) -> Result<Piece, Refusal> {
+        Ok(Piece { len: self.0.saturating_sub(at), place: Place::Stored { file: 0, offset: at } })
+    }
+}
+
 /// A virtual disk of any format. As a [`ReadAt`] it is the disk as its guest sees it; it never gives bytes from outside the
 /// container's files.
 pub struct VirtualDisk {

@@ -30,7 +30,6 @@ use crate::refusal::{Refusal, unsupported_if};
 
 mod disk;
 mod opened;
-mod plain;
 mod qcow2;
 mod tables;
 mod unpack;
@@ -86,7 +85,7 @@ fn open_unguarded(file: Arc<dyn ReadAt>, name: &OsStr, siblings: &dyn Siblings) 
 /// # Errors
 /// Only if the size of the file makes no sense.
 pub fn open_raw(file: Arc<dyn ReadAt>, name: &OsStr) -> Result<Opened, Refusal> {
-    guarded(|| alone(file, name, plain::open))
+    guarded(|| alone(file, name, disk::open_raw))
 }
 
 type Open = fn(&tables::Reader) -> Result<disk::Disk, Refusal>;

@@ -2,8 +2,7 @@
 //!
 //! Format: Microsoft, Virtual Hard Disk Image Format Specification, version 1.0; fields are big-endian.
 
-use super::disk::{Disk, Layout, Piece, Place, Ranges};
-use super::plain::Plain;
+use super::disk::{Disk, Layout, Piece, Place, Plain, Ranges};
 use super::tables::{Reader, Tables};
 use super::vdi::join;
 use crate::bytes::{be32, be64, is_power_in, product, sum};

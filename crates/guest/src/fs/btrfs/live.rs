@@ -3,18 +3,21 @@
 //! The extent tree says what is allocated. A damaged tree of files cannot contradict it, and what is left of its files may
 //! be in what nothing names any more. So all trees are walked, node by node as any other, and what they refer to must not be
 //! free. Of a subvolume that is being deleted, part is gone already; it is not walked, and what of it is left is allocated.
+//!
+//! Log trees hold what fsync wrote since the last commit. The next mount replays them, so all of them is in use. Their
+//! nodes, and the extents of the files in them, are allocated in memory only: the extent tree does not show them.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use super::chunks::Chunks;
 use super::key::{Key, kind};
-use super::roots::Roots;
+use super::roots::{Roots, root_item};
 use super::superblock::Superblock;
-use super::tree::{Forest, Seen, owner};
-use crate::bytes::{le64, u8_at};
+use super::tree::{Forest, Root, Seen, owner};
+use crate::bytes::{le64, sum, u8_at};
 use crate::extents::ExtentSet;
-use crate::refusal::{Refusal, corrupt_if};
+use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
 const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
@@ -60,7 +63,7 @@ pub fn check(
 }
 
 /// The logical addresses that an item of a file refers to, if any; `whose` says in a refusal what file it is of.
-pub fn file_extent(key: Key, item: &[u8], sb: &Superblock, whose: &str) -> Result<Option<Range<u64>>, Refusal> {
+fn file_extent(key: Key, item: &[u8], sb: &Superblock, whose: &str) -> Result<Option<Range<u64>>, Refusal> {
     if key.kind != kind::EXTENT_DATA {
         return Ok(None);
     }
@@ -76,4 +79,43 @@ pub fn file_extent(key: Key, item: &[u8], sb: &Superblock, whose: &str) -> Resul
     let impossible = len == 0 || !sb.whole_sectors(start) || !sb.whole_sectors(len);
     corrupt_if(impossible, format_args!("an impossible extent {whose}"))?;
     Ok(Some(start..start.saturating_add(len)))
+}
+
+/// What of the device the log uses, wherever else it may be counted. Nodes that `forest` read before must have been
+/// taken from it.
+///
+/// # Errors
+/// If a log tree is damaged, or `most` ranges are not enough.
+pub fn used_by_log(
+    forest: &Forest<'_>,
+    chunks: &Chunks,
+    sb: &Superblock,
+    most: usize,
+) -> Result<Vec<Range<u64>>, Refusal> {
+    let next = sum(sb.generation, 1)?;
+    let mut used = Vec::new();
+    // A chunk made since the commit forbids a log, so what a log uses is in chunks that are known.
+    let mut add = |extent| {
+        used.extend(chunks.on_device(extent)?);
+        over_budget_if(used.len() > most, "extents in logs")
+    };
+    let top = Root { address: sb.log_root, level: sb.log_root_level, generation: next, owner: owner::LOG };
+    let mut trees = Vec::new();
+    forest.walk(chunks, top, &mut |key, item| {
+        corrupt_if(key.kind != kind::ROOT || key.objectid != owner::LOG, "an odd item in the tree of logs")?;
+        over_budget_if(trees.len() >= most, "log trees")?;
+        trees.push(root_item(item, owner::LOG)?);
+        Ok(())
+    })?;
+    for tree in trees {
+        corrupt_if(tree.generation != next, "a log of another transaction")?;
+        forest.walk(chunks, tree, &mut |key, item| match file_extent(key, item, sb, "in a log")? {
+            Some(extent) => add(extent),
+            None => Ok(()),
+        })?;
+    }
+    for address in forest.take_visited() {
+        add(address..sum(address, sb.node)?)?;
+    }
+    Ok(used)
 }

@@ -15,7 +15,6 @@ mod extents;
 mod free_space;
 mod key;
 mod live;
-mod log;
 mod roots;
 mod superblock;
 mod tree;
@@ -84,7 +83,7 @@ impl FreeMap for Btrfs {
         if sb.log_root == 0 {
             evidence.push("no log".to_owned());
         } else {
-            used.extend(log::used(&forest, &chunks, &sb, most / 4)?);
+            used.extend(live::used_by_log(&forest, &chunks, &sb, most / 4)?);
             evidence.push("what the log uses counted as used".to_owned());
         }
         let free = free.without(&ExtentSet::from_ranges(used));

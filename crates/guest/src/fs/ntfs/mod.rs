@@ -9,7 +9,6 @@ mod bitmap;
 mod boot;
 mod clean;
 mod clusters;
-mod index;
 mod pagefile;
 mod record;
 mod runs;

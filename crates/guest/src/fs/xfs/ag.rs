@@ -1,12 +1,12 @@
-//! An allocation group: its header (AGF), its list of reserved blocks (AGFL) and its free space.
+//! An allocation group: its header (AGF), its list of reserved blocks (AGFL) and its free space, in two btrees: one by
+//! block, one by size.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::bytes::{be32, difference, product, slice, sum};
 use crate::extents::ExtentSet;
 use crate::refusal::{Refusal, corrupt_if, over_budget_if};
 
-use super::btree::{self, BY_BLOCK, BY_SIZE, Run, Walk};
 use super::overlay::Source;
 use super::short::{FREE_SPACE, Tree};
 use super::superblock::Geometry;
@@ -69,7 +69,7 @@ impl Group {
             Tree { source, ag, kind: FREE_SPACE[index], root, levels }
         };
         let (mut free, mut by_block, mut last) = (ExtentSet::new(), Tally::default(), geometry.header_blocks());
-        let first = btree::walk(&tree(0), BY_BLOCK, |run| {
+        let first = walk(&tree(0), BY_BLOCK, |run| {
             let (start, end) = (u64::from(run.start), sum(u64::from(run.start), u64::from(run.len))?);
             // Neighbours are always merged, and the headers are never free, so there is a used block before each.
             let apart = if by_block.runs == 0 { start >= last } else { start > last };
@@ -82,7 +82,7 @@ impl Group {
             Ok(())
         })?;
         let mut by_size = Tally::default();
-        let second = btree::walk(&tree(1), BY_SIZE, |run| {
+        let second = walk(&tree(1), BY_SIZE, |run| {
             by_size.add(run);
             Ok(())
         })?;
@@ -187,4 +187,50 @@ fn list(source: &Source<'_>, ag: u32, header: &Header) -> Result<(HashSet<u32>, 
         corrupt_if(wrong, format_args!("the free list of group {ag} is wrong"))?;
     }
     Ok((blocks, patched))
+}
+
+/// A run of free blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    /// The first block, within its allocation group.
+    start: u32,
+    len: u32,
+}
+
+/// What a tree is sorted by.
+type Key = fn(Run) -> (u32, u32);
+const BY_BLOCK: Key = |run| (run.start, 0);
+const BY_SIZE: Key = |run| (run.len, run.start);
+
+/// What a walk over one tree found.
+struct Walk {
+    blocks: HashSet<u32>,
+    /// Whether the log changed one of them.
+    patched: bool,
+}
+
+/// Visits every record in the order of the tree. Beside what [`Tree::nodes`] checks, no block may occur twice, and the
+/// order of records and that the parent's key is that of the first record are checked.
+fn walk(tree: &Tree<'_>, key: Key, mut visit: impl FnMut(Run) -> Result<(), Refusal>) -> Result<Walk, Refusal> {
+    let mut walk = Walk { blocks: HashSet::new(), patched: false };
+    // What parents say the first record of a block is. If two say it of one block, that occurs twice.
+    let (mut last, mut keys) = (None, HashMap::new());
+    tree.nodes(&|_| Ok(false), &mut |node| {
+        corrupt_if(!walk.blocks.insert(node.block), "a block of a free space tree occurs twice")?;
+        walk.patched |= node.patched;
+        let run = |bytes: &[u8]| Ok(Run { start: be32(bytes, 0)?, len: be32(bytes, 4)? });
+        let runs = node.records.chunks_exact(8).map(run).collect::<Result<Vec<_>, Refusal>>()?;
+        let differs = |expected| runs.first().is_none_or(|run| key(*run) != expected);
+        corrupt_if(keys.remove(&node.block).is_some_and(differs), "a free space tree and its keys disagree")?;
+        for (child, run) in node.children.chunks_exact(4).zip(&runs) {
+            keys.insert(be32(child, 0)?, key(*run));
+        }
+        for run in runs.into_iter().filter(|_| node.level == 0) {
+            corrupt_if(last.is_some_and(|last| last >= key(run)), "free space is not in order")?;
+            last = Some(key(run));
+            visit(run)?;
+        }
+        Ok(())
+    })?;
+    Ok(walk)
 }

@@ -10,7 +10,6 @@ use crate::extents::ExtentSet;
 use crate::fs::file_type as kind;
 use crate::refusal::{Refusal, corrupt_if};
 
-use super::checksum;
 use super::fork::{Content, Fork};
 use super::overlay::Source;
 use super::short::{INODES, Kind, REFERENCES, REVERSE, Tree};
@@ -78,7 +77,9 @@ impl Check<'_> {
             && u64::from(be32(&bytes, 84)?) == self.source.geometry.ag_blocks
             && slice(&bytes, 32, 16)? == self.source.geometry.uuid;
         match same {
-            true if self.source.geometry.v5 => checksum::verify(&bytes, superblock::CRC_AT, "a copy of the superblock"),
+            true if self.source.geometry.v5 => {
+                superblock::verify_sum(&bytes, superblock::CRC_AT, "a copy of the superblock")
+            }
             true => Ok(()),
             false => Err(Refusal::corrupt(format!("the superblock of group {ag} is that of another"))),
         }

@@ -7,8 +7,6 @@
 //! Formats as in "XFS Algorithms & Data Structures" (xfs-documentation).
 
 mod ag;
-mod btree;
-mod checksum;
 mod fork;
 mod inodes;
 mod items;

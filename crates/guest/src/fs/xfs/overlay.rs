@@ -15,7 +15,6 @@ use crate::extents::{Extent, ExtentSet};
 use crate::image::View;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if};
 
-use super::checksum;
 use super::items::{Item, Piece};
 use super::superblock::{self, Geometry};
 
@@ -239,7 +238,7 @@ impl<'a> Source<'a> {
     /// change, at these two offsets. Refuses what the disk has from a later time than the head of the log.
     pub fn check_seal(&self, bytes: &[u8], patched: bool, at: (usize, usize), what: &str) -> Result<(), Refusal> {
         if !patched {
-            checksum::verify(bytes, at.0, what)?;
+            superblock::verify_sum(bytes, at.0, what)?;
         }
         let lsn = be64(bytes, at.1)?;
         corrupt_if(lsn > self.head && lsn != u64::MAX, "metadata are newer than the log")

@@ -4,8 +4,6 @@ use crate::bytes::{array, be16, be32, be64, difference, is_power_in, product, sl
 use crate::image::View;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if, unsupported_if};
 
-use super::checksum;
-
 /// "XFSB".
 pub const MAGIC: u32 = 0x5846_5342;
 
@@ -116,7 +114,7 @@ pub fn parse(bytes: &[u8], sealed: bool) -> Result<Superblock, Refusal> {
     corrupt_if(be32(bytes, 0)? != MAGIC, "no superblock")?;
     let v5 = features(bytes)?;
     if v5 && sealed {
-        checksum::verify(bytes, CRC_AT, "the superblock")?;
+        verify_sum(bytes, CRC_AT, "the superblock")?;
     }
     corrupt_if(u8_at(bytes, 126)? != 0, "mkfs did not finish")?;
     unsupported_if(be64(bytes, 24)? != 0 || be64(bytes, 16)? != 0, "a realtime device")?;
@@ -124,6 +122,16 @@ pub fn parse(bytes: &[u8], sealed: bool) -> Result<Superblock, Refusal> {
     let free_blocks = be64(bytes, 144)?;
     corrupt_if(free_blocks > geometry.blocks, "more free blocks than blocks")?;
     Ok(Superblock { geometry, free_blocks })
+}
+
+/// Compares the CRC-32C of a whole structure of version 5, which is there little-endian and counts as zero itself.
+pub fn verify_sum(bytes: &[u8], at: usize, what: &str) -> Result<(), Refusal> {
+    let stored = u32::from_le_bytes(array(bytes, at)?);
+    let crc = crc32c::crc32c(slice(bytes, 0, at)?);
+    let crc = crc32c::crc32c_append(crc, &[0; 4]);
+    let behind = at + 4;
+    let crc = crc32c::crc32c_append(crc, slice(bytes, behind, bytes.len() - behind)?);
+    corrupt_if(crc != stored, format_args!("the checksum of {what} is wrong"))
 }
 
 /// Refuses what is not known to leave the free space map alone; says whether it is version 5.
