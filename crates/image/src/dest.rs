@@ -22,6 +22,7 @@ use haul_fs::walk::{Identities, Identity, Operand, Party, Spot};
 use super::found::Given;
 use super::in_use::{InUse, device_in_use, disk_of_somebody};
 use super::layers::{Search, share_bytes};
+use super::options::{Mode, Options};
 use super::source::Source;
 use super::system::System;
 
@@ -75,31 +76,23 @@ pub(super) struct Dest {
     unfinished: Unfinished,
 }
 
-/// What the caller wants of a destination.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Demands {
-    /// It is read again.
-    pub(super) readable: bool,
-    /// Nothing may be overwritten.
-    pub(super) new: bool,
-}
-
 impl Dest {
-    /// Opens or creates the destination. What stands there is not changed.
+    /// Opens or creates the destination, to be read again if there is to be an MD5. What stands there is not changed; for
+    /// test data it must be nothing.
     pub(super) fn open(
         (kernel, system): (&dyn Kernel, &System),
         path: &Path,
         source: &Source,
-        demands: Demands,
+        options: Options,
         unfinished: &Unfinished,
     ) -> Result<Dest, Error> {
         let operand = Operand::open(path.as_os_str());
         let spot = operand.spot();
-        let access = if demands.readable { OFlags::RDWR } else { OFlags::WRONLY };
+        let access = if options.md5 { OFlags::RDWR } else { OFlags::WRONLY };
         let mode = source.inode.permissions & 0o777;
         let (file, created) = match spot.open(access | OFlags::CREATE | OFlags::EXCL, mode) {
             Ok(file) => (file, true),
-            Err(Errno::EXIST) => (open_existing(spot, access, demands)?, false),
+            Err(Errno::EXIST) => (open_existing(spot, access, options.mode)?, false),
             Err(errno) => return Err(Error::new(What::CannotCreateRegular, path).errno(errno)),
         };
         let said = |what| move |errno| Error::new(what, path).errno(errno);
@@ -254,9 +247,9 @@ fn in_use_error(path: &Path, user: &InUse) -> Error {
 }
 
 /// Opens what stands there. A device must not be mounted or part of another one; it stays ours until it is closed.
-fn open_existing(spot: Spot<'_>, access: OFlags, demands: Demands) -> Result<OwnedFd, Error> {
+fn open_existing(spot: Spot<'_>, access: OFlags, mode: Mode) -> Result<OwnedFd, Error> {
     let said = |what| Error::new(what, spot.path);
-    if demands.new {
+    if mode == Mode::WriteOnly {
         return Err(said(What::NotForTestData));
     }
     let kind = match spot.inode_following() {

@@ -17,7 +17,7 @@ use md5::{Digest, Md5};
 use haul_fs::error::{Error, What, errno_of};
 
 use super::changes::{Doubt, Look};
-use super::dest::{Demands, Dest};
+use super::dest::Dest;
 use super::found::Found;
 use super::in_use::InUse;
 use super::io_mode::IoMode;
@@ -28,7 +28,7 @@ use super::pipeline;
 use super::sink::Sink;
 use super::source::RawImage;
 use super::stats::{Counters, Stats};
-use super::steps::{Rules, SECTOR};
+use super::steps::{Reading, Rules, SECTOR};
 use super::stop::Stop;
 use super::task::Task;
 use super::threads;
@@ -171,8 +171,7 @@ impl<'a> Copy<'a> {
             return Dest::given(given, dest, source, &*self.task.kernel).map(Some);
         }
         let around = (&*self.task.kernel, &self.task.system);
-        let demands = Demands { readable: options.md5, new: options.mode == Mode::WriteOnly };
-        Dest::open(around, dest, source, demands, &self.task.unfinished).map(Some)
+        Dest::open(around, dest, source, options, &self.task.unfinished).map(Some)
     }
 
     fn map(&self, image: &dyn ReadAt, user: Option<&InUse>) -> Result<Option<Map>, Ended> {
@@ -278,12 +277,12 @@ impl<'a> Copy<'a> {
         rules: Rules,
         md5: Option<Md5>,
     ) -> Result<Option<Md5>, Ended> {
+        let Task { stop, observer, pace, .. } = *self.task;
         let counters = &self.counters;
-        let (stop, observer) = (self.task.stop, self.task.observer);
-        let pace = self.task.pace;
+        let cut = !rules.sparse || md5.is_some() || sink.as_ref().is_some_and(|sink| sink.holds_old);
+        let reading = Reading { source, rules, counters, stop, pace, cut };
         let file = self.task.source.disk.is_none().then(|| (&*self.task.kernel, self.task.source.file()));
-        let work =
-            Work { source, file, pieces, sink, rules, md5, io_mode: &self.io_mode, counters, stop, pace, observer };
+        let work = Work { reading, file, pieces, sink, md5, io_mode: &self.io_mode, observer };
         let pass = || match work.io_mode.queued {
             true => pipeline::run(work),
             false => workers::run(work).map(|()| None),

@@ -16,13 +16,13 @@ use super::work::Work;
 
 /// Does the work by three threads and two queues; returns the MD5 with everything in it.
 pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
-    let Work { source, pieces, sink, rules, md5, counters, stop, pace, observer, .. } = work;
+    let Work { reading, pieces, sink, md5, observer, .. } = work;
+    let Reading { rules, counters, stop, .. } = reading;
     let (give, lease) = pool::pool(rules.buffer_size, rules.align);
     let (to_scan, scanned) = pool::queue(rules.buffer_size);
     let (to_write, written) = pool::queue(rules.buffer_size);
     let (alive, over) = channel::<()>();
-    let cut = !rules.sparse || md5.is_some() || sink.as_ref().is_some_and(|sink| sink.holds_old);
-    let reader = Reader { reading: Reading { source, rules, counters, stop, pace, cut }, lease, to_scan };
+    let reader = Reader { reading, lease, to_scan };
     let scanner = Scanner { rules, counters, stop, md5, scanned, to_write };
     let writer = Writer { writing: Writing { sink, rules, counters }, stop, written, give };
     thread::scope(|scope| {
@@ -76,7 +76,7 @@ impl Reader<'_> {
     fn data(&self, offset: u64, len: usize) -> Result<bool, Stop> {
         let counters = self.reading.counters;
         let Ok(mut buffer) = counters.read_enqueue.time(|| self.lease.recv()) else { return Ok(false) };
-        self.reading.read(offset, &mut buffer.bytes()[..len])?;
+        self.reading.read(offset, &mut buffer.memory.bytes()[..len])?;
         Ok(self.send(Message::Data { offset, len, buffer }))
     }
 
@@ -112,9 +112,8 @@ impl Scanner<'_> {
     }
 
     fn look_at(&mut self, offset: u64, len: usize, buffer: &mut Buffer) {
-        let (bytes, runs) = buffer.parts();
-        let bytes = &bytes[..len];
-        scan(&self.rules, self.counters, offset, bytes, runs);
+        let bytes = &buffer.memory.bytes()[..len];
+        scan(&self.rules, self.counters, offset, bytes, &mut buffer.runs);
         if let Some(md5) = &mut self.md5 {
             self.counters.md5.time(|| md5.update(bytes));
         }
@@ -153,8 +152,7 @@ impl Writer<'_> {
             }
             match message {
                 Message::Data { offset, len, mut buffer } => {
-                    let (bytes, runs) = buffer.parts();
-                    self.writing.put(offset, &bytes[..len], runs).map_err(Stop::Failed)?;
+                    self.writing.put(offset, &buffer.memory.bytes()[..len], &buffer.runs).map_err(Stop::Failed)?;
                     // The reader may have ended; then nobody needs it.
                     self.give.try_send(buffer).ok();
                 }

@@ -13,20 +13,9 @@ const MOST: usize = 64;
 
 /// A buffer, and what was found in it.
 pub(super) struct Buffer {
-    memory: AlignedBuffer,
+    pub(super) memory: AlignedBuffer,
     /// Runs of zero blocks and of others, in order, without gaps.
     pub(super) runs: Vec<Run>,
-}
-
-impl Buffer {
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        self.memory.bytes()
-    }
-
-    /// The bytes, and the list of runs to fill.
-    pub(super) fn parts(&mut self) -> (&mut [u8], &mut Vec<Run>) {
-        (self.memory.bytes(), &mut self.runs)
-    }
 }
 
 /// What goes through the queues.

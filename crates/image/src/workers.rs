@@ -43,12 +43,12 @@ const MOST_PIECES: usize = 256;
 const REQUEST: u64 = 128 << 10;
 
 pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
-    let Work { source, file, pieces, sink, rules, io_mode, counters, stop, pace, observer, .. } = work;
+    let Work { reading, file, pieces, sink, io_mode, observer, .. } = work;
+    let Reading { counters, cut, .. } = reading;
     let Some(sink) = sink else { return Ok(()) };
-    let cut = !rules.sparse || sink.holds_old;
     let over = AtomicBool::new(false);
-    let stop = || over.load(Ordering::Relaxed) || stop();
-    let reading = Reading { source, rules, counters, stop: &stop, pace, cut };
+    let stop = || over.load(Ordering::Relaxed) || (reading.stop)();
+    let reading = Reading { stop: &stop, ..reading };
     let windows = match (&io_mode.dest, cut) {
         (None, _) => Windows::None,
         (Some(_), false) => Windows::OfData,
