@@ -15,7 +15,7 @@
 //! | `measure` | what a run needs besides `haul-measure`: `sources`, `verify`, `one_copy` (a copy by haul's library) |
 //! | [`results`] | what was seen, as saved: plain data with a version. No medians, no words |
 //! | `doubts` | what a reader should know of a case, from its runs |
-//! | `view`, `report` | what people see of a section. `sections` makes views, `chart` draws them (plotters) in two widths, `html` and `markdown` (by `template`), `csv` and `terminal` show a page; `baseline` compares two results, `join` makes one of several |
+//! | `view`, `report` | what people see of a section. `sections` makes views, `chart` says where the boxes and lines of their drawings are, `html` and `markdown` (by `template`), `csv` and `terminal` show a page; `baseline` compares two results, `join` makes one of several |
 //! | `map` | a disk image by region, and its drawing |
 //!
 //! Of the experiments, `mapped_write` measures in processes of its own, since a store without a free page raises

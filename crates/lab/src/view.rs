@@ -129,8 +129,7 @@ pub enum Kind {
     },
     /// Latencies by percentile, on logarithmic axes.
     Latency {
-        /// A name, and percentile (0 to below 100) and seconds of each point.
-        series: Vec<(String, Vec<(f64, f64)>)>,
+        series: Vec<Series>,
         /// A horizontal line in seconds, and its name.
         threshold: Option<(f64, String)>,
     },
@@ -145,6 +144,9 @@ pub enum Kind {
     /// The kinds of bytes of an image, from its beginning to its end: kind and bytes.
     Strip(Vec<(String, u64)>),
 }
+
+/// A name, and percentile (0 to below 100) and seconds of each point.
+pub type Series = (String, Vec<(f64, f64)>);
 
 /// Bars that belong together, from above.
 #[derive(Debug, Clone, PartialEq)]

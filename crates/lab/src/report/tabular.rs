@@ -4,7 +4,7 @@ use haul_measure::words;
 
 use super::text::{Digits, percent};
 use crate::results::Grid;
-use crate::view::{Cell, Chart, Kind, Table};
+use crate::view::{Cell, Chart, Kind, Series, Table};
 
 /// What a chart shows, as figures; `None` for bars, which stand beside tables with the same figures.
 pub fn of(chart: &Chart) -> Option<Table> {
@@ -34,11 +34,11 @@ fn heat(grid: &Grid) -> Table {
     table
 }
 
-fn latency(series: &[(String, Vec<(f64, f64)>)], threshold: Option<&(f64, String)>) -> Table {
+fn latency(series: &[Series], threshold: Option<&(f64, String)>) -> Table {
     let mut percentiles: Vec<f64> = series.iter().flat_map(|(_, points)| points.iter().map(|point| point.0)).collect();
     percentiles.sort_by(f64::total_cmp);
     percentiles.dedup();
-    let row = |(name, points): &(String, Vec<(f64, f64)>)| {
+    let row = |(name, points): &Series| {
         let at =
             |percentile: &f64| points.iter().find(|point| point.0.total_cmp(percentile).is_eq()).map(|point| point.1);
         line(name, percentiles.iter().map(|percentile| Cell::of(at(percentile), words::seconds)))

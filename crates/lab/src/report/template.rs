@@ -5,11 +5,11 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
-use super::chart::{self, Form};
+use super::chart::{self, Drawing};
 use super::layout::Laid;
 use super::text::{WRONG, clipped};
 use super::{Page, tabular};
-use crate::view::{Chart, Kind, Table, View};
+use crate::view::{Table, View};
 
 /// What a template needs of a section besides its view.
 #[derive(Serialize)]
@@ -18,10 +18,9 @@ struct Section<'p> {
     anchor: String,
     /// What it found, in a sentence.
     words: &'p str,
-    charts: Vec<(&'p str, Value, Value)>,
-    /// Drawings as tables, and what bars show where no table does.
+    charts: Vec<Drawing<'p>>,
+    /// Drawings as tables.
     drawn: Vec<Table>,
-    labels: Vec<String>,
     tables: Vec<Laid<'p>>,
     published: Option<Laid<'p>>,
 }
@@ -30,27 +29,16 @@ impl Section<'_> {
     fn of<'p>(view: &'p View, number: usize, words: &'p str) -> Section<'p> {
         // Names are ours, but a file may have been edited.
         let safe: String = view.name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-        let bars = view.charts.iter().filter(|chart| matches!(chart.kind, Kind::Bars { .. }) && view.tables.is_empty());
         Section {
             view,
             anchor: format!("s{number}-{}", clipped(&safe, 40)),
             words,
-            charts: view.charts.iter().map(drawings).collect(),
+            charts: view.charts.iter().map(chart::draw).collect(),
             drawn: view.charts.iter().filter_map(tabular::of).collect(),
-            labels: bars.map(chart::label).collect(),
             tables: view.tables.iter().map(Laid::of).collect(),
             published: view.published.as_ref().map(|published| Laid::of(&published.table)),
         }
     }
-}
-
-/// The name of a chart, and its drawings for wide and for narrow screens, of which the style sheet shows one.
-fn drawings(chart: &Chart) -> (&str, Value, Value) {
-    let drawn = |form, class: &str| {
-        let svg = chart::draw(chart, form).replacen("<svg ", &format!("<svg class=\"{class}\" "), 1);
-        Value::from_safe_string(svg)
-    };
-    (&chart.title, drawn(Form::Wide, "wide"), drawn(Form::Narrow, "narrow"))
 }
 
 /// Text in which commands stand between backquotes.
