@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use haul_measure::cache::State;
-use haul_measure::device;
+pub use haul_measure::cache::State as Cache;
+pub use haul_measure::device::Device;
 use haul_measure::machine::Machine;
 use haul_measure::process::Cost;
 use haul_measure::storage::Storage;
@@ -81,23 +81,6 @@ pub struct Place {
     pub free: u64,
 }
 
-/// A block device.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Device {
-    /// Its name below `/sys/class/block`.
-    pub name: String,
-    /// Model, where the device reports it.
-    pub model: Option<String>,
-    /// Moving heads, as the kernel believes.
-    pub rotational: Option<bool>,
-    /// Pages under write-back must not change (`stable_pages_required`): who writes to them waits.
-    pub stable_pages: Option<bool>,
-    /// The queue's scheduler.
-    pub scheduler: Option<String>,
-    /// `write back` or `write through`.
-    pub write_cache: Option<String>,
-}
-
 /// One experiment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
@@ -139,21 +122,6 @@ pub struct Case {
     pub outcome: Outcome,
     /// What a reader should know.
     pub warnings: Vec<Warning>,
-}
-
-/// What is in the page cache of the source when the clock starts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cache {
-    /// All of it.
-    Warm,
-    /// Nothing: all caches of the machine were dropped.
-    Dropped,
-    /// Nothing: the files were evicted one by one, and the kernel says that they are gone. Names and inodes may be in memory.
-    Evicted,
-    /// It could not be found out.
-    #[default]
-    Unknown,
 }
 
 /// How a case ended.
@@ -336,33 +304,8 @@ impl From<&Storage> for Place {
             filesystem: storage.filesystem().to_owned(),
             source: storage.source().to_owned(),
             mount_options: storage.options().to_owned(),
-            device: storage.device.as_ref().map(Device::from),
+            device: storage.device.clone(),
             free: storage.free,
-        }
-    }
-}
-
-impl From<&device::Device> for Device {
-    fn from(device: &device::Device) -> Device {
-        let device = device.clone();
-        Device {
-            name: device.name,
-            model: device.model,
-            rotational: device.rotational,
-            stable_pages: device.stable_pages,
-            scheduler: device.scheduler,
-            write_cache: device.write_cache,
-        }
-    }
-}
-
-impl From<State> for Cache {
-    fn from(state: State) -> Cache {
-        match state {
-            State::Warm => Cache::Warm,
-            State::Dropped => Cache::Dropped,
-            State::Evicted => Cache::Evicted,
-            State::Unknown => Cache::Unknown,
         }
     }
 }

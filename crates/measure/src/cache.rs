@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::sync;
 use haul_sys::rustix::param::page_size;
+use serde::{Deserialize, Serialize};
 
 use crate::own::Own;
 use crate::programs;
@@ -44,7 +45,8 @@ impl Wanted {
 }
 
 /// A state that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Everything is in memory.
     Warm,
@@ -53,6 +55,7 @@ pub enum State {
     /// Nothing is: the files were evicted one by one, and the kernel says that they are gone. Names and inodes may be in memory.
     Evicted,
     /// It could not be found out.
+    #[default]
     Unknown,
 }
 
@@ -61,28 +64,14 @@ pub enum State {
 /// # Errors
 /// When they cannot be read.
 pub fn prepare(source: &Path, wanted: Wanted) -> Result<State, String> {
-    let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
-    let mut files = Vec::new();
-    regular_files(source, &mut files).map_err(|error| failed(source, error))?;
     match wanted {
         Wanted::Warm => {
+            let files = below(source, false)?;
             read_all(&files)?;
             Ok(if is_warm(&files) { State::Warm } else { State::Unknown })
         }
-        Wanted::Cold => {
-            let dropped = drop_all();
-            if !dropped {
-                for path in &files {
-                    evict(path).map_err(|error| failed(path, error))?;
-                }
-            }
-            let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
-            Ok(match (cold, dropped) {
-                (true, true) => State::Dropped,
-                (true, false) => State::Evicted,
-                (false, _) => State::Unknown,
-            })
-        }
+        Wanted::Cold if drop_all() => Ok(if is_cold(&below(source, false)?) { State::Dropped } else { State::Unknown }),
+        Wanted::Cold => evict_all(source),
     }
 }
 
@@ -92,6 +81,10 @@ const NEARLY_ALL: f64 = 0.99;
 fn is_warm(files: &[PathBuf]) -> bool {
     let is_empty = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
     files.iter().all(is_empty) || cached_share(files).is_some_and(|share| share >= NEARLY_ALL)
+}
+
+fn is_cold(files: &[PathBuf]) -> bool {
+    cached_share(files).is_some_and(|share| share <= 1.0 - NEARLY_ALL)
 }
 
 /// How much of the files is in the page cache, from 0 to 1; `None` where the kernel does not say. Files without contents are as warm
@@ -113,34 +106,36 @@ fn cached_share(files: &[PathBuf]) -> Option<f64> {
 /// # Errors
 /// When they cannot be read.
 pub fn evict_all(source: &Path) -> Result<State, String> {
-    let failed = |path: &Path, error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
-    let mut files = Vec::new();
-    regular_files(source, &mut files).map_err(|error| failed(source, error))?;
+    let files = below(source, false)?;
     for path in &files {
-        evict(path).map_err(|error| failed(path, error))?;
+        evict(path).map_err(words::cannot("read", path))?;
     }
-    let cold = cached_share(&files).is_some_and(|share| share <= 1.0 - NEARLY_ALL);
-    Ok(if cold { State::Evicted } else { State::Unknown })
+    Ok(if is_cold(&files) { State::Evicted } else { State::Unknown })
 }
 
 /// Lets the page cache forget what it can of these files; for copies that were looked at and would only fill the memory.
 pub fn forget(path: &Path) {
-    let mut files = Vec::new();
     // What cannot be forgotten is pushed out by others in the end.
-    if regular_files(path, &mut files).is_ok() {
-        for path in files {
-            evict(&path).ok();
-        }
+    for path in below(path, false).unwrap_or_default() {
+        evict(&path).ok();
     }
 }
 
-fn regular_files(path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()> {
+/// The regular files at and below a path, or with `all` everything.
+fn below(root: &Path, all: bool) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    gather(root, all, &mut found).map_err(words::cannot("read", root))?;
+    Ok(found)
+}
+
+fn gather(path: &Path, all: bool, into: &mut Vec<PathBuf>) -> io::Result<()> {
     let kind = fs::symlink_metadata(path)?.file_type();
-    if kind.is_file() {
+    if all || kind.is_file() {
         into.push(path.to_path_buf());
-    } else if kind.is_dir() {
+    }
+    if kind.is_dir() {
         for entry in fs::read_dir(path)? {
-            regular_files(&entry?.path(), into)?;
+            gather(&entry?.path(), all, into)?;
         }
     }
     Ok(())
@@ -160,19 +155,7 @@ pub fn read_apart(own: &Own, root: &Path) -> Result<(), String> {
 /// # Errors
 /// When something cannot be read.
 pub fn read(root: &Path) -> Result<(), String> {
-    let mut all = Vec::new();
-    everything(root, &mut all).map_err(|error| format!("cannot read {}: {}", quoted(root), words::of(&error)))?;
-    read_all(&all)
-}
-
-fn everything(path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()> {
-    into.push(path.to_path_buf());
-    if fs::symlink_metadata(path)?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            everything(&entry?.path(), into)?;
-        }
-    }
-    Ok(())
+    read_all(&below(root, true)?)
 }
 
 /// Reads them by several threads.

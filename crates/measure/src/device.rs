@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of a sector in the kernel's counters, whatever the device's are.
 const SECTOR: u64 = 512;
 
@@ -18,13 +20,14 @@ pub fn below(major: u32, minor: u32, source: &str) -> Option<PathBuf> {
 }
 
 /// A block device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its folder in /sys.
+    #[serde(skip)]
     pub folder: PathBuf,
     /// Its name below `/sys/class/block`.
     pub name: String,
-    /// Model, where the device tells it.
+    /// Model, where the device reports it.
     pub model: Option<String>,
     /// Moving heads, as the kernel believes.
     pub rotational: Option<bool>,
@@ -53,7 +56,7 @@ impl Device {
             rotational: flag("queue/rotational"),
             // The queue says it since Linux 5.10, the backing device's folder until 6.?; whichever is there.
             stable_pages: flag("queue/stable_writes").or_else(|| flag("bdi/stable_pages_required")),
-            scheduler: text("queue/scheduler").map(|all| chosen(&all)),
+            scheduler: text("queue/scheduler").map(|all| chosen(&all).to_owned()),
             write_cache: text("queue/write_cache"),
         }
     }
@@ -67,10 +70,10 @@ fn disk(folder: &Path) -> PathBuf {
     }
 }
 
-/// Of `none [mq-deadline] bfq` the one in brackets.
-fn chosen(all: &str) -> String {
+/// Of `none [mq-deadline] bfq` the one in brackets; all if there is none.
+pub fn chosen(all: &str) -> &str {
     let inside = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(all, |(chosen, _)| chosen).to_owned()
+    inside.map_or(all, |(chosen, _)| chosen)
 }
 
 /// Bytes that a device has read and written since it is there.

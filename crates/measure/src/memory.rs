@@ -48,20 +48,27 @@ pub(crate) fn available() -> Result<u64, String> {
     Ok(left_in_group().map_or(machine, |left| left.min(machine)))
 }
 
-/// What the control group (version 2) and those above it leave. Page cache counts to what is used, and is given up when memory is
-/// needed, so this is less than there is.
+/// What the control groups leave. Page cache counts to what is used, and is given up when memory is needed, so this is less
+/// than there is.
 fn left_in_group() -> Option<u64> {
+    least_of_groups(|group| Some(number(group, "memory.max")?.saturating_sub(number(group, "memory.current")?)))
+}
+
+/// The least memory that the control group of this process and those above it may have, in bytes.
+pub fn group_limit() -> Option<u64> {
+    least_of_groups(|group| number(group, "memory.max"))
+}
+
+fn number(folder: &Path, name: &str) -> Option<u64> {
+    std::fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok() // "max" is no number
+}
+
+/// The least of a figure in the control group (version 2) and those above it.
+fn least_of_groups(figure: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let root = Path::new("/sys/fs/cgroup");
-    let number = |folder: &Path, name: &str| -> Option<u64> {
-        std::fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok() // "max" is no number
-    };
-    let above = root.join(own);
-    let folders = above.ancestors().take_while(|folder| folder.starts_with(root));
-    folders
-        .filter_map(|folder| Some(number(folder, "memory.max")?.saturating_sub(number(folder, "memory.current")?)))
-        .min()
+    root.join(own).ancestors().take_while(|folder| folder.starts_with(root)).filter_map(figure).min()
 }
 
 /// A figure of /proc/meminfo in bytes.

@@ -102,6 +102,7 @@ mod tests {
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
 30 22 0:25 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1g
 31 22 7:1 /sub /mnt/a\\040b rw,relatime - xfs /dev/loop1 rw,attr2
+32 31 7:2 / /mnt/a\\040b rw,relatime - ext2 /dev/loop2 rw
 ";
 
     #[test]
@@ -112,8 +113,8 @@ mod tests {
         assert_eq!(of("/tmp/x", "0:25").filesystem, "tmpfs");
         let escaped = of("/mnt/a b/c", "7:1");
         assert_eq!((escaped.source.as_str(), escaped.root.as_str()), ("/dev/loop1", "/sub"));
-        // A device number that no mount has.
-        assert_eq!(of("/mnt/a b/c", "0:99").filesystem, "xfs");
+        // A device number that no mount has: the last one is on top.
+        assert_eq!(of("/mnt/a b/c", "0:99").filesystem, "ext2");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Where a path is: its filesystem, and the device below that.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use haul_sys::rustix::fs::{major, minor};
 use crate::device::{self, Device};
 use crate::mounts::Mount;
 use crate::space;
-use crate::words::{self, quoted};
+use crate::words::{self};
 
 /// The storage of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +30,7 @@ impl Storage {
     /// # Errors
     /// When the directory cannot be looked at.
     pub fn of(directory: &Path) -> Result<Storage, String> {
-        let failed = |error: io::Error| format!("cannot look at {}: {}", quoted(directory), words::of(&error));
+        let failed = words::cannot("look at", directory);
         let directory = directory.canonicalize().map_err(failed)?;
         let number = fs::metadata(&directory).map_err(failed)?.dev();
         let free = space::free(&directory)?;

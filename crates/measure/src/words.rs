@@ -12,6 +12,11 @@ pub fn of(error: &io::Error) -> String {
     }
 }
 
+/// What is said when something cannot be done to a path, `what` being that.
+pub fn cannot<'a, E: Into<io::Error>>(what: &'a str, path: &'a Path) -> impl Fn(E) -> String + Copy + 'a {
+    move |error| format!("cannot {what} {}: {}", quoted(path), of(&error.into()))
+}
+
 /// A path in messages.
 pub fn quoted(path: &Path) -> String {
     format!("{path:?}")

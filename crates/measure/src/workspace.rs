@@ -101,8 +101,7 @@ impl Workspace {
     /// # Errors
     /// When it is no directory, cannot be written to, or the guard cannot be started.
     pub fn make(own: &Own, directory: &Path, kind: Kind) -> Result<Workspace, String> {
-        let failed =
-            |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
+        let failed = words::cannot("make files in", directory);
         let real = usable(directory)?;
         // Nobody else has this name, also not in another container or on another machine that shares the directory.
         let name = RandomState::new().hash_one(std::process::id());
@@ -190,7 +189,7 @@ impl Workspace {
     /// # Errors
     /// When something resists.
     pub fn clear(&self) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("cannot empty {}: {}", quoted(&self.path), words::of(&error));
+        let failed = words::cannot("empty", &self.path);
         for entry in fs::read_dir(&self.path).map_err(failed)? {
             remove(&entry.map_err(failed)?.path()).map_err(failed)?;
         }
@@ -224,7 +223,7 @@ impl Workspace {
 /// # Errors
 /// When it is none, or may not be written to.
 pub fn usable(directory: &Path) -> Result<PathBuf, String> {
-    let failed = |error: std::io::Error| format!("cannot make files in {}: {}", quoted(directory), words::of(&error));
+    let failed = words::cannot("make files in", directory);
     let real = directory.canonicalize().map_err(failed)?;
     if !real.is_dir() {
         return Err(format!("{} is not a directory", quoted(directory)));

@@ -57,8 +57,7 @@ pub fn known() -> Vec<String> {
 
 impl Request {
     pub(crate) fn check(&self) -> Result<(), String> {
-        std::fs::symlink_metadata(&self.source)
-            .map_err(|error| format!("cannot look at {}: {}", quoted(&self.source), words::of(&error)))?;
+        std::fs::symlink_metadata(&self.source).map_err(words::cannot("look at", &self.source))?;
         for name in &self.known {
             if !KNOWN.iter().any(|(known, ..)| known == name) {
                 return Err(format!(
@@ -114,14 +113,14 @@ fn place_in_quotes(line: &str) -> bool {
 
 /// The room that copies need, in bytes and so many files: what `du` would say, and not what `ls` does.
 pub fn room(request: &Request, stop: &Stop) -> Result<u64, String> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
+    let failed = words::cannot("read", &request.source);
     let (entries, bytes) = entries_below(&request.source, stop).map_err(failed)?;
     Ok(bytes.saturating_add(entries.saturating_mul(BLOCK)).saturating_mul(2))
 }
 
 /// Runs what of it was not run yet. The source is named by its real path.
 pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {}", quoted(&request.source), words::of(&error));
+    let failed = words::cannot("read", &request.source);
     let entries = entries_below(&request.source, &session.stop).map_err(failed)?;
     if session.stop.is_stopped() {
         return Err(Halt::Stopped);

@@ -144,7 +144,7 @@ fn competitors(size: u64) -> Vec<Competitor> {
 
 /// The size of the user's image, which must be a raw one: of a container nobody could say whether two copies are the same disk.
 fn raw_size(path: &Path) -> Result<u64, String> {
-    let failed = |error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
+    let failed = words::cannot("read", path);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
@@ -174,7 +174,7 @@ fn mkfs() -> Command {
 /// Makes an image as the published one was: a partition with ext4, of which half is live data, a quarter zeros that belong to
 /// files, and the rest what deleted files left behind. Nothing of it is a hole.
 fn make_image(path: &Path, size: u64, stop: &Stop) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot make {}: {}", quoted(path), words::of(&error));
+    let failed = words::cannot("make", path);
     sources::file(path, size, 7, stop)?;
     let live = path.with_extension("live");
     workspace::remove(&live).map_err(failed)?;
@@ -278,7 +278,7 @@ fn zero_marked(file: &File, size: u64, stop: &Stop) -> io::Result<ExtentSet> {
 
 /// What is where in the image, and how much of it.
 fn look_at(path: &Path, stop: &Stop) -> Result<Vec<Detail>, String> {
-    let failed = |error: io::Error| format!("cannot read {}: {}", quoted(path), words::of(&error));
+    let failed = words::cannot("read", path);
     let file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     let holes = crate::map::holes_in(file.as_fd(), size).map_err(failed)?;

@@ -4,6 +4,8 @@ pub mod scan;
 pub mod strip;
 pub mod svg;
 pub mod terminal;
+#[cfg(test)]
+mod test_support;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -41,7 +43,7 @@ pub struct Request {
 }
 
 /// Looks at an image, draws it if asked, and gives what is to be printed. `warn` gets what the user should know besides.
-pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -> Result<String, String> {
+pub fn run(request: &Request, screen: Screen, warn: &mut dyn FnMut(&str)) -> Result<String, String> {
     let source = Source::open(&Linux, &request.image).map_err(|error| error.to_string())?;
     let image = Image::open(&source, warn)?;
     let files = || std::iter::once(&source).chain(&image.others);
@@ -51,7 +53,7 @@ pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -
     }
     let disk = image.disk();
     let map = haul_guest::map(disk, &haul_guest::fs::Options::default());
-    let failed = |error| format!("cannot read {}: {}", quoted(&request.image), words::of(&error));
+    let failed = words::cannot("read", &request.image);
     let holes = image.holes(&source).map_err(failed)?;
     let zeros = match request.scan {
         true => {
@@ -68,13 +70,12 @@ pub fn run(request: &Request, screen: &dyn Screen, warn: &mut dyn FnMut(&str)) -
         let name = request.image.file_name().unwrap_or(request.image.as_os_str()).to_string_lossy();
         let inodes = files().map(|file| Inode::of(file.file())).collect::<Result<Vec<_>, _>>();
         let inodes = inodes.map_err(|errno| format!("{}: {errno}", quoted(&request.image)))?;
-        save(path, &svg::draw(&picture, &printable(&name)), &inodes)
-            .map_err(|error| format!("cannot write {}: {}", quoted(path), words::of(&error)))?;
+        save(path, &svg::draw(&picture, &printable(&name)), &inodes).map_err(words::cannot("write", path))?;
     }
     Ok(report(request, &map, &picture, image.format(), screen))
 }
 
-fn report(request: &Request, map: &Map, picture: &Picture, format: &str, screen: &dyn Screen) -> String {
+fn report(request: &Request, map: &Map, picture: &Picture, format: &str, screen: Screen) -> String {
     if request.json {
         return map.to_json() + "\n";
     }
@@ -91,7 +92,7 @@ struct Image {
 
 impl Image {
     fn open(source: &Source, warn: &mut dyn FnMut(&str)) -> Result<Image, String> {
-        let failed = |error| format!("cannot open {}: {}", quoted(source.path()), words::of(&error));
+        let failed = words::cannot("open", source.path());
         let file = |fd: OwnedFd| ImageFile::new(File::from(fd), source.file_size());
         let shared: Arc<dyn ReadAt> = Arc::new(file(source.duplicate().map_err(failed)?));
         let name = source.path().file_name().unwrap_or(OsStr::new("image"));

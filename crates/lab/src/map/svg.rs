@@ -106,7 +106,7 @@ fn stacks(cells: &[Counts], kind: usize, bar: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::strip::tests::picture;
+    use super::super::test_support::picture;
     use super::*;
 
     /// Whether every tag is closed in its order and every attribute is quoted; no more of XML is used.

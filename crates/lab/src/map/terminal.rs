@@ -1,8 +1,12 @@
 //! Strips of characters.
 
+use std::env;
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 
 use haul_guest::report::human;
+use haul_sys::locale::Locale;
+use haul_sys::rustix::termios::tcgetwinsize;
 
 use super::strip::{Counts, Kind, Picture, Strip};
 
@@ -11,12 +15,29 @@ pub const WIDEST: usize = 10_000;
 /// Columns where there is no terminal.
 const USUAL: usize = 80;
 
-pub trait Screen {
-    fn columns(&self) -> Option<usize>;
-    /// Whether colours are shown and welcome.
-    fn has_colours(&self) -> bool;
-    /// Whether characters beyond ASCII are shown.
-    fn is_utf8(&self) -> bool;
+/// What a strip is shown on.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen {
+    /// Where there is a terminal.
+    pub columns: Option<usize>,
+    /// Colours are shown and welcome.
+    pub colours: bool,
+    /// Characters beyond ASCII are shown.
+    pub utf8: bool,
+}
+
+impl Screen {
+    /// Standard output.
+    pub fn here() -> Screen {
+        let size = tcgetwinsize(std::io::stdout()).ok();
+        let wished = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let able = env::var_os("TERM").is_none_or(|term| term != "dumb") && std::io::stdout().is_terminal();
+        Screen {
+            columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0),
+            colours: wished && able,
+            utf8: Locale::from_environment().is_some_and(|locale| locale.is_utf8()),
+        }
+    }
 }
 
 /// What stands for each kind, with and without UTF-8, and its colour. Without colours the characters say so.
@@ -31,8 +52,8 @@ fn sign(kind: Kind) -> (char, char, &'static str) {
 }
 
 /// Draws the strips and their legend. `width` is that of a strip in columns.
-pub fn draw(picture: &Picture, width: Option<usize>, screen: &dyn Screen) -> String {
-    let width = width.or_else(|| screen.columns()).unwrap_or(USUAL).clamp(1, WIDEST);
+pub fn draw(picture: &Picture, width: Option<usize>, screen: Screen) -> String {
+    let width = width.or(screen.columns).unwrap_or(USUAL).clamp(1, WIDEST);
     let mut text = String::new();
     for strip in &picture.strips {
         // Writing to a string cannot fail.
@@ -61,21 +82,21 @@ fn most(cell: &Counts) -> Kind {
     Kind::ALL.into_iter().zip(cell).find(|(_, bytes)| **bytes == largest).map_or(Kind::Used, |(kind, _)| kind)
 }
 
-fn character(kind: Kind, screen: &dyn Screen) -> char {
+fn character(kind: Kind, screen: Screen) -> char {
     let (drawn, ascii, _) = sign(kind);
-    if screen.is_utf8() { drawn } else { ascii }
+    if screen.utf8 { drawn } else { ascii }
 }
 
-fn cell(kind: Kind, screen: &dyn Screen) -> String {
+fn cell(kind: Kind, screen: Screen) -> String {
     coloured(kind, &character(kind, screen).to_string(), screen)
 }
 
-fn coloured(kind: Kind, text: &str, screen: &dyn Screen) -> String {
-    if screen.has_colours() { format!("\x1b[{}m{text}\x1b[0m", sign(kind).2) } else { text.to_owned() }
+fn coloured(kind: Kind, text: &str, screen: Screen) -> String {
+    if screen.colours { format!("\x1b[{}m{text}\x1b[0m", sign(kind).2) } else { text.to_owned() }
 }
 
 /// Cells of one kind in a row share their colour.
-fn row(cells: &[Counts], screen: &dyn Screen) -> String {
+fn row(cells: &[Counts], screen: Screen) -> String {
     let kinds: Vec<Kind> = cells.iter().map(most).collect();
     let runs = kinds.chunk_by(|a, b| a == b);
     let drawn = runs.filter_map(|run| {
@@ -87,29 +108,16 @@ fn row(cells: &[Counts], screen: &dyn Screen) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::strip::tests::picture;
+    use super::super::test_support::picture;
     use super::*;
 
-    struct Plain {
-        colours: bool,
-        utf8: bool,
-    }
-
-    impl Screen for Plain {
-        fn columns(&self) -> Option<usize> {
-            Some(40)
-        }
-        fn has_colours(&self) -> bool {
-            self.colours
-        }
-        fn is_utf8(&self) -> bool {
-            self.utf8
-        }
+    fn plain(colours: bool, utf8: bool) -> Screen {
+        Screen { columns: Some(40), colours, utf8 }
     }
 
     #[test]
     fn a_disk_is_drawn_in_strips() {
-        let drawn = draw(&picture("GPT partition 1"), None, &Plain { colours: false, utf8: false });
+        let drawn = draw(&picture("GPT partition 1"), None, plain(false, false));
         let expected = "\
 the whole disk (80.0 MiB)
 #####_____..___#####0####%%%%%00%%%.....
@@ -135,15 +143,15 @@ opaque 16.0 MiB, zero 4.00 MiB, hole 10.0 MiB
     #[test]
     fn colours_come_only_where_they_are_welcome() {
         let picture = picture("GPT partition 1");
-        let coloured = draw(&picture, Some(8), &Plain { colours: true, utf8: true });
+        let coloured = draw(&picture, Some(8), plain(true, true));
         assert!(coloured.contains("\x1b[34m█\x1b[0m\x1b[32m▁▁\x1b[0m"), "{coloured}");
-        assert!(!draw(&picture, Some(8), &Plain { colours: false, utf8: true }).contains('\x1b'));
-        assert!(draw(&picture, Some(8), &Plain { colours: false, utf8: false }).is_ascii());
+        assert!(!draw(&picture, Some(8), plain(false, true)).contains('\x1b'));
+        assert!(draw(&picture, Some(8), plain(false, false)).is_ascii());
     }
 
     #[test]
     fn names_of_the_image_cannot_command_the_terminal() {
-        let drawn = draw(&picture("a\x1b[2J\u{202e}\u{9b}b\n"), Some(8), &Plain { colours: false, utf8: true });
+        let drawn = draw(&picture("a\x1b[2J\u{202e}\u{9b}b\n"), Some(8), plain(false, true));
         assert!(drawn.contains("a?[2J??b?: ext4, mapped"), "{drawn}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use haul_measure::stop::Stop;
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 use haul_sys::page_cache;
 
 const BUFFER: usize = 1 << 20;
@@ -20,7 +20,7 @@ const TOGETHER: u64 = 32;
 /// # Errors
 /// A message that says what failed; also when it was stopped.
 pub fn file(path: &Path, size: u64, seed: u64, stop: &Stop) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot write {}: {}", quoted(path), words::of(&error));
+    let failed = words::cannot("write", path);
     let mut file = File::create_new(path).map_err(failed)?;
     write(&mut file, size, &mut Rng::with_seed(seed), stop, failed)?;
     file.sync_all().map_err(failed)?;
@@ -54,7 +54,7 @@ pub fn write(
 
 /// Makes a new tree of `files` files with `total` bytes together, 32 to a directory.
 pub fn tree(path: &Path, total: u64, files: u64, seed: u64, stop: &Stop) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot make {}: {}", quoted(path), words::of(&error));
+    let failed = words::cannot("make", path);
     fs::create_dir(path).map_err(failed)?;
     let (each, rest) = (total / files.max(1), total % files.max(1));
     for number in 0..files {

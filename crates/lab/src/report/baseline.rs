@@ -150,7 +150,7 @@ fn only_in_one(old: &Section, new: &Section) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::sections::fixtures::{case, results, section, timed};
+    use super::sections::test_support::{case, results, section, timed};
     use super::*;
 
     fn with(cases: &[(&str, f64)]) -> Results {

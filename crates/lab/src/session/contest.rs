@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_measure::cache;
-use haul_measure::process::{self, Job};
-use haul_measure::{memory, space, words, workspace};
+use haul_measure::{space, turns, words, workspace};
 
 use super::competitor::{Competitor, How};
-use super::ended::Ended;
 use super::group::Group;
 use super::progress::in_words;
-use super::state::{DIRECTORY, Halt, SOURCE, Session};
+use super::state::{Halt, Session};
+use super::timed::{Ended, time};
 use crate::doubts;
 use crate::measure::one_copy;
 use crate::measure::verify::verify;
@@ -78,16 +77,12 @@ impl Contest<'_> {
         self.warm_up()?;
         let count = self.group.competitors.len();
         for round in 0..self.session.settings.runs {
-            for turn in 0..count {
-                // Who goes first pays for the others, so that is somebody else each time.
-                let competitor = &self.group.competitors[(turn + round) % count];
+            for turn in turns::order(round, count) {
+                let competitor = &self.group.competitors[turn];
                 let case = self.case(competitor)?;
                 let wanted = case.runs.len() <= round && matches!(case.outcome, Outcome::Unverified | Outcome::Right);
-                if !wanted || (round > 0 && self.is_hopeless(competitor)?) {
-                    self.session.progress.run_over(self.group.bytes, false);
-                    continue;
-                }
-                if self.session.is_late() || (round > 0 && until.is_some_and(|until| Instant::now() >= until)) {
+                let late = self.session.is_late() || (round > 0 && until.is_some_and(|until| Instant::now() >= until));
+                if !wanted || late || (round > 0 && self.is_hopeless(competitor)?) {
                     self.session.progress.run_over(self.group.bytes, false);
                     continue;
                 }
@@ -97,8 +92,7 @@ impl Contest<'_> {
                 self.session.progress.run_over(self.group.bytes, true);
             }
         }
-        self.end_group()?;
-        Ok(())
+        self.end_group()
     }
 
     /// A run of the base that does not count: the first pays for much that later ones find done.
@@ -173,26 +167,12 @@ impl Contest<'_> {
         // In a folder of its own: who knows what else a competitor leaves beside its copy.
         let folder = self.session.workspace.path().join(format!("{RUN}{}", self.session.copies));
         fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {}", words::of(&error)))?;
-        let place = self.session.synced_workspace()?;
-        let touched = memory::warm(&self.session.own, self.group.bytes.saturating_mul(2));
-        self.session.halt_if_stopped()?;
-        touched?;
-        let state = Cache::from(cache::prepare(&self.group.source, competitor.cache)?);
-        competitor.how.load(&self.session.own);
-        self.session.halt_if_stopped()?;
-        let device = |name: &str| self.session.devices.get(name).map(PathBuf::as_path);
-        let from = if self.session.results.environment.places.contains_key(SOURCE) { SOURCE } else { DIRECTORY };
         // Some seconds more than there are, so that a run can still end.
         let left = self.session.time_left().map_or(self.session.settings.timeout, |left| left + LENIENCE);
         let timeout = self.session.settings.timeout.min(left);
-        let job = Job {
-            commands: vec![competitor.how.command(&self.session.own, &self.group.source, &folder.join("copy"))],
-            place: &place,
-            devices: (device(from), device(DIRECTORY)),
-            timeout,
-            output: true,
-        };
-        let ended = Ended::of(process::run(job, &self.session.workspace, &self.session.stop)?, timeout);
+        let (source, dest) = (&self.group.source, folder.join("copy"));
+        let prepare = || cache::prepare(source, competitor.cache);
+        let (ended, state) = time(self.session, &competitor.how, (source, self.group.bytes, &dest), prepare, timeout)?;
         self.source_is_there()?;
         Ok((folder, ended, state))
     }
@@ -214,7 +194,7 @@ impl Contest<'_> {
         let (folder, ended, state) = self.timed(competitor)?;
         let outcome = match ended {
             Ended::Stopped => return Err(Halt::Stopped),
-            Ended::Well(run, said) => return self.judge(competitor, &folder, (*run, said, state)),
+            Ended::Well(run) => return self.judge(competitor, &folder, (*run, state)),
             // It was the session's time that was over.
             Ended::TooLong(_) if self.session.is_late() => {
                 return Ok(remove(&folder)?);
@@ -239,16 +219,7 @@ impl Contest<'_> {
         Ok(self.session.save()?)
     }
 
-    fn judge(
-        &mut self,
-        competitor: &Competitor,
-        folder: &Path,
-        (mut run, said, state): (Run, String, Cache),
-    ) -> Result<(), Halt> {
-        if let How::Own(_) = competitor.how {
-            run.reported =
-                serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
-        }
+    fn judge(&mut self, competitor: &Competitor, folder: &Path, (run, state): (Run, Cache)) -> Result<(), Halt> {
         let dest = folder.join("copy");
         let verdict = match self.group.judge {
             Some(judge) => judge(&self.group.source, &dest, competitor, &self.session.stop),

@@ -2,7 +2,6 @@
 
 mod competitor;
 mod contest;
-mod ended;
 mod group;
 mod progress;
 mod state;

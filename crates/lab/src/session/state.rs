@@ -94,7 +94,7 @@ impl Session {
         let workspace = Workspace::make(&own, directory, FOLDER)?;
         let output = match &settings.output {
             Some(output) => {
-                let failed = |error| format!("cannot make the folder {}: {}", quoted(output), words::of(&error));
+                let failed = words::cannot("make the folder", output);
                 fs::create_dir_all(output).map_err(failed)?;
                 output.clone()
             }
@@ -222,14 +222,13 @@ impl Session {
 
     pub(super) fn save(&self) -> Result<(), String> {
         let path = self.output.join(RESULTS);
-        self.results.save(&path).map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))
+        self.results.save(&path).map_err(words::cannot("write", &path))
     }
 
     /// The folder of the workspace, after its filesystem was synced.
     pub(super) fn synced_workspace(&self) -> Result<File, String> {
         let path = self.workspace.path();
-        let folder =
-            File::open(path).map_err(|error| format!("cannot open {}: {}", quoted(path), words::of(&error)))?;
+        let folder = File::open(path).map_err(words::cannot("open", path))?;
         syncfs(&folder).map_err(|errno| format!("cannot sync the destination: {}", words::of(&errno.into())))?;
         Ok(folder)
     }

@@ -1,18 +1,82 @@
-//! One timed copy by haul's library outside of a group: for searches that decide from run to run who runs next.
+//! One timed copy: what is made ready for it, and how it ended.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_measure::cache::{self, Wanted};
 use haul_measure::process::{self, Job};
 use haul_measure::{memory, space, words, workspace};
 
-use super::ended::Ended;
-use super::state::{DIRECTORY, Halt, Session};
+use super::competitor::How;
+use super::state::{DIRECTORY, Halt, SOURCE, Session};
 use crate::measure::one_copy;
 use crate::measure::verify::verify;
 use crate::results::{Cache, Run};
 
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The program was content: what it cost, with what haul reports of itself.
+    Well(Box<Run>),
+    /// It could not be started, failed, or was killed: its exit status, if it has one, and what happened in words.
+    Badly(Option<i32>, String),
+    /// It was ended after its time; in words.
+    TooLong(String),
+    Stopped,
+}
+
+impl Ended {
+    /// In words, where the time was `timeout`. Our own copies say what is to be reported.
+    fn of(ended: process::Ended, own: bool, timeout: Duration) -> Result<Ended, String> {
+        Ok(match ended {
+            process::Ended::Stopped => Ended::Stopped,
+            process::Ended::TooLong => Ended::TooLong(format!("over {} s", timeout.as_secs())),
+            process::Ended::NotStarted(why) => Ended::Badly(None, why),
+            process::Ended::Finished(one) if one.status.success() => {
+                let mut run = Run::from(&one.cost);
+                if own {
+                    let said = serde_json::from_str(&one.said);
+                    run.reported = said.map_err(|error| format!("a copy reported no figures: {error}"))?;
+                }
+                Ended::Well(Box::new(run))
+            }
+            process::Ended::Finished(one) => {
+                let last = one.complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                let why = format!("{}{}{last}", one.status, if last.is_empty() { "" } else { ": " });
+                Ended::Badly(one.status.code(), why)
+            }
+        })
+    }
+}
+
+/// One timed copy, for which memory, source and program are made ready. `prepare` says in which state it leaves the source.
+pub(super) fn time(
+    session: &mut Session,
+    how: &How,
+    (source, bytes, dest): (&Path, u64, &Path),
+    prepare: impl FnOnce() -> Result<Cache, String>,
+    timeout: Duration,
+) -> Result<(Ended, Cache), Halt> {
+    let place = session.synced_workspace()?;
+    let touched = memory::warm(&session.own, bytes.saturating_mul(2));
+    session.halt_if_stopped()?;
+    touched?;
+    let state = prepare()?;
+    how.load(&session.own);
+    session.halt_if_stopped()?;
+    let device = |name: &str| session.devices.get(name).map(PathBuf::as_path);
+    let from = if session.results.environment.places.contains_key(SOURCE) { SOURCE } else { DIRECTORY };
+    let job = Job {
+        commands: vec![how.command(&session.own, source, dest)],
+        place: &place,
+        devices: (device(from), device(DIRECTORY)),
+        timeout,
+        output: true,
+    };
+    let ended = process::run(job, &session.workspace, &session.stop)?;
+    Ok((Ended::of(ended, matches!(how, How::Own(_)), timeout)?, state))
+}
+
+/// How a copy by haul's library outside of a group has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Timed {
     /// It is right: what it cost, and whether the source was cached.
@@ -21,7 +85,8 @@ pub enum Timed {
     Failed(String),
 }
 
-/// Copies, compares and removes the copy. `bytes` is the size of the source; after `timeout` it is ended.
+/// Copies, compares and removes the copy, for searches that decide from run to run who runs next. `bytes` is the size of the
+/// source; after `timeout` it is ended.
 pub fn time_copy(
     session: &mut Session,
     settings: &one_copy::Settings,
@@ -29,35 +94,24 @@ pub fn time_copy(
     state: Wanted,
     (bytes, timeout): (u64, Duration),
 ) -> Result<Timed, Halt> {
-    let failed = |what: &str, error: std::io::Error| format!("cannot {what}: {}", words::of(&error));
     space::check(session.workspace.path(), bytes, "a copy")?;
     session.copies += 1;
     let dest = session.workspace.path().join(format!("copy-{}", session.copies));
-    let place = session.synced_workspace()?;
-    memory::warm(&session.own, bytes.saturating_mul(2))?;
-    let cached = match state {
-        Wanted::Warm => cache::prepare(source, state)?,
+    let prepare = || match state {
+        Wanted::Warm => cache::prepare(source, state),
         // Only these files, and not all that the machine has in memory: a search makes many runs.
-        Wanted::Cold => cache::evict_all(source)?,
+        Wanted::Cold => cache::evict_all(source),
     };
-    // The program itself is to be in memory.
-    cache::prepare(session.own.path(), Wanted::Warm)?;
-    session.halt_if_stopped()?;
-    let mut command = session.own.part(one_copy::PART);
-    command.args(settings.arguments(source, &dest));
-    let device = session.devices.get(DIRECTORY).map(std::path::PathBuf::as_path);
-    let job = Job { commands: vec![command], place: &place, devices: (device, device), timeout, output: true };
-    let timed = match Ended::of(process::run(job, &session.workspace, &session.stop)?, timeout) {
+    let (ended, cached) = time(session, &How::Own(settings.clone()), (source, bytes, &dest), prepare, timeout)?;
+    let timed = match ended {
         Ended::Stopped => return Err(Halt::Stopped),
         Ended::TooLong(why) | Ended::Badly(_, why) => Timed::Failed(why),
-        Ended::Well(mut run, said) => {
-            run.reported =
-                serde_json::from_str(&said).map_err(|error| format!("a copy reported no figures: {error}"))?;
+        Ended::Well(run) => {
             let verdict = verify(source, &dest, false, &session.stop);
             session.halt_if_stopped()?;
-            verdict.wrong.map_or(Timed::Right(run, cached.into()), Timed::Wrong)
+            verdict.wrong.map_or(Timed::Right(run, cached), Timed::Wrong)
         }
     };
-    workspace::remove(&dest).map_err(|error| failed("remove a copy", error))?;
+    workspace::remove(&dest).map_err(|error| format!("cannot remove a copy: {}", words::of(&error)))?;
     Ok(timed)
 }

@@ -1,17 +1,16 @@
 //! `haul-lab map`.
 
-use std::env;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::answer::{Answer, Complaint, usage};
-use crate::map::{self, Request, terminal};
+use crate::map::terminal::{self, Screen};
+use crate::map::{self, Request};
 
 pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let request = parse(words).map_err(usage)?;
-    let text = map::run(&request, &Screen, &mut |warning| eprintln!("haul-lab: warning: {warning}"))?;
+    let text = map::run(&request, Screen::here(), &mut |warning| eprintln!("haul-lab: warning: {warning}"))?;
     Ok(Answer::done(text))
 }
 
@@ -40,24 +39,6 @@ pub fn width(parser: &mut lexopt::Parser, most: RangeInclusive<usize>) -> Result
     let value = parser.value()?;
     let width = value.to_str().and_then(|text| text.parse().ok()).filter(|width| most.contains(width));
     width.ok_or_else(|| format!("invalid argument {value:?} for '--width'").into())
-}
-
-pub struct Screen;
-
-impl terminal::Screen for Screen {
-    fn columns(&self) -> Option<usize> {
-        let size = haul_sys::rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-    }
-
-    fn has_colours(&self) -> bool {
-        let wished = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        wished && env::var_os("TERM").is_none_or(|term| term != "dumb") && std::io::stdout().is_terminal()
-    }
-
-    fn is_utf8(&self) -> bool {
-        haul_sys::locale::Locale::from_environment().is_some_and(|locale| locale.is_utf8())
-    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,8 @@ use haul_measure::words::quoted;
 use haul_measure::{space, values, workspace};
 
 use super::answer::{Answer, Complaint, usage};
-use super::map::Screen;
 use crate::experiments::{async_tree, compare, in_kernel, mapped_copy, mapped_write, reproduce, sparse_image, tune};
-use crate::map::terminal::Screen as _;
+use crate::map::terminal::Screen;
 use crate::report;
 use crate::results::{Outcome, Results};
 use crate::session::{Halt, How, Session, Settings};
@@ -164,10 +163,9 @@ fn write_report(results: &Results, output: &Path) -> Result<String, String> {
         ("report.csv", report::csv::page(&page.views, results)),
     ] {
         let path = output.join(name);
-        fs::write(&path, text)
-            .map_err(|error| format!("cannot write {}: {}", quoted(&path), haul_measure::words::of(&error)))?;
+        fs::write(&path, text).map_err(haul_measure::words::cannot("write", &path))?;
     }
-    let columns = Screen.columns().unwrap_or(COLUMNS);
+    let columns = Screen::here().columns.unwrap_or(COLUMNS);
     let text = report::terminal::page(&page, columns);
     Ok(format!("{text}\nThe report is {}\n", output.join("report.html").display()))
 }

@@ -7,9 +7,8 @@ use haul_measure::own::Own;
 use haul_measure::words;
 
 use super::answer::{Answer, Complaint, usage};
-use super::map::Screen;
 use crate::experiments::probe;
-use crate::map::terminal::Screen as _;
+use crate::map::terminal::Screen;
 use crate::{report, signals};
 
 /// Columns where there is no terminal.
@@ -29,7 +28,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Answer, Complaint> {
     let page = report::page(&results);
     // Its own tables alone: nothing was measured.
     let page = report::Page { environment: Vec::new(), not_measured: Vec::new(), ..page };
-    Ok(Answer::done(report::terminal::page(&page, Screen.columns().unwrap_or(WIDTH))))
+    Ok(Answer::done(report::terminal::page(&page, Screen::here().columns.unwrap_or(WIDTH))))
 }
 
 fn parse(words: Vec<OsString>) -> Result<(PathBuf, bool), lexopt::Error> {

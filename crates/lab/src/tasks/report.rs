@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use haul_measure::words::{self, quoted};
 
 use super::answer::{Answer, Complaint};
-use super::map::{Screen, width};
-use crate::map::terminal::Screen as _;
+use super::map::width;
+use crate::map::terminal::Screen;
 use crate::report::{Page, baseline, csv, html, join, markdown, page, terminal};
 use crate::results::Results;
 
@@ -27,7 +27,7 @@ struct Request {
 /// Shows what the words behind `haul-lab report` ask for.
 pub fn run(words: Vec<OsString>) -> Result<Answer, Complaint> {
     let request = parse(words).map_err(|error| Complaint::Failed(error.to_string()))?;
-    Ok(Answer::done(show(&request, Screen.columns())?))
+    Ok(Answer::done(show(&request, Screen::here().columns)?))
 }
 
 fn parse(words: Vec<OsString>) -> Result<Request, lexopt::Error> {
@@ -79,8 +79,7 @@ fn show(request: &Request, columns: Option<usize>) -> Result<String, String> {
         refuse_input(path, request)?;
     }
     for (path, make) in wanted() {
-        replace(path, make().as_bytes())
-            .map_err(|error| format!("cannot write {}: {}", quoted(path), words::of(&error)))?;
+        replace(path, make().as_bytes()).map_err(words::cannot("write", path))?;
     }
     match wanted().next() {
         Some(_) => Ok(String::new()),

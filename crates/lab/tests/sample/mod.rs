@@ -271,6 +271,7 @@ pub fn results() -> Results {
             stable_pages: Some(false),
             scheduler: Some("none".to_owned()),
             write_cache: Some("write back".to_owned()),
+            ..Device::default()
         }),
         free: 400 << 30,
     };

@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use haul_measure::own::Own;
 use haul_measure::{space, words};
 use haul_sys::rustix::process::Signal;
 
@@ -20,26 +21,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does a task in a process of `program`, which is haul-lab. None of its files are left below `place` when it returns.
 pub fn run(
-    program: &Path,
+    program: &Own,
     task: &Task,
     place: &Path,
     report: &mut dyn FnMut(f64),
     stop: &dyn Fn() -> bool,
 ) -> Result<Answer, String> {
     let task = serde_json::to_string(task).map_err(|error| format!("cannot say what is to be done: {error}"))?;
-    let mut child = Command::new(program)
-        .arg(part::NAME)
+    let mut child = program
+        .part(part::NAME)
         .arg(task)
         .arg(place)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("cannot start {}: {}", words::quoted(program), words::of(&error)))?;
+        .map_err(words::cannot("start", program.path()))?;
     let heard = hear(&mut child, report, stop);
-    let status = end(child);
+    drop(child.stdin.take());
+    let status = child.wait().ok();
     // After its end, whatever it was: it removes them itself only if it can.
-    let emptied = empty(place)
-        .map_err(|error| format!("cannot remove the files below {}: {}", words::quoted(place), words::of(&error)));
+    let emptied = empty(place).map_err(words::cannot("remove the files below", place));
     let answer = match heard {
         Some(Message::Done(answer)) => Ok(*answer),
         Some(Message::Failed(why)) => Err(why),
@@ -64,7 +65,7 @@ fn hear(child: &mut Child, report: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool)
         }
     });
     loop {
-        match next(&messages, LOOK) {
+        match messages.recv_timeout(LOOK) {
             Ok(Message::Progress(done)) => report(done),
             Ok(last) => return Some(last),
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -82,7 +83,7 @@ fn stopped(child: &mut Child, messages: &Receiver<Message>) -> Message {
     let end = Instant::now() + PATIENCE;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        match next(messages, left) {
+        match messages.recv_timeout(left) {
             Ok(Message::Progress(_)) => {}
             // Also if it is done by now: nobody wants it any more.
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return Message::Stopped,
@@ -93,15 +94,6 @@ fn stopped(child: &mut Child, messages: &Receiver<Message>) -> Message {
             }
         }
     }
-}
-
-fn next(messages: &Receiver<Message>, most: Duration) -> Result<Message, RecvTimeoutError> {
-    messages.recv_timeout(most)
-}
-
-fn end(mut child: Child) -> Option<ExitStatus> {
-    drop(child.stdin.take());
-    child.wait().ok()
 }
 
 fn interrupted(status: Option<ExitStatus>) -> bool {

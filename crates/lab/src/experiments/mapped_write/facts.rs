@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use haul_measure::device::chosen;
+use haul_measure::storage::Storage;
 use haul_measure::words;
 use haul_sys::rustix::fs::{major, minor};
 use haul_sys::rustix::param::page_size;
@@ -68,31 +70,31 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub fn of(place: &Path) -> std::io::Result<Facts> {
-        let device = fs::metadata(place)?.dev();
-        let mount = Mount::of(&fs::canonicalize(place)?, &read("/proc/thread-self/mountinfo").unwrap_or_default());
-        let mount = mount.unwrap_or_default();
-        let number = format!("{}:{}", major(device), minor(device));
-        let block = block_device(&number, &mount.source);
-        let stable = stable_pages(block.as_deref(), &number);
+    pub fn of(place: &Path) -> Result<Facts, String> {
+        let storage = Storage::of(place)?;
+        let device = fs::metadata(place).map_err(words::cannot("look at", place))?.dev();
+        let (filesystem, options) = (storage.filesystem().to_owned(), storage.options());
+        let block = storage.device.as_ref();
         let mut facts = Facts {
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
-            rule: Rule::of(&mount.kind, &mount.options),
-            filesystem: mount.kind,
-            source: mount.source,
-            device: block.as_ref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
-            stable_pages: stable.as_ref().map(|(stable, _)| *stable),
+            rule: Rule::of(&filesystem, options),
+            filesystem,
+            source: storage.source().to_owned(),
+            device: block.map(|block| block.name.clone()),
+            stable_pages: block.and_then(|block| block.stable_pages),
             rows: Vec::new(),
         };
         facts.row("kernel", &facts.kernel.clone(), "its release");
         facts.row("filesystem", &facts.filesystem.clone(), facts.rule.says());
-        facts.row("mounted", &facts.source.clone(), &mount.options);
-        match &stable {
-            Some((true, from)) => facts.row("stable pages", "demanded", from),
-            Some((false, from)) => facts.row("stable pages", "not demanded", from),
+        facts.row("mounted", &facts.source.clone(), options);
+        let of_device = facts.device.as_ref().map(|name| format!("by the queue of {name}, or its backing device"));
+        let of_device = of_device.unwrap_or_default();
+        match facts.stable_pages {
+            Some(true) => facts.row("stable pages", "demanded", &of_device),
+            Some(false) => facts.row("stable pages", "not demanded", &of_device),
             None => facts.row("stable pages", "unknown", "there is no device that could demand them"),
         }
-        facts.backing(&number);
+        facts.backing(&format!("{}:{}", major(device), minor(device)));
         facts.memory();
         Ok(facts)
     }
@@ -137,93 +139,14 @@ impl Facts {
                 self.row(name, &words::bytes(pages * page_size() as u64), meaning);
             }
         }
-        if let Some(chosen) = read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref().and_then(chosen) {
-            self.row(
-                "transparent huge pages",
-                chosen,
-                "for memory without a file; files have large folios where they can",
-            );
+        if let Some(huge) = read("/sys/kernel/mm/transparent_hugepage/enabled") {
+            let meaning = "for memory without a file; files have large folios where they can";
+            self.row("transparent huge pages", chosen(&huge), meaning);
         }
-        let root = if sees_stacks() { "can be seen" } else { "cannot be seen" };
-        self.row(
-            "stacks of the kernel",
-            root,
-            "they say what a thread waits for; without root only one function is seen",
-        );
+        let seen = if sees_stacks() { "can be seen" } else { "cannot be seen" };
+        let meaning = "they say what a thread waits for; without root only one function is seen";
+        self.row("stacks of the kernel", seen, meaning);
     }
-}
-
-#[derive(Debug, Default, PartialEq)]
-struct Mount {
-    kind: String,
-    source: String,
-    options: String,
-}
-
-impl Mount {
-    /// The one that has a path, by the lines of `/proc/thread-self/mountinfo`.
-    fn of(path: &Path, mounts: &str) -> Option<Mount> {
-        let mut best: Option<(usize, Mount)> = None;
-        for line in mounts.lines() {
-            let Some((left, right)) = line.split_once(" - ") else { continue };
-            let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
-            let ([_, _, _, _, point, own, ..], [kind, source, options, ..]) = (&left[..], &right[..]) else { continue };
-            let point = PathBuf::from(unescaped(point));
-            let depth = point.components().count();
-            // Of several on one directory, the last one is on top.
-            if path.starts_with(&point) && best.as_ref().is_none_or(|(deepest, _)| depth >= *deepest) {
-                let options = format!("{own},{options}");
-                best = Some((depth, Mount { kind: (*kind).to_owned(), source: unescaped(source), options }));
-            }
-        }
-        best.map(|(_, mount)| mount)
-    }
-}
-
-/// Blanks and the like are octal there.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.split('\\');
-    let mut whole = parts.next().unwrap_or("").to_owned();
-    for part in parts {
-        match (part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()), part.get(3..)) {
-            (Some(byte), Some(rest)) => {
-                whole.push(char::from(byte));
-                whole.push_str(rest);
-            }
-            _ => whole.push_str(part),
-        }
-    }
-    whole
-}
-
-/// The directory in `/sys` of the device of a filesystem: by its number, or by what is mounted, since some (btrfs) have
-/// numbers of their own.
-fn block_device(number: &str, source: &str) -> Option<PathBuf> {
-    let by_number = fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
-    by_number.or_else(|| {
-        let node = fs::canonicalize(Some(source).filter(|source| source.starts_with("/dev/"))?).ok()?;
-        fs::canonicalize(Path::new("/sys/class/block").join(node.file_name()?)).ok()
-    })
-}
-
-/// Whether a device demands stable pages, and where that is said.
-fn stable_pages(block: Option<&Path>, number: &str) -> Option<(bool, String)> {
-    // A partition has the queue of its disk.
-    let queue = block.and_then(|block| {
-        let queues = [block.join("queue/stable_writes"), block.parent()?.join("queue/stable_writes")];
-        queues.into_iter().find_map(|path| Some((read(&path)? == "1", path.display().to_string())))
-    });
-    // Where it stood before Linux 5.10, which is always 0 since then.
-    queue.or_else(|| {
-        let path = format!("/sys/class/bdi/{number}/stable_pages_required");
-        block?;
-        Some((read(&path)? == "1", path))
-    })
-}
-
-/// What stands in brackets.
-fn chosen(text: &str) -> Option<&str> {
-    text.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
 }
 
 fn read(path: impl AsRef<Path>) -> Option<String> {
@@ -233,23 +156,6 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MOUNTS: &str = "\
-21 1 254:0 / / rw,relatime - ext4 /dev/root rw,discard
-30 21 0:31 / /tmp rw shared:3 - tmpfs tmpfs rw,size=1g
-31 30 0:40 /sub /tmp/a\\040b rw - btrfs /dev/loop3 rw,compress=zstd
-32 31 7:1 / /tmp/a\\040b rw - ext4 /dev/loop1 rw,data=journal
-";
-
-    #[test]
-    fn the_mount_of_a_path_is_the_deepest_and_the_last() {
-        let of = |path: &str| Mount::of(Path::new(path), MOUNTS).unwrap();
-        assert_eq!(of("/tmpfile").source, "/dev/root");
-        assert_eq!(of("/tmp/x").kind, "tmpfs");
-        let mount = of("/tmp/a b/c");
-        assert_eq!((mount.source.as_str(), Rule::of(&mount.kind, &mount.options)), ("/dev/loop1", Rule::Always));
-        assert_eq!(Mount::of(Path::new("/"), ""), None);
-    }
 
     #[test]
     fn the_rules_of_filesystems_are_told_apart() {
@@ -271,7 +177,6 @@ mod tests {
         let facts = Facts::of(&std::env::temp_dir()).unwrap();
         assert!(!facts.kernel.is_empty() && !facts.filesystem.is_empty(), "{facts:?}");
         assert!(facts.rows.iter().any(|(name, ..)| name == "stable pages"));
-        assert_eq!(chosen("always [madvise] never"), Some("madvise"));
         assert!(Facts::of(Path::new("/nowhere/at/all")).is_err());
     }
 }

@@ -41,6 +41,7 @@ mod watch;
 use std::path::Path;
 use std::time::Duration;
 
+use haul_measure::own::Own;
 use haul_measure::{space, words};
 
 use self::facts::Facts;
@@ -68,8 +69,7 @@ pub(crate) fn run_in(session: &mut Session, request: &Request) -> Result<(), Hal
         return Ok(());
     }
     let place = session.folder().join(NAME);
-    std::fs::create_dir(&place)
-        .map_err(|error| format!("cannot make {}: {}", words::quoted(&place), words::of(&error)))?;
+    std::fs::create_dir(&place).map_err(words::cannot("make", &place))?;
     let request = Request { program: Some(session.own.path().to_path_buf()), ..request.clone() };
     let stop = session.stop.clone();
     let progress = &mut session.progress;
@@ -119,22 +119,13 @@ pub fn measure(
     report: &mut dyn FnMut(Progress),
     stop: &dyn Fn() -> bool,
 ) -> Result<Measured, String> {
-    let cannot =
-        |what: &str, error: std::io::Error| format!("cannot {what} {}: {}", words::quoted(place), words::of(&error));
-    if std::fs::read_dir(place).map_err(|error| cannot("read", error))?.next().is_some() {
+    if std::fs::read_dir(place).map_err(words::cannot("read", place))?.next().is_some() {
         return Err(format!("{} is not empty", words::quoted(place)));
     }
-    let program = match &request.program {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().map_err(|error| format!("cannot find this program: {}", words::of(&error)))?,
-    };
+    let program = request.program.as_ref().map_or_else(Own::running, |program| Ok(Own::at(program)))?;
     let mut request = request.clone();
     request.limit(space::free(place)? / 2);
-    let mut measured = Measured {
-        facts: Facts::of(place).map_err(|error| cannot("look at", error))?,
-        skipped: request.too_small(),
-        ..Measured::default()
-    };
+    let mut measured = Measured { facts: Facts::of(place)?, skipped: request.too_small(), ..Measured::default() };
     let parts = request.parts();
     let whole: Duration = parts.iter().map(|(.., time)| *time).sum();
     let mut before = Duration::ZERO;

@@ -7,7 +7,7 @@ use haul_io::facts::Surroundings;
 use haul_io::options::DataOptions;
 use haul_io::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
 use haul_io::transfer::facts_of;
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 
 use crate::results::{Fact, fact};
 
@@ -21,7 +21,7 @@ pub struct Cannot {
 }
 
 pub fn all(folder: &Path, cannot: Cannot) -> Result<Vec<Fact>, String> {
-    let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(folder), words::of(&error));
+    let failed = words::cannot("look at", folder);
     let (from, to) = (folder.join("from"), folder.join("to"));
     fs::write(&from, vec![1; 8192]).map_err(failed)?;
     let (source, dest) = (File::open(&from).map_err(failed)?, File::create(&to).map_err(failed)?);

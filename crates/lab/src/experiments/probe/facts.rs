@@ -7,14 +7,14 @@ use std::path::Path;
 use haul_io::facts::cores;
 use haul_io::probe;
 use haul_measure::machine::Machine;
+use haul_measure::memory;
 use haul_measure::storage::Storage;
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;
 
-use crate::results::Environment;
-use crate::results::{Fact, fact};
+use crate::results::{Environment, Fact, fact};
 
 fn yes(value: Option<bool>) -> &'static str {
     match value {
@@ -25,7 +25,7 @@ fn yes(value: Option<bool>) -> &'static str {
 }
 
 pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
-    let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(folder), words::of(&error));
+    let failed = words::cannot("look at", folder);
     let path = folder.join("file");
     fs::write(&path, vec![1; 8192]).map_err(failed)?;
     let file = File::open(&path).map_err(failed)?;
@@ -39,6 +39,9 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
     let share = |blocks: u64| words::bytes(blocks.saturating_mul(whole.f_frsize));
     let place = probe::place(file.as_fd());
     let id = place.as_ref().map_or("is not unique", |place| &place.id);
+    let free = format!("{} free, {} for this user", share(whole.f_bfree), share(whole.f_bavail));
+    let request = words::bytes(inode.block_size.into());
+    let number = inode.id.device();
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // its type depends on the architecture
     let magic = own.f_type as u32;
     let alignment = match inode.direct {
@@ -50,24 +53,12 @@ pub fn filesystem(folder: &Path) -> Result<Vec<Fact>, String> {
         fact("mounted", known(|mount| mount.source.clone()), known(|mount| format!("on {}", mount.point.display()))),
         fact("options", known(|mount| mount.options.clone()), "/proc/self/mountinfo"),
         fact("identity", id, "what a profile knows this storage by, with its type and disk"),
-        fact(
-            "size",
-            share(whole.f_blocks),
-            format!("{} free, {} for this user", share(whole.f_bfree), share(whole.f_bavail)),
-        ),
+        fact("size", share(whole.f_blocks), free),
         fact("inodes", whole.f_files.to_string(), format!("{} free; 0 where there is no limit", whole.f_ffree)),
-        fact(
-            "block",
-            words::bytes(whole.f_frsize),
-            format!("preferred request {}", words::bytes(inode.block_size.into())),
-        ),
+        fact("block", words::bytes(whole.f_frsize), format!("preferred request {request}")),
         fact("longest name", format!("{} bytes", whole.f_namemax), "statfs"),
         fact("alignment of direct I/O", alignment, "statx(STATX_DIOALIGN), Linux 6.1"),
-        fact(
-            "device number",
-            format!("{}:{}", inode.id.device().major, inode.id.device().minor),
-            "major 0: no device of its own",
-        ),
+        fact("device number", format!("{}:{}", number.major, number.minor), "major 0: no device of its own"),
     ])
 }
 
@@ -90,6 +81,10 @@ pub fn device(folder: &Path) -> Result<Vec<Fact>, String> {
     let heads = known.as_ref().and_then(|disk| disk.rotational);
     let disk = known.map_or_else(String::new, |disk| format!("whole disk {}", disk.path.display()));
     let sectors: Option<u64> = read("size").and_then(|sectors| sectors.parse().ok());
+    let queue = |title: &str, path: &str, unit: &str| {
+        let value = read(path).map_or_else(|| "unknown".to_owned(), |value| value + unit);
+        fact(title, value, path)
+    };
     Ok(vec![
         fact("name", &device.name, disk),
         fact("model", text(&device.model), "/sys"),
@@ -99,56 +94,26 @@ pub fn device(folder: &Path) -> Result<Vec<Fact>, String> {
         fact("scheduler", text(&device.scheduler), "queue/scheduler"),
         fact("write cache", text(&device.write_cache), "queue/write_cache"),
         fact("stable pages", yes(device.stable_pages), "a write to a page under write-back waits for it"),
-        fact(
-            "largest request",
-            read("queue/max_sectors_kb").map_or("unknown".to_owned(), |kib| format!("{kib} KiB")),
-            "queue/max_sectors_kb",
-        ),
-        fact(
-            "requests in flight",
-            read("queue/nr_requests").unwrap_or_else(|| "unknown".to_owned()),
-            "queue/nr_requests",
-        ),
-        fact(
-            "readahead",
-            read("queue/read_ahead_kb").map_or("unknown".to_owned(), |kib| format!("{kib} KiB")),
-            "queue/read_ahead_kb",
-        ),
+        queue("largest request", "queue/max_sectors_kb", " KiB"),
+        queue("requests in flight", "queue/nr_requests", ""),
+        queue("readahead", "queue/read_ahead_kb", " KiB"),
     ])
 }
 
 pub fn machine() -> Vec<Fact> {
     let machine = Environment::from(Machine::here());
-    let memory = probe::memory().map_or("unknown".to_owned(), words::bytes);
-    let limit = cgroup_limit().map_or_else(|| "none".to_owned(), words::bytes);
+    let available = probe::memory().map_or("unknown".to_owned(), words::bytes);
+    let limit = memory::group_limit().map_or_else(|| "none".to_owned(), words::bytes);
+    let virtual_machine = machine.virtual_machine.map(|name| format!("a virtual machine: {name}"));
     vec![
-        fact(
-            "kernel",
-            machine.kernel,
-            machine
-                .virtual_machine
-                .map_or("no hypervisor seen".to_owned(), |name| format!("a virtual machine: {name}")),
-        ),
+        fact("kernel", machine.kernel, virtual_machine.unwrap_or_else(|| "no hypervisor seen".to_owned())),
         fact("processors", cores().to_string(), format!("that this process may use; {}", machine.processor)),
         fact(
             "memory",
             words::bytes(machine.memory),
-            format!("{memory} available, within the limits of control groups"),
+            format!("{available} available, within the limits of control groups"),
         ),
         fact("limit of the control group", limit, "memory.max of this process's group, or one above it"),
         fact("page", words::bytes(page_size() as u64), "huge pages beside them, where the kernel has them"),
     ]
-}
-
-/// The least memory.max of this process's group and those above it.
-fn cgroup_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let root = Path::new("/sys/fs/cgroup");
-    let path = root.join(own);
-    let limits = path
-        .ancestors()
-        .take_while(|dir| dir.starts_with(root))
-        .filter_map(|dir| fs::read_to_string(dir.join("memory.max")).ok()?.trim().parse::<u64>().ok());
-    limits.min()
 }

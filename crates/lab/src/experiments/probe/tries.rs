@@ -11,7 +11,7 @@ use haul_io::engine::{
     DirectAlign, End, Engine, Job, Needs, Outcome, Refusal, Role, Side, Tuning, Zeros, complete, make,
 };
 use haul_measure::stop::Stop;
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::kernel::{Kernel, Linux};
@@ -27,7 +27,7 @@ use crate::results::{Fact, fact};
 const SIZE: usize = 1 << 20;
 
 pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Fact>, Cannot), String> {
-    let failed = |error: std::io::Error| format!("cannot work in {}: {}", quoted(folder), words::of(&error));
+    let failed = words::cannot("work in", folder);
     let mut rows = Vec::new();
     let mut cannot = Cannot::default();
     let data: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8 + 1).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_io::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting, to_text};
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 
 use super::candidates::Candidate;
 use super::files::Shape;
@@ -55,8 +55,7 @@ impl<'a> Bench<'a> {
         let mut runners = vec![(DEFAULTS.to_owned(), usual.clone())];
         for (number, candidate) in candidates.iter().enumerate() {
             let path = session.folder().join(format!("profile-{number}"));
-            fs::write(&path, to_text(&profile(unit, place, *candidate)))
-                .map_err(|error| format!("cannot write {}: {}", quoted(&path), words::of(&error)))?;
+            fs::write(&path, to_text(&profile(unit, place, *candidate))).map_err(words::cannot("write", &path))?;
             let profile = path.to_str().ok_or("a profile needs a name in UTF-8")?;
             runners.push((
                 candidate.to_string(),

@@ -1,13 +1,12 @@
 //! The files that are copied: of one size, and as many as there is time and space for.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use haul_io::profile::SizeClass;
 use haul_measure::stop::Stop;
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::syncfs;
 
@@ -49,7 +48,7 @@ pub fn extent(class: SizeClass) -> (u64, u64, u64) {
 /// # Errors
 /// A message that says what failed; also when it was stopped.
 pub fn make(path: &Path, shape: Shape, seed: u64, stop: &Stop) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot make {}: {}", quoted(path), words::of(&error));
+    let failed = words::cannot("make", path);
     fs::create_dir(path).map_err(failed)?;
     let mut random = fastrand::Rng::with_seed(seed);
     for number in 0..shape.count {

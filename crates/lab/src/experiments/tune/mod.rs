@@ -117,7 +117,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
 }
 
 fn place_of(session: &Session) -> Result<Place, String> {
-    let failed = |error: std::io::Error| format!("cannot open {}: {}", quoted(session.folder()), words::of(&error));
+    let failed = words::cannot("open", session.folder());
     let place = probe::place_of(session.folder()).map_err(failed)?;
     place.ok_or_else(|| "this storage has no unique identity, so a profile could not name it".to_owned())
 }

@@ -36,8 +36,7 @@ pub fn add(path: &Path, entry: PlaceEntry) -> Result<(), String> {
     profile.replace(entry);
     // A link stays one: what it leads to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
-    write(&path, &profile::to_text(&profile))
-        .map_err(|error| format!("cannot write the profile {}: {}", quoted(&path), words::of(&error)))
+    write(&path, &profile::to_text(&profile)).map_err(words::cannot("write the profile", &path))
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {

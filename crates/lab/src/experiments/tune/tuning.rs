@@ -9,7 +9,7 @@ use haul_io::profile::{Place, SizeClass};
 use haul_io::strategy::choose;
 use haul_io::transfer::facts_of;
 use haul_measure::cache::{self, State, Wanted};
-use haul_measure::words::{self, quoted};
+use haul_measure::words::{self};
 use haul_measure::{space, workspace};
 
 use super::bench::Bench;
@@ -80,7 +80,7 @@ fn percent(share: f64) -> String {
 /// Whether files can be made to leave the page cache here.
 pub fn can_be_cold(session: &Session) -> Result<bool, String> {
     let path = session.folder().join("look");
-    let failed = |error: std::io::Error| format!("cannot write {}: {}", quoted(&path), words::of(&error));
+    let failed = words::cannot("write", &path);
     fs::write(&path, vec![7; 64 << 10]).map_err(failed)?;
     let state = cache::evict_all(&path)?;
     fs::remove_file(&path).map_err(failed)?;
@@ -105,7 +105,7 @@ pub fn tune(session: &mut Session, unit: &Unit, place: &Place, space: u64, share
     let fate = workshop.tune(session, each, (least, most));
     for name in [SOURCE, FRESH] {
         let path = session.folder().join(name);
-        workspace::remove(&path).map_err(|error| format!("cannot remove {}: {}", quoted(&path), words::of(&error)))?;
+        workspace::remove(&path).map_err(words::cannot("remove", &path))?;
     }
     fate
 }
@@ -276,7 +276,7 @@ fn pairs(trials: &mut dyn Trials, count: usize) -> Vec<Pair> {
 
 /// Whether haul sends such files to the device here, by itself.
 fn goes_past_the_cache(session: &Session, source: &Path, unit: &Unit) -> Result<bool, String> {
-    let failed = |error: std::io::Error| format!("cannot look at {}: {}", quoted(source), words::of(&error));
+    let failed = words::cannot("look at", source);
     let dest = session.folder().join("look");
     let source = File::open(source.join("d0/f0")).map_err(failed)?;
     let made = File::create(&dest).map_err(failed)?;

@@ -279,7 +279,7 @@ fn readahead_helps_posix_most(trees: &[Tree], said: &Said) -> Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sections::fixtures::{case, results, section, timed};
+    use crate::report::sections::test_support::{case, results, section, timed};
 
     fn measured(set: &[(u64, u64, &str, &str, f64)]) -> View {
         let mut section = section("async-tree");

@@ -327,7 +327,7 @@ pub fn quickest(name: &str, cases: &[&Case]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{case, section, timed};
+    use super::super::test_support::{case, section, timed};
     use super::*;
 
     fn with(cases: &[(&str, &[f64])]) -> Section {

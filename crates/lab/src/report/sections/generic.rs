@@ -62,7 +62,7 @@ fn show(view: &mut View, name: &str, body: &Body) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{case, results, section, timed};
+    use super::super::test_support::{case, results, section, timed};
     use crate::results::{Body, Detail};
     use crate::view::Kind;
 

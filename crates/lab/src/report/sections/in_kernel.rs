@@ -92,7 +92,7 @@ fn table(section: &Section, published: &Source) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sections::fixtures::{case, results, section, timed};
+    use crate::report::sections::test_support::{case, results, section, timed};
 
     fn measured(cp: &[f64], range: &[f64]) -> View {
         let mut section = section("in-kernel");

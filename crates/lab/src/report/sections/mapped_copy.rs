@@ -199,7 +199,7 @@ fn published(cases: &[&Case]) -> Published {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sections::fixtures::{case, results, section, timed};
+    use crate::report::sections::test_support::{case, results, section, timed};
 
     fn measured(set: &[(&str, &str, f64, u64)]) -> View {
         let mut section = section("mapped-copy");

@@ -11,7 +11,7 @@ mod mapped_copy;
 mod sparse_image;
 
 #[cfg(test)]
-pub(crate) mod fixtures;
+pub(crate) mod test_support;
 
 use crate::experiments::{mapped_write, probe, tune};
 use crate::report::text::clipped;

@@ -186,7 +186,7 @@ fn table(published: &Source, here: [Option<&Case>; 3]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sections::fixtures::{case, results, section, timed};
+    use crate::report::sections::test_support::{case, results, section, timed};
 
     fn measured(set: &[(bool, bool, f64)], waits: Option<(f64, f64)>) -> View {
         let mut section = section("sparse-image");
