@@ -133,9 +133,7 @@ pub(super) trait Layout: Send + Sync {
     ///
     /// # Errors
     /// As reading.
-    fn besides(&self, _reader: &Reader) -> Result<Option<Ranges>, Refusal> {
-        Ok(Some(Vec::new()))
-    }
+    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal>;
 
     /// Whether each of these bytes of the first file is used exactly once, as far as the format counts.
     ///
@@ -157,6 +155,10 @@ pub(super) fn open_raw(reader: &Reader) -> Result<Disk, Refusal> {
 impl Layout for Plain {
     fn piece(&self, _: &dyn Tables, at: u64, _: u64) -> Result<Piece, Refusal> {
         Ok(Piece { len: self.0.saturating_sub(at), place: Place::Stored { file: 0, offset: at } })
+    }
+
+    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
+        Ok(Some(Vec::new()))
     }
 }
 
