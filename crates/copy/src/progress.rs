@@ -187,6 +187,7 @@ impl Progress {
             match self.fate_of(number, keep) {
                 Fate::InUse => {}
                 Fate::Useless => {
+                    // It is in nobody's way, and the next run tries again.
                     unlinkat(dir, name, AtFlags::empty()).ok();
                 }
                 Fate::MayBeWanted => {

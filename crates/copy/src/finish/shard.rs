@@ -128,6 +128,7 @@ pub(crate) fn tidy_after_shards(cx: RunContext<'_>, dir: BorrowedFd<'_>) {
     let Ok(entries) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
     for entry in entries.map_while(Result::ok) {
         if shards.is_left_over(entry.file_name().to_bytes(), keeps_own) {
+            // It is in nobody's way, and the next run tries again.
             unlinkat(dir, entry.file_name(), AtFlags::empty()).ok();
         }
     }
