@@ -9,7 +9,7 @@ use haul_sys::rustix::fs::{major, minor};
 use crate::device::{self, Device};
 use crate::mounts::Mount;
 use crate::space;
-use crate::words::{self};
+use crate::words;
 
 /// The storage of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

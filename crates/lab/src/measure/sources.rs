@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use haul_measure::stop::Stop;
-use haul_measure::words::{self};
+use haul_measure::words;
 use haul_sys::page_cache;
 
 const BUFFER: usize = 1 << 20;

@@ -7,7 +7,7 @@ use haul_io::facts::Surroundings;
 use haul_io::options::DataOptions;
 use haul_io::strategy::{DataFacts, Steps, WORTH_ASKING, choose};
 use haul_io::transfer::facts_of;
-use haul_measure::words::{self};
+use haul_measure::words;
 
 use crate::results::{Fact, fact};
 

@@ -9,7 +9,7 @@ use haul_io::probe;
 use haul_measure::machine::Machine;
 use haul_measure::memory;
 use haul_measure::storage::Storage;
-use haul_measure::words::{self};
+use haul_measure::words;
 use haul_sys::inode::Inode;
 use haul_sys::rustix::fs::{fstatfs, statvfs};
 use haul_sys::rustix::param::page_size;

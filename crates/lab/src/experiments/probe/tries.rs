@@ -11,7 +11,7 @@ use haul_io::engine::{
     DirectAlign, End, Engine, Job, Needs, Outcome, Refusal, Role, Side, Tuning, Zeros, complete, make,
 };
 use haul_measure::stop::Stop;
-use haul_measure::words::{self};
+use haul_measure::words;
 use haul_sys::Errno;
 use haul_sys::inode::Inode;
 use haul_sys::kernel::{Kernel, Linux};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_io::profile::{Entry, Measured, Place, PlaceEntry, Profile, Setting, to_text};
-use haul_measure::words::{self};
+use haul_measure::words;
 
 use super::candidates::Candidate;
 use super::files::Shape;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use haul_io::profile::SizeClass;
 use haul_measure::stop::Stop;
-use haul_measure::words::{self};
+use haul_measure::words;
 use haul_sys::page_cache;
 use haul_sys::rustix::fs::syncfs;
 

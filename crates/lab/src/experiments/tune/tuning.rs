@@ -9,7 +9,7 @@ use haul_io::profile::{Place, SizeClass};
 use haul_io::strategy::choose;
 use haul_io::transfer::facts_of;
 use haul_measure::cache::{self, State, Wanted};
-use haul_measure::words::{self};
+use haul_measure::words;
 use haul_measure::{space, workspace};
 
 use super::bench::Bench;
