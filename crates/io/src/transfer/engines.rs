@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::wrap::Tally;
+use crate::engine::wrap::{Hooked, Tally};
 use crate::engine::{self, Engine, Tuning};
 
 use crate::engine::EngineName;
@@ -26,7 +26,7 @@ impl Engines {
             // Kept as long as the thread, and there may be many of them.
             tuning.buffer_size = tuning.buffer_size.or(Some(KEPT_BUFFER));
         }
-        let make = || engine::make_on(Arc::new(tally.clone()), name, &tuning);
+        let make = || engine::make_on(Arc::new(Hooked(tally.clone())), name, &tuning);
         self.made.entry((name, tuning)).or_insert_with(make).as_mut()
     }
 

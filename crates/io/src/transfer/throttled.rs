@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use haul_sys::Errno;
 
-use crate::engine::wrap::Tally;
+use crate::engine::wrap::{Hooked, Tally};
 use crate::engine::{self, Caps, End, Engine, FailedOn, Failure, Job, Moved, Outcome, Submitted, Tuning, complete};
 use crate::pace::{Pace, Work};
 
@@ -25,7 +25,7 @@ pub struct Throttled {
 impl Throttled {
     pub fn new(name: EngineName, tuning: &Tuning, pace: &Pace, cancel: &Cancel) -> Throttled {
         let tally = Tally::default();
-        let inner = engine::make_on(Arc::new(tally.clone()), name, tuning);
+        let inner = engine::make_on(Arc::new(Hooked(tally.clone())), name, tuning);
         Throttled { inner, tally, pace: pace.clone(), cancel: cancel.clone() }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_io::engine::EngineName;
-use haul_io::engine::wrap::Unruly;
+use haul_io::engine::wrap::{Call, Hook, Hooked, Unruly};
 use haul_io::engine::{End, FailedOn, Failure, Moved, Needs, Refusal, Zeros};
 use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel, Linux};
@@ -45,114 +45,50 @@ fn short_counts_and_interruptions_lose_and_repeat_nothing() {
 /// Answers one call with an error from its `after`-th use on.
 #[derive(Debug)]
 struct Failing {
-    call: &'static str,
+    call: Option<Call>,
     after: u64,
     errno: Errno,
-    uses: Arc<Mutex<HashMap<&'static str, u64>>>,
+    uses: Arc<Mutex<HashMap<Call, u64>>>,
 }
 
 impl Failing {
-    fn new(call: &'static str, after: u64, errno: Errno) -> Failing {
-        Failing { call, after, errno, uses: Arc::default() }
-    }
-
-    fn ask(&self, call: &'static str) -> Result<(), Errno> {
-        let mut uses = self.uses.lock().unwrap();
-        let count = uses.entry(call).or_default();
-        *count += 1;
-        if call == self.call && *count > self.after { Err(self.errno) } else { Ok(()) }
+    fn new(call: Call, after: u64, errno: Errno) -> Hooked<Failing> {
+        Hooked(Failing { call: Some(call), after, errno, uses: Arc::default() })
     }
 }
 
 /// Pieces of this size, so that a fault can stand in the middle of a small file.
 const PIECE: usize = 64 << 10;
 
-impl Kernel for Failing {
-    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        self.ask("pread")?;
-        let most = buffer.len().min(PIECE);
-        Linux.pread(fd, &mut buffer[..most], offset)
-    }
-
-    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        self.ask("pwrite")?;
-        Linux.pwrite(fd, bytes, offset)
-    }
-
-    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        self.ask("pread_dontcache")?;
-        let most = buffer.len().min(PIECE);
-        Linux.pread_dontcache(fd, &mut buffer[..most], offset)
-    }
-
-    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        self.ask("pwrite_dontcache")?;
-        Linux.pwrite_dontcache(fd, &bytes[..bytes.len().min(PIECE)], offset)
-    }
-
-    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
-        self.ask("copy_file_range")?;
-        Linux.copy_file_range(source, dest, offset, len.min(PIECE))
-    }
-
-    fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
-        self.ask("clone_file")?;
-        Linux.clone_file(source, dest)
-    }
-
-    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        self.ask("clone_range")?;
-        Linux.clone_range(source, dest, offset, len)
-    }
-
-    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
-        self.ask(if source.1.is_some() { "splice in" } else { "splice out" })?;
-        Linux.splice(source, dest, len.min(PIECE))
-    }
-
-    fn map(&self, fd: Fd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
-        self.ask("map")?;
-        Linux.map(fd, offset, len)
-    }
-
-    fn write_mapped(
-        &self,
-        fd: Fd<'_>,
-        mapping: &Mapping,
-        from: usize,
-        len: usize,
-        offset: Option<u64>,
-    ) -> Result<usize, Errno> {
-        self.ask("write_mapped")?;
-        Linux.write_mapped(fd, mapping, from, len.min(PIECE), offset)
-    }
-
-    fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        self.ask("punch_hole")?;
-        Linux.punch_hole(fd, offset, len)
+impl Hook for Failing {
+    fn before(&self, call: Call) -> Result<usize, Errno> {
+        let mut uses = self.uses.lock().unwrap();
+        let count = uses.entry(call).or_default();
+        *count += 1;
+        if self.call == Some(call) && *count > self.after { Err(self.errno) } else { Ok(PIECE) }
     }
 }
 
 /// The calls by which an engine moves a file of so many bytes here, with how often it makes them.
-fn calls_of(name: EngineName, dir: &Path, size: u64) -> HashMap<&'static str, u64> {
+fn calls_of(name: EngineName, dir: &Path, size: u64) -> HashMap<Call, u64> {
     let (a, b) = (dir.join("calls-from"), dir.join("calls-to"));
     create_painted(&a, size);
-    let kernel = Failing::new("", 0, Errno::IO);
-    let uses = Arc::clone(&kernel.uses);
-    run(&mut *engine_on(kernel, name), job(&source(&a), &dest(&b), 0, size));
+    let uses = Arc::default();
+    let kernel = Failing { call: None, after: 0, errno: Errno::IO, uses: Arc::clone(&uses) };
+    run(&mut *engine_on(Hooked(kernel), name), job(&source(&a), &dest(&b), 0, size));
     fs::remove_file(a).unwrap();
     fs::remove_file(b).unwrap();
     uses.lock().unwrap().clone()
 }
 
 /// How a failure of a call is reported.
-fn failed_on(call: &str) -> FailedOn {
+fn failed_on(call: Call) -> FailedOn {
     match call {
-        "pread" | "pread_dontcache" | "splice in" | "map" => FailedOn::Read,
-        "pwrite" | "pwrite_dontcache" | "splice out" | "write_mapped" => FailedOn::Write,
-        "copy_file_range" | "clone_file" | "clone_range" => FailedOn::Copy,
-        "punch_hole" => FailedOn::Hole,
-        _ => panic!("{call}"),
+        Call::Read | Call::Pread | Call::PreadDontcache | Call::SpliceIn | Call::Map => FailedOn::Read,
+        Call::Write | Call::Pwrite | Call::PwriteDontcache | Call::SpliceOut | Call::WriteMapped => FailedOn::Write,
+        Call::CopyFileRange | Call::CloneFile | Call::CloneRange => FailedOn::Copy,
+        Call::PunchHole => FailedOn::Hole,
+        Call::SeekData | Call::SeekHole => panic!("an engine looks for no holes"),
     }
 }
 
@@ -172,7 +108,7 @@ fn final_errors_fail_at_once_or_midway_and_are_never_refused() {
                     for after in [0, 3].into_iter().filter(|after| *after < uses) {
                         let mut engine = engine_on(Failing::new(call, after, errno), name);
                         let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, MIB));
-                        let context = format!("{name} on {} {call} {errno:?} after {after}", place.name);
+                        let context = format!("{name} on {} {call:?} {errno:?} after {after}", place.name);
                         let failure = Failure { on: failed_on(call), errno };
                         assert_eq!(outcome.end, End::Failed(failure), "{context}");
                         let moved = outcome.moved.total() as usize;
@@ -196,27 +132,27 @@ fn unsupported_refuses_at_once_or_midway_at_the_exact_byte() {
     create_painted(&a, MIB + 777);
     let common = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::BADF, Errno::TXTBSY, Errno::PERM, Errno::ACCESS];
     let cases = [
-        (EngineName::CopyRange, "copy_file_range", &[Errno::XDEV, Errno::NOENT][..]),
-        (EngineName::Clone, "clone_file", &[Errno::XDEV, Errno::NOTTY, Errno::AGAIN]),
-        (EngineName::Splice, "splice in", &[]),
-        (EngineName::Splice, "splice out", &[]),
-        (EngineName::Mapped, "map", &[Errno::NODEV]),
-        (EngineName::MappedDirect, "map", &[Errno::NODEV]),
+        (EngineName::CopyRange, Call::CopyFileRange, &[Errno::XDEV, Errno::NOENT][..]),
+        (EngineName::Clone, Call::CloneFile, &[Errno::XDEV, Errno::NOTTY, Errno::AGAIN]),
+        (EngineName::Splice, Call::SpliceIn, &[]),
+        (EngineName::Splice, Call::SpliceOut, &[]),
+        (EngineName::Mapped, Call::Map, &[Errno::NODEV]),
+        (EngineName::MappedDirect, Call::Map, &[Errno::NODEV]),
     ];
     let is_here = |name: EngineName| name.caps().needs != Needs::DirectDest || place.direct;
     for (name, call, more) in cases.into_iter().filter(|(name, ..)| is_here(*name)) {
         for errno in common.iter().chain(more) {
             for after in [0, 3] {
-                if after > 0 && matches!(call, "clone_file" | "map") {
+                if after > 0 && matches!(call, Call::CloneFile | Call::Map) {
                     continue;
                 }
                 let mut engine = engine_on(Failing::new(call, after, *errno), name);
                 let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 2 * MIB, Zeros::Write);
-                let context = format!("{name} {call} {errno:?} after {after}: {done:?}");
+                let context = format!("{name} {call:?} {errno:?} after {after}: {done:?}");
                 let (at, refusal) = done.refused.unwrap();
                 assert_eq!(refusal, Refusal::Unsupported(*errno), "{context}");
                 // What is in the pipe is written before the next engine goes on.
-                let in_pipe = if call == "splice out" { PIECE as u64 } else { 0 };
+                let in_pipe = if call == Call::SpliceOut { PIECE as u64 } else { 0 };
                 assert_eq!(at, after * PIECE as u64 + in_pipe, "{context}");
                 assert_same_contents(&a, &b);
                 fs::remove_file(&b).unwrap();
@@ -231,7 +167,7 @@ fn a_range_clone_that_is_not_supported_refuses() {
         let dir = &place.dir;
         let (a, b) = (dir.join("a"), dir.join("b"));
         create_painted(&a, MIB);
-        let mut engine = engine_on(Failing::new("clone_range", 1, Errno::OPNOTSUPP), EngineName::Clone);
+        let mut engine = engine_on(Failing::new(Call::CloneRange, 1, Errno::OPNOTSUPP), EngineName::Clone);
         let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), MIB / 4, Zeros::Write);
         assert_eq!(done.refused, Some((MIB / 4, Refusal::Unsupported(Errno::OPNOTSUPP))));
         assert_same_contents(&a, &b);
@@ -290,19 +226,13 @@ struct Idle {
     after: AtomicU64,
 }
 
-impl Idle {
-    fn ask(&self) -> bool {
-        self.after.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
-    }
-}
-
-impl Kernel for Idle {
-    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
-        if self.ask() { Ok(0) } else { Linux.copy_file_range(source, dest, offset, len.min(PIECE)) }
-    }
-
-    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
-        if source.1.is_some() && self.ask() { Ok(0) } else { Linux.splice(source, dest, len.min(PIECE)) }
+impl Hook for Idle {
+    fn before(&self, call: Call) -> Result<usize, Errno> {
+        if !matches!(call, Call::CopyFileRange | Call::SpliceIn) {
+            return Ok(usize::MAX);
+        }
+        let left = self.after.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        Ok(if left.is_ok() { PIECE } else { 0 })
     }
 }
 
@@ -315,7 +245,7 @@ fn nothing_moved_is_not_the_end_unless_a_read_says_so() {
     create_painted(&a, MIB);
     for name in [EngineName::CopyRange, EngineName::Splice] {
         for after in [0, 2] {
-            let mut engine = engine_on(Idle { after: AtomicU64::new(after) }, name);
+            let mut engine = engine_on(Hooked(Idle { after: AtomicU64::new(after) }), name);
             let done = copy_in_jobs(&mut *engine, &source(&a), &dest(&b), 2 * MIB, Zeros::Write);
             assert_eq!(done.refused, Some((after * PIECE as u64, Refusal::NoProgress)), "{name}");
             assert_same_contents(&a, &b);
@@ -326,7 +256,7 @@ fn nothing_moved_is_not_the_end_unless_a_read_says_so() {
 
 /// The engines that write from a mapping here.
 fn mapping(place: &Place) -> Vec<EngineName> {
-    suiting(place).filter(|name| calls_of(*name, &place.dir, MIB).contains_key("write_mapped")).collect()
+    suiting(place).filter(|name| calls_of(*name, &place.dir, MIB).contains_key(&Call::WriteMapped)).collect()
 }
 
 /// Truncates the source right before a write from its mapping.
@@ -558,20 +488,13 @@ fn a_failed_write_leaves_nothing_for_the_next_job() {
     create_painted(&c, 200_000);
     #[derive(Debug)]
     struct FailsOnce(AtomicBool);
-    impl Kernel for FailsOnce {
-        fn splice(
-            &self,
-            source: (Fd<'_>, Option<u64>),
-            dest: (Fd<'_>, Option<u64>),
-            len: usize,
-        ) -> Result<usize, Errno> {
-            if dest.1.is_some() && self.0.swap(false, Ordering::Relaxed) {
-                return Err(Errno::IO);
-            }
-            Linux.splice(source, dest, len)
+    impl Hook for FailsOnce {
+        fn before(&self, call: Call) -> Result<usize, Errno> {
+            let fails = call == Call::SpliceOut && self.0.swap(false, Ordering::Relaxed);
+            if fails { Err(Errno::IO) } else { Ok(usize::MAX) }
         }
     }
-    let mut engine = engine_on(FailsOnce(AtomicBool::new(true)), EngineName::Splice);
+    let mut engine = engine_on(Hooked(FailsOnce(AtomicBool::new(true))), EngineName::Splice);
     let outcome = run(&mut *engine, job(&source(&a), &dest(&b), 0, MIB));
     assert_eq!(outcome.end, End::Failed(Failure { on: FailedOn::Write, errno: Errno::IO }));
     copy_in_jobs(&mut *engine, &source(&c), &dest(&b), MIB, Zeros::Write);

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use haul_io::engine::EngineName;
-use haul_io::engine::wrap::{Event, Fault, Faults, ShortCounts, Tally, Trace};
+use haul_io::engine::wrap::{Event, Fault, Faults, Hooked, ShortCounts, Tally, Trace};
 use haul_io::engine::{End, FailedOn, Failure, Job, Refusal, Zeros};
 use haul_sys::Errno;
 use haul_testbed::{assert_same_contents, create_painted, painted};
@@ -95,7 +95,7 @@ fn a_tally_counts_the_requests_of_every_engine() {
         create_painted(dir.join("a"), 4 * MIB);
         for name in suiting(place) {
             let tally = Tally::default();
-            let mut engine = engine_on(tally.clone(), name);
+            let mut engine = engine_on(Hooked(tally.clone()), name);
             let b = dir.join(name.as_str());
             let done = run(&mut *engine, job(&source(dir.join("a")), &dest(&b), 0, 4 * MIB));
             let context = format!("{name} on {}", place.name);

@@ -4,12 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use haul_sys::Errno;
-use haul_sys::kernel::{Fd, Kernel, Linux};
-use haul_sys::map::Mapping;
-use haul_sys::queue::{Completion, Queue, QueueKind, Request};
+use haul_sys::queue::{Completion, Queue, Request};
 use parking_lot::Mutex;
 
 use super::dice::Dice;
+use super::hooked::{Call, Hook, Hooked};
 
 /// Every call that moves bytes is sometimes interrupted (EINTR) and often moves fewer bytes than asked for.
 #[derive(Debug)]
@@ -20,115 +19,32 @@ pub struct Unruly {
 
 impl Unruly {
     /// Counts of 1 to `longest` bytes, one call in four interrupted.
-    pub fn new(seed: u64, longest: u64) -> Unruly {
-        Unruly { dice: Mutex::new(Dice(seed)), longest }
+    pub fn new(seed: u64, longest: u64) -> Hooked<Unruly> {
+        Hooked(Unruly { dice: Mutex::new(Dice(seed)), longest })
     }
+}
 
-    /// EINTR, or how much of `len` this call may move.
-    fn most(&self, len: usize) -> Result<usize, Errno> {
+impl Hook for Unruly {
+    fn before(&self, call: Call) -> Result<usize, Errno> {
+        if call == Call::Map {
+            return Ok(usize::MAX);
+        }
         let mut dice = self.dice.lock();
         if dice.roll().is_multiple_of(4) {
             return Err(Errno::INTR);
         }
-        let most = dice.length(self.longest);
-        Ok(usize::try_from(most).map_or(len, |most| most.min(len)))
-    }
-}
-
-impl Kernel for Unruly {
-    fn read(&self, fd: Fd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let most = self.most(buffer.len())?;
-        Linux.read(fd, &mut buffer[..most])
+        Ok(usize::try_from(dice.length(self.longest)).unwrap_or(usize::MAX))
     }
 
-    fn write(&self, fd: Fd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-        Linux.write(fd, &bytes[..self.most(bytes.len())?])
-    }
-
-    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let most = self.most(buffer.len())?;
-        if Linux.is_direct(fd)? {
-            // The request stays aligned; a short count is what may come back.
-            return Ok(Linux.pread(fd, buffer, offset)?.min(most));
-        }
-        Linux.pread(fd, &mut buffer[..most], offset)
-    }
-
-    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        let mut most = self.most(bytes.len())?;
-        if Linux.is_direct(fd)? {
-            most = most.next_multiple_of(512).min(bytes.len());
-        }
-        Linux.pwrite(fd, &bytes[..most], offset)
-    }
-
-    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let most = self.most(buffer.len())?;
-        Linux.pread_dontcache(fd, &mut buffer[..most], offset)
-    }
-
-    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        Linux.pwrite_dontcache(fd, &bytes[..self.most(bytes.len())?], offset)
-    }
-
-    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
-        Linux.copy_file_range(source, dest, offset, self.most(len)?)
-    }
-
-    fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
-        self.most(1)?;
-        Linux.clone_file(source, dest)
-    }
-
-    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        self.most(1)?;
-        Linux.clone_range(source, dest, offset, len)
-    }
-
-    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
-        Linux.splice(source, dest, self.most(len)?)
-    }
-
-    fn write_mapped(
-        &self,
-        fd: Fd<'_>,
-        mapping: &Mapping,
-        from: usize,
-        len: usize,
-        offset: Option<u64>,
-    ) -> Result<usize, Errno> {
-        let mut most = self.most(len)?;
-        if Linux.is_direct(fd)? {
-            most = most.next_multiple_of(512).min(len);
-        }
-        Linux.write_mapped(fd, mapping, from, most, offset)
-    }
-
-    fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
-        self.most(1)?;
-        Linux.punch_hole(fd, offset, len)
-    }
-
-    fn seek_data(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
-        self.most(1)?;
-        Linux.seek_data(fd, offset)
-    }
-
-    fn seek_hole(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
-        self.most(1)?;
-        Linux.seek_hole(fd, offset)
-    }
-
-    fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
+    fn queue(&self, queue: Box<dyn Queue>) -> Box<dyn Queue> {
         let seed = self.dice.lock().roll();
-        let inner = Linux.queue(kind)?;
-        Ok(Box::new(UnrulyQueue {
-            inner,
+        Box::new(UnrulyQueue {
+            inner: queue,
             dice: Dice(seed),
             longest: self.longest,
             made_up: Vec::new(),
             cuts: Vec::new(),
-        }))
+        })
     }
 }
 

@@ -1,0 +1,219 @@
+//! Linux with a hook before each call that moves data: the one place that names all calls of the kernel.
+
+use std::fmt::Debug;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+
+use haul_sys::Errno;
+use haul_sys::kernel::{Fd, Kernel, Linux};
+use haul_sys::map::Mapping;
+use haul_sys::queue::{Queue, QueueKind};
+
+/// A call of [`Kernel`] that moves data, or says where there is some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // they are the methods of the trait
+pub enum Call {
+    Read,
+    Write,
+    Pread,
+    Pwrite,
+    PreadDontcache,
+    PwriteDontcache,
+    CopyFileRange,
+    CloneFile,
+    CloneRange,
+    /// From a file into a pipe.
+    SpliceIn,
+    /// From a pipe or a stream.
+    SpliceOut,
+    Map,
+    WriteMapped,
+    PunchHole,
+    SeekData,
+    SeekHole,
+}
+
+/// What happens before a call.
+pub trait Hook: Debug + Send + Sync {
+    /// The most bytes that the call may move, if it moves a number of them.
+    ///
+    /// # Errors
+    /// With this the call ends, and Linux is not asked.
+    fn before(&self, call: Call) -> Result<usize, Errno>;
+
+    /// What stands for a queue.
+    fn queue(&self, queue: Box<dyn Queue>) -> Box<dyn Queue> {
+        queue
+    }
+}
+
+/// The kernel with a hook.
+#[derive(Debug)]
+pub struct Hooked<H>(pub H);
+
+impl<H: Hook> Hooked<H> {
+    /// How many of `len` bytes the call may move.
+    fn most(&self, call: Call, len: usize) -> Result<usize, Errno> {
+        Ok(self.0.before(call)?.min(len))
+    }
+
+    /// The same of a write, which stays aligned if it is direct.
+    fn most_written(&self, call: Call, fd: Fd<'_>, len: usize) -> Result<usize, Errno> {
+        let most = self.most(call, len)?;
+        let is_cut = most < len;
+        Ok(if is_cut && Linux.is_direct(fd)? { most.next_multiple_of(512).min(len) } else { most })
+    }
+}
+
+// A new call of the kernel is missing here until somebody has decided whether it has a hook.
+#[deny(clippy::missing_trait_methods)]
+impl<H: Hook> Kernel for Hooked<H> {
+    fn read(&self, fd: Fd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let most = self.most(Call::Read, buffer.len())?;
+        Linux.read(fd, &mut buffer[..most])
+    }
+
+    fn write(&self, fd: Fd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        Linux.write(fd, &bytes[..self.most(Call::Write, bytes.len())?])
+    }
+
+    fn pread(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let most = self.most(Call::Pread, buffer.len())?;
+        if most < buffer.len() && Linux.is_direct(fd)? {
+            // The request stays aligned; a short count is what may come back.
+            return Ok(Linux.pread(fd, buffer, offset)?.min(most));
+        }
+        Linux.pread(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        Linux.pwrite(fd, &bytes[..self.most_written(Call::Pwrite, fd, bytes.len())?], offset)
+    }
+
+    fn pread_dontcache(&self, fd: Fd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let most = self.most(Call::PreadDontcache, buffer.len())?;
+        Linux.pread_dontcache(fd, &mut buffer[..most], offset)
+    }
+
+    fn pwrite_dontcache(&self, fd: Fd<'_>, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        Linux.pwrite_dontcache(fd, &bytes[..self.most(Call::PwriteDontcache, bytes.len())?], offset)
+    }
+
+    fn copy_file_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        Linux.copy_file_range(source, dest, offset, self.most(Call::CopyFileRange, len)?)
+    }
+
+    fn clone_file(&self, source: Fd<'_>, dest: Fd<'_>) -> Result<(), Errno> {
+        self.0.before(Call::CloneFile)?;
+        Linux.clone_file(source, dest)
+    }
+
+    fn clone_range(&self, source: Fd<'_>, dest: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        self.0.before(Call::CloneRange)?;
+        Linux.clone_range(source, dest, offset, len)
+    }
+
+    fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        Linux.pipe()
+    }
+
+    fn set_pipe_size(&self, pipe: Fd<'_>, size: usize) -> Result<usize, Errno> {
+        Linux.set_pipe_size(pipe, size)
+    }
+
+    fn splice(&self, source: (Fd<'_>, Option<u64>), dest: (Fd<'_>, Option<u64>), len: usize) -> Result<usize, Errno> {
+        let call = if source.1.is_some() { Call::SpliceIn } else { Call::SpliceOut };
+        Linux.splice(source, dest, self.most(call, len)?)
+    }
+
+    fn map(&self, fd: Fd<'_>, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        self.0.before(Call::Map)?;
+        Linux.map(fd, offset, len)
+    }
+
+    fn write_mapped(
+        &self,
+        fd: Fd<'_>,
+        mapping: &Mapping,
+        from: usize,
+        len: usize,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
+        Linux.write_mapped(fd, mapping, from, self.most_written(Call::WriteMapped, fd, len)?, offset)
+    }
+
+    fn punch_hole(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        self.0.before(Call::PunchHole)?;
+        Linux.punch_hole(fd, offset, len)
+    }
+
+    fn read_ahead(&self, fd: Fd<'_>, offset: u64, len: NonZeroU64) -> Result<(), Errno> {
+        Linux.read_ahead(fd, offset, len)
+    }
+
+    fn cached_pages(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+        Linux.cached_pages(fd, offset, len)
+    }
+
+    fn allocate(&self, fd: Fd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+        Linux.allocate(fd, offset, len)
+    }
+
+    fn seek_data(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
+        self.0.before(Call::SeekData)?;
+        Linux.seek_data(fd, offset)
+    }
+
+    fn seek_hole(&self, fd: Fd<'_>, offset: u64) -> Result<u64, Errno> {
+        self.0.before(Call::SeekHole)?;
+        Linux.seek_hole(fd, offset)
+    }
+
+    fn size(&self, fd: Fd<'_>) -> Result<u64, Errno> {
+        Linux.size(fd)
+    }
+
+    fn block_size(&self, fd: Fd<'_>) -> Result<u64, Errno> {
+        Linux.block_size(fd)
+    }
+
+    fn is_fuse(&self, fd: Fd<'_>) -> Result<bool, Errno> {
+        Linux.is_fuse(fd)
+    }
+
+    fn is_direct(&self, fd: Fd<'_>) -> Result<bool, Errno> {
+        Linux.is_direct(fd)
+    }
+
+    fn set_direct(&self, fd: Fd<'_>, on: bool) -> Result<(), Errno> {
+        Linux.set_direct(fd, on)
+    }
+
+    fn reopen_direct(&self, fd: Fd<'_>) -> Result<OwnedFd, Errno> {
+        Linux.reopen_direct(fd)
+    }
+
+    fn reopen_to_read(&self, fd: Fd<'_>, direct: bool) -> Result<OwnedFd, Errno> {
+        Linux.reopen_to_read(fd, direct)
+    }
+
+    fn set_size(&self, fd: Fd<'_>, size: u64) -> Result<(), Errno> {
+        Linux.set_size(fd, size)
+    }
+
+    fn sync(&self, fd: Fd<'_>) -> Result<(), Errno> {
+        Linux.sync(fd)
+    }
+
+    fn sync_filesystem(&self, fd: Fd<'_>) -> Result<(), Errno> {
+        Linux.sync_filesystem(fd)
+    }
+
+    fn write_back(&self, fd: Fd<'_>, wait: bool) -> Result<(), Errno> {
+        Linux.write_back(fd, wait)
+    }
+
+    fn queue(&self, kind: QueueKind) -> Result<Box<dyn Queue>, Errno> {
+        Ok(self.0.queue(Linux.queue(kind)?))
+    }
+}
