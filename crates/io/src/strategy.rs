@@ -230,8 +230,9 @@ fn choose_space(facts: &DataFacts, options: &DataOptions, steps: &mut Steps) {
         return;
     }
     let direct = steps.engines.iter().any(is_direct);
-    let first = steps.engines.iter().find(|name| **name != EngineName::Clone);
-    let buffered = matches!(first, Some(EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice));
+    // By name: which engines gain by it is for the strategy to say, and no property of theirs.
+    let buffered =
+        matches!(steps.first_mover(), Some(EngineName::ReadWrite | EngineName::CopyRange | EngineName::Splice));
     let why = match options.preallocate {
         Preallocate::Never => return,
         Preallocate::Always => "--preallocate: the space is allocated first",
@@ -253,8 +254,8 @@ fn workers(facts: &DataFacts, around: &Surroundings, steps: &mut Steps) -> Worke
         steps.reasons.push("one worker: the heads of the disk move");
         return Workers::ONE;
     }
-    let first = steps.engines.iter().find(|name| **name != EngineName::Clone);
-    let (start, most) = match first {
+    // By name: how many are worth while is for the strategy to say, and no property of an engine.
+    let (start, most) = match steps.first_mover() {
         Some(EngineName::MappedDirect) => (2, 4),
         Some(EngineName::Direct) => {
             // Each has a buffer, and the page cache that this leaves alone is no use where memory is short.

@@ -30,6 +30,9 @@ pub struct Caps {
     pub unit: Option<u64>,
     /// Whole pages are what it moves in one go, also where the user says something else.
     pub whole_pages: bool,
+    /// Bytes of its buffer, if the user says nothing, where a thread keeps it from file to file and the usual one is too large
+    /// for that.
+    pub kept_buffer: Option<usize>,
     /// Bytes that one of several workers moves before it comes back for more.
     pub piece: u64,
     /// Largest useful job in bytes; the caller cuts longer ranges so that progress and cancellation have a chance.
@@ -114,6 +117,7 @@ impl Caps {
         alone: false,
         unit: None,
         whole_pages: false,
+        kept_buffer: None,
         piece: 2 << 20,
         max_job: u64::MAX,
     };
@@ -123,6 +127,11 @@ impl Caps {
         self.needs == Needs::Nothing && self.sees_bytes && self.streams
     }
 
+    /// Whether it shares extents and moves no bytes.
+    pub(crate) fn clones(&self) -> bool {
+        self.way == Way::Cloned
+    }
+
     /// Whether its copy may share extents with the source or have holes where nobody asked for any.
     pub(crate) fn may_share_or_keep_holes(&self) -> bool {
         self.shares != Shares::Never || self.keeps_holes
@@ -130,7 +139,7 @@ impl Caps {
 
     /// Whether it reads the source through the page cache, one request after the other, so that reading ahead is worth while.
     pub(crate) fn gains_from_readahead(&self) -> bool {
-        let reads = self.role != Role::Dummy && self.way != Way::Cloned;
+        let reads = self.role != Role::Dummy && !self.clones();
         reads && !self.queued && self.needs != Needs::Direct
     }
 

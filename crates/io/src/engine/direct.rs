@@ -28,6 +28,8 @@ pub(super) const CAPS: Caps = Caps {
     needs: Needs::Direct,
     page_cache: PageCache::Bypassed,
     whole_pages: true,
+    // There may be as many of them as threads.
+    kept_buffer: Some(4 << 20),
     piece: BUFFER as u64,
     ..Caps::BUFFERED
 };

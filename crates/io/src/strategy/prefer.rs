@@ -21,7 +21,7 @@ pub(super) fn engine(facts: &DataFacts, options: &DataOptions, steps: &mut Steps
         }
         steps.engines.retain(|other| *other != engine);
         // Whether extents are shared is not for a profile to say.
-        let at = usize::from(steps.engines.first() == Some(&EngineName::Clone));
+        let at = usize::from(steps.cloning_first().is_some());
         steps.engines.insert(at, engine);
     }
     steps.tuning = tuning(options, Some(&setting));

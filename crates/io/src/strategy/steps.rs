@@ -51,6 +51,16 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// The engine that shares extents, if that is tried first.
+    pub(crate) fn cloning_first(&self) -> Option<EngineName> {
+        self.engines.first().copied().filter(|name| name.caps().clones())
+    }
+
+    /// The engine that moves the bytes if no extents are shared.
+    pub(super) fn first_mover(&self) -> Option<EngineName> {
+        self.engines.iter().copied().find(|name| !name.caps().clones())
+    }
+
     /// How holes are looked for, in the words of the report.
     pub fn hole_search(&self) -> HoleSearch {
         match (self.ranges == Ranges::Extents, self.find_zeros) {

@@ -8,9 +8,6 @@ use crate::engine::{self, Engine, Tuning};
 
 use crate::engine::EngineName;
 
-/// Buffer of a `direct` engine that moves one file after the other.
-const KEPT_BUFFER: usize = 4 << 20;
-
 /// Engines by name and tuning, and how many requests they make.
 #[derive(Default)]
 pub(super) struct Engines {
@@ -22,10 +19,7 @@ impl Engines {
     /// The one of this name, tuned like this.
     pub(super) fn get(&mut self, name: EngineName, mut tuning: Tuning) -> &mut dyn Engine {
         let tally = &self.tally;
-        if name == EngineName::Direct {
-            // Kept as long as the thread, and there may be many of them.
-            tuning.buffer_size = tuning.buffer_size.or(Some(KEPT_BUFFER));
-        }
+        tuning.buffer_size = tuning.buffer_size.or(name.caps().kept_buffer);
         let make = || engine::make_on(Arc::new(Hooked(tally.clone())), name, &tuning);
         self.made.entry((name, tuning)).or_insert_with(make).as_mut()
     }

@@ -154,10 +154,10 @@ impl Mover {
             self.shared.probe.begin();
         }
         let mut refused = Vec::new();
-        if large && steps.engines.first() == Some(&EngineName::Clone) {
+        if let Some(name) = steps.cloning_first().filter(|_| large) {
             // Sharing extents takes a millisecond, and the questions about a large file some fifty.
             let mut attempt = Moving::new(job, control, &quick, &steps, options, &self.shared.ahead);
-            let cloned = attempt.clone_whole(&mut self.engines).and_then(|end| match end {
+            let cloned = attempt.clone_whole(&mut self.engines, name).and_then(|end| match end {
                 Some(end) => attempt.complete(end).map(Some),
                 None => Ok(None),
             });

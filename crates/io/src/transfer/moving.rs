@@ -120,8 +120,8 @@ impl<'a> Moving<'a> {
     }
 
     pub fn run(&mut self, engines: &mut Engines) -> Result<(), Stop> {
-        let cloned = match self.steps.engines.first() {
-            Some(EngineName::Clone) if !self.useless.contains(&EngineName::Clone) => self.clone_whole(engines)?,
+        let cloned = match self.steps.cloning_first() {
+            Some(name) if !self.useless.contains(&name) => self.clone_whole(engines, name)?,
             _ => None,
         };
         let end = match (cloned, self.steps.ranges) {
@@ -294,7 +294,7 @@ impl<'a> Moving<'a> {
         let end = offset.saturating_add(len);
         let mut at = offset;
         for &name in &steps.engines {
-            if name == EngineName::Clone {
+            if name.caps().clones() {
                 continue;
             }
             let ran = self.team(name, at, &mut PieceRanges::all(at, end, self.job.source.as_fd(), steps.ranges), None);
@@ -422,9 +422,9 @@ impl<'a> Moving<'a> {
     }
 
     /// Tries to clone the whole file in one step, which keeps its holes and is a snapshot of it. `None`: refused.
-    pub(crate) fn clone_whole(&mut self, engines: &mut Engines) -> Result<Option<u64>, Stop> {
-        let outcome = self.submit(engines, EngineName::Clone, 0, END_OF_OFFSETS)?;
-        self.useless.push(EngineName::Clone);
+    pub(crate) fn clone_whole(&mut self, engines: &mut Engines, name: EngineName) -> Result<Option<u64>, Stop> {
+        let outcome = self.submit(engines, name, 0, END_OF_OFFSETS)?;
+        self.useless.push(name);
         match outcome.end {
             End::Complete | End::SourceEnd => Ok(Some(outcome.moved.total())),
             End::Refused(_) if self.steps.strict => Err(self.all_refused(outcome.end)),
@@ -502,7 +502,7 @@ impl<'a> Moving<'a> {
         let (control, size) = (self.control, self.job.source_inode.size);
         self.trail().let_follow(offset);
         // Sharing extents moves nothing. A size that is too small is made up for when the work is counted.
-        let bytes = if name == EngineName::Clone { 0 } else { len.min(size.saturating_sub(offset)) };
+        let bytes = if name.caps().clones() { 0 } else { len.min(size.saturating_sub(offset)) };
         let turn = control.pace.turn(Work { bytes, operations: 1 }, &|| control.cancel.is_cancelled());
         let turn = turn.ok_or(Stop::Cancelled)?;
         let engine = engines.get(name, self.steps.tuning);
@@ -556,7 +556,7 @@ impl<'a> Moving<'a> {
     }
 
     fn all_refused(&self, end: End) -> Stop {
-        let clone = self.steps.engines.first() == Some(&EngineName::Clone);
+        let clone = self.steps.cloning_first().is_some();
         Stop::Failed(match end {
             End::Refused(Refusal::Unsupported(errno)) if clone => Cause::NotCloned(errno),
             End::Refused(_) if clone => Cause::NotCloned(Errno::XDEV),

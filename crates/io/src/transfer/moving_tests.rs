@@ -61,7 +61,7 @@ fn an_engine_that_is_useless_is_passed_over() {
 fn a_clone_that_is_refused_leaves_the_file_to_others() {
     let pair = Pair::in_memory(&painted(5000));
     moving(&pair, &DataOptions::default(), nothing, |moving, engines| {
-        assert_eq!(moving.clone_whole(engines), Ok(None));
+        assert_eq!(moving.clone_whole(engines, EngineName::Clone), Ok(None));
         assert_eq!((moving.useless.as_slice(), moving.moved.total()), ([EngineName::Clone].as_slice(), 0));
     });
     assert_eq!(pair.copied(), []);
@@ -73,7 +73,7 @@ fn a_clone_that_must_be_fails_where_it_is_refused() {
     let options = DataOptions { reflink: Reflink::Always, ..DataOptions::default() };
     moving(&pair, &options, nothing, |moving, engines| {
         let refused = Stop::Failed(Cause::NotCloned(Errno::OPNOTSUPP));
-        assert_eq!(moving.clone_whole(engines), Err(refused));
+        assert_eq!(moving.clone_whole(engines, EngineName::Clone), Err(refused));
     });
 }
 
