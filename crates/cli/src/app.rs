@@ -270,7 +270,7 @@ impl Command {
         let name = self.call.name.to_string_lossy().into_owned();
         let (pace, usage, profile) = (self.report.pace(), Usage::of_process(), self.plan.data.profile.as_deref());
         let record = Record::new(name, summary, pace, usage, self.call.started.elapsed(), status).with(profile);
-        self.report.print_record(record.show(format, summary));
+        self.report.print_record(record.show(format));
     }
 }
 

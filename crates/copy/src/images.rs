@@ -1,13 +1,18 @@
-//! How disk images fared: plain data for the observer and the counters.
+//! How disk images fared: plain data for the observer and the counters. The names and the order of the fields are those of
+//! the statistics record (docs/stats.md).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
 
 /// What became of one file that was looked at as a disk image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImageReport {
     /// The source.
+    #[serde(serialize_with = "lossy")]
     pub source: PathBuf,
     /// Why it was copied in the ordinary way, with all its bytes; `None` for a copy without its free space.
+    #[serde(rename = "copied_whole")]
     pub whole: Option<String>,
     /// The format of the container that was copied as one; then `size`, `used` and `free` are of the disk that it holds.
     pub container: Option<&'static str>,
@@ -28,7 +33,7 @@ pub struct ImageReport {
 }
 
 /// A filesystem, a volume, a partition of something unknown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RegionReport {
     /// Where it is, in words.
     pub place: String,
@@ -53,4 +58,9 @@ impl ImageReport {
         let regions = self.regions.iter().map(|region| size_of::<RegionReport>() + words(region)).sum::<usize>();
         size_of::<ImageReport>() + self.source.as_os_str().len() + regions
     }
+}
+
+/// A path as a string, in which bytes that are not UTF-8 are replaced.
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }

@@ -182,7 +182,7 @@ impl Job {
         let Some(format) = self.show.stats else { return };
         let record = Record::new(NAME.to_owned(), summary, report.pace(), usage, time, status);
         let record = record.with(self.plan.data.profile.as_deref());
-        let whole = record.show(format, summary);
+        let whole = record.show(format);
         report.print_record(whole.and_then(|whole| Ok(whole + &figures::show(format, accounts)?)));
     }
 
