@@ -13,7 +13,7 @@ use haul_copy::run::{self, Partials, Summary};
 use haul_frontend::complaint::{Complaint, fatal, misuse};
 use haul_frontend::environment::Environment;
 use haul_frontend::list_file::{self, ListFile};
-use haul_frontend::options::{Wanted, parse};
+use haul_frontend::options::{Invocation, parse};
 use haul_frontend::persona::Persona;
 use haul_frontend::record::Record;
 use haul_frontend::report::Report;
@@ -56,11 +56,11 @@ pub fn main() -> ExitCode {
         parse(arguments, persona, &Environment::of_process(), report.quoter(), &mut warn)
     };
     match wanted {
-        Ok(Wanted::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
-        Ok(Wanted::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
-        Ok(Wanted::Punch(request)) => punch::punch(&report, &request),
-        Ok(Wanted::Help) => ExitCode::from(report.print_only(&help::help(&name))),
-        Ok(Wanted::Version) => {
+        Ok(Invocation::Copy(plan, show, options)) => copy(Call { started, name, persona }, report, plan, show, options),
+        Ok(Invocation::Compare(plan, show)) => ExitCode::from(compare::compare(&report, &plan, show, None)),
+        Ok(Invocation::Punch(request)) => punch::punch(&report, &request),
+        Ok(Invocation::Help) => ExitCode::from(report.print_only(&help::help(&name))),
+        Ok(Invocation::Version) => {
             let program = if persona == Persona::Cp { "cp (haul)" } else { "haul" };
             ExitCode::from(report.print_only(&help::version(program)))
         }

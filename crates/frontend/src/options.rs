@@ -42,7 +42,7 @@ use draft::Draft;
 
 /// What a command line asks for.
 #[derive(Debug)]
-pub enum Wanted {
+pub enum Invocation {
     /// A copy.
     Copy(Box<Plan>, Show, RunOptions),
     /// `--compare`.
@@ -76,7 +76,7 @@ pub fn parse(
     environment: &Environment,
     quoter: &Quoter,
     warn: &mut dyn FnMut(&[u8]),
-) -> Result<Wanted, Complaint> {
+) -> Result<Invocation, Complaint> {
     let mut draft = Draft::new(persona, environment);
     let wanted = read(arguments, &mut draft, persona, quoter);
     draft.warnings.iter().for_each(|warning| warn(warning));
@@ -88,13 +88,13 @@ fn read(
     draft: &mut Draft,
     persona: Persona,
     quoter: &Quoter,
-) -> Result<Wanted, Complaint> {
+) -> Result<Invocation, Complaint> {
     let mut parser = Parser::new(arguments, draft.environment.posixly_correct, table::FLAGS);
     while let Some(found) = parser.next_option().map_err(misuse)? {
         found.flag.apply(draft, found.value.as_deref(), quoter, persona == Persona::Haul)?;
         match draft.information {
-            Some(Information::Help) => return Ok(Wanted::Help),
-            Some(Information::Version) => return Ok(Wanted::Version),
+            Some(Information::Help) => return Ok(Invocation::Help),
+            Some(Information::Version) => return Ok(Invocation::Version),
             None => draft.against.extend(Mode::ALL.iter().filter(|mode| !found.flag.modes.contains(mode))),
         }
     }
@@ -107,10 +107,10 @@ fn read(
         return comparison(draft);
     }
     destination::settle_repeated(draft, quoter)?;
-    Ok(Wanted::Copy(Box::new(take(&mut draft.plan)), draft.show, take(&mut draft.run)))
+    Ok(Invocation::Copy(Box::new(take(&mut draft.plan)), draft.show, take(&mut draft.run)))
 }
 
-fn punch(draft: &Draft, images: Vec<OsString>) -> Result<Wanted, Complaint> {
+fn punch(draft: &Draft, images: Vec<OsString>) -> Result<Invocation, Complaint> {
     match draft.plan.smart {
         SmartCopy::Off => return Err(misuse("--punch has a meaning only with --smart")),
         _ if draft.against.contains(&Mode::Punch) => {
@@ -120,14 +120,14 @@ fn punch(draft: &Draft, images: Vec<OsString>) -> Result<Wanted, Complaint> {
         _ => {}
     }
     let required = draft.plan.smart == SmartCopy::Require;
-    Ok(Wanted::Punch(Punch { images, required, explain: draft.show.explain }))
+    Ok(Invocation::Punch(Punch { images, required, explain: draft.show.explain }))
 }
 
-fn comparison(draft: &mut Draft) -> Result<Wanted, Complaint> {
+fn comparison(draft: &mut Draft) -> Result<Invocation, Complaint> {
     if draft.against.contains(&Mode::Compare) {
         return Err(misuse("an option that cannot be combined with --compare was given"));
     }
-    Ok(Wanted::Compare(Box::new(take(&mut draft.plan)), draft.show))
+    Ok(Invocation::Compare(Box::new(take(&mut draft.plan)), draft.show))
 }
 
 #[cfg(test)]

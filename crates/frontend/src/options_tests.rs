@@ -15,7 +15,7 @@ fn environment() -> Environment {
     Environment { posixly_correct: false, version_control: None, backup_suffix: None, security: || Security::None }
 }
 
-fn parse_as(persona: Persona, environment: &Environment, line: &str) -> Result<Wanted, Complaint> {
+fn parse_as(persona: Persona, environment: &Environment, line: &str) -> Result<Invocation, Complaint> {
     let arguments = line.split_whitespace().map(OsString::from);
     parse(arguments, persona, environment, &Quoter::from_environment(), &mut |_| {})
 }
@@ -26,7 +26,7 @@ fn parsed(line: &str) -> (Plan, Show) {
 
 fn parsed_in(environment: &Environment, line: &str) -> (Plan, Show) {
     match parse_as(Persona::Haul, environment, line) {
-        Ok(Wanted::Copy(plan, show, _)) => (*plan, show),
+        Ok(Invocation::Copy(plan, show, _)) => (*plan, show),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -330,7 +330,7 @@ fn what_is_shown_depends_on_options_and_name() {
     assert_eq!(show("--stats").stats, Some(StatsFormat::Text));
     assert_eq!(show("--stats=json").stats, Some(StatsFormat::Json));
     let as_cp = |line: &str| match parse_as(Persona::Cp, &environment(), line) {
-        Ok(Wanted::Copy(_, show, _)) => show.progress,
+        Ok(Invocation::Copy(_, show, _)) => show.progress,
         other => panic!("{other:?}"),
     };
     assert_eq!(as_cp("a b"), When::Never);
@@ -339,14 +339,14 @@ fn what_is_shown_depends_on_options_and_name() {
 
 #[test]
 fn help_and_version_end_the_reading() {
-    assert!(matches!(parse_as(Persona::Haul, &environment(), "--help --bogus"), Ok(Wanted::Help)));
-    assert!(matches!(parse_as(Persona::Haul, &environment(), "-l -s --vers"), Ok(Wanted::Version)));
+    assert!(matches!(parse_as(Persona::Haul, &environment(), "--help --bogus"), Ok(Invocation::Help)));
+    assert!(matches!(parse_as(Persona::Haul, &environment(), "-l -s --vers"), Ok(Invocation::Version)));
     assert_eq!(refused("--bogus --help"), "unrecognized option '--bogus'");
 }
 
 fn run_options(options: &str) -> RunOptions {
     match parse_as(Persona::Haul, &environment(), &format!("{options} a b")) {
-        Ok(Wanted::Copy(_, _, run)) => run,
+        Ok(Invocation::Copy(_, _, run)) => run,
         other => panic!("{options}: {other:?}"),
     }
 }

@@ -25,21 +25,21 @@ const BUFFER: usize = 1 << 20;
 const THREADS: usize = 2;
 const DROP: &str = "/proc/sys/vm/drop_caches";
 
-/// A state that is asked for.
+/// How much of a file is to be in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wanted {
+pub enum Temperature {
     /// Everything is in memory.
     Warm,
     /// Nothing is.
     Cold,
 }
 
-impl Wanted {
+impl Temperature {
     /// The word in names and parameters.
     pub fn as_str(self) -> &'static str {
         match self {
-            Wanted::Warm => "warm",
-            Wanted::Cold => "cold",
+            Temperature::Warm => "warm",
+            Temperature::Cold => "cold",
         }
     }
 }
@@ -63,15 +63,17 @@ pub enum State {
 ///
 /// # Errors
 /// When they cannot be read.
-pub fn prepare(source: &Path, wanted: Wanted) -> Result<State, String> {
-    match wanted {
-        Wanted::Warm => {
+pub fn prepare(source: &Path, temperature: Temperature) -> Result<State, String> {
+    match temperature {
+        Temperature::Warm => {
             let files = below(source, false)?;
             read_all(&files)?;
             Ok(if is_warm(&files) { State::Warm } else { State::Unknown })
         }
-        Wanted::Cold if drop_all() => Ok(if is_cold(&below(source, false)?) { State::Dropped } else { State::Unknown }),
-        Wanted::Cold => evict_all(source),
+        Temperature::Cold if drop_all() => {
+            Ok(if is_cold(&below(source, false)?) { State::Dropped } else { State::Unknown })
+        }
+        Temperature::Cold => evict_all(source),
     }
 }
 
@@ -228,11 +230,11 @@ mod tests {
         fs::create_dir(dir.path().join("below")).unwrap();
         let file = dir.path().join("below/file");
         fs::write(&file, vec![7; 300 << 10]).unwrap();
-        if prepare(dir.path(), Wanted::Cold).unwrap() == State::Unknown {
+        if prepare(dir.path(), Temperature::Cold).unwrap() == State::Unknown {
             return haul_testbed::skip("the temporary directory is on a filesystem that is memory itself");
         }
         assert_eq!(cached(&file), 0);
-        assert_eq!(prepare(dir.path(), Wanted::Warm).unwrap(), State::Warm);
+        assert_eq!(prepare(dir.path(), Temperature::Warm).unwrap(), State::Warm);
         assert_eq!(cached(&file), 75);
         forget(dir.path());
         assert_eq!(cached(&file), 0);

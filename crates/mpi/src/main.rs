@@ -33,7 +33,7 @@ use haul_copy::plan::Plan;
 use haul_frontend::complaint::{Complaint, fatal, misuse};
 use haul_frontend::environment::Environment;
 use haul_frontend::help;
-use haul_frontend::options::{Wanted, parse};
+use haul_frontend::options::{Invocation, parse};
 use haul_frontend::persona::Persona;
 use haul_frontend::report::Report;
 use haul_frontend::{exit, lists, process};
@@ -86,15 +86,15 @@ fn run(world: &SimpleCommunicator, report: Report) -> u8 {
         Err(complaint) => return refuse(&mut line, &report, &said, machine, &complaint),
     };
     let (plan, show, run_options) = match wanted {
-        Wanted::Copy(plan, show, run_options) => (plan, show, run_options),
-        Wanted::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show, &said, machine),
-        Wanted::Punch(_) => {
+        Invocation::Copy(plan, show, run_options) => (plan, show, run_options),
+        Invocation::Compare(plan, show) => return compare::compare_all(&mut line, report, &plan, show, &said, machine),
+        Invocation::Punch(_) => {
             let complaint = fatal("'--punch' is for one process: use haul");
             return refuse(&mut line, &report, &said, machine, &complaint);
         }
-        Wanted::Help if first => return report.print_only(&help_text()),
-        Wanted::Version if first => return report.print_only(&help::version(NAME)),
-        Wanted::Help | Wanted::Version => return 0,
+        Invocation::Help if first => return report.print_only(&help_text()),
+        Invocation::Version if first => return report.print_only(&help::version(NAME)),
+        Invocation::Help | Invocation::Version => return 0,
     };
     if let Some(why) = options::refusal(&plan, &run_options) {
         return refuse(&mut line, &report, &said, machine, &fatal(why));

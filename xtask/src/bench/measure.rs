@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
-use haul_measure::cache::{self, Wanted};
+use haul_measure::cache::{self, Temperature};
 use haul_measure::process::{self, Cost, Ended, Job};
 use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
@@ -43,7 +43,7 @@ pub fn run(program: &Program, source: &Path, dest: &Path, workspace: &Workspace)
     let size = fs::metadata(source).map_err(shell::at(source))?.len();
     // The destination's pages and as much again, then the source, which must be in memory as well.
     warm_memory(size.saturating_mul(2))?;
-    cache::prepare(source, Wanted::Warm)?;
+    cache::prepare(source, Temperature::Warm)?;
     syncfs(&place).map_err(|error| format!("syncfs: {error}"))?;
 
     let mut words = program.words.iter();

@@ -28,7 +28,7 @@ use haul_sys::kernel::{Kernel, Linux};
 use haul_sys::memory;
 
 use draft::Request;
-use options::Wanted;
+use options::Invocation;
 
 /// The exit status where all was copied, but an image was written to meanwhile: its copy may be of no single moment.
 const CHANGED: u8 = 3;
@@ -37,9 +37,9 @@ const CHANGED: u8 = 3;
 pub fn main(name: &OsStr, arguments: impl Iterator<Item = OsString>, report: Report) -> ExitCode {
     let posix = env::var_os("POSIXLY_CORRECT").is_some();
     let request = match options::parse(arguments, posix, report.quoter()) {
-        Ok(Wanted::Copy(request)) => request,
-        Ok(Wanted::Help) => return ExitCode::from(report.print_only(&help_text(name))),
-        Ok(Wanted::Version) => return ExitCode::from(report.print_only(&help::version("smartcp (haul)"))),
+        Ok(Invocation::Copy(request)) => request,
+        Ok(Invocation::Help) => return ExitCode::from(report.print_only(&help_text(name))),
+        Ok(Invocation::Version) => return ExitCode::from(report.print_only(&help::version("smartcp (haul)"))),
         Err(complaint) => {
             report.refuse(&complaint);
             return ExitCode::from(exit::FAILURE);

@@ -13,7 +13,7 @@ use super::flags::FLAGS;
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Invocation {
     /// Copies.
     Copy(Box<Request>),
     /// `--help`.
@@ -26,14 +26,18 @@ pub enum Wanted {
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter: &Quoter) -> Result<Wanted, Complaint> {
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    posix: bool,
+    quoter: &Quoter,
+) -> Result<Invocation, Complaint> {
     let mut parser = Parser::new(arguments, posix, FLAGS);
     let mut draft = Draft::default();
     while let Some(found) = parser.next_option().map_err(misuse)? {
         found.flag.apply(&mut draft, found.value.as_deref(), quoter, true)?;
         match draft.information {
-            Some(Information::Help) => return Ok(Wanted::Help),
-            Some(Information::Version) => return Ok(Wanted::Version),
+            Some(Information::Help) => return Ok(Invocation::Help),
+            Some(Information::Version) => return Ok(Invocation::Version),
             None => {}
         }
     }
@@ -46,5 +50,5 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, posix: bool, quoter:
         return Err(misuse([&b"missing destination file operand after "[..], &dest].concat()));
     }
     request.sources = operands;
-    Ok(Wanted::Copy(Box::new(request)))
+    Ok(Invocation::Copy(Box::new(request)))
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
@@ -74,13 +74,13 @@ fn may_be_urgent() -> bool {
 }
 
 fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
-    let plain = Competitor::new("cp", Wanted::Cold, cp(&["-r"])).into_base();
+    let plain = Competitor::new("cp", Temperature::Cold, cp(&["-r"])).into_base();
     let mut all = vec![plain.with("engine", "cp").with("variant", "plain")];
     for variant in &request.variants {
         if variant == "priority" {
             let words =
                 ["nice", "-n", &NICE.to_string(), "cp", "-r", PLACE_OF_SOURCE, PLACE_OF_DEST].map(str::to_owned);
-            let nice = Competitor::new("cp, priority", Wanted::Cold, How::Words(words.to_vec()));
+            let nice = Competitor::new("cp, priority", Temperature::Cold, How::Words(words.to_vec()));
             all.push(nice.with("engine", "cp").with("variant", variant));
         }
         for engine in ENGINES {
@@ -92,7 +92,7 @@ fn competitors(request: &Request, total: u64, files: u64) -> Vec<Competitor> {
                 ..one_copy::Settings::default()
             };
             let name = if variant == "plain" { engine.to_owned() } else { format!("{engine}, {variant}") };
-            let own = Competitor::new(name, Wanted::Cold, How::Own(settings));
+            let own = Competitor::new(name, Temperature::Cold, How::Own(settings));
             all.push(own.with("engine", engine).with("variant", variant));
         }
     }

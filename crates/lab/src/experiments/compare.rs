@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 use haul_measure::space::entries_below;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
@@ -18,14 +18,20 @@ pub struct Request {
     /// Of the user, in words or as lines for a shell.
     pub commands: Vec<How>,
     pub known: Vec<String>,
-    pub state: Wanted,
+    pub state: Temperature,
     /// Metadata is to be kept, and is compared.
     pub archive: bool,
 }
 
 impl Default for Request {
     fn default() -> Request {
-        Request { source: PathBuf::new(), commands: Vec::new(), known: Vec::new(), state: Wanted::Warm, archive: false }
+        Request {
+            source: PathBuf::new(),
+            commands: Vec::new(),
+            known: Vec::new(),
+            state: Temperature::Warm,
+            archive: false,
+        }
     }
 }
 
@@ -203,7 +209,7 @@ mod tests {
             source: std::env::temp_dir(),
             commands: commands.iter().map(|line| How::Line((*line).to_owned())).collect(),
             known: strings(known),
-            state: Wanted::Warm,
+            state: Temperature::Warm,
             archive: false,
         }
     }

@@ -3,7 +3,7 @@
 //! Published with the patches for Linux in 2015: cp against the system call, whose fallback was splice, for files of 512 to 2048 MB
 //! of random data; CPU time of the kernel, its share of the time, and the time.
 
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 
 use super::{MIB, cp, mib};
 use crate::measure::{one_copy, sources};
@@ -14,12 +14,12 @@ pub const NAME: &str = "in-kernel";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub sizes: Vec<u64>,
-    pub state: Wanted,
+    pub state: Temperature,
 }
 
 impl Default for Request {
     fn default() -> Request {
-        Request { sizes: [512, 1024, 1536, 2048].map(|size| size * MIB).to_vec(), state: Wanted::Warm }
+        Request { sizes: [512, 1024, 1536, 2048].map(|size| size * MIB).to_vec(), state: Temperature::Warm }
     }
 }
 
@@ -39,7 +39,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     compete_all(session, NAME, &request.sizes.iter().map(group).collect::<Vec<_>>())
 }
 
-fn competitors(size: u64, state: Wanted) -> Vec<Competitor> {
+fn competitors(size: u64, state: Temperature) -> Vec<Competitor> {
     // What is asked is what moving bytes costs, so cp is not to share extents on its own.
     let plain = Competitor::new("cp", state, cp(&["--reflink=never"])).into_base();
     let own = |engine: &str| {

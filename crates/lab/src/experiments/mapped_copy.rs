@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 use haul_measure::stop::Stop;
 
 use super::{MIB, cp, mib};
@@ -19,12 +19,12 @@ pub struct Request {
     pub size: u64,
     /// Bytes of buffers and segments beside the 8 MiB.
     pub buffers: Vec<u64>,
-    pub states: Vec<Wanted>,
+    pub states: Vec<Temperature>,
 }
 
 impl Default for Request {
     fn default() -> Request {
-        Request { size: 1000 * MIB, buffers: vec![128 << 10, MIB], states: vec![Wanted::Cold, Wanted::Warm] }
+        Request { size: 1000 * MIB, buffers: vec![128 << 10, MIB], states: vec![Temperature::Cold, Temperature::Warm] }
     }
 }
 
@@ -37,7 +37,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     session.needs_room(request.size.saturating_mul(3), NAME)?;
     let source = session.folder().join("mapped-copy-source");
     let size = request.size;
-    let group = |state: &Wanted| {
+    let group = |state: &Temperature| {
         let name = format!("{}, {}", mib(size), state.as_str());
         let make = move |path: &Path, stop: &Stop| sources::file(path, size, 1, stop);
         Group::made(name, &source, make, size, competitors(request, *state))
@@ -45,7 +45,7 @@ pub fn run(session: &mut Session, request: &Request) -> Result<(), Halt> {
     compete_all(session, NAME, &request.states.iter().map(group).collect::<Vec<_>>())
 }
 
-fn competitors(request: &Request, state: Wanted) -> Vec<Competitor> {
+fn competitors(request: &Request, state: Temperature) -> Vec<Competitor> {
     let own = |engine: &str, name: String, buffer: u64, io: &str| {
         let settings = one_copy::Settings {
             engine: Some(engine.to_owned()),

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use haul_guest::image::ImageFile;
 use haul_guest::{ExtentSet, ReadAt};
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 use haul_measure::stop::Stop;
 use haul_measure::words::{self, quoted};
 use haul_measure::workspace;
@@ -130,14 +130,16 @@ fn competitors(size: u64) -> Vec<Competitor> {
             if sparse { "sparse" } else { "plain" }
         );
         let settings = one_copy::Settings { image: Some((smart, sparse)), ..one_copy::Settings::default() };
-        Competitor::new(name, Wanted::Cold, How::Own(settings)).with("smart", yes(smart)).with("sparse", yes(sparse))
+        Competitor::new(name, Temperature::Cold, How::Own(settings))
+            .with("smart", yes(smart))
+            .with("sparse", yes(sparse))
     };
     let all = [
         own(false, false).into_base(),
         own(true, true),
         own(true, false),
         own(false, true),
-        Competitor::new("cp", Wanted::Cold, cp(&["--sparse=auto"])).with("smart", "no"),
+        Competitor::new("cp", Temperature::Cold, cp(&["--sparse=auto"])).with("smart", "no"),
     ];
     all.map(|competitor| competitor.with("size", size)).to_vec()
 }

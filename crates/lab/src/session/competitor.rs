@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use haul_measure::cache::{self, Wanted};
+use haul_measure::cache::{self, Temperature};
 use haul_measure::own::Own;
 
 use crate::measure::one_copy;
@@ -23,7 +23,7 @@ pub struct Competitor {
     /// The others are compared with this one.
     pub base: bool,
     pub parameters: BTreeMap<String, String>,
-    pub cache: Wanted,
+    pub cache: Temperature,
     pub how: How,
 }
 
@@ -37,7 +37,7 @@ pub enum How {
 }
 
 impl Competitor {
-    pub fn new(name: impl Into<String>, cache: Wanted, how: How) -> Competitor {
+    pub fn new(name: impl Into<String>, cache: Temperature, how: How) -> Competitor {
         Competitor { name: name.into(), base: false, parameters: BTreeMap::new(), cache, how }
     }
 
@@ -110,7 +110,7 @@ impl How {
         let shell = matches!(self, How::Line(_)).then(|| OsString::from("sh"));
         for name in self.program(own).into_iter().chain(shell) {
             if let Some(path) = found_in_path(&name).and_then(|path| path.canonicalize().ok()) {
-                cache::prepare(&path, Wanted::Warm).ok(); // it is no worse than any other cold program then
+                cache::prepare(&path, Temperature::Warm).ok(); // it is no worse than any other cold program then
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_measure::cache::{self, Wanted};
+use haul_measure::cache::{self, Temperature};
 use haul_measure::process::{self, Job};
 use haul_measure::{memory, space, words, workspace};
 
@@ -91,16 +91,16 @@ pub fn time_copy(
     session: &mut Session,
     settings: &one_copy::Settings,
     source: &Path,
-    state: Wanted,
+    state: Temperature,
     (bytes, timeout): (u64, Duration),
 ) -> Result<Timed, Halt> {
     space::check(session.workspace.path(), bytes, "a copy")?;
     session.copies += 1;
     let dest = session.workspace.path().join(format!("copy-{}", session.copies));
     let prepare = || match state {
-        Wanted::Warm => cache::prepare(source, state),
+        Temperature::Warm => cache::prepare(source, state),
         // Only these files, and not all that the machine has in memory: a search makes many runs.
-        Wanted::Cold => cache::evict_all(source),
+        Temperature::Cold => cache::evict_all(source),
     };
     let (ended, cached) = time(session, &How::Own(settings.clone()), (source, bytes, &dest), prepare, timeout)?;
     let timed = match ended {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_io::profile::SizeClass;
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 use haul_measure::own::Own;
 use haul_measure::stop::Stop;
 use haul_measure::words::quoted;
@@ -327,7 +327,7 @@ impl Experiment {
             (Experiment::MappedCopy(request), "buffers") => request.buffers = values::list(value, values::size)?,
             (Experiment::MappedCopy(request), "states") => request.states = values::list(value, state)?,
             (Experiment::InKernel(request), "sizes") => request.sizes = values::list(value, values::size)?,
-            (Experiment::InKernel(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::InKernel(request), "cold") => request.state = Temperature::Cold,
             (Experiment::MappedWrite(request), "rounds") => request.msync.rounds = small(value)?,
             (Experiment::MappedWrite(request), "files") => request.stall.files = small(value)?,
             (Experiment::MappedWrite(request), "space") => request.limit(values::size(value)?),
@@ -344,7 +344,7 @@ impl Experiment {
                 }
             }
             (Experiment::Compare(request), "with") => request.known = value.split(',').map(str::to_owned).collect(),
-            (Experiment::Compare(request), "cold") => request.state = Wanted::Cold,
+            (Experiment::Compare(request), "cold") => request.state = Temperature::Cold,
             (Experiment::Compare(request), "archive") => request.archive = true,
             (Experiment::Reproduce(request), "budget") => request.budget = values::time(value)?,
             (Experiment::Reproduce(request), "space") => request.space = values::size(value)?,
@@ -361,8 +361,8 @@ fn small(text: &str) -> Result<u32, String> {
     u32::try_from(values::number(text)?).map_err(|_| format!("{text:?} is too many"))
 }
 
-fn state(text: &str) -> Result<Wanted, String> {
-    [Wanted::Cold, Wanted::Warm]
+fn state(text: &str) -> Result<Temperature, String> {
+    [Temperature::Cold, Temperature::Warm]
         .into_iter()
         .find(|state| state.as_str() == text)
         .ok_or(format!("{text:?} is neither cold nor warm"))

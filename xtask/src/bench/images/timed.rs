@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use haul_measure::cache::{self, Wanted};
+use haul_measure::cache::{self, Temperature};
 use haul_measure::process::{self, Ended, Job};
 use haul_measure::stop::Stop;
 use haul_measure::workspace::Workspace;
@@ -45,7 +45,7 @@ fn measure(program: &Program, image: &Image, cold: bool, dest: &Path, workspace:
         warm_memory(2 * image.size)?;
     } else {
         warm_memory(image.size)?;
-        cache::prepare(&image.path, Wanted::Warm)?;
+        cache::prepare(&image.path, Temperature::Warm)?;
     }
     if program.sized {
         File::create(dest).and_then(|file| file.set_len(image.size)).map_err(shell::at(dest))?;

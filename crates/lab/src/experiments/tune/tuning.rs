@@ -8,7 +8,7 @@ use haul_io::options::DataOptions;
 use haul_io::profile::{Place, SizeClass};
 use haul_io::strategy::choose;
 use haul_io::transfer::facts_of;
-use haul_measure::cache::{self, State, Wanted};
+use haul_measure::cache::{self, State, Temperature};
 use haul_measure::words;
 use haul_measure::{space, workspace};
 
@@ -284,7 +284,7 @@ fn goes_past_the_cache(session: &Session, source: &Path, unit: &Unit) -> Result<
     fs::remove_file(&dest).map_err(failed)?;
     let mut facts = facts;
     if let Some(around) = &mut facts.around {
-        around.cached = Some(if unit.state(0) == Wanted::Warm { facts.size } else { 0 });
+        around.cached = Some(if unit.state(0) == Temperature::Warm { facts.size } else { 0 });
     }
     let engines = choose(&facts, &DataOptions::default()).engines;
     Ok(unit.class >= SizeClass::Medium && engines.iter().any(|engine| !engine.caps().fills_page_cache()))

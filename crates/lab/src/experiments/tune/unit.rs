@@ -1,7 +1,7 @@
 //! What is searched for: a setting for files of one size, in one state.
 
 use haul_io::profile::{SizeClass, Source};
-use haul_measure::cache::Wanted;
+use haul_measure::cache::Temperature;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
@@ -37,11 +37,11 @@ impl Unit {
     }
 
     /// The state of the source in a round.
-    pub fn state(&self, round: usize) -> Wanted {
+    pub fn state(&self, round: usize) -> Temperature {
         match self.states {
-            States::Both if round % 2 == 1 => Wanted::Cold,
-            States::One(Source::Cold) => Wanted::Cold,
-            _ => Wanted::Warm,
+            States::Both if round % 2 == 1 => Temperature::Cold,
+            States::One(Source::Cold) => Temperature::Cold,
+            _ => Temperature::Warm,
         }
     }
 
