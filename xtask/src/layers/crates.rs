@@ -29,7 +29,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("testbed", &["copy", "guest", "sys"]),
     ("agree", &["copy", "guest", "sys"]),
     ("forge", &["guest"]),
-    ("vmlab", &["testbed"]),
+    ("vmlab", &["io", "testbed"]),
 ];
 
 /// The package names of the crates, which are not always `haul-` and the folder.

@@ -3,26 +3,12 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use haul_io::engine::{EngineName, Role};
+
 use crate::haul;
 use crate::lab::{Found, Lab};
 use crate::tool;
 use crate::tree::{self, ALL};
-
-/// As `haul --help` lists them, without those that move nothing.
-const ENGINES: [&str; 12] = [
-    "reference",
-    "read-write",
-    "copy-range",
-    "clone",
-    "splice",
-    "mapped",
-    "mapped-direct",
-    "direct",
-    "io-uring",
-    "linux-aio",
-    "posix-aio",
-    "dontcache",
-];
 
 /// Plays it.
 pub fn run(lab: &mut Lab) -> Result<(), String> {
@@ -89,9 +75,9 @@ fn image(lab: &mut Lab, source: &Path, at: &Path) -> Result<(), String> {
 /// Each engine with a tree within one filesystem.
 fn engines(lab: &mut Lab, at: &Path) {
     let source = at.join("tree");
-    for name in ENGINES {
+    for name in EngineName::ALL.into_iter().filter(|name| name.caps().role != Role::Dummy) {
         lab.check(&format!("--engine={name}"), || {
-            let copy = at.join(name);
+            let copy = at.join(name.as_str());
             let run = haul::run(&format!("-a --engine={name} -T {} {}", source.display(), copy.display()))?;
             if run.failed() {
                 return Err(run.told().into());

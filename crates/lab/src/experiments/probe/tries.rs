@@ -58,6 +58,7 @@ pub fn all(folder: &Path, stop: &Stop) -> Result<(Vec<Fact>, Cannot), String> {
     Ok((rows, cannot))
 }
 
+/// What an engine is called here: by the call that it tries, where that is better known than the engine.
 fn title(name: EngineName) -> &'static str {
     match name {
         EngineName::Clone => "reflink",
@@ -74,6 +75,7 @@ fn title(name: EngineName) -> &'static str {
     }
 }
 
+/// What it means that an engine works, where a few words say it.
 fn about(name: EngineName) -> &'static str {
     match name {
         EngineName::Clone => "extents are shared",
