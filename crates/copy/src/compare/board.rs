@@ -289,3 +289,7 @@ impl Drop for Alarm {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "board_tests.rs"]
+mod tests;

@@ -441,3 +441,7 @@ fn below(directory: &OsStr, operand: &OsStr) -> PathBuf {
     let dir = Path::new(directory);
     if base == ".." || base == "." || base.is_empty() { dir.to_owned() } else { dir.join(base) }
 }
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

@@ -299,3 +299,7 @@ fn threads(plan: &Plan) -> Tuner {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "threads_tests.rs"]
+mod tests;

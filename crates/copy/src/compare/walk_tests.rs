@@ -1,0 +1,195 @@
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use haul_testbed::{TempDir, temp_dir};
+
+use super::*;
+use crate::compare::difference::Difference;
+use crate::compare::session::Observer;
+use crate::meta::XattrRules;
+
+/// What is told, in its order: names below the directory of both trees.
+#[derive(Default)]
+struct Told(RefCell<Vec<String>>);
+
+impl Observer for Told {
+    fn differs(&self, found: &Found) {
+        self.0.borrow_mut().push(format!("{} {:?}", found.copy.display(), found.difference));
+    }
+
+    fn problem(&self, error: &Error) {
+        self.0.borrow_mut().push(error.to_string());
+    }
+}
+
+/// Two trees, `source` and `copy`.
+struct Scene {
+    dir: TempDir,
+    plan: Plan,
+}
+
+impl Scene {
+    /// With these files on both sides, each with its name as contents.
+    fn new(files: &[&str]) -> Scene {
+        let dir = temp_dir();
+        let plan = Plan {
+            sources: vec![dir.path().join("source").into()],
+            destination: Destination::Exactly(dir.path().join("copy").into()),
+            recursive: true,
+            dereference: Dereference::Never,
+            jobs: Some(3),
+            ..Plan::default()
+        };
+        let scene = Scene { dir, plan };
+        for tree in ["source", "copy"] {
+            fs::create_dir(scene.path(tree)).unwrap();
+            files.iter().for_each(|file| scene.write(&format!("{tree}/{file}"), file));
+        }
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, contents: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, contents).unwrap();
+    }
+
+    /// What a comparison returns, and what it tells.
+    fn compare(&self) -> (Summary, Vec<String>) {
+        self.compare_until(&|| false)
+    }
+
+    fn compare_until(&self, stop: &(dyn Fn() -> bool + Sync)) -> (Summary, Vec<String>) {
+        let (told, rules) = (Told::default(), XattrRules::default());
+        let summary = compare(&self.plan, &Session { observer: &told, rules: &rules, stop, board: None });
+        let dir = format!("{}/", self.dir.path().display());
+        (summary, told.0.into_inner().iter().map(|line| line.replace(&dir, "")).collect())
+    }
+}
+
+fn same(entries: u64) -> (Summary, Vec<String>) {
+    (Summary { entries, ..Summary::default() }, Vec::new())
+}
+
+#[test]
+fn each_name_on_either_side_is_looked_at_once() {
+    let scene = Scene::new(&["a", "sub/b"]);
+    assert_eq!(scene.compare(), same(4), "two directories and two files");
+    scene.write("source/only", "");
+    scene.write("copy/sub/more", "");
+    let (summary, told) = scene.compare();
+    assert_eq!((summary.entries, summary.differences, summary.is_same()), (6, 2, false));
+    assert_eq!(told, ["copy/only OnlyInSource", "copy/sub/more OnlyInCopy"]);
+}
+
+#[test]
+fn what_is_told_comes_in_the_order_of_one_thread() {
+    let names: Vec<String> = (0..40).flat_map(|dir| (0..40).map(move |file| format!("{dir}/{file}"))).collect();
+    let mut scene = Scene::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    names.iter().step_by(3).for_each(|name| scene.write(&format!("copy/{name}"), "other"));
+    scene.plan.jobs = Some(1);
+    let serial = scene.compare();
+    assert_eq!((serial.0.entries, serial.1.len()), (1641, 534));
+    scene.plan.jobs = Some(8);
+    (0..5).for_each(|_| assert_eq!(scene.compare(), serial));
+}
+
+#[test]
+fn trees_deeper_than_what_is_held_open_are_compared() {
+    let deep = format!("{}ground", "d/".repeat(3 * OPEN_LEVELS));
+    let scene = Scene::new(&[&deep, "last"]);
+    assert_eq!(scene.compare(), same(3 * OPEN_LEVELS as u64 + 3));
+    scene.write(&format!("copy/{deep}"), "another");
+    let (_, told) = scene.compare();
+    let difference = Difference::Size(deep.len() as u64, "another".len() as u64);
+    assert_eq!(told, [format!("copy/{deep} {difference:?}")]);
+}
+
+#[test]
+fn a_link_that_leads_back_up_is_an_error() {
+    let mut scene = Scene::new(&["sub/a"]);
+    scene.plan.dereference = Dereference::Always;
+    for tree in ["source", "copy"] {
+        symlink("..", scene.path(tree).join("sub/up")).unwrap();
+    }
+    let (summary, told) = scene.compare();
+    assert_eq!((summary.errors, summary.differences, told.len()), (1, 0, 1), "{told:?}");
+    assert!(told[0].contains("source/sub/up"), "{told:?}");
+}
+
+#[test]
+fn links_below_an_operand_are_compared_as_links() {
+    let scene = Scene::new(&["a"]);
+    // What they lead to differs.
+    scene.write("one/in", "1");
+    scene.write("copy-of-one/in", "2");
+    symlink(scene.path("one"), scene.path("source/link")).unwrap();
+    symlink(scene.path("one"), scene.path("copy/link")).unwrap();
+    assert_eq!(scene.compare(), same(3));
+    fs::remove_file(scene.path("copy/link")).unwrap();
+    symlink(scene.path("copy-of-one"), scene.path("copy/link")).unwrap();
+    let (summary, told) = scene.compare();
+    assert!(summary.differences == 1 && told[0].starts_with("copy/link Target"), "{told:?}");
+}
+
+#[test]
+fn a_link_as_operand_is_followed_as_the_plan_says() {
+    let mut scene = Scene::new(&["a"]);
+    symlink(scene.path("source"), scene.path("link")).unwrap();
+    scene.plan.sources = vec![scene.path("link").into()];
+    scene.plan.dereference = Dereference::Operands;
+    assert_eq!(scene.compare(), same(2));
+    scene.plan.dereference = Dereference::Never;
+    let (summary, told) = scene.compare();
+    assert!(summary.entries == 1 && told[0].starts_with("copy Kind"), "{told:?}");
+}
+
+#[test]
+fn a_copy_is_looked_for_where_the_plan_makes_it() {
+    let mut scene = Scene::new(&["a"]);
+    scene.write("into/source/a", "a");
+    let into = scene.path("into").into_os_string();
+    for destination in [Destination::Directory(into.clone()), Destination::Guess(into.clone())] {
+        scene.plan.destination = destination;
+        assert_eq!(scene.compare(), same(2));
+    }
+    scene.plan.destination = Destination::Exactly(into);
+    assert_eq!(scene.compare().0.differences, 2, "the file is missing, a directory is too much");
+}
+
+#[test]
+fn several_sources_need_a_directory() {
+    let mut scene = Scene::new(&["a"]);
+    scene.plan.sources.push(scene.path("source/a").into());
+    for destination in [Destination::Guess, Destination::Directory] {
+        scene.plan.destination = destination(scene.path("nothing").into());
+        let (summary, told) = scene.compare();
+        assert_eq!((summary.entries, summary.errors, told.len()), (0, 1, 1), "{told:?}");
+    }
+}
+
+#[test]
+fn without_recursion_a_directory_is_left_out() {
+    let mut scene = Scene::new(&["a"]);
+    scene.plan.recursive = false;
+    let (summary, told) = scene.compare();
+    assert_eq!((summary.entries, summary.errors, told.len()), (0, 1, 1), "{told:?}");
+}
+
+#[test]
+fn whoever_stops_a_comparison_is_told_that_it_is_not_whole() {
+    let (summary, told) = Scene::new(&["a", "b"]).compare_until(&|| true);
+    assert!(summary.stopped && !summary.is_same() && told.is_empty(), "{summary:?} {told:?}");
+}
+
+#[test]
+fn an_operand_without_a_name_is_the_directory_itself() {
+    for (operand, copy) in [("a/b", "to/b"), ("a/b//", "to/b"), ("..", "to"), ("a/.", "to"), ("/", "to")] {
+        assert_eq!(below("to".as_ref(), operand.as_ref()), Path::new(copy), "{operand}");
+    }
+}
