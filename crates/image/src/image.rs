@@ -21,18 +21,15 @@ use super::dest::Dest;
 use super::found::Found;
 use super::in_use::InUse;
 use super::io_mode::IoMode;
-use super::observer::Event;
 use super::options::{GRANULE, LARGEST_BUFFER, Mode, Smart};
-use super::pieces::{Kind, Piece, Pieces, extents_of};
+use super::pieces::{Kind, Piece, PieceSource, Pieces, extents_of};
 use super::pipeline;
 use super::sink::Sink;
 use super::source::RawImage;
 use super::stats::{Counters, Stats};
-use super::steps::{Reading, Rules, SECTOR};
-use super::stop::Stop;
-use super::task::Task;
+use super::steps::{Reading, Rules, SECTOR, Stop};
+use super::task::{Event, Task};
 use super::threads;
-use super::work::Work;
 use super::workers;
 
 /// How a copy went.
@@ -272,7 +269,7 @@ impl<'a> Copy<'a> {
     fn pass(
         &self,
         source: Option<&dyn ReadAt>,
-        pieces: &mut (dyn Iterator<Item = Result<Piece, Errno>> + Send),
+        pieces: &mut PieceSource<'_>,
         sink: Option<&mut Sink>,
         rules: Rules,
         md5: Option<Md5>,
@@ -282,10 +279,11 @@ impl<'a> Copy<'a> {
         let cut = !rules.sparse || md5.is_some() || sink.as_ref().is_some_and(|sink| sink.holds_old);
         let reading = Reading { source, rules, counters, stop, pace, cut };
         let file = self.task.source.disk.is_none().then(|| (&*self.task.kernel, self.task.source.file()));
-        let work = Work { reading, file, pieces, sink, md5, io_mode: &self.io_mode, observer };
-        let pass = || match work.io_mode.queued {
-            true => pipeline::run(work),
-            false => workers::run(work).map(|()| None),
+        let pass = || match sink {
+            Some(sink) if !self.io_mode.queued => {
+                workers::run(reading, pieces, sink, &self.io_mode, file, observer).map(|()| None)
+            }
+            sink => pipeline::run(reading, pieces, sink, md5, observer),
         };
         counters.copy.time(pass).map_err(|stop| self.ended(stop))
     }

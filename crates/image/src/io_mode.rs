@@ -17,10 +17,9 @@ use haul_sys::inode::{Inode, Kind};
 use haul_io::options::CacheUse;
 
 use super::dest::Dest;
-use super::observer::Event;
 use super::options::{GRANULE, Mode, Options};
 use super::source::{Direct, Source};
-use super::task::Task;
+use super::task::{Event, Task};
 
 /// Shorter runs go through the page cache, where a large image goes past it: a request to the device takes a tenth of a
 /// millisecond, whatever its length.

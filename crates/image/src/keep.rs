@@ -19,10 +19,10 @@ use haul_fs::error::{Error, What};
 use super::changes::Doubt;
 use super::found::{Found, Mapper};
 use super::in_use::InUse;
-use super::observer::{Event, Observer};
 use super::options::{Mode, Options, Smart};
 use super::source::Source;
 use super::system::System;
+use super::task::{Event, Observer};
 
 /// A container and its files, to be copied one by one.
 pub struct Kept {

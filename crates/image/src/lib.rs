@@ -34,7 +34,6 @@
 //! only the data step of a file.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod changes;
 mod container;
 mod dest;
@@ -44,37 +43,31 @@ mod in_use;
 mod io_mode;
 mod keep;
 mod layers;
-mod observer;
 mod options;
 mod pieces;
 mod pipeline;
-mod pool;
 mod processes;
 mod punch;
 mod sink;
 mod source;
 mod stats;
 mod steps;
-mod stop;
 mod suspended;
 mod system;
 mod task;
 mod threads;
-mod work;
 mod workers;
 
-pub use beside::Beside;
 pub use changes::{Doubt, Look};
-pub use container::{Contained, Contents, Format, contents, is_one_of_several, whole_of};
+pub use container::{Beside, Contained, Contents, Format, contents, is_one_of_several, whole_of};
 pub use dest::{Unfinished, may_overwrite};
 pub use found::{Found, Given, Mapper};
 pub use image::{Failure, Report, copy};
 pub use in_use::{InUse, in_use};
 pub use keep::{KeepTask, Kept};
-pub use observer::{Event, Observer};
 pub use options::{BUFFER, LARGEST_BUFFER, Mode, Options, Smart};
 pub use punch::{Punched, punch};
 pub use source::{Disk, RawImage, Source};
 pub use stats::{Stats, Times};
 pub use system::System;
-pub use task::Task;
+pub use task::{Event, Observer, Task};

@@ -35,6 +35,9 @@ impl Piece {
     }
 }
 
+/// Where the pieces come from that are to be copied, in order.
+pub(super) type PieceSource<'p> = dyn Iterator<Item = Result<Piece, Errno>> + Send + 'p;
+
 /// The pieces of an image in order, without gaps. Free ranges and holes are trimmed inwards to whole granules, so every
 /// piece begins at a multiple of the granule.
 pub(super) struct Pieces<H, F> {

@@ -1,35 +1,67 @@
 //! Three threads with queues between them move an image: one reads, one scans and hashes, one writes.
 
-use std::sync::mpsc::{Receiver, SyncSender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
-use haul_sys::Errno;
+use haul_io::engine::buffer::AlignedBuffer;
+use haul_io::engine::hole::Run;
 use md5::{Digest, Md5};
 
-use super::pieces::{Kind, Piece};
-use super::pool::{self, Buffer, Message};
-use super::stats::Counters;
-use super::steps::{Reading, Rules, Writing, scan};
-use super::stop::Stop;
+use super::pieces::{Kind, PieceSource};
+use super::sink::Sink;
+use super::steps::{Reading, Stop, Writing, scan};
+use super::task::Observer;
 use super::threads::{join, start, watch};
-use super::work::Work;
+
+/// All buffers together, in bytes, unless three of them are more.
+const MEMORY: usize = 16 << 20;
+
+/// Most buffers; more in flight make nothing faster.
+const MOST: usize = 64;
+
+static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
+
+/// A buffer, and what was found in it. It goes round: leased by the reader, given back by the writer.
+struct Buffer {
+    memory: AlignedBuffer,
+    /// Runs of zero blocks and of others, in order, without gaps.
+    runs: Vec<Run>,
+}
+
+/// What goes through the queues.
+enum Message {
+    /// The first `len` bytes of the buffer stand at `offset`.
+    Data { offset: u64, len: usize, buffer: Box<Buffer> },
+    /// A range that was not read.
+    Skip { offset: u64, len: u64 },
+}
 
 /// Does the work by three threads and two queues; returns the MD5 with everything in it.
-pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
-    let Work { reading, pieces, sink, md5, observer, .. } = work;
-    let Reading { rules, counters, stop, .. } = reading;
-    let (give, lease) = pool::pool(rules.buffer_size, rules.align);
-    let (to_scan, scanned) = pool::queue(rules.buffer_size);
-    let (to_write, written) = pool::queue(rules.buffer_size);
+pub(super) fn run(
+    reading: Reading<'_>,
+    pieces: &mut PieceSource<'_>,
+    sink: Option<&mut Sink>,
+    md5: Option<Md5>,
+    observer: &dyn Observer,
+) -> Result<Option<Md5>, Stop> {
+    let Reading { rules, counters, .. } = reading;
+    let count = (MEMORY / rules.buffer_size.max(1)).clamp(3, MOST);
+    let (give, lease) = sync_channel(count);
+    for _ in 0..count {
+        let memory = AlignedBuffer::new(rules.buffer_size, rules.align);
+        // There is room for all, and the other end is in this function.
+        give.try_send(Box::new(Buffer { memory, runs: Vec::new() })).ok();
+    }
+    // Half as many messages as buffers: the reader and the writer each may be that far apart from the scanner.
+    let (to_scan, scanned) = sync_channel(count.div_ceil(2));
+    let (to_write, written) = sync_channel(count.div_ceil(2));
     let (alive, over) = channel::<()>();
-    let reader = Reader { reading, lease, to_scan };
-    let scanner = Scanner { rules, counters, stop, md5, scanned, to_write };
-    let writer = Writer { writing: Writing { sink, rules, counters }, stop, written, give };
+    let writing = Writing { sink, rules, counters };
     thread::scope(|scope| {
         // A thread that cannot be had drops its ends of the queues, and those that are there end by that.
-        let reader = start(scope, alive.clone(), move || reader.run(pieces).map(|()| None));
-        let scanner = start(scope, alive.clone(), move || scanner.run());
-        let writer = start(scope, alive, move || writer.run().map(|()| None));
+        let reader = start(scope, alive.clone(), move || read(reading, pieces, &lease, &to_scan));
+        let scanner = start(scope, alive.clone(), move || look_through(reading, md5, &scanned, &to_write));
+        let writer = start(scope, alive, move || write(reading, writing, &written, &give));
         watch(&over, counters, observer);
         // The writer's reason comes first: when it ends, the others end because of it.
         let (writer, scanner, reader) = (join(writer), join(scanner), join(reader));
@@ -40,125 +72,95 @@ pub(super) fn run(work: Work<'_>) -> Result<Option<Md5>, Stop> {
     })
 }
 
-struct Reader<'a> {
-    reading: Reading<'a>,
-    lease: Receiver<Box<Buffer>>,
-    to_scan: SyncSender<Message>,
+/// Reads the pieces. Ends as if all was well where nobody listens any more, who has said why.
+fn read(
+    reading: Reading<'_>,
+    pieces: &mut PieceSource<'_>,
+    lease: &Receiver<Box<Buffer>>,
+    to_scan: &SyncSender<Message>,
+) -> Result<(), Stop> {
+    let waiting = &reading.counters.read_enqueue;
+    for piece in pieces {
+        let piece = piece.map_err(Stop::Reading)?;
+        for (offset, len) in reading.parts(&piece) {
+            reading.check()?;
+            let message = if piece.kind == Kind::Data {
+                let Ok(mut buffer) = waiting.time(|| lease.recv()) else { return Ok(()) };
+                // At most the size of the buffer.
+                let len = len as usize;
+                reading.read(offset, &mut buffer.memory.bytes()[..len])?;
+                Message::Data { offset, len, buffer }
+            } else {
+                reading.skip(len, piece.kind);
+                Message::Skip { offset, len }
+            };
+            if waiting.time(|| to_scan.send(message)).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }
 
-impl Reader<'_> {
-    fn run(self, pieces: &mut dyn Iterator<Item = Result<Piece, Errno>>) -> Result<(), Stop> {
-        for piece in pieces {
-            let piece = piece.map_err(Stop::Reading)?;
-            let Piece { kind, offset, len } = piece;
-            let stride = self.reading.stride(&piece);
-            let mut done = 0;
-            while done < len {
-                self.reading.check()?;
-                let step = (len - done).min(stride);
-                let sent = if kind == Kind::Data {
-                    // At most the size of the buffer.
-                    self.data(offset + done, step as usize)?
-                } else {
-                    self.reading.skip(step, kind);
-                    self.send(Message::Skip { offset: offset + done, len: step })
-                };
-                if !sent {
-                    return Ok(());
+/// Scans and hashes what was read.
+fn look_through(
+    reading: Reading<'_>,
+    mut md5: Option<Md5>,
+    scanned: &Receiver<Message>,
+    to_write: &SyncSender<Message>,
+) -> Result<Option<Md5>, Stop> {
+    let Reading { rules, counters, .. } = reading;
+    while let Ok(mut message) = counters.read_dequeue.time(|| scanned.recv()) {
+        reading.check()?;
+        match &mut message {
+            Message::Data { offset, len, buffer } => {
+                let Buffer { memory, runs } = &mut **buffer;
+                let bytes = &memory.bytes()[..*len];
+                scan(&rules, counters, *offset, bytes, runs);
+                if let Some(md5) = &mut md5 {
+                    counters.md5.time(|| md5.update(bytes));
                 }
-                done += step;
             }
-        }
-        Ok(())
-    }
-
-    /// `false`: nobody listens any more, and has said why.
-    fn data(&self, offset: u64, len: usize) -> Result<bool, Stop> {
-        let counters = self.reading.counters;
-        let Ok(mut buffer) = counters.read_enqueue.time(|| self.lease.recv()) else { return Ok(false) };
-        self.reading.read(offset, &mut buffer.memory.bytes()[..len])?;
-        Ok(self.send(Message::Data { offset, len, buffer }))
-    }
-
-    fn send(&self, message: Message) -> bool {
-        self.reading.counters.read_enqueue.time(|| self.to_scan.send(message)).is_ok()
-    }
-}
-
-struct Scanner<'a> {
-    rules: Rules,
-    counters: &'a Counters,
-    stop: &'a (dyn Fn() -> bool + Sync),
-    md5: Option<Md5>,
-    scanned: Receiver<Message>,
-    to_write: SyncSender<Message>,
-}
-
-impl Scanner<'_> {
-    fn run(mut self) -> Result<Option<Md5>, Stop> {
-        while let Ok(mut message) = self.counters.read_dequeue.time(|| self.scanned.recv()) {
-            if (self.stop)() {
-                return Err(Stop::Cancelled);
-            }
-            match &mut message {
-                Message::Data { offset, len, buffer } => self.look_at(*offset, *len, buffer),
-                Message::Skip { len, .. } => self.hash_zeros(*len),
-            }
-            if self.counters.write_enqueue.time(|| self.to_write.send(message)).is_err() {
-                break;
-            }
-        }
-        Ok(self.md5)
-    }
-
-    fn look_at(&mut self, offset: u64, len: usize, buffer: &mut Buffer) {
-        let bytes = &buffer.memory.bytes()[..len];
-        scan(&self.rules, self.counters, offset, bytes, &mut buffer.runs);
-        if let Some(md5) = &mut self.md5 {
-            self.counters.md5.time(|| md5.update(bytes));
-        }
-    }
-
-    fn hash_zeros(&mut self, len: u64) {
-        if let Some(md5) = &mut self.md5 {
-            self.counters.md5.time(|| {
-                let mut left = len;
-                while left > 0 {
-                    // At most the length of the array.
-                    let step = left.min(ZEROS.len() as u64) as usize;
-                    md5.update(&ZEROS[..step]);
-                    left -= step as u64;
+            Message::Skip { len, .. } => {
+                if let Some(md5) = &mut md5 {
+                    counters.md5.time(|| hash_zeros(md5, *len));
                 }
-            });
+            }
         }
+        if counters.write_enqueue.time(|| to_write.send(message)).is_err() {
+            break;
+        }
+    }
+    Ok(md5)
+}
+
+fn hash_zeros(md5: &mut Md5, len: u64) {
+    let mut left = len;
+    while left > 0 {
+        // At most the length of the array.
+        let step = left.min(ZEROS.len() as u64) as usize;
+        md5.update(&ZEROS[..step]);
+        left -= step as u64;
     }
 }
 
-static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
-
-struct Writer<'a> {
-    writing: Writing<'a>,
-    stop: &'a (dyn Fn() -> bool + Sync),
-    written: Receiver<Message>,
-    give: SyncSender<Box<Buffer>>,
-}
-
-impl Writer<'_> {
-    fn run(mut self) -> Result<(), Stop> {
-        let counters = self.writing.counters;
-        while let Ok(message) = counters.write_dequeue.time(|| self.written.recv()) {
-            if (self.stop)() {
-                return Err(Stop::Cancelled);
+/// Writes what was looked through.
+fn write(
+    reading: Reading<'_>,
+    mut writing: Writing<'_>,
+    written: &Receiver<Message>,
+    give: &SyncSender<Box<Buffer>>,
+) -> Result<(), Stop> {
+    while let Ok(message) = reading.counters.write_dequeue.time(|| written.recv()) {
+        reading.check()?;
+        match message {
+            Message::Data { offset, len, mut buffer } => {
+                writing.put(offset, &buffer.memory.bytes()[..len], &buffer.runs).map_err(Stop::Failed)?;
+                // The reader may have ended; then nobody needs it.
+                give.try_send(buffer).ok();
             }
-            match message {
-                Message::Data { offset, len, mut buffer } => {
-                    self.writing.put(offset, &buffer.memory.bytes()[..len], &buffer.runs).map_err(Stop::Failed)?;
-                    // The reader may have ended; then nobody needs it.
-                    self.give.try_send(buffer).ok();
-                }
-                Message::Skip { offset, len } => self.writing.zeros(offset, len).map_err(Stop::Failed)?,
-            }
+            Message::Skip { offset, len } => writing.zeros(offset, len).map_err(Stop::Failed)?,
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What is done with the bytes of an image, whichever thread does it: read, looked through for zeros, written.
 
+use std::io;
 use std::sync::atomic::Ordering;
 
 use haul_guest::ReadAt;
@@ -8,11 +9,11 @@ use haul_guest::fs::swap;
 use haul_io::engine::Failure;
 use haul_io::engine::hole::{self, Run};
 use haul_io::pace::{self, Pace};
+use haul_sys::Errno;
 
 use super::pieces::{Kind, Piece};
 use super::sink::{Done, Sink};
 use super::stats::Counters;
-use super::stop::Stop;
 
 /// A skipped range is cut into pieces of this many bytes if something is to be done to each byte of it, so that
 /// progress shows and a request to stop is heard.
@@ -23,6 +24,29 @@ pub(super) const SECTOR: usize = 512;
 
 /// Bytes that are written where nothing is read.
 const TEST_DATA: u8 = 0xa5;
+
+/// Why a pass over an image ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Somebody asked for it.
+    Cancelled,
+    /// The source ended before its size.
+    Ended,
+    Reading(Errno),
+    Failed(Failure),
+    /// There are no threads.
+    Threads(Errno),
+}
+
+impl Stop {
+    /// What an error of reading the image means.
+    pub(super) fn of_reading(error: &io::Error) -> Stop {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Stop::Ended,
+            _ => Stop::Reading(Errno::from_io_error(error).unwrap_or(Errno::IO)),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
@@ -60,6 +84,13 @@ impl Reading<'_> {
             _ if self.cut => STRIDE,
             _ => u64::MAX,
         }
+    }
+
+    /// The parts of a piece that are dealt with one at a time: offset and length.
+    pub(super) fn parts(&self, piece: &Piece) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (end, stride) = (piece.offset + piece.len, self.stride(piece));
+        let starts = (piece.offset..end).step_by(usize::try_from(stride).unwrap_or(usize::MAX));
+        starts.map(move |at| (at, (end - at).min(stride)))
     }
 
     /// Whether the copy is to end.

@@ -6,11 +6,10 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use haul_sys::Errno;
-use md5::Md5;
 
-use super::observer::{Event, Observer};
 use super::stats::Counters;
-use super::stop::Stop;
+use super::steps::Stop;
+use super::task::{Event, Observer};
 
 /// Time between two reports.
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,14 +18,14 @@ const SECOND: Duration = Duration::from_secs(1);
 const STACK: usize = 256 << 10;
 
 /// A thread of a copy, if it could be had.
-pub(super) type Handle<'scope> = io::Result<ScopedJoinHandle<'scope, Result<Option<Md5>, Stop>>>;
+pub(super) type Handle<'scope, T> = io::Result<ScopedJoinHandle<'scope, Result<T, Stop>>>;
 
 /// Starts one. It is over when `alive` and all its clones are gone.
-pub(super) fn start<'scope>(
+pub(super) fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     alive: Sender<()>,
-    work: impl FnOnce() -> Result<Option<Md5>, Stop> + Send + 'scope,
-) -> Handle<'scope> {
+    work: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
+) -> Handle<'scope, T> {
     thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
         // Dropped at the end, however it comes.
         let _alive = alive;
@@ -34,7 +33,7 @@ pub(super) fn start<'scope>(
     })
 }
 
-pub(super) fn join(handle: Handle<'_>) -> Result<Option<Md5>, Stop> {
+pub(super) fn join<T>(handle: Handle<'_, T>) -> Result<T, Stop> {
     let handle = handle.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -49,11 +48,10 @@ pub(super) fn beside<T: Send>(
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, move || {
             let _alive = alive;
-            work()
+            Ok(work())
         });
         watch(&over, counters, observer);
-        let thread = thread.map_err(|error| Stop::Threads(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))?;
-        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        join(thread)
     })
 }
 

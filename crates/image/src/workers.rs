@@ -13,12 +13,10 @@
 //! Each worker asks for its next share before it copies this one, for exactly its data (of what is to be read directly,
 //! only the short pieces). The last block of the image is written when all workers have ended.
 
-use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use haul_sys::Errno;
 use haul_sys::kernel::{Fd, Kernel};
 use haul_sys::page_cache;
 use haul_sys::rustix::param::page_size;
@@ -26,26 +24,29 @@ use parking_lot::Mutex;
 
 use haul_io::engine::buffer::AlignedBuffer;
 use haul_io::engine::hole::Run;
+use haul_io::transfer::read_ahead;
 
 use super::io_mode::{IoMode, SHARE};
 use super::options::GRANULE;
-use super::pieces::{Kind, Piece};
+use super::pieces::{Kind, Piece, PieceSource};
 use super::sink::Sink;
-use super::steps::{Reading, Writing, scan};
-use super::stop::Stop;
+use super::steps::{Reading, Stop, Writing, scan};
+use super::task::Observer;
 use super::threads::{Handle, join, start, watch};
-use super::work::Work;
 
 /// Most pieces that a worker takes at a time, so that a map of many small ones is shared, too.
 const MOST_PIECES: usize = 256;
 
-/// One request to read ahead: what the kernel takes at once with the usual settings of a device.
-const REQUEST: u64 = 128 << 10;
-
-pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
-    let Work { reading, file, pieces, sink, io_mode, observer, .. } = work;
+/// Copies the pieces to the sink. `file` is the source's own, if its bytes are those of the image: it can be read ahead.
+pub(super) fn run(
+    reading: Reading<'_>,
+    pieces: &mut PieceSource<'_>,
+    sink: &Sink,
+    io_mode: &IoMode,
+    file: Option<(&dyn Kernel, Fd<'_>)>,
+    observer: &dyn Observer,
+) -> Result<(), Stop> {
     let Reading { counters, cut, .. } = reading;
-    let Some(sink) = sink else { return Ok(()) };
     let over = AtomicBool::new(false);
     let stop = || over.load(Ordering::Relaxed) || (reading.stop)();
     let reading = Reading { stop: &stop, ..reading };
@@ -58,15 +59,15 @@ pub(super) fn run(work: Work<'_>) -> Result<(), Stop> {
     let worker = |sink: Sink| Worker { reading, file, io_mode, sink, supply: &supply, over: &over };
     let (alive, ended) = channel::<()>();
     thread::scope(|scope| {
-        let workers: Vec<Handle<'_>> = (0..io_mode.workers)
+        let workers: Vec<Handle<'_, ()>> = (0..io_mode.workers)
             .map(|_| {
                 let worker = worker(sink.another());
-                start(scope, alive.clone(), move || worker.run().map(|()| None))
+                start(scope, alive.clone(), move || worker.run())
             })
             .collect();
         drop(alive);
         watch(&ended, counters, observer);
-        outcome(workers.into_iter().map(|worker| join(worker).map(drop)).collect())
+        outcome(workers.into_iter().map(join).collect())
     })?;
     let last = supply.lock().last.take();
     let mut worker = worker(sink.another());
@@ -88,7 +89,7 @@ fn outcome(workers: Vec<Result<(), Stop>>) -> Result<(), Stop> {
 
 /// What is left to do.
 struct Supply<'a> {
-    pieces: &'a mut (dyn Iterator<Item = Result<Piece, Errno>> + Send),
+    pieces: &'a mut PieceSource<'a>,
     /// What is left of a piece that was too large for one share.
     rest: Option<Piece>,
     /// A share is all that is done to one window of the file: no other share has any of it.
@@ -206,11 +207,8 @@ impl Worker<'_, '_> {
         let reading = self.reading;
         let Reading { rules, counters, .. } = reading;
         let mut writing = Writing { sink: Some(&mut self.sink), rules, counters };
-        let (end, stride) = (piece.offset + piece.len, reading.stride(piece));
-        let mut at = piece.offset;
-        while at < end {
+        for (at, step) in reading.parts(piece) {
             reading.check()?;
-            let step = (end - at).min(stride);
             if piece.kind == Kind::Data {
                 // In memory where it is in its block, so that what is aligned in the file is aligned; at most the size of
                 // the buffer.
@@ -224,7 +222,6 @@ impl Worker<'_, '_> {
                 reading.skip(step, piece.kind);
                 writing.zeros(at, step).map_err(Stop::Failed)?;
             }
-            at += step;
         }
         Ok(())
     }
@@ -236,20 +233,14 @@ fn ask_for(kernel: &dyn Kernel, file: Fd<'_>, piece: &Piece) {
     let pages = piece.len.div_ceil(page_size() as u64);
     // Where nobody can tell it is left to the kernel.
     if page_cache::cached_pages(file, piece.offset, piece.len).is_ok_and(|cached| cached < pages) {
-        let mut at = piece.offset;
-        while let Some(len) = NonZeroU64::new((piece.offset + piece.len - at).min(REQUEST)) {
-            // A hint: if the disk fails, whoever reads hears of it.
-            if kernel.read_ahead(file, at, len).is_err() {
-                break;
-            }
-            at += len.get();
-        }
+        read_ahead(kernel, file, piece.offset..piece.offset + piece.len);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use haul_io::engine::{FailedOn, Failure};
+    use haul_sys::Errno;
     use proptest::prelude::*;
 
     use super::*;

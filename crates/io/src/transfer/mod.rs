@@ -46,5 +46,6 @@ pub use job::Transfer;
 pub use mover::facts_of;
 pub use mover::{Mover, Shared};
 pub use pseudo_file::{has_storage, is_pseudo_file};
+pub use readahead::read_ahead;
 pub use report::{Cause, PartReport, Report, Stop, Tried};
 pub use shared_range::{Chunk, Peers};

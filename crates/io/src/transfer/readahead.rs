@@ -5,6 +5,7 @@
 //! `--readahead` always asks.
 
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -176,16 +177,20 @@ impl ReadAhead {
         }
         let until = at.saturating_add(self.window).min(end);
         // A jump over a hole leaves it out; what an engine has refused half way was asked for already.
-        let mut from = self.asked.max(at);
-        while let Some(len) = NonZeroU64::new(until.saturating_sub(from).min(REQUEST)) {
-            // A hint: a file that has no page cache (EINVAL, ESPIPE) is copied without, and if the disk fails the engine
-            // hears of it.
-            if kernel.read_ahead(source, from, len).is_err() {
-                break;
-            }
-            from += len.get();
-        }
+        read_ahead(kernel, source, self.asked.max(at)..until);
         self.asked = self.asked.max(until);
+    }
+}
+
+/// Begins to read a range of a file. A hint: a file that has no page cache (EINVAL, ESPIPE) is copied without, and if the
+/// disk fails whoever reads hears of it.
+pub fn read_ahead(kernel: &dyn Kernel, source: Fd<'_>, range: Range<u64>) {
+    let mut from = range.start;
+    while let Some(len) = NonZeroU64::new(range.end.saturating_sub(from).min(REQUEST)) {
+        if kernel.read_ahead(source, from, len).is_err() {
+            break;
+        }
+        from += len.get();
     }
 }
 
