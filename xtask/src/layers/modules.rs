@@ -56,16 +56,17 @@ const LEVELS: &[&[&str]] = &[
 
 /// Those of haul-image.
 const IMAGE_LEVELS: &[&[&str]] = &[
-    &["options", "pieces", "pool", "stats", "stop", "system"],
+    &["options", "pieces", "stats", "system"],
     // Who uses an image, and whether it has changed.
     &["layers", "processes", "suspended"],
     &["in_use"],
     &["changes"],
-    &["found", "observer", "source"],
-    &["beside", "dest", "sink"],
-    &["keep", "steps", "task"],
+    &["found", "source"],
+    &["dest", "sink"],
+    &["steps", "task"],
+    &["keep"],
     &["container", "io_mode"],
-    &["punch", "threads", "work"],
+    &["punch", "threads"],
     // The two ways in which the pieces are copied.
     &["pipeline", "workers"],
     &["image"],
