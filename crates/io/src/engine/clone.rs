@@ -8,9 +8,9 @@ use haul_sys::kernel::Kernel;
 
 use super::calls::again;
 use super::caps::{Caps, Needs, Shares, Way};
-use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::errnos::refuses_clone;
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::Tuning;
 use crate::moved::Refusal;
 
@@ -42,22 +42,14 @@ impl Engine for Clone {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match share(&mut transfer) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, share)
     }
 }
 
 fn share(transfer: &mut Transfer<'_>) -> Result<End, End> {
     let (kernel, job) = (transfer.kernel, transfer.job);
-    if !job.source.seekable || !job.dest.seekable {
-        return Ok(End::Refused(Refusal::NotSeekable));
-    }
-    if job.zeros != Zeros::Write {
-        return Ok(End::Refused(Refusal::BlindToBytes));
-    }
+    transfer.need_offsets()?;
+    transfer.need_all_written()?;
     let size = kernel.size(job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))?;
     let dest_size = kernel.size(job.dest.as_fd()).map_err(|errno| failed(FailedOn::Write, errno))?;
     let whole_file = job.offset == 0 && job.len >= size && dest_size == 0;

@@ -8,9 +8,9 @@ use haul_sys::kernel::Kernel;
 
 use super::calls::again;
 use super::caps::{Caps, Needs, Shares, Way};
-use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::errnos::refuses_offload;
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, USEFUL_JOB};
 use crate::moved::Refusal;
 
@@ -46,22 +46,14 @@ impl Engine for CopyRange {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match copy(&mut transfer) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, copy)
     }
 }
 
 fn copy(transfer: &mut Transfer<'_>) -> Result<End, End> {
     let job = transfer.job;
-    if !job.source.seekable || !job.dest.seekable {
-        return Ok(End::Refused(Refusal::NotSeekable));
-    }
-    if job.zeros != Zeros::Write {
-        return Ok(End::Refused(Refusal::BlindToBytes));
-    }
+    transfer.need_offsets()?;
+    transfer.need_all_written()?;
     while transfer.left() > 0 {
         let (at, want) = (transfer.at(), transfer.left_within(MOST));
         let kernel = transfer.kernel;

@@ -12,9 +12,8 @@ use haul_sys::kernel::Kernel;
 use super::buffer::AlignedBuffer;
 use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Submitted};
-use super::hole;
 use super::switch::{Switch, align_of, grain, write_failed};
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -73,21 +72,14 @@ impl Engine for Direct {
     fn submit(&mut self, job: Job) -> Submitted {
         // The buffer suits both sides, whichever of them will be direct.
         self.suit(align_of(&job.source).max(align_of(&job.dest)));
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = copy(&mut transfer, self.buffer.bytes());
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| copy(transfer, self.buffer.bytes()))
     }
 }
 
-fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> End {
-    let kernel = transfer.kernel;
-    let opened = Switch::new(kernel, &transfer.job.source)
-        .map_err(|errno| failed(FailedOn::Read, errno))
-        .and_then(|source| Ok((source, Switch::new(kernel, &transfer.job.dest).map_err(write_failed)?)));
-    let (mut source, mut dest) = match opened {
-        Ok(sides) => sides,
-        Err(end) => return end,
-    };
+fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> Result<End, End> {
+    let (kernel, job) = (transfer.kernel, transfer.job);
+    let mut source = Switch::new(kernel, &job.source).map_err(|errno| failed(FailedOn::Read, errno))?;
+    let mut dest = Switch::new(kernel, &job.dest).map_err(write_failed)?;
     let end = match move_bytes(transfer, &mut source, &mut dest, buffer) {
         Ok(end) | Err(end) => end,
     };
@@ -95,8 +87,8 @@ fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> End {
     let restored = source.restore(kernel).map_err(|errno| failed(FailedOn::Read, errno));
     let restored = restored.and(dest.restore(kernel).map_err(write_failed));
     match (end, restored) {
-        (End::Failed(_), _) | (_, Ok(())) => end,
-        (_, Err(failure)) => failure,
+        (End::Failed(_), _) | (_, Ok(())) => Ok(end),
+        (_, Err(failure)) => Err(failure),
     }
 }
 
@@ -120,15 +112,7 @@ fn move_bytes(
         if count == 0 {
             return Ok(End::SourceEnd);
         }
-        let Some(block) = transfer.hole_block() else {
-            dest.write(transfer, &buffer[..count])?;
-            continue;
-        };
-        for run in hole::runs(&buffer[..count], at, block) {
-            if !(run.zero && transfer.leave_hole(run.range.len() as u64)?) {
-                dest.write(transfer, &buffer[run.range])?;
-            }
-        }
+        transfer.put_by(&buffer[..count], |transfer, bytes| dest.write(transfer, bytes))?;
     }
     Ok(End::Complete)
 }

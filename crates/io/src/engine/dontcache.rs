@@ -12,8 +12,7 @@ use super::buffer::AlignedBuffer;
 use super::calls::again;
 use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Submitted};
-use super::hole;
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -41,11 +40,7 @@ impl Engine for Dontcache {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match copy(&mut transfer, self.buffer.bytes()) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| copy(transfer, self.buffer.bytes()))
     }
 }
 
@@ -72,10 +67,7 @@ fn lacks(errno: Errno) -> bool {
 }
 
 fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> Result<End, End> {
-    let job = transfer.job;
-    if !job.source.seekable || !job.dest.seekable {
-        return Ok(End::Refused(Refusal::NotSeekable));
-    }
+    transfer.need_offsets()?;
     let mut sides = Sides { read: true, write: true, refusal: None };
     while transfer.left() > 0 {
         sides.check()?;
@@ -84,15 +76,7 @@ fn copy(transfer: &mut Transfer<'_>, buffer: &mut [u8]) -> Result<End, End> {
         if count == 0 {
             return Ok(End::SourceEnd);
         }
-        let Some(block) = transfer.hole_block() else {
-            write(transfer, &mut sides, &buffer[..count])?;
-            continue;
-        };
-        for run in hole::runs(&buffer[..count], transfer.at(), block) {
-            if !(run.zero && transfer.leave_hole(run.range.len() as u64)?) {
-                write(transfer, &mut sides, &buffer[run.range])?;
-            }
-        }
+        transfer.put_by(&buffer[..count], |transfer, bytes| write(transfer, &mut sides, bytes))?;
     }
     Ok(End::Complete)
 }

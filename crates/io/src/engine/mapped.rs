@@ -15,9 +15,9 @@ use haul_sys::rustix::param::page_size;
 
 use super::calls::again;
 use super::caps::Caps;
-use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
-use super::mapped_segment::{move_segment, source_size};
-use super::transfer::{Transfer, failed};
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::errnos::refuses_map;
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -56,11 +56,7 @@ impl Engine for Mapped {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match copy(&mut transfer, (self.segment, self.write), &mut self.buffer) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| copy(transfer, (self.segment, self.write), &mut self.buffer))
     }
 }
 
@@ -69,14 +65,12 @@ fn copy(transfer: &mut Transfer<'_>, (segment, write): (usize, usize), buffer: &
     if !job.source.seekable {
         return Ok(End::Refused(Refusal::NotSeekable));
     }
-    if job.zeros != Zeros::Write {
-        return Ok(End::Refused(Refusal::BlindToBytes));
-    }
+    transfer.need_all_written()?;
     while transfer.left() > 0 {
         let size = source_size(transfer)?;
         if size < SMALL || size <= transfer.at() {
             // Also the end of every file, since only a read knows it.
-            return Ok(transfer.through(buffer));
+            return transfer.through(buffer);
         }
         let room = usize::try_from(size - transfer.at()).unwrap_or(usize::MAX);
         let len = transfer.left_within(segment).min(room);
@@ -124,4 +118,35 @@ fn write_mapping(
         }
     }
     Ok(())
+}
+
+/// The size of the source now.
+pub(super) fn source_size(transfer: &Transfer<'_>) -> Result<u64, End> {
+    transfer.kernel.size(transfer.job.source.as_fd()).map_err(|errno| failed(FailedOn::Read, errno))
+}
+
+/// Maps the next `len` bytes of the source and `before` bytes in front of them, and lets `write` move them.
+pub(super) fn move_segment<'a>(
+    transfer: &mut Transfer<'a>,
+    before: usize,
+    len: usize,
+    write: impl FnOnce(&mut Transfer<'a>, &Mapping) -> Result<Option<Refusal>, End>,
+) -> Result<Option<Refusal>, End> {
+    let (kernel, job, start) = (transfer.kernel, transfer.job, transfer.at());
+    let mapping = match kernel.map(job.source.as_fd(), start - before as u64, before + len) {
+        Ok(mapping) => mapping,
+        Err(errno) if refuses_map(errno) => return Ok(Some(Refusal::Unsupported(errno))),
+        Err(errno) => return Err(failed(FailedOn::Read, errno)),
+    };
+    let moved_before = transfer.moved;
+    let written = write(transfer, &mapping);
+    // The last page of a truncated file still gives zeros where the file has ended, so a full count proves nothing.
+    let size = source_size(transfer)?;
+    if size < start + len as u64 {
+        let kept = size.saturating_sub(start).min(transfer.at() - start);
+        transfer.moved = moved_before;
+        transfer.moved.written += kept;
+        return Err(failed(FailedOn::Truncated, Errno::NODATA));
+    }
+    written
 }

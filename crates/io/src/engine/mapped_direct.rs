@@ -14,10 +14,10 @@ use haul_sys::rustix::param::page_size;
 
 use super::calls::again;
 use super::caps::{Caps, Needs, PageCache};
-use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
-use super::mapped_segment::{move_segment, source_size};
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
+use super::mapped::{move_segment, source_size};
 use super::switch::{Switch, align_of, write_failed};
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -55,22 +55,14 @@ impl Engine for MappedDirect {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match copy(&mut transfer, self.segment, &mut self.buffer) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| copy(transfer, self.segment, &mut self.buffer))
     }
 }
 
 fn copy(transfer: &mut Transfer<'_>, segment: usize, buffer: &mut [u8]) -> Result<End, End> {
     let (kernel, job) = (transfer.kernel, transfer.job);
-    if !job.source.seekable || !job.dest.seekable {
-        return Ok(End::Refused(Refusal::NotSeekable));
-    }
-    if job.zeros != Zeros::Write {
-        return Ok(End::Refused(Refusal::BlindToBytes));
-    }
+    transfer.need_offsets()?;
+    transfer.need_all_written()?;
     if job.dest.direct.is_none() {
         return Ok(End::Refused(Refusal::NoDirectIo));
     }

@@ -12,7 +12,7 @@
 //! tests ask what an engine can do. `wrap` has engines around engines (trace, faults, short counts) and kernels for
 //! them; `parallel` lets several workers, each with an engine, move the pieces of one file.
 //!
-//! `io_uring`, `linux_aio` and `posix_aio` are one engine (`queued`) over three queues of [`haul_sys::queue`], which a
+//! io_uring, Linux AIO and POSIX AIO are one engine (`queued`) over three queues of [`haul_sys::queue`], which a
 //! [`Kernel`](haul_sys::kernel::Kernel) makes, so that tests script them. `queued` cuts a job into a buffered head, a
 //! flight and a buffered tail; `flight` keeps the blocks of the aligned middle in flight; `shape` finds block size and
 //! depth, within 16 MiB. A job ends only when nothing of it is in flight any more. O_DIRECT is on a description of its
@@ -29,14 +29,10 @@ mod dontcache;
 mod errnos;
 mod flight;
 pub mod hole;
-mod io_uring;
-mod linux_aio;
 mod mapped;
 mod mapped_direct;
-mod mapped_segment;
 mod null;
 pub mod parallel;
-mod posix_aio;
 mod queued;
 mod read_write;
 mod reference;
@@ -44,7 +40,7 @@ mod shape;
 mod splice;
 pub mod switch;
 mod table;
-pub mod transfer;
+mod transfer;
 mod tuning;
 pub mod wrap;
 

@@ -7,7 +7,7 @@ use haul_sys::kernel::Kernel;
 
 use super::caps::{Caps, Role};
 use super::contract::{End, Engine, FailedOn, Job, Submitted};
-use super::transfer::{Transfer, failed};
+use super::transfer::{done, failed};
 use super::tuning::Tuning;
 
 /// What it can do.
@@ -29,16 +29,12 @@ impl Engine for Null {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        // It reads nothing, so a stream is as good as ended, and the size is believed.
-        let size = if job.source.seekable { self.kernel.size(job.source.as_fd()) } else { Ok(0) };
-        let end = match size {
-            Ok(size) => {
-                transfer.moved.written = size.saturating_sub(job.offset).min(job.len);
-                if transfer.left() == 0 { End::Complete } else { End::SourceEnd }
-            }
-            Err(errno) => failed(FailedOn::Read, errno),
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| {
+            // It reads nothing, so a stream is as good as ended, and the size is believed.
+            let size = if job.source.seekable { self.kernel.size(job.source.as_fd()) } else { Ok(0) };
+            let size = size.map_err(|errno| failed(FailedOn::Read, errno))?;
+            transfer.moved.written = size.saturating_sub(job.offset).min(job.len);
+            Ok(if transfer.left() == 0 { End::Complete } else { End::SourceEnd })
+        })
     }
 }

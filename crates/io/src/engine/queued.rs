@@ -14,7 +14,7 @@ use super::caps::{Caps, Needs, PageCache};
 use super::contract::{End, Engine, FailedOn, Job, Side, Submitted, Zeros};
 use super::flight::{Flight, Landing, Route};
 use super::shape::Shapes;
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, whole_buffers};
 use crate::moved::Refusal;
 
@@ -27,9 +27,26 @@ const JOB: u64 = 128 << 20;
 
 /// What such an engine can do.
 pub(super) const CAPS: Caps = Caps { queued: true, page_cache: PageCache::Bypassed, ..Caps::BUFFERED };
+/// The same of Linux AIO, which is asynchronous for direct requests only; the others gain from those, but do without.
+pub(super) const CAPS_OF_LINUX_AIO: Caps = Caps { needs: Needs::Direct, ..CAPS };
+
+/// io_uring: registered memory and files, one ring for each engine and so for each thread.
+pub(super) fn io_uring(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Queued::new(kernel, CAPS, QueueKind::IoUring, tuning))
+}
+
+/// Linux AIO with O_DIRECT: what is left of asynchronous requests where a container refuses io_uring.
+pub(super) fn linux_aio(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Queued::new(kernel, CAPS_OF_LINUX_AIO, QueueKind::LinuxAio, tuning))
+}
+
+/// POSIX AIO: `aio_read` and `aio_write` of the C library, waited for with `aio_suspend`.
+pub(super) fn posix_aio(kernel: Arc<dyn Kernel>, tuning: &Tuning) -> Box<dyn Engine> {
+    Box::new(Queued::new(kernel, CAPS, QueueKind::PosixAio, tuning))
+}
 
 /// An engine that keeps many requests in flight within one job.
-pub(super) struct Queued {
+struct Queued {
     kernel: Arc<dyn Kernel>,
     caps: Caps,
     kind: QueueKind,
@@ -51,22 +68,19 @@ struct Direct {
 }
 
 impl Queued {
-    pub(super) fn new(kernel: Arc<dyn Kernel>, caps: Caps, kind: QueueKind, tuning: &Tuning) -> Queued {
+    fn new(kernel: Arc<dyn Kernel>, caps: Caps, kind: QueueKind, tuning: &Tuning) -> Queued {
         let shapes = Shapes::new(tuning);
         let allocates = !tuning.no_preallocation;
         Queued { kernel, caps, kind, queue: None, unavailable: None, shapes, allocates, buffer: vec![0; BUFFER] }
     }
 
-    /// Linux AIO is asynchronous for direct requests only; the others gain from those, but do without.
     fn needs_direct(&self) -> bool {
         self.caps.needs == Needs::Direct
     }
 
     fn copy(&mut self, transfer: &mut Transfer<'_>) -> Result<End, End> {
         let job = transfer.job;
-        if !job.source.seekable || !job.dest.seekable {
-            return Ok(End::Refused(Refusal::NotSeekable));
-        }
+        transfer.need_offsets()?;
         if transfer.left() == 0 {
             return Ok(End::Complete);
         }
@@ -85,7 +99,7 @@ impl Queued {
             }
             self.fly(transfer, start, end)?;
         }
-        Ok(transfer.through(&mut self.buffer))
+        transfer.through(&mut self.buffer)
     }
 
     /// Whether the kernel may move wrong bytes. io_uring goes on by itself after a short count, at the position that the
@@ -208,11 +222,7 @@ impl Engine for Queued {
 
     fn submit(&mut self, job: Job) -> Submitted {
         let kernel = Arc::clone(&self.kernel);
-        let mut transfer = Transfer::new(&*kernel, &job);
-        let end = match self.copy(&mut transfer) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*kernel, &job, |transfer| self.copy(transfer))
     }
 }
 

@@ -8,7 +8,7 @@ use haul_sys::rustix::param::page_size;
 use super::buffer::AlignedBuffer;
 use super::caps::Caps;
 use super::contract::{Engine, Job, Submitted};
-use super::transfer::Transfer;
+use super::transfer::done;
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 
 /// Large enough that system calls do not show, small enough to stay in the second-level cache.
@@ -39,8 +39,6 @@ impl Engine for ReadWrite {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = transfer.through(self.buffer.bytes());
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| transfer.through(self.buffer.bytes()))
     }
 }

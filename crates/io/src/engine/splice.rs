@@ -9,9 +9,9 @@ use haul_sys::kernel::Kernel;
 
 use super::calls::again;
 use super::caps::{Caps, Way};
-use super::contract::{End, Engine, FailedOn, Job, Submitted, Zeros};
+use super::contract::{End, Engine, FailedOn, Job, Submitted};
 use super::errnos::refuses_splice;
-use super::transfer::{Transfer, failed};
+use super::transfer::{Transfer, done, failed};
 use super::tuning::{Tuning, USEFUL_JOB, whole_buffers};
 use crate::moved::Refusal;
 
@@ -52,18 +52,12 @@ impl Engine for Splice {
     }
 
     fn submit(&mut self, job: Job) -> Submitted {
-        let mut transfer = Transfer::new(&*self.kernel, &job);
-        let end = match move_pages(&mut transfer, &mut self.pipe, self.size) {
-            Ok(end) | Err(end) => end,
-        };
-        Submitted::Done(transfer.outcome(end))
+        done(&*self.kernel, &job, |transfer| move_pages(transfer, &mut self.pipe, self.size))
     }
 }
 
 fn move_pages(transfer: &mut Transfer<'_>, kept: &mut Option<Pipe>, size: usize) -> Result<End, End> {
-    if transfer.job.zeros != Zeros::Write {
-        return Ok(End::Refused(Refusal::BlindToBytes));
-    }
+    transfer.need_all_written()?;
     // Taken out for the time of the job, so that every way out but the good ones loses the pipe and what is in it.
     let pipe = match kept.take() {
         Some(pipe) => pipe,

@@ -9,10 +9,7 @@ use haul_sys::kernel::{Kernel, Linux};
 use super::caps::Caps;
 use super::contract::Engine;
 use super::tuning::Tuning;
-use super::{
-    clone, copy_range, direct, dontcache, io_uring, linux_aio, mapped, mapped_direct, null, posix_aio, read_write,
-    reference, splice,
-};
+use super::{clone, copy_range, direct, dontcache, mapped, mapped_direct, null, queued, read_write, reference, splice};
 
 /// One engine.
 struct Row {
@@ -25,9 +22,9 @@ struct Row {
     make: fn(Arc<dyn Kernel>, &Tuning) -> Box<dyn Engine>,
 }
 
-/// Makes the names and the table of `Name: module, "word", "what it does";`.
+/// Makes the names and the table of `Name: CAPS, make, "word", "what it does";`.
 macro_rules! engines {
-    ($($(#[$doc:meta])* $name:ident: $module:ident, $word:literal, $about:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $caps:path, $make:path, $word:literal, $about:literal;)*) => {
         /// The engines by name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum EngineName {
@@ -39,51 +36,51 @@ macro_rules! engines {
             name: EngineName::$name,
             word: $word,
             about: $about,
-            caps: $module::CAPS,
-            make: $module::make,
+            caps: $caps,
+            make: $make,
         },)*];
     };
 }
 
 engines! {
     /// One byte range, one small buffer, nothing clever: the oracle.
-    Reference: reference, "reference",
+    Reference: reference::CAPS, reference::make, "reference",
         "one small buffer, nothing clever: the one that the others are compared with";
     /// `pread` and `pwrite` with a buffer of any size.
-    ReadWrite: read_write, "read-write",
+    ReadWrite: read_write::CAPS, read_write::make, "read-write",
         "read and write with a buffer of any size";
     /// `copy_file_range`.
-    CopyRange: copy_range, "copy-range",
+    CopyRange: copy_range::CAPS, copy_range::make, "copy-range",
         "copy_file_range, inside the kernel or the file server";
     /// `FICLONE` and `FICLONERANGE`.
-    Clone: clone, "clone",
+    Clone: clone::CAPS, clone::make, "clone",
         "share extents with FICLONE and FICLONERANGE";
     /// `splice` through a pipe.
-    Splice: splice, "splice",
+    Splice: splice::CAPS, splice::make, "splice",
         "splice through a pipe";
     /// `write` straight from a mapping of the source.
-    Mapped: mapped, "mapped",
+    Mapped: mapped::CAPS, mapped::make, "mapped",
         "write straight from 8 MiB mappings of the source";
     /// `O_DIRECT` writes straight from a mapping of the source.
-    MappedDirect: mapped_direct, "mapped-direct",
+    MappedDirect: mapped_direct::CAPS, mapped_direct::make, "mapped-direct",
         "O_DIRECT writes straight from mappings of the source";
     /// `O_DIRECT` where the sides allow it.
-    Direct: direct, "direct",
+    Direct: direct::CAPS, direct::make, "direct",
         "O_DIRECT, past the page cache, where the sides allow it";
     /// Many requests at a time by io_uring, with `O_DIRECT` where the sides allow it.
-    IoUring: io_uring, "io-uring",
+    IoUring: queued::CAPS, queued::io_uring, "io-uring",
         "io_uring: many requests at a time, O_DIRECT where the sides allow it";
     /// Many requests at a time by Linux AIO, with `O_DIRECT`.
-    LinuxAio: linux_aio, "linux-aio",
+    LinuxAio: queued::CAPS_OF_LINUX_AIO, queued::linux_aio, "linux-aio",
         "io_submit: the same with O_DIRECT only, also where io_uring is forbidden";
     /// Many requests at a time by the C library's POSIX AIO, with `O_DIRECT` where the sides allow it.
-    PosixAio: posix_aio, "posix-aio",
+    PosixAio: queued::CAPS, queued::posix_aio, "posix-aio",
         "aio_read and aio_write: the same by threads of the C library";
     /// `preadv2` and `pwritev2` that leave nothing in the page cache.
-    Dontcache: dontcache, "dontcache",
+    Dontcache: dontcache::CAPS, dontcache::make, "dontcache",
         "read and write that leave nothing in the page cache (RWF_DONTCACHE, Linux 6.14)";
     /// Moves nothing and says that it did: measures the overhead of the rest.
-    Null: null, "null",
+    Null: null::CAPS, null::make, "null",
         "move nothing: measures the overhead of the rest";
 }
 

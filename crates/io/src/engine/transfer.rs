@@ -6,11 +6,23 @@ use std::os::fd::AsFd;
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
 
-pub use super::calls::again;
-use super::calls::write_some;
-use super::contract::{End, FailedOn, Failure, Job, Outcome, Zeros};
+use super::calls::{again, write_some};
+use super::contract::{End, FailedOn, Failure, Job, Outcome, Submitted, Zeros};
 use super::hole::{self, Hole};
-use crate::moved::Moved;
+use crate::moved::{Moved, Refusal};
+
+/// Does a job at once. It ends with whatever `work` gives, as an error too.
+pub(super) fn done(
+    kernel: &dyn Kernel,
+    job: &Job,
+    work: impl FnOnce(&mut Transfer<'_>) -> Result<End, End>,
+) -> Submitted {
+    let mut transfer = Transfer::new(kernel, job);
+    let end = match work(&mut transfer) {
+        Ok(end) | Err(end) => end,
+    };
+    Submitted::Done(transfer.outcome(end))
+}
 
 /// A job under way.
 pub(super) struct Transfer<'a> {
@@ -23,7 +35,7 @@ pub(super) struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    pub(super) fn new(kernel: &'a dyn Kernel, job: &'a Job) -> Transfer<'a> {
+    fn new(kernel: &'a dyn Kernel, job: &'a Job) -> Transfer<'a> {
         Transfer { kernel, job, moved: Moved::default(), hole: Hole::default(), pending: Cell::new(None) }
     }
 
@@ -42,13 +54,24 @@ impl<'a> Transfer<'a> {
         usize::try_from(self.left()).map_or(most, |left| left.min(most))
     }
 
-    pub(super) fn outcome(&self, end: End) -> Outcome {
+    fn outcome(&self, end: End) -> Outcome {
         // A stream reports an error once: the next job would take the source for ended.
         let end = match self.pending.take() {
             Some(errno) if matches!(end, End::Complete | End::SourceEnd) => failed(FailedOn::Read, errno),
             _ => end,
         };
         Outcome { id: self.job.id, moved: self.moved, end }
+    }
+
+    /// Refuses sides without offsets.
+    pub(super) fn need_offsets(&self) -> Result<(), End> {
+        let both = self.job.source.seekable && self.job.dest.seekable;
+        if both { Ok(()) } else { Err(End::Refused(Refusal::NotSeekable)) }
+    }
+
+    /// Refuses a job whose zeros become holes: for engines that do not see bytes.
+    pub(super) fn need_all_written(&self) -> Result<(), End> {
+        if self.job.zeros == Zeros::Write { Ok(()) } else { Err(End::Refused(Refusal::BlindToBytes)) }
     }
 
     /// Zeros become holes: the block size in bytes.
@@ -113,17 +136,26 @@ impl<'a> Transfer<'a> {
 
     /// Writes the bytes that were read, zeros as the job wants them.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
-        let Some(block) = self.hole_block() else { return self.write(bytes) };
+        self.put_by(bytes, Transfer::write)
+    }
+
+    /// The same; `write` writes what is to be written.
+    pub(super) fn put_by(
+        &mut self,
+        bytes: &[u8],
+        mut write: impl FnMut(&mut Self, &[u8]) -> Result<(), End>,
+    ) -> Result<(), End> {
+        let Some(block) = self.hole_block() else { return write(self, bytes) };
         for run in hole::runs(bytes, self.at(), block) {
             if !(run.zero && self.leave_hole(run.range.len() as u64)?) {
-                self.write(&bytes[run.range])?;
+                write(self, &bytes[run.range])?;
             }
         }
         Ok(())
     }
 
     /// Makes a hole at the place where the job stands, or says that the zeros must be written.
-    pub(super) fn leave_hole(&mut self, len: u64) -> Result<bool, End> {
+    fn leave_hole(&mut self, len: u64) -> Result<bool, End> {
         let (at, job) = (self.at(), self.job);
         let left = self.hole.leave(self.kernel, &job.dest, at, len, job.zeros).map_err(End::Failed)?;
         if left {
@@ -133,13 +165,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Moves the rest of the job through the buffer.
-    pub(super) fn through(&mut self, buffer: &mut [u8]) -> End {
-        match self.try_through(buffer) {
-            Ok(end) | Err(end) => end,
-        }
-    }
-
-    fn try_through(&mut self, buffer: &mut [u8]) -> Result<End, End> {
+    pub(super) fn through(&mut self, buffer: &mut [u8]) -> Result<End, End> {
         while self.left() > 0 {
             let want = self.want(buffer.len());
             let buffer = &mut buffer[..want];
