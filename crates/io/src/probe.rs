@@ -19,7 +19,7 @@ pub use self::place::{Mount, mount, place, place_of};
 
 use haul_sys::inode::{DeviceNumber, Inode, Kind};
 
-use crate::facts::{Filesystem, Surroundings};
+use crate::facts::{self, Filesystem, Surroundings};
 
 /// The free memory is looked up again after this many bytes were moved.
 const MEMORY_AGE: u64 = 128 << 20;
@@ -98,8 +98,7 @@ impl Probe {
 
     fn cores(&self) -> usize {
         let mut known = self.cores.lock();
-        // Heeds the affinity mask and the quotas of control groups.
-        *known.get_or_insert_with(|| std::thread::available_parallelism().map_or(1, usize::from))
+        *known.get_or_insert_with(facts::cores)
     }
 
     fn disk(&self, device: DeviceNumber) -> Option<Disk> {

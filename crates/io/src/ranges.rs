@@ -8,6 +8,9 @@ use std::os::fd::BorrowedFd;
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
+use haul_sys::rustix::io::retry_on_intr;
+
+pub use crate::engine::parallel::Extent;
 
 /// When the kernel contradicts itself about a place (it was punched between two calls), this many bytes from there
 /// are taken for data, up to the next multiple.
@@ -16,33 +19,6 @@ const GRAIN: u64 = 64 << 10;
 /// From here on SEEK_DATA finds nothing on tmpfs, whatever is there: the end of the last folio, of 2 MiB at most, is no offset
 /// any more (Linux 6.18). So what is beyond is always taken for data.
 pub const BLIND: u64 = (1 << 63) - (2 << 20);
-
-/// A range of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// There may be data.
-    Data {
-        /// First byte.
-        offset: u64,
-        /// Bytes, at least one.
-        len: u64,
-    },
-    /// It reads as zeros and needs no space.
-    Hole {
-        /// First byte.
-        offset: u64,
-        /// Bytes, at least one.
-        len: u64,
-    },
-}
-
-impl Extent {
-    /// The byte after its last one.
-    pub fn end(self) -> u64 {
-        let (Extent::Data { offset, len } | Extent::Hole { offset, len }) = self;
-        offset + len
-    }
-}
 
 /// The extents of a file in order, without gaps, from an offset up to the size that was seen; after an error, no more.
 ///
@@ -111,12 +87,7 @@ impl<'a> Extents<'a> {
 
     /// Whether the file has no last byte of that many.
     fn ends_before(&self, size: u64) -> Result<bool, Errno> {
-        loop {
-            match self.kernel.pread(self.file, &mut [0], size - 1) {
-                Err(Errno::INTR) => {}
-                read => return read.map(|count| count == 0),
-            }
-        }
+        retry_on_intr(|| self.kernel.pread(self.file, &mut [0], size - 1)).map(|count| count == 0)
     }
 
     fn data_to(&mut self, end: u64) -> Option<Extent> {
@@ -157,17 +128,12 @@ enum Found {
     Unsupported,
 }
 
-fn seek(mut call: impl FnMut() -> Result<u64, Errno>) -> Result<Found, Errno> {
-    loop {
-        match call() {
-            Ok(offset) => return Ok(Found::At(offset)),
-            Err(Errno::NXIO) => return Ok(Found::Nothing),
-            Err(Errno::INTR) => {}
-            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::NOTTY) => {
-                return Ok(Found::Unsupported);
-            }
-            // An I/O error is an error: taken for the end, it would leave zeros in the copy.
-            Err(errno) => return Err(errno),
-        }
+fn seek(call: impl FnMut() -> Result<u64, Errno>) -> Result<Found, Errno> {
+    match retry_on_intr(call) {
+        Ok(offset) => Ok(Found::At(offset)),
+        Err(Errno::NXIO) => Ok(Found::Nothing),
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::NOTTY) => Ok(Found::Unsupported),
+        // An I/O error is an error: taken for the end, it would leave zeros in the copy.
+        Err(errno) => Err(errno),
     }
 }

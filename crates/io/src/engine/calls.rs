@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use haul_sys::Errno;
 use haul_sys::kernel::Kernel;
+pub use haul_sys::rustix::io::retry_on_intr as again;
 
 use super::contract::Side;
 
@@ -15,14 +16,4 @@ pub fn write_some(kernel: &dyn Kernel, dest: &Side, bytes: &[u8], at: u64) -> Re
     })?;
     // A write that takes nothing and names no error would be tried for ever; full devices of old did that.
     if count == 0 { Err(Errno::NOSPC) } else { Ok(count) }
-}
-
-/// Repeats a call that a signal interrupted.
-pub fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }

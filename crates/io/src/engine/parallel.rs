@@ -21,13 +21,31 @@ const AHEAD: usize = 4096;
 /// What a worker may take where memory is limited, in bytes: its stack, and a buffer that does with less.
 const MEMORY: u64 = 8 << 20;
 
-/// A range of the source. In order and without gaps.
+/// A range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Range {
-    /// To be moved: offset and length.
-    Data(u64, u64),
-    /// Left out: offset and length.
-    Hole(u64, u64),
+pub enum Extent {
+    /// There may be data.
+    Data {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least one.
+        len: u64,
+    },
+    /// It reads as zeros and needs no space.
+    Hole {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least one.
+        len: u64,
+    },
+}
+
+impl Extent {
+    /// The byte after its last one.
+    pub fn end(self) -> u64 {
+        let (Extent::Data { offset, len } | Extent::Hole { offset, len }) = self;
+        offset + len
+    }
 }
 
 /// Is asked and notified while a file is being moved, by any of the workers.
@@ -82,8 +100,8 @@ pub struct Ran {
 }
 
 impl FileWorkers<'_> {
-    /// Moves the ranges, the first of which begins at `from`.
-    pub fn run(&self, from: u64, ranges: &mut (dyn Iterator<Item = Result<Range, Errno>> + Send)) -> Ran {
+    /// Moves the data of these extents, which are in order and without gaps; the first begins at `from`.
+    pub fn run(&self, from: u64, ranges: &mut (dyn Iterator<Item = Result<Extent, Errno>> + Send)) -> Ran {
         let shared = Shared {
             workers: self,
             began: Instant::now(),
@@ -130,7 +148,7 @@ struct Shared<'a, 'i> {
 }
 
 struct State<'i> {
-    ranges: &'i mut (dyn Iterator<Item = Result<Range, Errno>> + Send),
+    ranges: &'i mut (dyn Iterator<Item = Result<Extent, Errno>> + Send),
     /// What is left of the range in hand.
     left: Option<(u64, u64)>,
     /// Everything before this offset was given out or is a hole.
@@ -272,8 +290,8 @@ impl State<'_> {
                     self.no_more = true;
                     return None;
                 }
-                Some(Ok(Range::Data(offset, len))) => self.left = Some((offset, len)),
-                Some(Ok(Range::Hole(offset, len))) => {
+                Some(Ok(Extent::Data { offset, len })) => self.left = Some((offset, len)),
+                Some(Ok(Extent::Hole { offset, len })) => {
                     let moved = Moved { holes: len, ..Moved::default() };
                     self.done.insert(offset, (moved, Stopped::End(End::Complete)));
                     self.given = offset + len;

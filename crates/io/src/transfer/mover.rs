@@ -146,7 +146,10 @@ impl Mover {
             match self.small.moves(job) {
                 Ok(false) => {}
                 Ok(true) => return self.report_small(job, steps, control, started),
-                Err(errno) => return Report::nothing(steps, started.elapsed(), Stop::Failed(Cause::Truncating(errno))),
+                Err(errno) => {
+                    let stop = Stop::Failed(Cause::Truncating(errno));
+                    return Report::nothing(steps, started.elapsed(), Some(stop));
+                }
             }
         }
         let large = probe::is_worth_it(job.source_inode, job.dest_inode, WORTH_ASKING);
@@ -219,17 +222,8 @@ impl Mover {
         if size > 0 {
             control.progress.moved(moved);
         }
-        Report {
-            steps,
-            profile_origin: None,
-            known: Vec::new(),
-            tried: vec![Tried { engine: EngineName::ReadWrite, moved, refused: None }],
-            own: moved,
-            moved,
-            workers: 1,
-            time: started.elapsed(),
-            stopped: None,
-        }
+        let tried = vec![Tried { engine: EngineName::ReadWrite, moved, refused: None }];
+        Report { tried, own: moved, moved, ..Report::nothing(steps, started.elapsed(), None) }
     }
 
     /// Closes what the file was moved with, and learns from it.

@@ -7,7 +7,7 @@ use haul_sys::kernel::Linux;
 use haul_sys::rustix::param::page_size;
 
 use crate::engine::Tuning;
-use crate::engine::parallel::{Range, Watch};
+use crate::engine::parallel::Watch;
 use crate::moved::Moved;
 use crate::ranges::{Extent, Extents};
 use crate::verify::Follower;
@@ -135,16 +135,16 @@ fn is_by_extents(ranges: strategy::Ranges) -> bool {
 }
 
 impl Iterator for Ranges<'_> {
-    type Item = Result<Range, Errno>;
+    type Item = Result<Extent, Errno>;
 
-    fn next(&mut self) -> Option<Result<Range, Errno>> {
+    fn next(&mut self) -> Option<Result<Extent, Errno>> {
         loop {
             match self.now.take() {
-                Some(Part::Whole(offset, len)) => return Some(Ok(Range::Data(offset, len))),
+                Some(Part::Whole(offset, len)) => return Some(Ok(Extent::Data { offset, len })),
                 Some(Part::Extents(mut extents)) => {
                     if let Some(extent) = extents.next() {
                         self.now = Some(Part::Extents(extents));
-                        return Some(ranged(extent));
+                        return Some(extent);
                     }
                 }
                 None => {
@@ -154,14 +154,6 @@ impl Iterator for Ranges<'_> {
             }
         }
     }
-}
-
-/// An extent, as the workers want it.
-fn ranged(extent: Result<Extent, Errno>) -> Result<Range, Errno> {
-    extent.map(|extent| match extent {
-        Extent::Data { offset, len } => Range::Data(offset, len),
-        Extent::Hole { offset, len } => Range::Hole(offset, len),
-    })
 }
 
 /// Bytes that an engine wants to move in one go, since the user says so or because that is what it is: pieces of a file

@@ -45,10 +45,10 @@ pub struct Report {
 
 impl Report {
     /// Nothing was moved.
-    pub(super) fn nothing(steps: Arc<Steps>, time: Duration, stop: Stop) -> Report {
+    pub(super) fn nothing(steps: Arc<Steps>, time: Duration, stopped: Option<Stop>) -> Report {
         let moved = Moved::default();
         let (known, tried) = (Vec::new(), Vec::new());
-        Report { steps, profile_origin: None, known, tried, own: moved, moved, workers: 1, time, stopped: Some(stop) }
+        Report { steps, profile_origin: None, known, tried, own: moved, moved, workers: 1, time, stopped }
     }
 }
 

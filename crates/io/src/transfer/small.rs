@@ -17,7 +17,7 @@ use haul_sys::rustix::param::page_size;
 
 use crate::engine::Tuning;
 use crate::engine::buffer::AlignedBuffer;
-use crate::engine::transfer::again;
+use crate::engine::calls::again;
 
 use super::job::Transfer;
 use super::pseudo_file::has_storage;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_io::engine::EngineName;
-use haul_io::engine::parallel::{FileWorkers, Ran, Range, Stopped, Watch};
+use haul_io::engine::parallel::{FileWorkers, Ran, Stopped, Watch};
 use haul_io::engine::wrap::{Fault, Faults, ShortCounts, Unruly};
 use haul_io::engine::{End, Engine, FailedOn, Failure, Moved, PageCache, Refusal, Side, Zeros};
 use haul_io::ranges::{Extent, Extents};
@@ -59,7 +59,7 @@ fn run_four(
     make: &(dyn Fn() -> Box<dyn Engine> + Sync),
     (source, dest): (&Side, &Side),
     piece: u64,
-    ranges: Vec<Result<Range, Errno>>,
+    ranges: Vec<Result<Extent, Errno>>,
     questions: u64,
 ) -> Ran {
     let witness = Witness::new(questions);
@@ -72,12 +72,16 @@ fn run_four(
     ran
 }
 
-fn extents(source: &Side, size: u64) -> Vec<Result<Range, Errno>> {
-    let ranged = |extent| match extent {
-        Extent::Data { offset, len } => Range::Data(offset, len),
-        Extent::Hole { offset, len } => Range::Hole(offset, len),
-    };
-    Extents::new(&Linux, source.as_fd(), 0, size).map(|extent| extent.map(ranged)).collect()
+fn extents(source: &Side, size: u64) -> Vec<Result<Extent, Errno>> {
+    Extents::new(&Linux, source.as_fd(), 0, size).collect()
+}
+
+fn data(offset: u64, len: u64) -> Result<Extent, Errno> {
+    Ok(Extent::Data { offset, len })
+}
+
+fn hole(offset: u64, len: u64) -> Result<Extent, Errno> {
+    Ok(Extent::Hole { offset, len })
 }
 
 #[test]
@@ -97,7 +101,7 @@ fn every_engine_copies_with_four_workers() {
                         continue;
                     }
                     let sides = (with_direct_fd(source(&a)), with_direct_fd(dest(&b)));
-                    let all = vec![Ok(Range::Data(0, size))];
+                    let all = vec![data(0, size)];
                     let ran = run_four(&|| engine(name), (&sides.0, &sides.1), piece, all, u64::MAX);
                     let context = format!("{name} on {} {size}: {ran:?}", place.name);
                     assert_eq!(
@@ -125,7 +129,7 @@ fn an_interrupted_and_short_spoken_kernel_loses_and_repeats_nothing() {
             for seed in 0..3 {
                 let sides = (with_direct_fd(source(&a)), with_direct_fd(dest(&b)));
                 let make = || engine_on(Unruly::new(seed, MIB), name);
-                let all = vec![Ok(Range::Data(0, size))];
+                let all = vec![data(0, size)];
                 let ran = run_four(&make, (&sides.0, &sides.1), MIB, all, u64::MAX);
                 assert_eq!(
                     (ran.at, ran.stopped),
@@ -151,7 +155,7 @@ fn a_fault_ends_the_prefix_at_its_exact_byte_and_the_first_of_two_counts() {
     create_painted(&a, size);
     let failure = Failure { on: FailedOn::Read, errno: Errno::IO };
     let later = Failure { on: FailedOn::Write, errno: Errno::NOSPC };
-    let (from, all) = (source(&a), vec![Ok(Range::Data(0, size))]);
+    let (from, all) = (source(&a), vec![data(0, size)]);
     for at in [0, 1, 65_535, 65_536, 65_537, MIB + 3, 5 * MIB + 776] {
         for fault in [Fault::Fail(failure), Fault::Refuse(Refusal::NoProgress)] {
             for seed in 0..4 {
@@ -184,7 +188,7 @@ fn after_a_refusal_the_next_workers_go_on_at_the_exact_byte() {
     let make = || -> Box<dyn Engine> {
         Box::new(Faults::new(engine(EngineName::CopyRange), MIB + 99, Fault::Refuse(Refusal::NoProgress)))
     };
-    let ran = run_four(&make, (&from, &to), 64 * KIB, vec![Ok(Range::Data(0, size))], u64::MAX);
+    let ran = run_four(&make, (&from, &to), 64 * KIB, vec![data(0, size)], u64::MAX);
     assert_eq!(ran.at, MIB + 99);
     let make = || engine(EngineName::ReadWrite);
     let watch = Witness::new(u64::MAX);
@@ -199,7 +203,7 @@ fn after_a_refusal_the_next_workers_go_on_at_the_exact_byte() {
         tuner,
         watch: &watch,
     };
-    let ran = workers.run(ran.at, &mut vec![Ok(Range::Data(ran.at, size - ran.at))].into_iter());
+    let ran = workers.run(ran.at, &mut vec![data(ran.at, size - ran.at)].into_iter());
     assert_eq!((ran.at, ran.stopped), (size, Stopped::End(End::Complete)));
     assert_same_contents(&a, &b);
 }
@@ -215,7 +219,7 @@ fn a_source_that_shrank_ends_where_it_ends_whatever_was_in_flight() {
             OpenOptions::new().write(true).open(&a).unwrap().set_len(real).unwrap();
             for name in suiting_parts(place) {
                 let to = with_direct_fd(dest(&b));
-                let all = vec![Ok(Range::Data(0, 4 * MIB))];
+                let all = vec![data(0, 4 * MIB)];
                 let ran = run_four(&|| engine(name), (&from, &to), 64 * KIB, all, u64::MAX);
                 assert_eq!((ran.at, ran.stopped), (real, Stopped::End(End::SourceEnd)), "{name} on {}", place.name);
                 assert_same_contents(&a, &b);
@@ -251,7 +255,7 @@ fn an_error_of_the_search_for_holes_ends_the_prefix_where_the_search_stood() {
     let dir = &place.dir;
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, MIB);
-    let ranges = vec![Ok(Range::Data(0, 300_000)), Ok(Range::Hole(300_000, 1000)), Err(Errno::IO)];
+    let ranges = vec![data(0, 300_000), hole(300_000, 1000), Err(Errno::IO)];
     let ran = run_four(&|| engine(EngineName::ReadWrite), (&source(&a), &dest(&b)), 64 * KIB, ranges, u64::MAX);
     let failure = Failure { on: FailedOn::Read, errno: Errno::IO };
     assert_eq!((ran.at, ran.stopped), (301_000, Stopped::End(End::Failed(failure))));
@@ -266,7 +270,7 @@ fn a_watch_that_says_no_stops_all_workers() {
     let (a, b) = (dir.join("a"), dir.join("b"));
     create_painted(&a, 4 * MIB);
     for questions in [0, 1, 5, 63] {
-        let all = vec![Ok(Range::Data(0, 4 * MIB))];
+        let all = vec![data(0, 4 * MIB)];
         let make = || engine(EngineName::ReadWrite);
         let ran = run_four(&make, (&source(&a), &dest(&b)), 64 * KIB, all, questions);
         assert_eq!(ran.stopped, Stopped::Forbidden, "{questions}");
@@ -292,7 +296,7 @@ fn an_engine_that_says_complete_too_early_is_found_out() {
     let place = places.first();
     let dir = &place.dir;
     create_painted(dir.join("a"), MIB);
-    let all = vec![Ok(Range::Data(0, MIB))];
+    let all = vec![data(0, MIB)];
     let ran = run_four(&|| Box::new(Liar), (&source(dir.join("a")), &dest(dir.join("b"))), 64 * KIB, all, u64::MAX);
     assert!(matches!(ran.stopped, Stopped::End(End::Failed(_))), "{ran:?}");
 }
@@ -306,7 +310,7 @@ fn thousands_of_holes_before_a_slow_piece_do_not_block_the_others_for_ever() {
     let size = 20_000 * 4 * KIB;
     create_painted(&a, size);
     let ranges = (0..20_000u64)
-        .map(|n| Ok(if n % 2 == 0 { Range::Data(n * 4 * KIB, 4 * KIB) } else { Range::Hole(n * 4 * KIB, 4 * KIB) }))
+        .map(|n| if n % 2 == 0 { data(n * 4 * KIB, 4 * KIB) } else { hole(n * 4 * KIB, 4 * KIB) })
         .collect();
     let ran = run_four(&|| engine(EngineName::ReadWrite), (&source(&a), &dest(&b)), MIB, ranges, u64::MAX);
     assert_eq!((ran.at, ran.moved.holes, ran.stopped), (size, size / 2, Stopped::End(End::Complete)));
