@@ -37,7 +37,7 @@ pub fn map_with(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap])
     guarded(|| Ok(find(image, options, parsers))).unwrap_or_else(|refusal| {
         let size = guarded(|| Ok(image.size())).unwrap_or(0);
         let disk = Extent { start: 0, len: size };
-        let whole = Leaf::whole("whole disk".to_owned(), disk, None, refused(refusal)).into_region();
+        let whole = Leaf::whole("whole disk".to_owned(), disk, None, Verdict::Refused(refusal)).region;
         Map { size, regions: if size > 0 { vec![whole] } else { Vec::new() }, ..Map::default() }
     })
 }
@@ -54,7 +54,8 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
     let Finder { mut leaves, mut witnesses, asleep, all_or_none, .. } = finder;
     if leaves.len() > MOST_REGIONS {
         let disk = Extent { start: 0, len: size };
-        leaves = vec![Leaf::whole("whole disk".to_owned(), disk, None, refused(Refusal::Budget("regions")))];
+        let verdict = Verdict::Refused(Refusal::Budget("regions"));
+        leaves = vec![Leaf::whole("whole disk".to_owned(), disk, None, verdict)];
     }
     if asleep {
         leaves.iter_mut().for_each(Leaf::leave_to_the_sleeper);
@@ -75,69 +76,48 @@ fn find(image: &dyn ReadAt, options: &Options, parsers: &[&dyn FreeMap]) -> Map 
 
 /// A region of which no other is a part.
 struct Leaf<'p> {
-    place: String,
-    /// Its bytes in the image, in its own order.
-    extents: Vec<Extent>,
+    /// How much of it is free is not known before the end.
+    region: Region,
     /// The partition that it is, or lies in.
     partition: Extent,
-    kind: Option<&'static str>,
-    fate: Fate<'p>,
+    /// The parser that must look at it before its verdict is known.
+    ask: Option<&'p dyn FreeMap>,
     /// What of it is free, in the image.
     free: ExtentSet,
-    dropped: u64,
 }
 
-enum Fate<'p> {
-    /// A parser must look at it.
-    Ask(&'p dyn FreeMap),
-    Known(Verdict),
-}
-
-fn refused<'p>(refusal: Refusal) -> Fate<'p> {
-    Fate::Known(Verdict::Refused(refusal))
-}
-
-impl<'p> Leaf<'p> {
-    fn whole(place: String, partition: Extent, kind: Option<&'static str>, fate: Fate<'p>) -> Leaf<'p> {
-        Leaf { place, extents: vec![partition], partition, kind, fate, free: ExtentSet::new(), dropped: 0 }
+impl Leaf<'_> {
+    fn whole(place: String, partition: Extent, kind: Option<&'static str>, verdict: Verdict) -> Self {
+        let region = Region { place, extents: vec![partition], kind, verdict, free: 0, dropped: 0 };
+        Leaf { region, partition, ask: None, free: ExtentSet::new() }
     }
 
     /// A hibernated system knows better what is in use in every filesystem and swap area that it may have.
     fn leave_to_the_sleeper(&mut self) {
-        if let Fate::Ask(_) = self.fate {
-            self.fate = refused(Refusal::dirty("a hibernated system in this image"));
+        if self.ask.take().is_some() {
+            self.region.verdict = Verdict::Refused(Refusal::dirty("a hibernated system in this image"));
         }
     }
 
     fn is_mapped(&self) -> bool {
-        matches!(self.fate, Fate::Known(Verdict::Mapped { .. }))
+        matches!(self.region.verdict, Verdict::Mapped { .. })
     }
 
     /// What is in it was believed to be free for a table that is not to be believed.
     fn doubt(&mut self) {
         if self.is_mapped() {
-            self.fate = refused(Refusal::corrupt("a GPT without its protective MBR"));
-            (self.free, self.dropped) = (ExtentSet::new(), 0);
+            self.region.verdict = Verdict::Refused(Refusal::corrupt("a GPT without its protective MBR"));
+            (self.free, self.region.dropped) = (ExtentSet::new(), 0);
         }
     }
 
-    fn len(&self) -> u64 {
-        self.extents.iter().map(|extent| extent.len).sum()
-    }
-
     fn bytes(&self) -> ExtentSet {
-        self.extents.iter().map(|extent| extent.range()).collect()
+        self.region.extents.iter().map(|extent| extent.range()).collect()
     }
 
     fn into_region(self) -> Region {
-        let Leaf { place, extents, kind, fate, dropped, .. } = self;
         let free = self.free.bytes();
-        let verdict = match fate {
-            Fate::Known(verdict) => verdict,
-            // Every one was asked.
-            Fate::Ask(_) => Verdict::Unknown,
-        };
-        Region { place, extents, kind, verdict, free, dropped: dropped.min(free) }
+        Region { free, dropped: self.region.dropped.min(free), ..self.region }
     }
 }
 
@@ -197,16 +177,13 @@ impl<'p> Finder<'_, 'p> {
     fn whole_disk(&mut self, disk: Extent) -> ExtentSet {
         let place = "whole disk".to_owned();
         match self.nature(&[disk]) {
-            Err(refusal) => self.leaves.push(Leaf::whole(place, disk, None, refused(refusal))),
+            Err(refusal) => self.leaves.push(Leaf::whole(place, disk, None, Verdict::Refused(refusal))),
             Ok((signatures, Some(tables))) if signatures.is_empty() => {
                 self.all_or_none = tables.unprotected;
                 self.partitions(tables.partitions);
                 return tables.tables;
             }
-            Ok(nature) => {
-                let leaf = Leaf::whole(place, disk, None, Fate::Known(Verdict::Unknown));
-                self.judge(leaf, nature, true);
-            }
+            Ok(nature) => self.judge(Leaf::whole(place, disk, None, Verdict::Unknown), nature, true),
         }
         ExtentSet::new()
     }
@@ -216,15 +193,15 @@ impl<'p> Finder<'_, 'p> {
         for Partition { place, extent, claim } in partitions {
             let overlapping = extents.iter().filter(|other| other.start < extent.end() && extent.start < other.end());
             let crowded = overlapping.count() > MOST_OVERLAPS + 1; // one is itself
-            let (kind, fate) = match claim {
-                Claim::Look if crowded => (None, refused(Refusal::Budget("overlapping partitions"))),
-                Claim::Look => (None, Fate::Known(Verdict::Unknown)),
-                Claim::Opaque(kind) => (Some(kind), Fate::Known(Verdict::Opaque { reason: None })),
-                Claim::Broken(why) => (None, refused(why)),
+            let (kind, verdict) = match claim {
+                Claim::Look if crowded => (None, Verdict::Refused(Refusal::Budget("overlapping partitions"))),
+                Claim::Look => (None, Verdict::Unknown),
+                Claim::Opaque(kind) => (Some(kind), Verdict::Opaque { reason: None }),
+                Claim::Broken(why) => (None, Verdict::Refused(why)),
             };
-            let leaf = Leaf::whole(place, extent, kind, fate);
-            match &leaf.fate {
-                Fate::Known(Verdict::Unknown) => self.region(leaf, true),
+            let leaf = Leaf::whole(place, extent, kind, verdict);
+            match leaf.region.verdict {
+                Verdict::Unknown => self.region(leaf, true),
                 _ => self.leaves.push(leaf),
             }
         }
@@ -232,10 +209,10 @@ impl<'p> Finder<'_, 'p> {
 
     /// Finds out what a partition or a volume is.
     fn region(&mut self, mut leaf: Leaf<'p>, may_be_physical: bool) {
-        match self.nature(&leaf.extents) {
+        match self.nature(&leaf.region.extents) {
             Ok(nature) => self.judge(leaf, nature, may_be_physical),
             Err(refusal) => {
-                leaf.fate = refused(refusal);
+                leaf.region.verdict = Verdict::Refused(refusal);
                 self.leaves.push(leaf);
             }
         }
@@ -245,18 +222,25 @@ impl<'p> Finder<'_, 'p> {
         let (signatures, tables) = nature;
         let inner = tables.into_iter().flat_map(|tables| tables.kinds);
         let kinds: Vec<&'static str> = signatures.iter().map(|signature| signature.kind()).chain(inner).collect();
-        let opaque = |reason| Fate::Known(Verdict::Opaque { reason });
-        (leaf.kind, leaf.fate) = match (&kinds[..], &signatures[..]) {
-            ([], _) => (None, Fate::Known(Verdict::Unknown)),
+        let opaque = |reason| Verdict::Opaque { reason };
+        let region = &mut leaf.region;
+        (region.kind, region.verdict) = match (&kinds[..], &signatures[..]) {
+            ([], _) => (None, Verdict::Unknown),
             ([kind], []) => (Some(*kind), opaque(Some("partitions in a partition or volume are not looked for"))),
             ([kind], [Signature::Opaque(_)]) => (Some(*kind), opaque(None)),
-            ([kind], [Signature::Filesystem(parser)]) => (Some(*kind), Fate::Ask(*parser)),
-            ([kind], _) if may_be_physical => match self.physical_volume(&leaf.place, leaf.partition) {
+            ([kind], [Signature::Filesystem(parser)]) => {
+                leaf.ask = Some(*parser);
+                (Some(*kind), Verdict::Unknown)
+            }
+            ([kind], _) if may_be_physical => match self.physical_volume(&region.place, leaf.partition) {
                 Ok(()) => return,
-                Err(refusal) => (Some(*kind), refused(refusal)),
+                Err(refusal) => (Some(*kind), Verdict::Refused(refusal)),
             },
             ([kind], _) => (Some(*kind), opaque(Some("it lies in a logical volume"))),
-            _ => (None, refused(Refusal::unsupported(format!("ambiguous: signatures of {}", kinds.join(" and "))))),
+            _ => {
+                let why = format!("ambiguous: signatures of {}", kinds.join(" and "));
+                (None, Verdict::Refused(Refusal::unsupported(why)))
+            }
         };
         self.leaves.push(leaf);
     }
@@ -289,16 +273,18 @@ impl<'p> Finder<'_, 'p> {
                     continue;
                 }
             };
-            self.leaves.push(Leaf::whole(place.clone(), *partition, Some("LVM2_member"), refused(refusal)));
+            let verdict = Verdict::Refused(refusal);
+            self.leaves.push(Leaf::whole(place.clone(), *partition, Some("LVM2_member"), verdict));
         }
     }
 
     fn volumes_of(&mut self, place: &str, partition: Extent, physical: &Physical) {
         // Inside the partition, as the parser has checked.
         let moved = |piece: Extent| Extent { start: partition.start + piece.start, len: piece.len };
-        let part = |place: String, extents: Vec<Extent>, kind, verdict| Leaf {
-            extents,
-            ..Leaf::whole(place, partition, kind, Fate::Known(verdict))
+        let part = |place: String, extents: Vec<Extent>, kind, verdict| {
+            let mut leaf = Leaf::whole(place, partition, kind, verdict);
+            leaf.region.extents = extents;
+            leaf
         };
         let group = &physical.group;
         for volume in &physical.volumes {
@@ -327,17 +313,17 @@ impl<'p> Finder<'_, 'p> {
 
 /// Asks the parser of each region that has one, and remembers what those read that proved something.
 fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], witnesses: &mut Vec<Witness>) {
-    let asked = || leaves.iter().filter(|leaf| matches!(leaf.fate, Fate::Ask(_)));
-    let (count, all) = (asked().count(), asked().map(Leaf::len).fold(0, u64::saturating_add));
-    for leaf in leaves {
-        let Fate::Ask(parser) = leaf.fate else { continue };
+    let asked = || leaves.iter().filter(|leaf| leaf.ask.is_some());
+    let (count, all) = (asked().count(), asked().map(|leaf| leaf.region.size()).fold(0, u64::saturating_add));
+    for Leaf { region, ask, free: found, .. } in leaves {
+        let Some(parser) = ask else { continue };
         if witnesses.len() > MOST_WITNESSES {
-            leaf.fate = refused(Refusal::Budget("pieces that the map rests on"));
+            region.verdict = Verdict::Refused(Refusal::Budget("pieces that the map rests on"));
             continue;
         }
-        let budget = Budget::share(image.size(), leaf.len(), all, count);
+        let budget = Budget::share(image.size(), region.size(), all, count);
         let most = budget.extents();
-        let answer = look(image, budget, &leaf.extents, |view| {
+        let answer = look(image, budget, &region.extents, |view| {
             let findings = parser.free(view, options)?;
             let misplaced = findings.free.iter().last().is_some_and(|last| last.end() > view.size());
             corrupt_if(misplaced, "its parser found free bytes outside")?;
@@ -347,11 +333,11 @@ fn ask_parsers(image: &dyn ReadAt, options: &Options, leaves: &mut [Leaf<'_>], w
         });
         match answer {
             Ok(((free, dropped, evidence), read)) => {
-                (leaf.free, leaf.dropped) = (free, dropped);
-                leaf.fate = Fate::Known(Verdict::Mapped { evidence });
+                (*found, region.dropped) = (free, dropped);
+                region.verdict = Verdict::Mapped { evidence };
                 witnesses.extend(read);
             }
-            Err(refusal) => leaf.fate = refused(refusal),
+            Err(refusal) => region.verdict = Verdict::Refused(refusal),
         }
     }
 }
@@ -363,7 +349,7 @@ fn agree(leaves: &mut [Leaf<'_>], tables: &ExtentSet) -> ExtentSet {
     for leaf in leaves {
         let left = leaf.free.without(&used);
         if left != leaf.free {
-            if let Fate::Known(Verdict::Mapped { evidence }) = &mut leaf.fate {
+            if let Verdict::Mapped { evidence } = &mut leaf.region.verdict {
                 evidence.push("less what overlapping regions use".to_owned());
             }
             leaf.free = left.trimmed_to(GRANULE);

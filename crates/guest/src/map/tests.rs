@@ -5,10 +5,10 @@ use crate::extents::STEPS;
 
 /// A region of a partition with these free bytes, relative to its start.
 fn leaf(partition: Extent, at: Range<u64>, free: impl Iterator<Item = Range<u64>>) -> Leaf<'static> {
-    let mapped = Fate::Known(Verdict::Mapped { evidence: Vec::new() });
-    let extents = vec![Extent { start: at.start, len: at.end - at.start }];
-    let free = ExtentSet::from_ranges(free).shifted(at.start);
-    Leaf { extents, free, ..Leaf::whole("part".to_owned(), partition, None, mapped) }
+    let mut leaf = Leaf::whole("part".to_owned(), partition, None, Verdict::Mapped { evidence: Vec::new() });
+    leaf.region.extents = vec![Extent { start: at.start, len: at.end - at.start }];
+    leaf.free = ExtentSet::from_ranges(free).shifted(at.start);
+    leaf
 }
 
 #[test]
