@@ -116,29 +116,20 @@ impl Disk {
 /// A format's view of its disk.
 pub(super) trait Layout: Send + Sync {
     /// Where the bytes from `at` on are, which is below the size. Looks no further than is needed to reach `upto`.
-    ///
-    /// # Errors
-    /// If the tables contradict themselves or cannot be read.
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal>;
 
     /// Unpacks one unit of `unit` bytes whose first byte is at `at` of the disk.
-    ///
-    /// # Errors
-    /// If it is damaged.
     fn unpack(&self, _packed: &[u8], _unit: usize, _at: u64) -> Result<Vec<u8>, Refusal> {
         Err(Refusal::corrupt("compressed data where there can be none"))
     }
 
-    /// What of the files is neither data nor read at open, by file; `None` if bytes of the files cannot be freed one by one.
-    ///
-    /// # Errors
-    /// As reading.
-    fn besides(&self, reader: &Reader) -> Result<Option<Ranges>, Refusal>;
+    /// What of the files is neither data nor read at open, by file: nothing, if a format does not say else. `None` if bytes of
+    /// the files cannot be freed one by one.
+    fn besides(&self, _reader: &Reader) -> Result<Option<Ranges>, Refusal> {
+        Ok(Some(Vec::new()))
+    }
 
     /// Whether each of these bytes of the first file is used exactly once, as far as the format counts.
-    ///
-    /// # Errors
-    /// As reading.
     fn used_once(&self, _reader: &Reader, _bytes: &ExtentSet) -> Result<bool, Refusal> {
         Ok(true)
     }
@@ -155,10 +146,6 @@ pub(super) fn open_raw(reader: &Reader) -> Result<Disk, Refusal> {
 impl Layout for Plain {
     fn piece(&self, _: &dyn Tables, at: u64, _: u64) -> Result<Piece, Refusal> {
         Ok(Piece { len: self.0.saturating_sub(at), place: Place::Stored { file: 0, offset: at } })
-    }
-
-    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
-        Ok(Some(Vec::new()))
     }
 }
 

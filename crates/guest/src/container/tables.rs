@@ -30,18 +30,12 @@ pub struct FileWitness {
 /// Whoever reads a table of a container's files.
 pub(super) trait Tables {
     /// The bytes of a table of at most [`LARGEST_PIECE`].
-    ///
-    /// # Errors
-    /// If it does not lie in the file, is too long, or cannot be read.
     fn table(&self, file: usize, offset: u64, len: usize) -> Result<Arc<Vec<u8>>, Refusal>;
 
     /// The files.
     fn files(&self) -> &[Arc<dyn ReadAt>];
 
     /// One of them.
-    ///
-    /// # Errors
-    /// If it is not there.
     fn file(&self, file: usize) -> Result<&dyn ReadAt, Refusal> {
         self.files().get(file).map(|file| &**file).or_corrupt("a file that is not there")
     }
@@ -52,23 +46,21 @@ pub(super) trait Tables {
     }
 }
 
-/// The table that was read last, by file, offset and length.
-type Last = Option<((usize, u64, usize), Arc<Vec<u8>>)>;
-
 /// Reads tables, leaves a witness of each, and sees to it that they do not get too many.
 pub(super) struct Reader {
     files: Vec<Arc<dyn ReadAt>>,
     seen: RefCell<Vec<FileWitness>>,
     bytes: Cell<u64>,
     pieces: Cell<u32>,
-    last: RefCell<Last>,
+    /// The one that was read last.
+    last: Recent<(usize, u64, usize)>,
 }
 
 impl Reader {
     /// Tables may be read once, as far as sizes tell: each file's size, and 64 MiB more.
     pub fn new(files: Vec<Arc<dyn ReadAt>>) -> Reader {
         let bytes = Cell::new(files.iter().fold(64 << 20, |sum: u64, file| sum.saturating_add(file.size())));
-        Reader { files, seen: RefCell::default(), bytes, pieces: Cell::new(PIECES), last: RefCell::default() }
+        Reader { files, seen: RefCell::default(), bytes, pieces: Cell::new(PIECES), last: Recent::new(0) }
     }
 
     /// Reads at most [`LARGEST_PIECE`] bytes.
@@ -116,14 +108,7 @@ impl Reader {
 
 impl Tables for Reader {
     fn table(&self, file: usize, offset: u64, len: usize) -> Result<Arc<Vec<u8>>, Refusal> {
-        if let Some((key, table)) = &*self.last.borrow()
-            && *key == (file, offset, len)
-        {
-            return Ok(Arc::clone(table));
-        }
-        let table = Arc::new(self.read(file, offset, len)?);
-        self.last.replace(Some(((file, offset, len), Arc::clone(&table))));
-        Ok(table)
+        self.last.get((file, offset, len), || self.read(file, offset, len))
     }
 
     fn files(&self) -> &[Arc<dyn ReadAt>] {

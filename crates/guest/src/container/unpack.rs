@@ -11,9 +11,6 @@ use crate::refusal::{Refusal, corrupt_if};
 const ZSTD_WINDOW: u64 = 4 << 20;
 
 /// Inflates to at most `len` bytes; `zlib` if it has zlib's header and checksum (RFC 1950), else it is raw (RFC 1951).
-///
-/// # Errors
-/// If it is damaged, or longer.
 pub(super) fn inflate(packed: &[u8], len: usize, zlib: bool) -> Result<Vec<u8>, Refusal> {
     // One more, so that the end of the stream is seen, and not only the end of the buffer.
     let mut unpacked = vec![0; len + 1];

@@ -2,7 +2,7 @@
 //!
 //! Format: as VirtualBox writes it since version 1.1 of the format (2004); fields are little-endian.
 
-use super::disk::{Disk, Layout, Piece, Place, Ranges};
+use super::disk::{Disk, Layout, Piece, Place};
 use super::tables::{Reader, Tables};
 use crate::bytes::{is_power_in, le32, le64, product, slice, sum};
 use crate::refusal::{Refusal, corrupt_if, unsupported_if};
@@ -68,10 +68,6 @@ impl Vdi {
 impl Layout for Vdi {
     fn piece(&self, tables: &dyn Tables, at: u64, upto: u64) -> Result<Piece, Refusal> {
         join(at, upto, self.block, |number| self.block(tables, number))
-    }
-
-    fn besides(&self, _: &Reader) -> Result<Option<Ranges>, Refusal> {
-        Ok(Some(Vec::new()))
     }
 }
 
