@@ -4,7 +4,6 @@
 //! everything that is written twice is compared, and every chain of every file is followed. FSInfo is never looked at.
 
 mod boot;
-mod links;
 mod walk;
 
 use crate::fs::clusters::{Table, Width};
@@ -12,7 +11,7 @@ use crate::fs::free_map::{Findings, FreeMap, Options};
 use crate::image::View;
 use crate::refusal::{OrRefuse, Refusal, corrupt_if, dirty_if};
 use boot::{Boot, looks_like_one};
-use links::Links;
+use walk::Links;
 
 /// FAT12, FAT16 and FAT32, with or without long names.
 #[derive(Debug)]

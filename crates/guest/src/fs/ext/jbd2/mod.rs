@@ -7,7 +7,6 @@ mod fast_commits;
 pub(super) mod form;
 mod journal;
 mod log;
-mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -34,9 +33,6 @@ pub(super) struct Replay {
 }
 
 /// Reads the log, and the fast commits behind it.
-///
-/// # Errors
-/// If anything in them is doubtful.
 pub(super) fn replay(journal: &Journal, blocks: &Blocks<'_>, layout: &Layout) -> Result<Replay, Refusal> {
     over_budget_if(journal.file.blocks() > MOST_BLOCKS, "blocks of the journal")?;
     let log = log::read(journal, blocks, layout)?;
