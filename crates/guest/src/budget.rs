@@ -60,9 +60,6 @@ impl Budget {
     }
 
     /// Takes `count` bytes of metadata.
-    ///
-    /// # Errors
-    /// If there are not so many left.
     pub(crate) fn take_bytes(&self, count: u64) -> Result<(), Refusal> {
         take(&self.bytes, count, "bytes of metadata")
     }
@@ -75,9 +72,6 @@ impl Budget {
     }
 
     /// Takes one node of a tree, one record, one step of a search.
-    ///
-    /// # Errors
-    /// If there is none left.
     pub(crate) fn take_node(&self) -> Result<(), Refusal> {
         take(&self.nodes, 1, "nodes")
     }

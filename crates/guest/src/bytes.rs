@@ -69,9 +69,6 @@ pub(crate) fn runs_of_ones(word: u64) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// `a * b`, where a forged header may ask for more than there are numbers.
-///
-/// # Errors
-/// On overflow.
 pub(crate) fn product(a: u64, b: u64) -> Result<u64, Refusal> {
     a.checked_mul(b).or_corrupt("a size overflows")
 }

@@ -46,9 +46,6 @@ impl Refusal {
 }
 
 /// Refuses with `why` if there is a `doubt`.
-///
-/// # Errors
-/// `why`.
 pub(crate) fn refuse_if(doubt: bool, why: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
     if doubt { Err(why()) } else { Ok(()) }
 }
@@ -72,9 +69,6 @@ refusing! {
 }
 
 /// Refuses with a [`Refusal::Budget`] if there is `too_much` of something.
-///
-/// # Errors
-/// That refusal.
 pub(crate) fn over_budget_if(too_much: bool, what: &'static str) -> Result<(), Refusal> {
     refuse_if(too_much, || Refusal::Budget(what))
 }

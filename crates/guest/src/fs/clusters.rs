@@ -33,9 +33,6 @@ pub(super) struct Bits {
 
 impl Bits {
     /// All clear, for this many clusters.
-    ///
-    /// # Errors
-    /// If that are too many.
     pub(super) fn new(clusters: u32) -> Result<Bits, Refusal> {
         over_budget_if(clusters > MOST_CLUSTERS, "clusters")?;
         Ok(Bits { words: vec![0; (clusters as usize + FIRST as usize).div_ceil(64)] })
@@ -210,9 +207,6 @@ impl Heap {
     }
 
     /// The offset of a cluster that exists, in bytes.
-    ///
-    /// # Errors
-    /// If it does not.
     pub(super) fn offset(&self, cluster: u32) -> Result<u64, Refusal> {
         corrupt_if(!self.has(cluster), format_args!("cluster {cluster} does not exist"))?;
         bytes::sum(self.start, bytes::product(u64::from(cluster - FIRST), self.cluster)?)
@@ -224,9 +218,6 @@ impl Heap {
     }
 
     /// The bytes of the clusters whose bits are clear.
-    ///
-    /// # Errors
-    /// If they are too many extents.
     pub(super) fn free(&self, used: &Bits, most: usize) -> Result<ExtentSet, Refusal> {
         let mut free = ExtentSet::new();
         for (word, at) in used.words.iter().zip((0..).step_by(64)) {

@@ -62,9 +62,6 @@ impl FreeMap for Swap {
 /// Whether a hibernated system left its memory in the region. It goes on where it stopped: all that it had mounted is
 /// newer in its memory than on the disk, and its other swap areas are in use. (One that sleeps in a swap file is seen by
 /// whoever reads that, with [`tells_of_sleep`]; one on another disk is not.)
-///
-/// # Errors
-/// If it cannot be read.
 pub(crate) fn is_asleep(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(signatures(region)?.iter().any(|(_, kind)| *kind == Kind::Asleep))
 }

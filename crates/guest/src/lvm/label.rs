@@ -39,9 +39,6 @@ pub struct Label {
 }
 
 /// Whether the region has the label of a physical volume.
-///
-/// # Errors
-/// If it cannot be read.
 pub(crate) fn is_member(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(places(region)?.iter().any(|(_, sector)| sector.starts_with(b"LABELONE")))
 }

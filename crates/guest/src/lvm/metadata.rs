@@ -104,9 +104,6 @@ impl Grid<'_> {
 }
 
 /// Makes sense of the metadata for the physical volume with this label.
-///
-/// # Errors
-/// Every doubt is a refusal.
 pub fn interpret(root: &Section<'_>, label: &Label, region: &View<'_>) -> Result<Physical, Refusal> {
     let other = root.text("contents")? != b"Text Format Volume Group" || root.number("version")? != 1;
     unsupported_if(other, "LVM metadata of another format")?;

@@ -42,9 +42,6 @@ impl<'t> Section<'t> {
     }
 
     /// A section in it.
-    ///
-    /// # Errors
-    /// If there is none of this name.
     pub fn section(&self, name: &str) -> Result<&Section<'t>, Refusal> {
         match self.get(name) {
             Some(Value::Section(section)) => Ok(section),
@@ -61,9 +58,6 @@ impl<'t> Section<'t> {
     }
 
     /// A text in it.
-    ///
-    /// # Errors
-    /// If there is none of this name.
     pub fn text(&self, name: &str) -> Result<&'t [u8], Refusal> {
         match self.get(name) {
             Some(Value::Item(Item::Text(text))) => Ok(text),
@@ -72,9 +66,6 @@ impl<'t> Section<'t> {
     }
 
     /// A number in it, not negative.
-    ///
-    /// # Errors
-    /// If there is none of this name.
     pub fn number(&self, name: &str) -> Result<u64, Refusal> {
         match self.get(name) {
             Some(Value::Item(Item::Number(number))) => u64::try_from(*number).map_err(|_| missing(name)),
@@ -83,9 +74,6 @@ impl<'t> Section<'t> {
     }
 
     /// A list of texts in it; empty if there is none of this name.
-    ///
-    /// # Errors
-    /// If it is something else.
     pub fn words(&self, name: &str) -> Result<Vec<&'t [u8]>, Refusal> {
         let word = |item: &Item<'t>| match item {
             Item::Text(text) => Ok(*text),

@@ -76,9 +76,6 @@ pub fn read(disk: &View<'_>, tables: &mut Tables, gpt: bool, known: Known<'_>) -
 
 /// Whether nothing is where a boot sector with a protective MBR is on other disks: zeros, or that MBR without its last two
 /// bytes.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn is_blank(disk: &View<'_>) -> Result<bool, Refusal> {
     let sector = disk.read(0, LEN as usize)?;
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);

@@ -25,9 +25,6 @@ pub enum Checksum {
 
 impl Checksum {
     /// The one of a superblock's `csum_type`.
-    ///
-    /// # Errors
-    /// If there is none of that number.
     pub fn of_type(number: u16) -> Result<Checksum, Refusal> {
         match number {
             0 => Ok(Checksum::Crc32c),
@@ -49,9 +46,6 @@ impl Checksum {
     }
 
     /// Whether the checksum at the start of a superblock or node is that of the rest.
-    ///
-    /// # Errors
-    /// If the block is too short to hold one.
     pub fn is_right(self, block: &[u8]) -> Result<bool, Refusal> {
         let stored: [u8; COVERS_FROM] = bytes::array(block, 0)?;
         let covered = block.get(COVERS_FROM..).unwrap_or_default();

@@ -100,9 +100,6 @@ pub struct Chunks {
 
 impl Chunks {
     /// Those in the superblock, which hold the chunk tree.
-    ///
-    /// # Errors
-    /// If one is damaged, or of another kind.
     pub fn of_superblock(sb: &Superblock) -> Result<Chunks, Refusal> {
         let mut found = Chunks::default();
         let mut at = 0;
@@ -144,9 +141,6 @@ impl Chunks {
     }
 
     /// The chunk that holds all of some logical addresses.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn holding(&self, start: u64, len: u64) -> Result<&Chunk, Refusal> {
         let end = bytes::sum(start, len)?;
         let behind = self.chunks.partition_point(|chunk| chunk.start <= start);

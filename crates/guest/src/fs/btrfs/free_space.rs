@@ -105,9 +105,6 @@ impl<'a> FreeSpaceTree<'a> {
     }
 
     /// Ends the last chunk; all free runs.
-    ///
-    /// # Errors
-    /// If a chunk is missing.
     pub fn finish(mut self) -> Result<Runs, Refusal> {
         self.check_count()?;
         corrupt_if(self.chunks.get(self.begun).is_some(), "the free space tree lacks a chunk")?;

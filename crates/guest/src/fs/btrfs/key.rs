@@ -36,9 +36,6 @@ impl Key {
     pub const SIZE: usize = 17;
 
     /// The key at `offset`.
-    ///
-    /// # Errors
-    /// If `from` is too short.
     pub fn parse(from: &[u8], offset: usize) -> Result<Key, Refusal> {
         let field = bytes::slice(from, offset, Key::SIZE)?;
         Ok(Key { objectid: le64(field, 0)?, kind: u8_at(field, 8)?, offset: le64(field, 9)? })

@@ -25,9 +25,6 @@ pub struct Roots {
 }
 
 /// Reads a ROOT_ITEM.
-///
-/// # Errors
-/// If it is too short.
 pub fn root_item(item: &[u8], owner: u64) -> Result<Root, Refusal> {
     Ok(Root { address: le64(item, 176)?, level: u8_at(item, 238)?, generation: le64(item, 160)?, owner })
 }

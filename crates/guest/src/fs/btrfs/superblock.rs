@@ -42,9 +42,6 @@ pub struct Device {
 
 impl Device {
     /// A DEV_ITEM.
-    ///
-    /// # Errors
-    /// If it is too short.
     pub fn parse(item: &[u8]) -> Result<Device, Refusal> {
         Ok(Device {
             id: le64(item, 0)?,
@@ -84,9 +81,6 @@ pub struct Superblock {
 }
 
 /// Whether the signature is there.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn has_magic(region: &View<'_>) -> Result<bool, Refusal> {
     Ok(region.size() >= PRIMARY + SIZE as u64 && region.read(PRIMARY + 0x40, MAGIC.len())? == MAGIC)
 }

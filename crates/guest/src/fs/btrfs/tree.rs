@@ -108,9 +108,6 @@ impl<'a> Forest<'a> {
     }
 
     /// [`Forest::walk`], but for the nodes that other trees had already.
-    ///
-    /// # Errors
-    /// Those of [`Forest::walk`].
     pub fn walk_unseen(&self, chunks: &Chunks, root: Root, seen: &mut Seen, take: Take<'_>) -> Result<(), Refusal> {
         corrupt_if(root.level > HIGHEST_LEVEL, "a tree is too high")?;
         let mut is_new = |address| seen.as_mut().is_none_or(|nodes| nodes.insert(address));

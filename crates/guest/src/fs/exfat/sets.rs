@@ -88,9 +88,6 @@ impl Sets {
     }
 
     /// To be called behind the last entry.
-    ///
-    /// # Errors
-    /// If a set is not complete.
     pub(super) fn finish(&self) -> Result<(), Refusal> {
         corrupt_if(self.missing > 0, "a set of directory entries is torn")
     }
