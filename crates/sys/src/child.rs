@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::process_state::duration;
 use crate::syscall::last_errno;
 
 /// How a child ended and what it cost.
@@ -77,12 +78,6 @@ pub fn announce(command: &mut Command, pipe: OwnedFd) -> &mut Command {
     // SAFETY: between fork and exec the closure formats a number on its stack, without allocating or taking a lock, and
     // makes system calls that are async-signal-safe.
     unsafe { command.pre_exec(announce) }
-}
-
-fn duration(time: libc::timeval) -> Duration {
-    // The kernel never gives negative CPU times.
-    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
-        + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
 }
 
 #[cfg(test)]

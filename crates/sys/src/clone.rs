@@ -17,9 +17,6 @@ struct FileCloneRange {
 const FICLONERANGE: rustix::ioctl::Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 
 /// Makes `len` bytes of the destination at `offset` share the extents of the source there.
-///
-/// # Errors
-/// Whatever ioctl_ficlonerange(2) says.
 pub(crate) fn clone_range(source: BorrowedFd<'_>, dest: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
     let range = FileCloneRange {
         source: i64::from(source.as_raw_fd()),

@@ -66,9 +66,6 @@ pub fn let_others_in(file: BorrowedFd<'_>) {
 }
 
 /// Whether the lease of [`keep_others_out`] is there and nobody waits for its end.
-///
-/// # Errors
-/// What fcntl(2) says of F_GETLEASE.
 pub fn is_still_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     // SAFETY: plain numbers are passed, and the descriptor is borrowed.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } {
@@ -79,9 +76,6 @@ pub fn is_still_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 
 #[cfg(feature = "namespaces")]
 /// Takes a lock for reading on one byte, as QEMU does on images that it has open. It ends with the descriptor.
-///
-/// # Errors
-/// What fcntl(2) says of F_OFD_SETLK.
 pub fn lock_byte(file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
     control(file, libc::F_OFD_SETLK, libc::F_RDLCK, offset, 1).map(drop)
 }

@@ -147,9 +147,6 @@ impl Inode {
     }
 
     /// The attributes of an open file; also for `O_PATH` descriptors.
-    ///
-    /// # Errors
-    /// Whatever statx(2) says.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Inode, Errno> {
         statx(fd, OsStr::new(""), AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -161,26 +158,17 @@ impl Inode {
     }
 
     /// The attributes of a directory entry, of the link itself if it is one.
-    ///
-    /// # Errors
-    /// Whatever statx(2) says.
     pub fn at(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Inode, Errno> {
         statx(dir, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// The attributes of what a directory entry leads to, symbolic links followed.
-    ///
-    /// # Errors
-    /// Whatever statx(2) says.
     pub fn at_following(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Inode, Errno> {
         statx(dir, name, AtFlags::empty())
     }
 
     /// As [`Inode::at`], or with `follow` as [`Inode::at_following`], as the filesystem has them now: one of the network asks
     /// its server and does not trust what this machine remembers.
-    ///
-    /// # Errors
-    /// Whatever statx(2) says.
     pub fn now_at(dir: BorrowedFd<'_>, name: &OsStr, follow: bool) -> Result<Inode, Errno> {
         let link = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         statx(dir, name, link | AtFlags::STATX_FORCE_SYNC)

@@ -42,9 +42,6 @@ fn magic_link(object: Object<'_>) -> CString {
 
 impl Object<'_> {
     /// Changes owner and group; `None` leaves one as it is. Never follows a symbolic link.
-    ///
-    /// # Errors
-    /// Whatever fchownat(2) says.
     pub fn change_owner(self, user: Option<u32>, group: Option<u32>) -> Result<(), Errno> {
         let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
         // Linux 2.6.39 takes AT_EMPTY_PATH for every kind of descriptor.
@@ -68,9 +65,6 @@ impl Object<'_> {
     }
 
     /// Sets access and modification time.
-    ///
-    /// # Errors
-    /// Whatever utimensat(2) says.
     pub fn set_times(self, times: &Timestamps) -> Result<(), Errno> {
         if !self.path_only {
             return retry_on_intr(|| fs::futimens(self, times));
@@ -112,9 +106,6 @@ impl Object<'_> {
     }
 
     /// Fills the buffer with the names of all extended attributes that the caller may see, each ended by a zero byte.
-    ///
-    /// # Errors
-    /// Whatever listxattr(2) says.
     pub fn list_xattrs(self, names: &mut Vec<u8>) -> Result<(), Errno> {
         fill(names, |names| {
             if !self.path_only {
@@ -144,9 +135,6 @@ impl Object<'_> {
     }
 
     /// Sets an extended attribute, new or not.
-    ///
-    /// # Errors
-    /// Whatever setxattr(2) says.
     pub fn set_xattr(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         retry_on_intr(|| {
             if !self.path_only {

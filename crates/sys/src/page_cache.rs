@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
-use crate::syscall::last_errno;
+use crate::syscall::{last_errno, outcome};
 
 /// cachestat(2), Linux 6.5; the same number on every architecture but alpha, which Rust does not have.
 const SYS_CACHESTAT: libc::c_long = 451;
@@ -107,10 +107,7 @@ pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64, wait: bool) -> Re
         true => libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER,
     };
     // SAFETY: no memory is involved, and the descriptor is borrowed, so it stays open.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) } {
-        0 => Ok(()),
-        _ => Err(last_errno()),
-    }
+    outcome(unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) }.into())
 }
 
 /// Waits until what is being written to the device at the moment is there, and begins nothing: dirty pages stay dirty.
@@ -119,10 +116,7 @@ pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64, wait: bool) -> Re
 /// What sync_file_range(2) says, ESPIPE and EINVAL where it does not apply. EIO and ENOSPC are errors of the data.
 pub fn wait_for_write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: no memory is involved, and the descriptor is borrowed, so it stays open.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) } {
-        0 => Ok(()),
-        _ => Err(last_errno()),
-    }
+    outcome(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) }.into())
 }
 
 fn off64(number: u64) -> Result<libc::off64_t, Errno> {

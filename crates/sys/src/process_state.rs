@@ -79,13 +79,15 @@ impl Usage {
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer is to a live object; getrusage for the own process cannot fail, and would leave zeros.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-        let time = |time: libc::timeval| {
-            Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
-        };
         Usage {
-            user: time(usage.ru_utime),
-            system: time(usage.ru_stime),
+            user: duration(usage.ru_utime),
+            system: duration(usage.ru_stime),
             peak_memory: usage.ru_maxrss.unsigned_abs() * 1024,
         }
     }
+}
+
+/// A CPU time, of which the kernel never gives a negative one.
+pub(crate) fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
 }

@@ -15,9 +15,6 @@ pub struct Arrivals(Arc<AtomicU32>);
 impl Arrivals {
     /// Counts this signal whenever it arrives, from now on to the end of the process, after whatever was registered for it
     /// with signal-hook before: who is woken sees what that has done.
-    ///
-    /// # Errors
-    /// What sigaction(2) says.
     pub fn count(&self, signal: i32) -> io::Result<()> {
         let arrivals = Arc::clone(&self.0);
         let handler = move || {

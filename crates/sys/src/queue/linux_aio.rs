@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::interface::{Completion, MOST_SLOTS, Queue, Request};
 use super::slots::Slots;
-use crate::syscall::last_errno;
+use crate::syscall::{last_errno, outcome};
 
 /// `struct iocb` of linux/aio_abi.h: one request.
 #[repr(C)]
@@ -67,10 +67,7 @@ impl LinuxAio {
     pub(super) fn new() -> Result<LinuxAio, Errno> {
         let mut context: Context = 0;
         // SAFETY: the kernel writes one word to the address of a live variable, which is zero as it demands.
-        let result = unsafe { libc::syscall(libc::SYS_io_setup, MOST_SLOTS as libc::c_long, &raw mut context) };
-        if result < 0 {
-            return Err(last_errno());
-        }
+        outcome(unsafe { libc::syscall(libc::SYS_io_setup, MOST_SLOTS as libc::c_long, &raw mut context) })?;
         Ok(LinuxAio {
             context,
             slots: Slots::new(),

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::interface::{Completion, MOST_SLOTS, Queue, Request};
 use super::slots::Slots;
 use crate::close;
-use crate::syscall::{errno_of, last_errno};
+use crate::syscall::{errno_of, last_errno, outcome};
 
 /// Requests to one file that are at work at the same time. glibc has 20 threads for all of a process.
 const LANES: usize = 4;
@@ -122,10 +122,7 @@ impl Queue for PosixAio {
             *place = self.blocks[*slot].cast_const();
         }
         // SAFETY: the list holds the blocks of requests at work; a null timeout means to wait.
-        let result = unsafe { libc::aio_suspend(list.as_ptr(), busy.len() as libc::c_int, null_mut()) };
-        if result != 0 {
-            return Err(last_errno());
-        }
+        outcome(unsafe { libc::aio_suspend(list.as_ptr(), busy.len() as libc::c_int, null_mut()) }.into())?;
         for slot in busy {
             let block = self.blocks[slot];
             // SAFETY: the block is that of a request at work.
