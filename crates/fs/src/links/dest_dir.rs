@@ -1,4 +1,4 @@
-//! A directory of the destination that can be opened again without a path.
+//! A directory of the destination that can be opened again without a path, and what was made in it.
 
 use std::ffi::{OsStr, OsString};
 use std::iter::successors;
@@ -44,9 +44,6 @@ impl Drop for DestDir {
 impl DestDir {
     /// The directory that holds the copies of operands, with what users see before the names of its entries: its path as
     /// they wrote it, with a slash at the end unless it is empty.
-    ///
-    /// # Errors
-    /// What the kernel says when it is looked at.
     pub fn root_shown_as(dir: Arc<OwnedFd>, prefix: OsString) -> Result<Arc<DestDir>, Errno> {
         let id = Inode::of(dir.as_fd())?.id;
         let (name, number) = (OsString::new(), AtomicU32::new(0));
@@ -70,14 +67,7 @@ impl DestDir {
 
     /// Whether this, or a directory that it is in, is a copy of that one.
     pub fn is_within_copy_of(&self, source: FileId) -> bool {
-        let mut next = Some(self);
-        while let Some(dir) = next {
-            if dir.source == Some(source) {
-                return true;
-            }
-            next = dir.parent.as_deref();
-        }
-        false
+        self.upwards().any(|dir| dir.source == Some(source))
     }
 
     /// The directory that it was made or entered in.
@@ -118,9 +108,6 @@ impl DestDir {
     }
 
     /// The filesystem of that directory.
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub fn top_device(&self) -> Result<DeviceNumber, Errno> {
         Ok(Inode::of(self.top()?)?.id.device())
     }
@@ -171,10 +158,31 @@ impl DestDir {
     }
 }
 
+/// A file or directory that was made, or is about to be.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// The directory that holds it.
+    pub dir: Arc<DestDir>,
+    /// Its name there.
+    pub name: OsString,
+    /// Which file it is, once it is complete.
+    pub id: Option<FileId>,
+}
+
+impl Made {
+    /// Whether this is that directory entry.
+    #[inline]
+    pub fn is_entry(&self, dir: FileId, name: &OsStr) -> bool {
+        self.dir.id == dir && self.name == name
+    }
+
+    /// Its path as users know it.
+    pub fn path(&self) -> PathBuf {
+        self.dir.shown(&self.name)
+    }
+}
+
 /// Another descriptor of the same open file.
-///
-/// # Errors
-/// As fcntl(2).
 pub fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     fcntl_dupfd_cloexec(fd, 0)
 }

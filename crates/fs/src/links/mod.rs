@@ -2,10 +2,8 @@
 //! destination, which are found again by their names and identity.
 
 mod dest_dir;
-mod made;
 pub mod pages;
 mod table;
 
-pub use dest_dir::{DestDir, duplicate};
-pub use made::Made;
+pub use dest_dir::{DestDir, Made, duplicate};
 pub use table::{Claim, LinkTable, Source};

@@ -6,16 +6,18 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 
 use haul_sys::Errno;
 use haul_sys::inode::FileId;
 use haul_sys::memory;
 use haul_sys::rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
-use haul_sys::rustix::io::{pread, pwrite, retry_on_intr};
 
+use crate::error::errno_of;
 use crate::temporary::{TemporaryNames, temporary_name};
 
 const SIZE: usize = 4096;
@@ -55,7 +57,7 @@ pub struct Pages {
     limit: usize,
     /// How many there are: a power of two.
     count: usize,
-    spill: Option<OwnedFd>,
+    spill: Option<File>,
     /// The page of the file that was asked for last, as it is there, and which one it is.
     last: Box<Page>,
     last_place: Option<usize>,
@@ -78,9 +80,6 @@ impl Pages {
     }
 
     /// The record of this key.
-    ///
-    /// # Errors
-    /// What reading the file said.
     pub fn get(&mut self, key: &Key) -> Result<Option<Record>, Errno> {
         let page = self.load(self.place(key, self.count))?;
         Ok(find(page, key).map(|at| unpack(&page[at..])))
@@ -107,9 +106,6 @@ impl Pages {
     }
 
     /// Takes a record out. False if there is none.
-    ///
-    /// # Errors
-    /// What reading or writing the file said.
     pub fn remove(&mut self, key: &Key) -> Result<bool, Errno> {
         let place = self.place(key, self.count);
         let page = self.load(place)?;
@@ -128,7 +124,7 @@ impl Pages {
     fn double(&mut self, room: BorrowedFd<'_>) -> Result<(), Errno> {
         let count = self.count.checked_mul(2).ok_or(Errno::NOMEM)?;
         if count > self.limit && self.spill.is_none() {
-            self.spill = Some(nameless(room)?);
+            self.spill = Some(nameless(room)?.into());
         }
         for old in 0..self.count {
             let page = Box::new(*self.load(old)?);
@@ -168,14 +164,8 @@ impl Pages {
         if self.last_place != Some(place) {
             self.last_place = None;
             let (file, start) = in_file(self.spill.as_ref(), place, self.limit)?;
-            let mut done = 0;
-            while done < SIZE {
-                match retry_on_intr(|| pread(file, &mut self.last[done..], start + done as u64))? {
-                    // Every page was written before it is read.
-                    0 => return Err(Errno::IO),
-                    count => done += count,
-                }
-            }
+            // Every page was written before it is read.
+            file.read_exact_at(&mut *self.last, start).map_err(errno_of)?;
             self.last_place = Some(place);
         }
         Ok(&mut self.last)
@@ -188,13 +178,7 @@ impl Pages {
         }
         self.last_place = None;
         let (file, start) = in_file(self.spill.as_ref(), place, self.limit)?;
-        let mut done = 0;
-        while done < SIZE {
-            match retry_on_intr(|| pwrite(file, &self.last[done..], start + done as u64))? {
-                0 => return Err(Errno::IO),
-                count => done += count,
-            }
-        }
+        file.write_all_at(&*self.last, start).map_err(errno_of)?;
         self.last_place = Some(place);
         Ok(())
     }
@@ -213,7 +197,7 @@ impl Pages {
 }
 
 /// Where a page is in the file.
-fn in_file(file: Option<&OwnedFd>, place: usize, in_memory: usize) -> Result<(&OwnedFd, u64), Errno> {
+fn in_file(file: Option<&File>, place: usize, in_memory: usize) -> Result<(&File, u64), Errno> {
     Ok((file.ok_or(Errno::BADF)?, (place - in_memory.min(place)) as u64 * SIZE as u64))
 }
 

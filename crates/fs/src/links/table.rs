@@ -14,8 +14,7 @@ use haul_sys::Errno;
 use haul_sys::inode::{FileId, Inode, Time};
 use parking_lot::{Condvar, Mutex};
 
-use super::dest_dir::DestDir;
-use super::made::Made;
+use super::dest_dir::{DestDir, Made};
 use super::pages::{KEY, Key, Pages, Record};
 
 /// Pages of 4 KiB in memory: 16 MiB, enough for about 150,000 files.
@@ -161,9 +160,6 @@ impl LinkTable {
     }
 
     /// What was claimed was made before, by another process: this. Whoever waits for it here is notified.
-    ///
-    /// # Errors
-    /// What the file of the table said.
     pub fn was_made_elsewhere(&self, source: Source, made: &Made) -> Result<(), Errno> {
         let mut state = self.state.lock();
         state.pending.remove(&source);
@@ -172,9 +168,6 @@ impl LinkTable {
     }
 
     /// What was claimed or remembered could not be made. One of those who wait for it makes it instead.
-    ///
-    /// # Errors
-    /// What the file of the table said.
     pub fn forget(&self, source: Source) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.pending.remove(&source).is_some() {
@@ -186,9 +179,6 @@ impl LinkTable {
 
     /// This file, which was made for the source, takes no more names: the next claim makes another one. Nothing happens where
     /// another one is made or remembered already.
-    ///
-    /// # Errors
-    /// What the file of the table said.
     pub fn forget_if(&self, source: Source, dest: Option<FileId>) -> Result<(), Errno> {
         self.state.lock().guarded(|state| {
             let is_it = state.found(source)?.is_some_and(|made| made.id == dest);
@@ -203,18 +193,12 @@ impl LinkTable {
     }
 
     /// What was made for this source, or is being made. Waits for nobody.
-    ///
-    /// # Errors
-    /// What the file of the table said.
     pub fn get(&self, source: Source) -> Result<Option<Made>, Errno> {
         self.state.lock().guarded(|state| state.get(source))
     }
 
     /// Remembers what is about to be made for this source, unless something was made for it already: then that. For
     /// directories: nobody waits for them.
-    ///
-    /// # Errors
-    /// What the file of the table said.
     pub fn remember(&self, source: Source, made: impl FnOnce() -> Made) -> Result<Option<Made>, Errno> {
         self.state.lock().guarded(|state| {
             let earlier = state.get(source)?;

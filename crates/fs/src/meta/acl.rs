@@ -46,9 +46,6 @@ pub fn from_mode(mode: u32) -> Vec<u8> {
 /// Sets the permission bits and takes away what an ACL says beyond them, in one call where there are ACLs.
 ///
 /// Setting an ACL leaves the set-user-ID, set-group-ID and sticky bits as they are; they are set if the mode has one.
-///
-/// # Errors
-/// Whatever chmod(2) or setxattr(2) says.
 pub fn set_from_mode(object: Object<'_>, mode: u32) -> Result<(), Errno> {
     let special = mode & 0o7000 != 0;
     if special {
@@ -74,9 +71,6 @@ pub fn set_access(object: Object<'_>, acl: &[u8]) -> Result<(), Errno> {
 }
 
 /// Sets or takes away what a directory hands on.
-///
-/// # Errors
-/// Whatever setxattr(2) or removexattr(2) says.
 pub fn set_default(object: Object<'_>, acl: Option<&[u8]>) -> Result<(), Errno> {
     let Some(acl) = acl else {
         return match object.remove_xattr(DEFAULT) {

@@ -17,9 +17,6 @@ pub struct Caller {
 
 impl Caller {
     /// The calling thread, and those that it starts from now on. Nothing of the process is changed.
-    ///
-    /// # Errors
-    /// If the umask cannot be found out.
     pub fn this_thread() -> Result<Caller, Error> {
         use haul_sys::rustix::{fs, process};
         let status = "/proc/thread-self/status";

@@ -8,7 +8,6 @@ use crate::preserve::{ModeRule, Preserve};
 
 use super::acl;
 use super::creation::{Creation, creation_mode};
-use super::owner::drop_error;
 use super::request::{Report, Request};
 use super::source_acls::{self, Acls};
 use super::xattr::{self, Names};
@@ -80,7 +79,7 @@ pub fn let_attributes_in(request: &Request<'_>) -> Option<u32> {
         return Some(made);
     }
     // If this fails, so will setting the attributes, and that is reported.
-    drop_error(dest.object.set_mode(made | creation(request).extra));
+    dest.object.set_mode(made | creation(request).extra).ok();
     None
 }
 
@@ -155,7 +154,7 @@ fn set_extended(request: &Request<'_>, mode: u32, access: &[u8]) -> Result<(), E
     let result = acl::set_access(dest, access);
     if result.is_err() && !special {
         // The mode is better than nothing; what failed is reported with the first error.
-        drop_error(dest.set_mode(mode));
+        dest.set_mode(mode).ok();
     }
     result
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, What};
 use crate::preserve::{ModeRule, Preserve};
 
 use super::creation::Creation;
-use super::owner::{drop_error, is_tolerated};
+use super::owner::is_tolerated;
 use super::request::{Report, Request};
 use super::times::times_of;
 use super::xattr::Names;
@@ -52,7 +52,7 @@ pub fn finish_parent(request: &Request<'_>, report: Report<'_>) -> bool {
             return false;
         }
         // The first error says it all.
-        drop_error(dest.object.change_owner(None, Some(group)));
+        dest.object.change_owner(None, Some(group)).ok();
     }
     if request.preserve.mode == ModeRule::Keep {
         return mode::copy(request, source.inode.permissions, None, &Names::default(), report);

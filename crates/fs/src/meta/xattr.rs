@@ -20,9 +20,6 @@ pub struct Names(OnceCell<Result<Vec<u8>, Errno>>);
 
 impl Names {
     /// All names.
-    ///
-    /// # Errors
-    /// Whatever listxattr(2) says.
     pub fn of(&self, source: Object<'_>) -> Result<impl Iterator<Item = &CStr> + Clone, Errno> {
         let listed = self.0.get_or_init(|| {
             let mut names = Vec::new();

@@ -24,9 +24,6 @@ pub trait Level {
 
     /// Opens it again from what is held open of a level in it: see
     /// [`open_above`](super::open_above).
-    ///
-    /// # Errors
-    /// If it is not there any more, or cannot be opened.
     fn open_from(&self, inner: &Self::Handles) -> Result<Self::Handles, Self::Error>;
 }
 

@@ -67,9 +67,6 @@ impl<T> Entered<T> {
     }
 
     /// The next name in it; `None` at the end, and if it is not held open.
-    ///
-    /// # Errors
-    /// What getdents64(2) or lseek(2) says.
     pub fn next_name(&mut self) -> Result<Option<Listed>, Errno> {
         match &self.fd {
             Some(fd) => self.listing.next(fd.as_fd()),

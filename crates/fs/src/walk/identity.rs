@@ -1,4 +1,4 @@
-//! Whether two entries are two files, where inode numbers do not tell.
+//! Whether two entries are two files, where inode numbers do not tell; and whether an entry is met again, by whatever path.
 //!
 //! A stacked filesystem shows files that are stored on another one under device and inode numbers of its own (overlay, a
 //! FUSE filesystem that passes requests through, a directory that this machine exports and mounts). Who empties one of
@@ -7,14 +7,16 @@
 //!
 //! Where one of two files is on such a filesystem, nothing is truncated or removed before the two are proven to differ.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use haul_sys::Errno;
-use haul_sys::inode::{DeviceNumber, Inode, Kind};
+use haul_sys::inode::{DeviceNumber, FileId, Inode, Kind};
 use haul_sys::rustix::fs::{self, Access, AtFlags, OFlags, StatxAttributes, StatxFlags, fcntl_setfl, fstatfs};
 use haul_sys::rustix::io::{pread, retry_on_intr};
 use parking_lot::RwLock;
 
+use super::operand::last_component;
 use super::spot::Spot;
 
 /// How much of both files is compared at a time.
@@ -222,6 +224,32 @@ fn is_replaceable(dest: Party<'_>) -> bool {
     };
     // Behind a link it is in a directory that is not known here.
     !mounted && (dest.follow || writable())
+}
+
+/// A directory entry together with the file that it led to: the same name for the same file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KnownEntry {
+    file: FileId,
+    dir: FileId,
+    name: OsString,
+}
+
+impl KnownEntry {
+    /// The entry that leads to this file; `None` if its directory cannot be looked at.
+    pub fn of(spot: Spot<'_>, file: FileId) -> Option<KnownEntry> {
+        let dir = directory_id(spot)?;
+        Some(KnownEntry { file, dir, name: last_component(spot.name).to_owned() })
+    }
+}
+
+/// Whether two spots are the same name in the same directory.
+pub fn one_entry(a: Spot<'_>, b: Spot<'_>) -> bool {
+    last_component(a.name) == last_component(b.name) && directory_id(a).is_some_and(|dir| Some(dir) == directory_id(b))
+}
+
+/// Which directory an entry stands in, if that is known.
+pub fn directory_id(spot: Spot<'_>) -> Option<FileId> {
+    Inode::of(spot.dir().ok()?).ok().map(|inode| inode.id)
 }
 
 #[cfg(test)]

@@ -64,18 +64,12 @@ impl Listing {
     }
 
     /// The next name, `.` and `..` left out; `None` at the end. Reads from `dir`, which must always be the same directory.
-    ///
-    /// # Errors
-    /// What getdents64(2) or lseek(2) says.
     pub fn next(&mut self, dir: BorrowedFd<'_>) -> Result<Option<Listed>, Errno> {
         self.read(dir)?;
         Ok(self.batch.pop_front())
     }
 
     /// Reads names if there are none left; whether it did. Reads from `dir` as [`Listing::next`].
-    ///
-    /// # Errors
-    /// What getdents64(2) or lseek(2) says.
     pub fn read(&mut self, dir: BorrowedFd<'_>) -> Result<bool, Errno> {
         let read = self.batch.is_empty() && !self.at_end;
         if read {

@@ -12,27 +12,23 @@
 //!   again by `..` and identity ([`open_above`]). [`Entered`] is a level of a walk over one tree.
 //! * [`PathNode`] is a path for messages, a name and the node above it, so memory is linear in the depth and the
 //!   lengths of names. A [`PathCursor`] makes whole paths of them, in the same memory each time.
-//! * `identity` says whether two entries are two files where numbers do not tell, `known_entry` recognises an entry
-//!   that is met again, and `shown` makes paths of others.
+//! * `identity` says whether two entries are two files where numbers do not tell, and recognises an entry that is met
+//!   again.
 
 mod descent;
 mod entered;
 mod identity;
-mod known_entry;
 mod listing;
 mod operand;
 mod path;
-mod shown;
 mod spot;
 mod upwards;
 
 pub use descent::{Descent, Level};
 pub use entered::Entered;
-pub use identity::{Identities, Identity, Party};
-pub use known_entry::{KnownEntry, directory_id, one_entry};
+pub use identity::{Identities, Identity, KnownEntry, Party, directory_id, one_entry};
 pub use listing::{Listed, Listing};
 pub use operand::{Operand, last_component, without_trailing_slashes};
-pub use path::{PathCursor, PathNode};
-pub use shown::{joined, renamed};
+pub use path::{PathCursor, PathNode, joined, renamed};
 pub use spot::Spot;
 pub use upwards::{NotAbove, open_above, upwards};

@@ -34,108 +34,69 @@ impl<'a> Spot<'a> {
     }
 
     /// The directory.
-    ///
-    /// # Errors
-    /// What the kernel said when it was opened.
     #[inline]
     pub fn dir(&self) -> Result<BorrowedFd<'a>, Errno> {
         self.dir
     }
 
     /// The attributes of the entry itself, also if it is a symbolic link.
-    ///
-    /// # Errors
-    /// As statx(2).
     pub fn inode(&self) -> Result<Inode, Errno> {
         Inode::at(self.dir?, self.name)
     }
 
     /// The attributes of what the entry leads to.
-    ///
-    /// # Errors
-    /// As statx(2).
     pub fn inode_following(&self) -> Result<Inode, Errno> {
         Inode::at_following(self.dir?, self.name)
     }
 
     /// One of both, as [`Inode::now_at`] finds it.
-    ///
-    /// # Errors
-    /// As statx(2).
     pub fn inode_now(&self, follow: bool) -> Result<Inode, Errno> {
         Inode::now_at(self.dir?, self.name, follow)
     }
 
     /// Opens the entry, never a controlling terminal, always close-on-exec. The caller says whether links are followed.
-    ///
-    /// # Errors
-    /// As openat(2).
     pub fn open(&self, flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
         fs::openat(self.dir?, self.name, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_raw_mode(mode))
     }
 
     /// A handle on the entry itself, also if it is a symbolic link or a device.
-    ///
-    /// # Errors
-    /// As openat(2).
     pub fn open_path(&self) -> Result<OwnedFd, Errno> {
         self.open(OFlags::PATH | OFlags::NOFOLLOW, 0)
     }
 
     /// Removes the entry, which is not a directory.
-    ///
-    /// # Errors
-    /// As unlinkat(2).
     pub fn unlink(&self) -> Result<(), Errno> {
         fs::unlinkat(self.dir?, self.name, AtFlags::empty())
     }
 
     /// Makes a directory.
-    ///
-    /// # Errors
-    /// As mkdirat(2).
     pub fn make_dir(&self, mode: u32) -> Result<(), Errno> {
         fs::mkdirat(self.dir?, self.name, Mode::from_raw_mode(mode))
     }
 
     /// Removes a directory that is empty.
-    ///
-    /// # Errors
-    /// As unlinkat(2).
     pub fn remove_dir(&self) -> Result<(), Errno> {
         fs::unlinkat(self.dir?, self.name, AtFlags::REMOVEDIR)
     }
 
     /// Makes a symbolic link with this text.
-    ///
-    /// # Errors
-    /// As symlinkat(2).
     pub fn make_link(&self, text: &OsStr) -> Result<(), Errno> {
         fs::symlinkat(text, self.dir?, self.name)
     }
 
     /// Makes a FIFO, socket or device node.
-    ///
-    /// # Errors
-    /// As mknodat(2).
     pub fn make_node(&self, kind: FileType, mode: u32, node: DeviceNumber) -> Result<(), Errno> {
         let device = fs::makedev(node.major, node.minor);
         fs::mknodat(self.dir?, self.name, kind, Mode::from_raw_mode(mode), device)
     }
 
     /// The text of the symbolic link.
-    ///
-    /// # Errors
-    /// As readlinkat(2).
     pub fn read_link(&self) -> Result<OsString, Errno> {
         let text = fs::readlinkat(self.dir?, self.name, Vec::new())?;
         Ok(OsString::from_vec(text.into_bytes()))
     }
 
     /// Gives the entry another name in the same directory, replacing what stands there.
-    ///
-    /// # Errors
-    /// As renameat(2).
     pub fn rename_to(&self, name: &OsStr) -> Result<(), Errno> {
         let dir = self.dir?;
         fs::renameat(dir, self.name, dir, name)
