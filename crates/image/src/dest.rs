@@ -211,9 +211,6 @@ impl Dest {
 
 /// Whether what stands there, open for writing, may be overwritten with an image without harm to that or to anybody who
 /// has it as a disk.
-///
-/// # Errors
-/// It may not.
 pub fn may_overwrite(
     (file, inode, path): (BorrowedFd<'_>, &Inode, &Path),
     source: (&Inode, &Path),

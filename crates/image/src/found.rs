@@ -74,9 +74,6 @@ impl Found {
     }
 
     /// Whether everything that it rests on is as it was. `source` is what is copied.
-    ///
-    /// # Errors
-    /// If it cannot be read any more.
     pub fn still_holds(&self, source: &dyn ReadAt) -> io::Result<bool> {
         match &self.in_container {
             None => self.map.still_holds(source),

@@ -126,13 +126,11 @@ pub(super) fn device_in_use(file: BorrowedFd<'_>, node: DeviceNumber, system: &S
 /// A device and its partitions, with their directories in /sys.
 fn with_partitions(node: DeviceNumber, system: &System) -> Vec<(DeviceNumber, PathBuf)> {
     let dir = system.sys.join(format!("dev/block/{}:{}", node.major, node.minor));
-    let parts = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let parts = parts.filter(|path| path.join("partition").exists());
-    let numbered = parts.filter_map(|path| {
+    let parts = entries(&dir).filter(|path| path.join("partition").exists()).filter_map(|path| {
         let number = fs::read_to_string(path.join("dev")).ok()?;
         Some((device_number(number.trim())?, path))
     });
-    std::iter::once((node, dir.clone())).chain(numbered.collect::<Vec<_>>()).collect()
+    std::iter::once((node, dir)).chain(parts).collect()
 }
 
 /// Where a device is mounted. The device of a line is its third field; btrfs has made-up numbers there, so the name of
@@ -153,7 +151,7 @@ fn mounted_on(node: DeviceNumber, system: &System) -> Option<PathBuf> {
 }
 
 fn first_entry(dir: &Path) -> Option<String> {
-    Some(fs::read_dir(dir).ok()?.flatten().next()?.file_name().to_string_lossy().into_owned())
+    Some(entries(dir).next()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// A lock on the file that /proc/locks lists, of whatever kind: `FLOCK ADVISORY WRITE`, `LEASE ACTIVE WRITE`. A lease for

@@ -135,12 +135,9 @@ fn look_through(
 }
 
 fn hash_zeros(md5: &mut Md5, len: u64) {
-    let mut left = len;
-    while left > 0 {
+    for at in (0..len).step_by(ZEROS.len()) {
         // At most the length of the array.
-        let step = left.min(ZEROS.len() as u64) as usize;
-        md5.update(&ZEROS[..step]);
-        left -= step as u64;
+        md5.update(&ZEROS[..(len - at).min(ZEROS.len() as u64) as usize]);
     }
 }
 

@@ -13,7 +13,8 @@ use haul_io::moved::Moved;
 
 use super::source::Direct;
 
-/// An open destination that reads as zeros where nothing is written, or that can be made to.
+/// An open destination that reads as zeros where nothing is written, or that can be made to. Each thread has its own.
+#[derive(Clone)]
 pub(super) struct Sink {
     pub(super) kernel: Arc<dyn Kernel>,
     pub(super) side: Side,
@@ -30,12 +31,6 @@ pub(super) enum Done {
 }
 
 impl Sink {
-    /// The same destination for another thread.
-    pub(super) fn another(&self) -> Sink {
-        let side = Side::new(Arc::clone(&self.side.fd), self.side.seekable);
-        Sink { kernel: Arc::clone(&self.kernel), side, direct: self.direct.clone(), holds_old: self.holds_old }
-    }
-
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {

@@ -56,12 +56,12 @@ pub(super) fn run(
         (Some(_), true) => Windows::OfAll,
     };
     let supply = Mutex::new(Supply { pieces, rest: None, windows, total: counters.total, last: None });
-    let worker = |sink: Sink| Worker { reading, file, io_mode, sink, supply: &supply, over: &over };
+    let worker = || Worker { reading, file, io_mode, sink: sink.clone(), supply: &supply, over: &over };
     let (alive, ended) = channel::<()>();
     thread::scope(|scope| {
         let workers: Vec<Handle<'_, ()>> = (0..io_mode.workers)
             .map(|_| {
-                let worker = worker(sink.another());
+                let worker = worker();
                 start(scope, alive.clone(), move || worker.run())
             })
             .collect();
@@ -70,7 +70,7 @@ pub(super) fn run(
         outcome(workers.into_iter().map(join).collect())
     })?;
     let last = supply.lock().last.take();
-    let mut worker = worker(sink.another());
+    let mut worker = worker();
     last.map_or(Ok(()), |last| worker.copy(&last, &mut worker.buffer(), &mut Vec::new()))
 }
 
