@@ -5,18 +5,12 @@ use std::ops::{Range, RangeInclusive};
 use crate::refusal::{OrRefuse, Refusal};
 
 /// The `N` bytes at `offset`.
-///
-/// # Errors
-/// If `from` is too short.
 pub fn array<const N: usize>(from: &[u8], offset: usize) -> Result<[u8; N], Refusal> {
     let field = offset.checked_add(N).and_then(|end| from.get(offset..end));
     field.and_then(|field| field.try_into().ok()).or_corrupt("a field lies outside its structure")
 }
 
 /// The `len` bytes at `offset`.
-///
-/// # Errors
-/// If `from` is too short.
 pub fn slice(from: &[u8], offset: usize, len: usize) -> Result<&[u8], Refusal> {
     let field = offset.checked_add(len).and_then(|end| from.get(offset..end));
     field.or_corrupt("a field lies outside its structure")
@@ -25,9 +19,6 @@ pub fn slice(from: &[u8], offset: usize, len: usize) -> Result<&[u8], Refusal> {
 macro_rules! getters {
     ($($name:ident $type:ident $from:ident $order:literal;)*) => {$(
         #[doc = concat!("The ", $order, " `", stringify!($type), "` at `offset`.")]
-        ///
-        /// # Errors
-        /// If `from` is too short.
         pub fn $name(from: &[u8], offset: usize) -> Result<$type, Refusal> {
             Ok($type::$from(array(from, offset)?))
         }
@@ -74,17 +65,11 @@ pub(crate) fn product(a: u64, b: u64) -> Result<u64, Refusal> {
 }
 
 /// `a + b`, where a forged header may ask for more than there are numbers.
-///
-/// # Errors
-/// On overflow.
 pub fn sum(a: u64, b: u64) -> Result<u64, Refusal> {
     a.checked_add(b).or_corrupt("an offset overflows")
 }
 
 /// `a - b`.
-///
-/// # Errors
-/// If `b` is greater.
 pub fn difference(a: u64, b: u64) -> Result<u64, Refusal> {
     a.checked_sub(b).or_corrupt("a size is negative")
 }

@@ -22,7 +22,7 @@ pub trait ReadAt: Send + Sync {
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
-impl ReadAt for [u8] {
+impl ReadAt for Vec<u8> {
     fn size(&self) -> u64 {
         self.len() as u64
     }
@@ -32,16 +32,6 @@ impl ReadAt for [u8] {
         let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(self.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
-    }
-}
-
-impl ReadAt for Vec<u8> {
-    fn size(&self) -> u64 {
-        self.as_slice().size()
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.as_slice().read_exact_at(offset, buffer)
     }
 }
 
@@ -87,9 +77,6 @@ impl Witness {
     }
 
     /// Whether the image still says the same there.
-    ///
-    /// # Errors
-    /// If it cannot be read any more.
     pub fn holds(&self, image: &dyn ReadAt) -> io::Result<bool> {
         let len = usize::try_from(self.len).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut bytes = vec![0; len];
@@ -160,9 +147,6 @@ impl<'a> View<'a> {
     }
 
     /// A region of this region.
-    ///
-    /// # Errors
-    /// If it does not lie inside.
     pub fn part(&self, start: u64, len: u64) -> Result<View<'a>, Refusal> {
         self.joined(&[Extent { start, len }])
     }
@@ -200,9 +184,6 @@ impl<'a> View<'a> {
     }
 
     /// Fills a buffer that the caller has.
-    ///
-    /// # Errors
-    /// If the bytes do not lie in the region or cannot be read.
     pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Refusal> {
         self.check(offset, buffer.len() as u64)?;
         let mut filled = 0;

@@ -116,9 +116,6 @@ const AT_END: &[Magic] = &[
 ];
 
 /// All kinds of which the region has a signature, each once.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn signatures<'p>(region: &View<'_>, parsers: &[&'p dyn FreeMap]) -> Result<Vec<Signature<'p>>, Refusal> {
     let mut found = Vec::new();
     for parser in parsers {

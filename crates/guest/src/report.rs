@@ -129,19 +129,9 @@ pub struct Map {
 
 impl Map {
     /// Whether the image still says everything that the map was made from. Reads all of it again.
-    ///
-    /// # Errors
-    /// If it cannot be read any more.
     pub fn still_holds(&self, image: &dyn ReadAt) -> io::Result<bool> {
-        if image.size() != self.size {
-            return Ok(false);
-        }
-        for witness in &self.witnesses {
-            if !witness.holds(image)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let is_as_long = image.size() == self.size;
+        self.witnesses.iter().try_fold(is_as_long, |same, witness| Ok(same && witness.holds(image)?))
     }
 
     /// The report for programs: one JSON object without line breaks. `extents` are pairs of offset and length, numbers

@@ -256,9 +256,6 @@ pub struct HostRanges {
 
 impl HostRanges {
     /// Whether what this was concluded from is unchanged. [`VirtualDisk::still_holds`](super::VirtualDisk::still_holds) must be asked besides.
-    ///
-    /// # Errors
-    /// If it cannot be read any more.
     pub fn still_holds(&self) -> io::Result<bool> {
         all_hold(&self.witnesses, &self.sources)
     }
@@ -397,9 +394,6 @@ impl VirtualDisk {
     }
 
     /// Whether its tables are still what they were when it was opened.
-    ///
-    /// # Errors
-    /// If they cannot be read any more.
     pub fn still_holds(&self) -> io::Result<bool> {
         all_hold(&self.witnesses, self.tables.files())
     }

@@ -39,9 +39,6 @@ pub enum Role {
 pub trait Siblings {
     /// Opens a file of this name in the container's own directory, for reading. The name is never empty, `.` or `..`, and holds
     /// neither slash nor backslash nor NUL. Who follows a symbolic link there should say so.
-    ///
-    /// # Errors
-    /// If it is not there or cannot be opened.
     fn open(&self, name: &OsStr) -> io::Result<Arc<dyn ReadAt>>;
 }
 

@@ -192,11 +192,8 @@ pub(super) fn any_twice<const N: usize>(table: &[u8]) -> bool {
 
 /// Whether everything that was read is still the same.
 pub(super) fn all_hold(witnesses: &[FileWitness], files: &[Arc<dyn ReadAt>]) -> io::Result<bool> {
-    for seen in witnesses {
+    witnesses.iter().try_fold(true, |same, seen| {
         let file = files.get(seen.file).ok_or(io::ErrorKind::InvalidInput)?;
-        if !seen.witness.holds(&**file)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+        Ok(same && seen.witness.holds(&**file)?)
+    })
 }

@@ -11,9 +11,6 @@ pub trait FreeMap: Sync {
 
     /// Whether the region carries the signature of this kind. Looks at nothing but that: two kinds that both say so
     /// make the region ambiguous.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn detect(&self, region: &View<'_>) -> Result<bool, Refusal>;
 
     /// Which bytes of the region are provably free.

@@ -29,7 +29,7 @@ impl ReadAt for Counted {
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         assert!(offset + buffer.len() as u64 <= self.size(), "a read outside the file was tried");
         self.read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        self.bytes.as_slice().read_exact_at(offset, buffer)
+        self.bytes.read_exact_at(offset, buffer)
     }
 }
 
