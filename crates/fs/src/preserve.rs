@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 
 /// How much a kept attribute matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wish {
     /// It is not kept.
+    #[default]
     No,
     /// It is kept where the destination can.
     Try,
@@ -14,9 +15,10 @@ pub enum Wish {
 }
 
 /// The permission bits of new files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ModeRule {
     /// The source's bits less the umask.
+    #[default]
     Default,
     /// The source's bits and ACL exactly (`--preserve=mode`).
     Keep,
@@ -24,8 +26,8 @@ pub enum ModeRule {
     Discard,
 }
 
-/// Attributes to keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Attributes to keep; none by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Preserve {
     /// Permission bits and ACLs.
     pub mode: ModeRule,
@@ -47,23 +49,6 @@ pub struct Preserve {
     pub flags: bool,
     /// Project ID, for project quotas.
     pub project: bool,
-}
-
-impl Default for Preserve {
-    fn default() -> Self {
-        Preserve {
-            mode: ModeRule::Default,
-            ownership: false,
-            timestamps: false,
-            links: false,
-            context: Wish::No,
-            xattr: Wish::No,
-            required: false,
-            quiet: false,
-            flags: false,
-            project: false,
-        }
-    }
 }
 
 /// The SELinux (or SMACK) context of new files.
