@@ -7,7 +7,7 @@ use crate::engine::EngineName;
 use crate::profile::Profile;
 
 /// How the data of a file is to be moved, as far as the user says it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct DataOptions {
     /// When holes are made.
     pub sparse: Sparse,
@@ -28,25 +28,11 @@ pub struct DataOptions {
     pub profile: Option<Arc<Profile>>,
 }
 
-impl Default for DataOptions {
-    fn default() -> Self {
-        DataOptions {
-            sparse: Sparse::Auto,
-            reflink: Reflink::Auto,
-            engine: EngineChoice::Auto,
-            buffer_size: None,
-            readahead: None,
-            cache: CacheUse::Auto,
-            preallocate: Preallocate::Auto,
-            profile: None,
-        }
-    }
-}
-
 /// Which engine moves the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineChoice {
     /// The one that fits the facts best.
+    #[default]
     Auto,
     /// This one; what it refuses goes on with `read-write` from the exact byte (only [`EngineName::Null`] has no help).
     Only(EngineName),
@@ -64,9 +50,10 @@ impl FromStr for EngineChoice {
 }
 
 /// When holes are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sparse {
     /// Where the source has them.
+    #[default]
     Auto,
     /// Also where the source has long enough runs of zeros.
     Always,
@@ -75,9 +62,10 @@ pub enum Sparse {
 }
 
 /// When extents are shared between source and copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reflink {
     /// Where the filesystem can.
+    #[default]
     Auto,
     /// Always; a copy that cannot share fails.
     Always,
@@ -86,9 +74,10 @@ pub enum Reflink {
 }
 
 /// Whether the copy is left in the page cache, to be read soon, or goes to the device and leaves the memory to others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CacheUse {
     /// Files that are large for the memory that is free go to the device, others stay.
+    #[default]
     Auto,
     /// It stays, as with cp.
     Keep,
@@ -97,10 +86,11 @@ pub enum CacheUse {
 }
 
 /// When space is allocated before it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Preallocate {
     /// Where it lets several writes into one file go on at the same time, and for new files of 1 MiB and more that go through
     /// the page cache to ext4.
+    #[default]
     Auto,
     /// For every file without holes.
     Always,

@@ -27,9 +27,6 @@ pub trait Engine: Send {
 }
 
 /// Submits a job and waits for its outcome; no other job of this engine is under way.
-///
-/// # Errors
-/// If the engine itself broke down.
 pub fn complete(engine: &mut dyn Engine, job: Job) -> Result<Outcome, Errno> {
     let mut done = Vec::new();
     let mut job = job;

@@ -24,11 +24,11 @@ struct Row {
 
 /// Makes the names and the table of `Name: CAPS, make, "word", "what it does";`.
 macro_rules! engines {
-    ($($(#[$doc:meta])* $name:ident: $caps:path, $make:path, $word:literal, $about:literal;)*) => {
+    ($($name:ident: $caps:path, $make:path, $word:literal, $about:literal;)*) => {
         /// The engines by name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum EngineName {
-            $($(#[$doc])* $name,)*
+            $(#[doc = $about] $name,)*
         }
 
         /// In the order of the names.
@@ -43,43 +43,30 @@ macro_rules! engines {
 }
 
 engines! {
-    /// One byte range, one small buffer, nothing clever: the oracle.
     Reference: reference::CAPS, reference::make, "reference",
         "one small buffer, nothing clever: the one that the others are compared with";
-    /// `pread` and `pwrite` with a buffer of any size.
     ReadWrite: read_write::CAPS, read_write::make, "read-write",
         "read and write with a buffer of any size";
-    /// `copy_file_range`.
     CopyRange: copy_range::CAPS, copy_range::make, "copy-range",
         "copy_file_range, inside the kernel or the file server";
-    /// `FICLONE` and `FICLONERANGE`.
     Clone: clone::CAPS, clone::make, "clone",
         "share extents with FICLONE and FICLONERANGE";
-    /// `splice` through a pipe.
     Splice: splice::CAPS, splice::make, "splice",
         "splice through a pipe";
-    /// `write` straight from a mapping of the source.
     Mapped: mapped::CAPS, mapped::make, "mapped",
         "write straight from 8 MiB mappings of the source";
-    /// `O_DIRECT` writes straight from a mapping of the source.
     MappedDirect: mapped_direct::CAPS, mapped_direct::make, "mapped-direct",
         "O_DIRECT writes straight from mappings of the source";
-    /// `O_DIRECT` where the sides allow it.
     Direct: direct::CAPS, direct::make, "direct",
         "O_DIRECT, past the page cache, where the sides allow it";
-    /// Many requests at a time by io_uring, with `O_DIRECT` where the sides allow it.
     IoUring: queued::CAPS, queued::io_uring, "io-uring",
         "io_uring: many requests at a time, O_DIRECT where the sides allow it";
-    /// Many requests at a time by Linux AIO, with `O_DIRECT`.
     LinuxAio: queued::CAPS_OF_LINUX_AIO, queued::linux_aio, "linux-aio",
         "io_submit: the same with O_DIRECT only, also where io_uring is forbidden";
-    /// Many requests at a time by the C library's POSIX AIO, with `O_DIRECT` where the sides allow it.
     PosixAio: queued::CAPS, queued::posix_aio, "posix-aio",
         "aio_read and aio_write: the same by threads of the C library";
-    /// `preadv2` and `pwritev2` that leave nothing in the page cache.
     Dontcache: dontcache::CAPS, dontcache::make, "dontcache",
         "read and write that leave nothing in the page cache (RWF_DONTCACHE, Linux 6.14)";
-    /// Moves nothing and says that it did: measures the overhead of the rest.
     Null: null::CAPS, null::make, "null",
         "move nothing: measures the overhead of the rest";
 }

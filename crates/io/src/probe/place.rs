@@ -149,9 +149,6 @@ fn describe(disk: &Disk) -> String {
 }
 
 /// The place of a directory or file that is named by a path.
-///
-/// # Errors
-/// Those of opening it.
 pub fn place_of(path: &Path) -> std::io::Result<Option<Place>> {
     Ok(place(File::open(path)?.as_fd()))
 }

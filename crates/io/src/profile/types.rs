@@ -129,37 +129,30 @@ impl SizeClass {
         SizeClass::ALL.into_iter().rev().find(|class| size >= class.least()).unwrap_or(SizeClass::Tiny)
     }
 
+    /// The smallest size in bytes, the word in the file, and the sizes for people.
+    const fn row(self) -> (u64, &'static str, &'static str) {
+        match self {
+            SizeClass::Tiny => (0, "tiny", "below 64 KiB"),
+            SizeClass::Small => (64 << 10, "small", "64 KiB to 4 MiB"),
+            SizeClass::Medium => (4 << 20, "medium", "4 to 32 MiB"),
+            SizeClass::Large => (32 << 20, "large", "32 MiB to 2 GiB"),
+            SizeClass::Huge => (2 << 30, "huge", "from 2 GiB"),
+        }
+    }
+
     /// The smallest size in bytes.
     pub const fn least(self) -> u64 {
-        match self {
-            SizeClass::Tiny => 0,
-            SizeClass::Small => 64 << 10,
-            SizeClass::Medium => 4 << 20,
-            SizeClass::Large => 32 << 20,
-            SizeClass::Huge => 2 << 30,
-        }
+        self.row().0
     }
 
     /// The word in the file.
     pub fn as_str(self) -> &'static str {
-        match self {
-            SizeClass::Tiny => "tiny",
-            SizeClass::Small => "small",
-            SizeClass::Medium => "medium",
-            SizeClass::Large => "large",
-            SizeClass::Huge => "huge",
-        }
+        self.row().1
     }
 
     /// The sizes, for people.
     pub fn range_words(self) -> &'static str {
-        match self {
-            SizeClass::Tiny => "below 64 KiB",
-            SizeClass::Small => "64 KiB to 4 MiB",
-            SizeClass::Medium => "4 to 32 MiB",
-            SizeClass::Large => "32 MiB to 2 GiB",
-            SizeClass::Huge => "from 2 GiB",
-        }
+        self.row().2
     }
 }
 

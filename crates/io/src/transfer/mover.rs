@@ -39,6 +39,7 @@ pub struct Shared {
 }
 
 /// Moves data; owns the engines. One for each thread that copies files, all with the same memory.
+#[derive(Default)]
 pub struct Mover {
     engines: Engines,
     shared: Arc<Shared>,
@@ -86,15 +87,7 @@ impl Places {
 impl Mover {
     /// One that shares what is found out with the others of the run.
     pub fn new(shared: Arc<Shared>) -> Mover {
-        Mover {
-            engines: Engines::default(),
-            shared,
-            chosen: None,
-            places: Places::default(),
-            asked: None,
-            small: Small::default(),
-            left_in_cache: 0,
-        }
+        Mover { shared, ..Mover::default() }
     }
 
     /// How many files the profile wants copied at the same time in such a tree.
@@ -328,9 +321,6 @@ impl Mover {
 
 /// What a copy between two open files would be chosen by, if nothing is known of the two filesystems yet. `dest` is as a copy
 /// opens it; the plan's profile is left out.
-///
-/// # Errors
-/// Whatever statx(2) says.
 pub fn facts_of(source: &OwnedFd, dest: &OwnedFd) -> Result<DataFacts, Errno> {
     let inodes = (Inode::of(source.as_fd())?, Inode::of(dest.as_fd())?);
     let around = Probe::default().look((source.as_fd(), &inodes.0), (dest.as_fd(), &inodes.1));

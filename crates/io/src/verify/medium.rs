@@ -35,9 +35,6 @@ pub enum Finding {
 ///
 /// `exact`: it is a regular file, and must not be longer than its source, as a device may. `file` may be open for writing only; it is opened anew. Where there is no direct I/O its pages are forgotten, and
 /// cachestat(2) has to say that none is left (Linux 6.5).
-///
-/// # Errors
-/// What the kernel says when it is opened or read.
 pub fn compare_with_device(
     kernel: &dyn Kernel,
     file: BorrowedFd<'_>,
